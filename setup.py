@@ -14,6 +14,8 @@ VERSION = re.search(r'"(\d.*)"', (HERE / "readers/format/version.py").read_text(
 IMAGES = ["pillow>=10.3", "simplejpeg>=1.8", "opencv-python-headless>=4.10"]
 # Before 3.9.15, orjson does not limit how deep arrays are nested: a line of text ends the process.
 BEAM = ["apache-beam>=2.77,<2.80", "pillow>=10.3", "tqdm>=4.66", "orjson>=3.9.15"]
+# The page of `python -m readers report`, and of the jobs' --report.
+REPORT = ["jinja2>=3.1", *IMAGES]
 # To submit to Dataflow, and for its workers; the last two make what --setup_file sends.
 DATAFLOW = ["apache-beam[gcp]>=2.77,<2.80", "build>=1", "setuptools>=68"]
 # `readers.load` reads local shards as `as_numpy` does, images included.
@@ -120,11 +122,12 @@ setup(
         "beam": BEAM,
         "dataflow": BEAM + DATAFLOW,
         "images": IMAGES,
+        "report": REPORT,
         "tensorflow": TENSORFLOW,
         **INPUTS,
         **STORES,
-        "all": BEAM + TENSORFLOW + ALL_INPUTS + ALL_STORES,
-        "test": BEAM + DATAFLOW + TENSORFLOW + ALL_INPUTS + ALL_STORES + TEST,
+        "all": BEAM + TENSORFLOW + REPORT + ALL_INPUTS + ALL_STORES,
+        "test": BEAM + DATAFLOW + TENSORFLOW + REPORT + ALL_INPUTS + ALL_STORES + TEST,
         "test-frameworks": TEST_FRAMEWORKS,
     },
 )

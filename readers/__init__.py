@@ -35,6 +35,7 @@ from readers.jax_batches import jax_batches
 from readers.load import load, state_of
 from readers.numpy_stream import as_numpy
 from readers.order.state import State
+from readers.report import report
 from readers.source import RecordSource
 from readers.torch_batches import torch_batches
 from readers.verify import Problem, Report, verify
@@ -68,6 +69,7 @@ __all__ = [
     "jax_batches",
     "load",
     "open",
+    "report",
     "state_of",
     "torch_batches",
     "transforms",

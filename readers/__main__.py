@@ -1,4 +1,4 @@
-"""`python -m readers`: inspects, verifies and exports datasets from the command line."""
+"""`python -m readers`: inspects, verifies, reports on and exports datasets from the command line."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from readers.format.manifest import Manifest
 from readers.format.tfrecord import CorruptRecordError
 from readers.format.version import __version__
 from readers.head import first_records, first_records_as_json
+from readers.report import report
 from readers.verify import verify
 
 
@@ -94,6 +95,11 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
             files = dict(zip(parsed.feature, paths, strict=True))
             return [json.dumps({"files": files}, ensure_ascii=False)]
         return paths
+    if parsed.command == "report":
+        page = report(
+            parsed.directory, parsed.output, records=parsed.records, against=parsed.against
+        )
+        return [json.dumps({"file": str(page)}) if parsed.json else str(page)]
     shown = first_records_as_json if parsed.json else first_records
     return shown(parsed.directory, parsed.split, parsed.n)
 
@@ -113,10 +119,13 @@ def _parser() -> argparse.ArgumentParser:
     look = commands.add_parser(
         "check", help="look for what may be wrong with the data; exit code 1 if there is an error"
     )
+    page = commands.add_parser(
+        "report", help="write one HTML file that shows the records, their values and what is odd"
+    )
     export = commands.add_parser(
         "export", help="write features as .npy files, which may exceed memory"
     )
-    for command in (info, head, verified, look, export):
+    for command in (info, head, verified, look, page, export):
         command.add_argument(
             "directory", metavar="DIR", help="the dataset's directory, on any filesystem"
         )
@@ -131,22 +140,30 @@ def _parser() -> argparse.ArgumentParser:
         (head, "each record as an object of one line, with all its values"),
         (verified, "the report"),
         (look, "the findings"),
+        (page, "the path of the file"),
         (export, "the file of each feature"),
     ):
         group.add_argument("--json", action="store_true", help=f"print {printed} as JSON")
     shown.add_argument(
         "--labels", action="store_true", help="list all classes (default: the first ones)"
     )
-    look.add_argument(
-        "--records",
-        type=int,
-        default=10_000,
-        help="how many records to look at, at most (default: %(default)s)",
-    )
-    look.add_argument(
-        "--against",
-        metavar="DIR",
-        help="another dataset, such as a former version, to compare with",
+    for command in (look, page):
+        command.add_argument(
+            "--records",
+            type=int,
+            default=10_000,
+            help="how many records to look at, at most (default: %(default)s)",
+        )
+        command.add_argument(
+            "--against",
+            metavar="DIR",
+            help="another dataset, such as a former version, to compare with",
+        )
+    page.add_argument(
+        "--output",
+        default="report.html",
+        metavar="FILE",
+        help="the file to write; one that exists is replaced (default: %(default)s)",
     )
     look.add_argument(
         "--fail_on",

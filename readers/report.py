@@ -36,8 +36,8 @@ def report(
         ImportError: Jinja2 or Pillow is not installed.
         CorruptRecordError: (a ValueError) The checksum of a record is wrong.
         DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
-        FileNotFoundError: A file is missing.
-        OSError: The file cannot be written.
+        FileNotFoundError: A file of the dataset, or the directory of `output`, is missing.
+        OSError: The page cannot be written.
         StoreError: (an OSError) A store still fails after several retries.
 
     Example:
@@ -47,11 +47,16 @@ def report(
     from readers.page.document import document
     from readers.page.study import Study
 
+    if records < 1:
+        raise ValueError(f"records={records}: expected a number of at least 1")
+    target = Path(output)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target}: there is no directory {target.parent}; make it first")
+    if target.is_dir():
+        raise IsADirectoryError(f"{target}: expected a file to write, found a directory")
     directory = path_text(path)
     facts = facts_of(directory, records)
-    study = Study(directory, facts, check_facts(facts, records, against))
-    target = Path(output)
-    html = document(study)
+    html = document(Study(directory, facts, check_facts(facts, records, against)))
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         partial.write_text(html, encoding="utf-8")

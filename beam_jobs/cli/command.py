@@ -6,6 +6,7 @@ import difflib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -17,7 +18,7 @@ from apache_beam.options.pipeline_options import (
 )
 
 from beam_jobs.cli.config import with_config
-from beam_jobs.cli.flags import Parser
+from beam_jobs.cli.flags import Parser, RunFlags
 from beam_jobs.cli.parser import CommandFlags, declared_flags, parse_flags
 from beam_jobs.dataset.directory import note_submitted
 from beam_jobs.dataset.output import Output
@@ -50,6 +51,7 @@ class Command:
         dry_run: Whether nothing is written.
         note: One line to print before the job; empty for none.
         warnings: Lines about the inputs to print before the job.
+        page: The file of the report on the dataset; empty for none.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Command:
     dry_run: bool = False
     note: str = ""
     warnings: tuple[str, ...] = ()
+    page: str = ""
 
     @property
     def transform(self) -> beam.PTransform:
@@ -85,6 +88,8 @@ def parse_command(arguments: Sequence[str]) -> Command:
         raise UsageError("a dry run always runs on this machine: drop --engine and --runner")
     if dataset.detach:
         _check_detached(options)
+    if dataset.report:
+        _check_report(dataset)
     dataset.check()
     flags.job.check()
     # A pipeline would set them later; inputs and output are looked at here.
@@ -102,7 +107,24 @@ def parse_command(arguments: Sequence[str]) -> Command:
         dry_run=dataset.dry_run,
         note=dataset.note(job),
         warnings=tuple(flags.job.warnings(job)),
+        page=dataset.report,
     )
+
+
+def _check_report(flags: RunFlags) -> None:
+    """Refuses a report that could not be written when the job has ended."""
+    if flags.dry_run:
+        raise UsageError("--report: a dry run writes no dataset; drop one of the two")
+    if flags.detach:
+        raise UsageError(
+            "--report: the command ends before the dataset is complete with --detach; run "
+            "`python -m readers report DIR` when the job has ended"
+        )
+    folder = Path(flags.report).absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"--report {flags.report}: there is no directory {folder}; make it first")
+    if Path(flags.report).is_dir():
+        raise UsageError(f"--report {flags.report}: expected a file, found a directory")
 
 
 def _check_detached(options: PipelineOptions) -> None:

@@ -140,6 +140,12 @@ class RunFlags(Flags):
         "seconds of each phase, the exit code, and the error of a job that failed",
         unset="a table",
     )
+    report: str = flag(
+        "",
+        "write a report on the dataset: one HTML file on this machine, as `python -m readers report` does",
+        unset="none",
+        metavar="FILE",
+    )
     config: str = flag(
         "",
         "a .yaml or .json file with flags of the job, such as input: photos, and lists for flags that "

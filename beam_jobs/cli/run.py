@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -267,3 +268,21 @@ def _run(command: Command, report: Report) -> None:
         next_step(directory),
         directory=directory,
     )
+    if command.page:
+        _write_page(directory, command.page, report)
+
+
+def _write_page(directory: str, file: str, report: Report) -> None:
+    """Writes the report on a dataset, in a process of its own, because jobs import no readers."""
+    arguments = ["report", directory, "--output", file]
+    done = subprocess.run(
+        [sys.executable, "-m", "readers", *arguments], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["error: it ended without a word"]
+        message = (
+            f"the dataset is complete, but not the report: {lines[-1].removeprefix('error: ')}"
+        )
+        report.fail(done.returncode if done.returncode in (1, 2) else 1, message)
+        return
+    report.note(f"report in {file}", report=file)

@@ -639,6 +639,7 @@ def test_the_options_of_each_job_are_its_flags_in_order(data, job, command):
         "engine",
         "engine_page",
         "detach",
+        "report",
         "max_rejects",
         "config",
         "json",

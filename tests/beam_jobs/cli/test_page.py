@@ -1,0 +1,48 @@
+"""`--report`: a job ends with a page about its dataset, or refuses before it begins."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.commands import IN_MEMORY, refused, run
+
+
+@pytest.fixture
+def texts(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(json.dumps({"text": f"text {n}"}) + "\n" for n in range(20)))
+    return ["text", "--input", str(path), "--label", "none", *IN_MEMORY]
+
+
+def test_a_job_writes_a_report_on_its_dataset(texts, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert run(*texts, "--output", tmp_path / "o", "--report", page) == 0
+    assert f"report in {page}" in capsys.readouterr().err
+    assert "20 found = written + rejected + duplicates" in page.read_text(encoding="utf-8")
+    assert str(page) not in (tmp_path / "o/manifest.json").read_text()
+
+
+def test_a_report_that_fails_leaves_the_dataset_and_one_line(texts, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    assert run(*texts, "--output", tmp_path / "o", "--report", tmp_path / "x.html", "--json") == 1
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["exit_code"] == 1 and printed["error"].startswith("the dataset is complete, but")
+    assert (tmp_path / "o/manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--report", "{}/missing/x.html"], "there is no directory .*; make it first"),
+        (["--report", "{}"], "expected a file, found a directory"),
+        (["--report", "{}/x.html", "--dry_run"], "a dry run writes no dataset"),
+    ],
+)
+def test_a_report_that_could_not_be_written_is_refused_before_the_job(
+    texts, tmp_path, capsys, flags, words
+):
+    given = [flag.format(tmp_path) for flag in flags]
+    refused(capsys, 2, words, *texts, "--output", tmp_path / "o", *given)
+    assert not (tmp_path / "o").exists()
