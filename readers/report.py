@@ -48,7 +48,7 @@ def report(
     from readers.page.study import Study
 
     directory = path_text(path)
-    facts = facts_of(directory, records)
+    facts = facts_of(directory, records, has_details=True)
     study = Study(directory, facts, check_facts(facts, records, against))
     target = Path(output)
     html = document(study)

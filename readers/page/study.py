@@ -74,17 +74,18 @@ class Study:
         return ""
 
     def records(self, split: str, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Some records of a split by their numbers, which are those in the sample.
+        """Some records of a split, by their places in its sample.
 
         Raises:
             ValueError: A record is damaged, or cannot be decoded.
         """
         if not len(numbers):
             return []
-        return self._source(split).__getitems__([int(number) for number in numbers])
+        places = self.samples[split].numbers
+        return self._source(split).__getitems__([int(places[number]) for number in numbers])
 
     def drawn(self, split: str, most: int) -> list[int]:
-        """The numbers of some records of a split, drawn from its sample by a fixed seed, in order."""
+        """The places of some records of a split, drawn from its sample by a fixed seed, in order."""
         seen = self.samples[split].seen
         chosen = np.random.default_rng(0).choice(seen, min(most, seen), replace=False)
         return sorted(map(int, chosen))
