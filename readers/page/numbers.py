@@ -52,7 +52,7 @@ def percent(share: float) -> str:
     NaN, the share of nothing, is a dash.
     """
     if math.isnan(share):
-        return "–"
+        return "-"
     if share in (0, 1):
         return f"{share:.0%}".replace("%", " %")
     if share < 0.001:

@@ -74,7 +74,9 @@ def spark(parts: Sequence[np.ndarray]) -> Element | None:
     for place, count in enumerate(counts):
         if count:
             height = max(1.0, (_SPARK_HEIGHT - 1) * count / most)
-            marks.append(f"M{place * width:.1f} {_SPARK_HEIGHT}v-{height:.1f}h{max(1, width - 0.5):.1f}v{height:.1f}z")
+            marks.append(
+                f"M{place * width:.1f} {_SPARK_HEIGHT}v-{height:.1f}h{max(1, width - 0.5):.1f}v{height:.1f}z"
+            )
     return element(
         "svg",
         element("path", d="".join(marks), class_="bar s0"),

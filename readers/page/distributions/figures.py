@@ -97,9 +97,7 @@ def sampled(values: np.ndarray) -> Sampled:
 
 
 def joint(found: Sampled, of_all: Counted | None) -> Sampled:
-    """The figures of a sample, with those of all records in their place where these are known.
-
-    """
+    """The figures of a sample, with those of all records in their place where these are known."""
     if of_all is None:
         return found
     missing, share = found.missing, of_all.missing_share
