@@ -23,7 +23,7 @@ from readers.measures.pictures import measure_picture, to_bytes
 from readers.measures.texts import measure_text
 from readers.measures.values import rows_each
 from readers.measures.visits import Visited, visit
-from readers.similarity.pictures import picture_hash, small_luma
+from readers.similarity.pictures import hash_and_luma
 from readers.similarity.texts import SIGNATURE_SIZE, text_signatures
 
 # Bytes of all samples of a dataset as they are stored; and what visiting them may cost, in bytes of decoded arrays.
@@ -196,18 +196,18 @@ class _Kept(NamedTuple):
 
 
 def _row(record: Mapping[str, Any], kinds: Mapping[str, str]) -> _Row:
-    pictures = {f: _reduced(record[f]) for f, kind in kinds.items() if kind == "picture"}
+    pictures = {
+        feature: hash_and_luma(_reduced(record[feature]))
+        if record[feature].size
+        else (None, _NO_LUMA)
+        for feature, kind in kinds.items()
+        if kind == "picture"
+    }
     return _Row(
         {feature: _measured(kind, record[feature]) for feature, kind in kinds.items()},
         {feature: _digest(record[feature]) for feature in kinds},
-        {
-            feature: picture_hash(pixels) if pixels.size else None
-            for feature, pixels in pictures.items()
-        },
-        {
-            feature: small_luma(pixels) if pixels.size else _NO_LUMA
-            for feature, pixels in pictures.items()
-        },
+        {feature: found for feature, (found, _) in pictures.items()},
+        {feature: luma for feature, (_, luma) in pictures.items()},
         record.get(KEY),
     )
 

@@ -53,6 +53,7 @@ class _Row(NamedTuple):
     type: str
     spark: Element | None
     cells: list[tuple[str, str]]
+    words: str
     details: _Details | None
 
 
@@ -95,8 +96,22 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> _Row:
         f"{feature.dtype} {format_shape(feature.shape)}",
         spark(drawn),
         cells,
+        "" if cells else _words(feature, parts),
         _details(study, name, feature, parts) if is_open else None,
     )
+
+
+def _words(feature: Feature, parts: dict[str, Values]) -> str:
+    """The line of a feature without numbers."""
+    sizes = np.concatenate([*(values.shapes[:, 0] for values in parts.values()), np.empty(0)])
+    if not len(sizes):
+        return "no record was seen"
+    noun = "bytes" if not feature.shape else "of the first dimension"
+    low, high = float(sizes.min()), float(sizes.max())
+    ends = short(low) if low == high else f"{short(low)} to {short(high)}"
+    texts = [text for values in parts.values() for text in values.texts]
+    different = f", {len(set(texts)):,} different of {len(texts):,}" if texts else ""
+    return f"{ends} {noun}{different}"
 
 
 def _of_all(study: Study, name: str) -> Counted | None:

@@ -112,7 +112,7 @@ def _lengths(study: Study, name: str) -> _Lengths | None:
         histograms(parts, anchor, f"Records by the size of dimension {feature.first_unknown}"),
         is_constant,
         [
-            (size, percent(waste(lengths, size)), percent(waste(lengths, size, boundaries)))
+            (size, _waste(waste(lengths, size)), _waste(waste(lengths, size, boundaries)))
             for size in BATCH_SIZES
         ],
         boundaries,
@@ -151,6 +151,11 @@ class _Code(NamedTuple):
         return reading_code(self.study.directory, {**self.where, **arguments})
 
 
+def _waste(share: float) -> str:
+    """A share to be compared with others, with one digit more than elsewhere."""
+    return "-" if math.isnan(share) else f"{100 * share:.1f} %"
+
+
 def _batch_size(records: int) -> int:
     """The batch for which buckets are suggested: a smaller one of few records."""
     return next((size for size in (_BATCH, 32, 16, 8) if records >= 8 * size), 4)
@@ -164,7 +169,7 @@ def _limit(seen: np.ndarray, share: float) -> _Limit:
         length,
         percent(float((seen > length).mean())),
         percent(1 - float(cut.sum()) / float(seen.sum() or 1)),
-        percent(1 - float(cut.mean()) / length),
+        _waste(1 - float(cut.mean()) / length),
     )
 
 
@@ -175,5 +180,5 @@ def _rows(seen: np.ndarray) -> list[_Row]:
     for times in (1, 2, 4):
         length = math.ceil(times * longest / _MULTIPLE) * _MULTIPLE
         filled, records = packed_share(seen, length, _ROWS)
-        found.append(_Row(length, percent(filled), f"{records:,.1f}"))
+        found.append(_Row(length, _waste(filled), f"{records:,.1f}"))
     return found

@@ -69,6 +69,7 @@ def _pictures(study: Study, name: str) -> _Pictures | None:
     drawings = [
         histograms({s: m[measure] for s, m in parts.items()}, f"{anchor}-{measure}", caption)
         for measure, caption in _MEASURES
+        if len(np.unique(_joined(parts, measure))) > 1
     ]
     is_one_size = width.min() == width.max() and height.min() == height.max()
     source, moments = _moments(study, name, next(iter(parts)))
@@ -80,6 +81,7 @@ def _pictures(study: Study, name: str) -> _Pictures | None:
         [
             ("Width", _ends(width)),
             ("Height", _ends(height)),
+            ("Aspect", _ends(width / height)),
             ("Megapixels", _ends(width * height / 1e6)),
         ],
         None if is_one_size else _scatter(width, height),
