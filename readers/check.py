@@ -96,16 +96,17 @@ def check_facts(
     )
 
 
-def facts_of(directory: str, records: int) -> Facts:
+def facts_of(directory: str, records: int, has_details: bool = False) -> Facts:
     """The facts that checks look at: the manifest of a dataset, and a sample of its records.
 
     Args:
         directory: The dataset's directory.
         records: How many records to look at, at most.
+        has_details: Whether to collect what a report shows, too.
     """
     # Here, because they would add a fifth to the time in which `readers` is imported.
     from readers.checks.facts import Facts
     from readers.measures.sample import sample_of
 
     manifest = Manifest.read(directory)
-    return Facts(manifest, sample_of(directory, manifest, records))
+    return Facts(manifest, sample_of(directory, manifest, records, has_details))

@@ -55,7 +55,7 @@ def report(
     if target.is_dir():
         raise IsADirectoryError(f"{target}: expected a file to write, found a directory")
     directory = path_text(path)
-    facts = facts_of(directory, records)
+    facts = facts_of(directory, records, has_details=True)
     html = document(Study(directory, facts, check_facts(facts, records, against)))
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:

@@ -32,7 +32,7 @@ def _rejected(facts: Facts) -> Iterator[Finding]:
 
 def _shares(facts: Facts) -> Iterator[Finding]:
     manifest = facts.manifest
-    wanted = _wanted_shares(str(manifest.options.get("splits", "")))
+    wanted = wanted_shares(str(manifest.options.get("splits", "")))
     if manifest.options.get("split_column") or set(wanted) != set(manifest.splits):
         return
     records = sum(split.records for split in manifest.splits.values())
@@ -46,8 +46,8 @@ def _shares(facts: Facts) -> Iterator[Finding]:
             yield Finding("split_shares", "note", words, split=name, seen=records)
 
 
-def _wanted_shares(text: str) -> dict[str, float]:
-    """The shares that `--splits` names; empty if it is not written so."""
+def wanted_shares(text: str) -> dict[str, float]:
+    """The shares that `--splits` names, which add up to 1; empty if it is not written so."""
     pairs = [part.partition("=") for part in text.split(",")]
     try:
         shares = {name.strip(): float(share) for name, _, share in pairs}

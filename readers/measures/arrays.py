@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
+# Numbers of a larger array that are looked at. As float64, they take 8 MB.
+_MOST = 1 << 20
+
 
 def measure_array(values: np.ndarray) -> dict[str, float]:
     """Numbers that describe an array: `size`, `missing` (the share of NaN and infinity), and of the finite
     values `zero` (the share of zeros), `min`, `max`, `mean` and `std`, which are NaN if no value is finite.
+    All but `size` is that of every n-th value of an array of more than 2**20.
 
     Args:
         values: Real numbers or bools of any shape.
     """
-    numbers = values.astype(np.float64, copy=False).reshape(-1)
+    numbers = _some(values.reshape(-1)).astype(np.float64, copy=False)
     finite = numbers[np.isfinite(numbers)]
-    measures = {
-        "size": numbers.size,
+    measures: dict[str, float] = {
+        "size": values.size,
         "missing": 1 - finite.size / numbers.size if numbers.size else 0.0,
         "zero": float((finite == 0).mean()) if finite.size else np.nan,
     }
@@ -30,12 +34,13 @@ def measure_signal(signal: np.ndarray) -> dict[str, float]:
     `steps` is its length. `constant` is the number of its channels that have one value, `dead` that of those
     whose value is 0. `clipped` is the largest share, over the channels, of steps at an extreme at which the channel
     is cut off; a channel of fewer than 16 values, such as a switch, has no such share. `rms` is
-    the root of the mean square of the finite values.
+    the root of the mean square of the finite values. Of a signal of more than 2**20 values, every n-th step is
+    looked at.
 
     Args:
         signal: Real numbers [steps] or [steps, channels].
     """
-    channels = signal.astype(np.float64, copy=False).reshape(len(signal), -1)
+    channels = _some(signal.reshape(len(signal), -1)).astype(np.float64, copy=False)
     measures = measure_array(signal) | {
         "steps": len(signal),
         "constant": 0,
@@ -49,9 +54,14 @@ def measure_signal(signal: np.ndarray) -> dict[str, float]:
         low, high = finite.min(), finite.max()
         measures["constant"] += low == high
         measures["dead"] += low == high == 0
-        measures["clipped"] = max(measures["clipped"], _clipped(finite, low, high))
+        measures["clipped"] = max(measures["clipped"], clipped_share(finite, low, high))
     mean, std = measures["mean"], measures["std"]
     return measures | {"rms": float(np.hypot(mean, std))}
+
+
+def _some(values: np.ndarray) -> np.ndarray:
+    """All values, or every n-th of the first dimension if they are many."""
+    return values[:: -(-values.size // _MOST)] if values.size > _MOST else values
 
 
 # A signal of fewer values, such as a switch, is at its extremes often.
@@ -62,8 +72,13 @@ _FEWEST_VALUES = 16
 _NEAR, _TIMES = 1 / 64, 3
 
 
-def _clipped(values: np.ndarray, low: float, high: float) -> float:
-    """The share of values that are at an extreme at which the signal is clipped."""
+def clipped_share(values: np.ndarray, low: float, high: float) -> float:
+    """The share of values that are at an extreme at which the signal is clipped.
+
+    Args:
+        values: Finite numbers, float64 [n].
+        low, high: The smallest and the largest of them.
+    """
     levels = np.unique(values)
     if len(levels) < _FEWEST_VALUES:
         return 0.0

@@ -7,9 +7,7 @@ depends on nothing but the keys, and are read as one range of bytes.
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,18 +17,17 @@ from readers.describe import counted_label
 from readers.format.manifest import Manifest
 from readers.format.splits import Split
 from readers.measures.arrays import measure_array, measure_signal
+from readers.measures.details import Details, DetailsCollector, joined_details
 from readers.measures.kinds import KEY, kinds_of
 from readers.measures.pictures import measure_picture, to_bytes
 from readers.measures.texts import measure_text
-from readers.similarity.pictures import picture_hash, small_luma
+from readers.measures.values import rows_each
+from readers.measures.visits import Visited, visit
+from readers.similarity.pictures import hash_and_luma
 from readers.similarity.texts import SIGNATURE_SIZE, text_signatures
-from readers.source import RecordSource
 
-# Read at a time, unless a record is larger: of encoded pictures, the pixels are ten times as many bytes.
-_BATCH_BYTES = 4 << 20
-
-# Bytes of all samples of a dataset.
-_MOST_BYTES = 2 << 30
+# Bytes of all samples of a dataset as they are stored; and what visiting them may cost, in bytes of decoded arrays.
+_MOST_BYTES, _MOST_COST = 2 << 30, 8 << 30
 
 _LARGE_SIDE = 2048
 _NO_LUMA = np.zeros((16, 16), np.float32)
@@ -45,6 +42,8 @@ class SplitSample:
     Attributes:
         split: The split.
         seen: The number of records in the sample.
+        numbers: Their numbers in the split, int64 [seen].
+        too_large: How many records before the last of them were left out because they are too large.
         measures: Feature -> name of a number -> its values, float64 [seen].
         digests: Feature -> digests of its values, uint64 [seen]; equal values have equal ones, and empty
             arrays and texts 0.
@@ -55,10 +54,13 @@ class SplitSample:
         signatures: Text -> MinHash signatures, uint16 [seen, size]; zeros of a text without characters.
         labels: The labels, int64 [seen]; None if a record has none, or several.
         keys: The keys, which name the inputs; empty if they are not stored.
+        details: What a report shows beyond that; None if it was not asked for, or no record was seen.
     """
 
     split: Split
     seen: int
+    numbers: np.ndarray
+    too_large: int
     measures: Mapping[str, Measures]
     digests: Mapping[str, np.ndarray]
     hashes: Mapping[str, np.ndarray]
@@ -67,10 +69,11 @@ class SplitSample:
     signatures: Mapping[str, np.ndarray]
     labels: np.ndarray | None
     keys: tuple[str, ...]
+    details: Details | None = None
 
     def named(self, number: int) -> str:
         """The name by which a user finds a record: its key, or its number."""
-        return self.keys[number] if self.keys else f"record {number}"
+        return self.keys[number] if self.keys else f"record {self.numbers[number]}"
 
 
 _MEASURES: dict[str, Callable[[Any], dict[str, float]]] = {
@@ -82,13 +85,19 @@ _MEASURES: dict[str, Callable[[Any], dict[str, float]]] = {
 }
 
 
-def sample_of(directory: str, manifest: Manifest, most: int) -> dict[str, SplitSample]:
-    """The samples of all splits by name: together `most` records or 2 GiB, shared by their sizes.
+def sample_of(
+    directory: str, manifest: Manifest, most: int, has_details: bool = False
+) -> dict[str, SplitSample]:
+    """The samples of all splits by name, shared by their sizes.
+
+    Together they are `most` records; fewer if these have more than 2 GiB, or if visiting them costs more than
+    8 GiB of decoded arrays do (`visits.py`).
 
     Args:
         directory: The dataset's directory.
         manifest: Its manifest.
         most: The number of records.
+        has_details: Whether to collect what a report shows.
 
     Raises:
         CorruptRecordError: (a ValueError) The checksum of a record is wrong.
@@ -99,28 +108,60 @@ def sample_of(directory: str, manifest: Manifest, most: int) -> dict[str, SplitS
     records = sum(split.records for split in manifest.splits.values())
     size = sum(split.bytes for split in manifest.splits.values())
     share = min(1.0, most / max(1, records), _MOST_BYTES / max(1, size))
-    samples = {}
-    for name, split in manifest.splits.items():
-        # One of each split at least: a small split is not left out.
-        seen = min(split.records, max(1, int(share * split.records)))
-        samples[name] = _sample(directory, manifest, name, seen)
-    return samples
+    # One of each split at least: a small split is not left out.
+    seen = {
+        name: min(split.records, max(1, int(share * split.records)))
+        for name, split in manifest.splits.items()
+    }
+    each = rows_each(manifest.schema, sum(seen.values())) if has_details else {}
+    return {
+        name: _sample(
+            directory, manifest, name, seen[name], _MOST_COST * count / sum(seen.values()), each
+        )
+        for name, count in seen.items()
+    }
 
 
-def _sample(directory: str, manifest: Manifest, name: str, seen: int) -> SplitSample:
+def _sample(
+    directory: str,
+    manifest: Manifest,
+    name: str,
+    most: int,
+    cost: float,
+    each: Mapping[str, int],
+) -> SplitSample:
     split, label = manifest.splits[name], counted_label(manifest)
     kinds = kinds_of(manifest)
-    wanted = [feature for feature in manifest.schema if feature in (*kinds, label, KEY)]
-    rows = (
-        _rows(directory, split, f"{name}[:{seen}]", seen, wanted, kinds) if seen and wanted else []
-    )
+    wanted = [f for f in manifest.schema if each or f in (*kinds, label, KEY)]
+
+    def visitor(numbers: list[int], records: Iterator[Mapping[str, Any]]) -> _Kept:
+        collector = DetailsCollector(manifest.schema, kinds, each) if each else None
+        rows = list[_Row]()
+        texts = {feature: list[str]() for feature, kind in kinds.items() if kind == "text"}
+        for record in records:
+            rows.append(_row(record, kinds))
+            for feature, found in texts.items():
+                found.append(record[feature].decode("utf-8", "replace"))
+            if collector:
+                collector.add(record, numbers[-1])
+        signatures = {feature: text_signatures(found)[0] for feature, found in texts.items()}
+        return _Kept(rows, signatures, collector.details() if collector else None)
+
+    if most and wanted:
+        visited = visit(directory, f"{name}[:{most}]", wanted, cost, visitor)
+    else:
+        visited = Visited([], [], 0)
+    rows = [row for kept in visited.kept for row in kept.rows]
+    details = [kept.details for kept in visited.kept if kept.details]
     keys = tuple(row.key.decode("utf-8", "replace") for row in rows if isinstance(row.key, bytes))
     hashed = [feature for feature, kind in kinds.items() if kind == "picture"]
     texts = [feature for feature, kind in kinds.items() if kind == "text"]
     numbers = [row.measures[label]["mean"] for row in rows] if label else []
     return SplitSample(
         split,
-        seen,
+        len(visited.numbers),
+        np.array(visited.numbers, np.int64),
+        visited.too_large,
         {feature: _columns([row.measures[feature] for row in rows]) for feature in kinds},
         {f: np.array([row.digests[f] for row in rows], np.uint64) for f in kinds},
         {f: np.array([row.hashes[f] or 0 for row in rows], np.uint64) for f in hashed},
@@ -129,9 +170,10 @@ def _sample(directory: str, manifest: Manifest, name: str, seen: int) -> SplitSa
             f: np.array([row.lumas[f] for row in rows], np.float32).reshape(-1, 16, 16)
             for f in hashed
         },
-        {f: _signatures([row.signatures[f] for row in rows]) for f in texts},
+        {f: _signatures([kept.signatures[f] for kept in visited.kept]) for f in texts},
         np.array(numbers, np.int64) if label else None,
         keys,
+        joined_details(details) if details else None,
     )
 
 
@@ -142,56 +184,30 @@ class _Row(NamedTuple):
     digests: dict[str, int]
     hashes: dict[str, int | None]
     lumas: dict[str, np.ndarray]
-    signatures: dict[str, np.ndarray]
     key: bytes | None
 
 
-def _rows(
-    directory: str,
-    split: Split,
-    part: str,
-    seen: int,
-    columns: list[str],
-    kinds: Mapping[str, str],
-) -> list[_Row]:
-    """What is kept of each record of a part of a split, which is read and measured by a thread a core."""
-    source = RecordSource(directory, part, columns)
-    at_once = max(1, _BATCH_BYTES * split.records // max(1, split.bytes))
+class _Kept(NamedTuple):
+    """What is kept of a run of records."""
 
-    def rows(start: int) -> list[_Row]:
-        records = source.__getitems__(range(start, min(seen, start + at_once)))
-        signatures = {
-            feature: text_signatures(
-                [record[feature].decode("utf-8", "replace") for record in records]
-            )[0]
-            for feature, kind in kinds.items()
-            if kind == "text"
-        }
-        return [
-            _row(record, kinds, {f: s[i] for f, s in signatures.items()})
-            for i, record in enumerate(records)
-        ]
-
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return [row for several in threads.map(rows, range(0, seen, at_once)) for row in several]
+    rows: list[_Row]
+    signatures: dict[str, np.ndarray]
+    details: Details | None
 
 
-def _row(
-    record: Mapping[str, Any], kinds: Mapping[str, str], signatures: dict[str, np.ndarray]
-) -> _Row:
-    pictures = {f: _reduced(record[f]) for f, kind in kinds.items() if kind == "picture"}
+def _row(record: Mapping[str, Any], kinds: Mapping[str, str]) -> _Row:
+    pictures = {
+        feature: hash_and_luma(_reduced(record[feature]))
+        if record[feature].size
+        else (None, _NO_LUMA)
+        for feature, kind in kinds.items()
+        if kind == "picture"
+    }
     return _Row(
         {feature: _measured(kind, record[feature]) for feature, kind in kinds.items()},
         {feature: _digest(record[feature]) for feature in kinds},
-        {
-            feature: picture_hash(pixels) if pixels.size else None
-            for feature, pixels in pictures.items()
-        },
-        {
-            feature: small_luma(pixels) if pixels.size else _NO_LUMA
-            for feature, pixels in pictures.items()
-        },
-        signatures,
+        {feature: found for feature, (found, _) in pictures.items()},
+        {feature: luma for feature, (_, luma) in pictures.items()},
         record.get(KEY),
     )
 
@@ -202,8 +218,8 @@ def _reduced(pixels: np.ndarray) -> np.ndarray:
     return to_bytes(pixels[::step, ::step])
 
 
-def _signatures(rows: list[np.ndarray]) -> np.ndarray:
-    return np.array(rows, np.uint16).reshape(len(rows), SIGNATURE_SIZE)
+def _signatures(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([*parts, np.empty((0, SIGNATURE_SIZE), np.uint16)])
 
 
 def _measured(kind: str, value: Any) -> dict[str, float]:
@@ -221,9 +237,14 @@ def _digest(value: Any) -> int:
     if (isinstance(value, bytes) and not value.strip()) or not np.size(value):
         return 0
     shape = b"" if isinstance(value, bytes) else repr(np.shape(value)).encode()
-    data = value if isinstance(value, bytes) else np.ascontiguousarray(value).tobytes()
-    found = hashlib.blake2b(shape + b"|" + data, digest_size=8)
+    found = hashlib.blake2b(shape + b"|", digest_size=8)
+    # Without a copy, because a value may be as large as memory allows.
+    found.update(value if isinstance(value, bytes) else _bytes_of(np.asarray(value)))
     return int.from_bytes(found.digest(), "little")
+
+
+def _bytes_of(array: np.ndarray) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _columns(rows: list[dict[str, float]]) -> Measures:

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from readers.gallery.markup import element
-from readers.page.numbers import percent, short, ticks
+from readers.page.numbers import compact, decades, percent, short, ticks
 
 # Units of the viewBox, which are pixels unless the screen is narrower.
 WIDTH, HEIGHT = 340, 150
@@ -22,7 +22,11 @@ SERIES = 6
 
 
 def histogram(
-    series: Mapping[str, np.ndarray], edges: np.ndarray, caption: str, log: bool = False
+    series: Mapping[str, np.ndarray],
+    edges: np.ndarray,
+    caption: str,
+    log: bool = False,
+    is_log_across: bool = False,
 ) -> Element:
     """Bars of how many values are between neighbouring edges.
 
@@ -30,8 +34,12 @@ def histogram(
         series: Name -> counts [bins]; several are drawn over each other as lines of steps.
         edges: The edges of the bins, float64 [bins + 1], ascending.
         caption: What is counted.
-        log: Whether the height of a bar is the logarithm of its count.
+        log: Whether the height of a bar is the logarithm of one more than its count.
+        is_log_across: Whether the edges, which are positive then, are on a logarithmic scale.
     """
+    ends = f"{short(float(edges[0]))} to {short(float(edges[-1]))}"
+    if is_log_across:
+        edges = np.log10(edges)
     shown = {name: np.log10(1.0 + counts) if log else counts for name, counts in series.items()}
     top = max([float(counts.max(initial=0)) for counts in shown.values()], default=0.0) or 1.0
     x, y = _Scale(edges[0], edges[-1], True), _Scale(0, top, False)
@@ -45,9 +53,12 @@ def histogram(
             if count:
                 marks.append(_rectangle(x(left), y(count), x(right), y(0), f"bar {color}"))
     heights = ticks(0, top, 4)
-    labels = [short(round(10**h - 1)) if log else short(h) for h in heights]
-    axes = [*_across(x, ticks(edges[0], edges[-1])), *_up(y, heights, labels)]
-    ends = f"{short(float(edges[0]))} to {short(float(edges[-1]))}"
+    labels = [compact(height) for height in heights]
+    if log:
+        counts_shown = decades(10**top - 1)
+        heights = [float(np.log10(1 + count)) for count in counts_shown]
+        labels = [compact(count) for count in counts_shown]
+    axes = [*_across(x, ticks(edges[0], edges[-1]), is_log_across), *_up(y, heights, labels)]
     return _figure(f"{caption}: {ends}", [*axes, *marks], caption, list(series))
 
 
@@ -72,7 +83,7 @@ def lines(
         for number, (across, up) in enumerate(points.values())
     ]
     heights = ticks(y.low, y.high, 4)
-    labels = [short(10**h) if log else short(h) for h in heights]
+    labels = [compact(10**h) if log else compact(h) for h in heights]
     axes = [*_across(x, ticks(x.low, x.high)), *_up(y, heights, labels)]
     return _figure(caption, [*axes, *marks], caption, list(series))
 
@@ -103,7 +114,7 @@ def scatter(across: np.ndarray, up: np.ndarray, caption: str) -> Element:
     ]
     axes = [
         *_across(x, ticks(x.low, x.high)),
-        *_up(y, up_ticks := ticks(y.low, y.high, 4), [short(tick) for tick in up_ticks]),
+        *_up(y, up_ticks := ticks(y.low, y.high, 4), [compact(tick) for tick in up_ticks]),
     ]
     return _figure(caption, [*axes, *marks], caption, [])
 
@@ -232,7 +243,7 @@ def _path(across: np.ndarray, up: np.ndarray, x: _Scale, y: _Scale) -> str:
     return "".join(commands)
 
 
-def _across(x: _Scale, places: Sequence[float]) -> list[Element]:
+def _across(x: _Scale, places: Sequence[float], is_log: bool = False) -> list[Element]:
     made = [
         element("path", d=f"M{_LEFT} {HEIGHT - _BOTTOM}H{WIDTH - _RIGHT}", class_="axis"),
     ]
@@ -242,7 +253,7 @@ def _across(x: _Scale, places: Sequence[float]) -> list[Element]:
         made.append(
             element(
                 "text",
-                short(tick),
+                compact(float(f"{10**tick:.2g}") if is_log else tick),
                 x=f"{at:.1f}",
                 y=str(HEIGHT - 6),
                 text_anchor=anchor,

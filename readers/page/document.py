@@ -8,7 +8,18 @@ from markupsafe import Markup
 
 from readers.format.version import __version__
 from readers.page.section import TEMPLATES, Section, fill
-from readers.page.sections import alerts, head, splits
+from readers.page.sections import (
+    alerts,
+    boxes,
+    features,
+    head,
+    labels,
+    lengths,
+    pictures,
+    signals,
+    splits,
+    texts,
+)
 from readers.page.study import Study
 
 # In the order of the page. Each returns None if it has nothing to say about a dataset.
@@ -16,6 +27,13 @@ SECTIONS = (
     head.section,
     alerts.section,
     splits.section,
+    labels.section,
+    features.section,
+    lengths.section,
+    pictures.section,
+    boxes.section,
+    texts.section,
+    signals.section,
 )
 
 

@@ -22,8 +22,37 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
+_POWERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def compact(value: float) -> str:
+    """A number in as few characters as an axis has room for: `0.25`, `950`, `1,500`, `20k`, `1.5M`, `2e+15`."""
+    if math.isfinite(value) and 1e4 <= abs(value) < 1e15:
+        for power, letter in _POWERS:
+            if abs(value) >= power:
+                return f"{value / power:.4g}{letter}"
+    return short(value)
+
+
+def decades(top: float, most: int = 5) -> list[float]:
+    """0 and powers of ten up to a number, for an axis of the logarithm of one more than a count.
+
+    Args:
+        top: The largest count.
+        most: The most ticks, at least 2.
+    """
+    last = max(0, math.floor(math.log10(top))) if top > 0 else 0
+    step = -(-(last + 1) // (most - 1))
+    return [0.0, *(10.0**power for power in range(0, last + 1, step))]
+
+
 def percent(share: float) -> str:
-    """A share as text, such that only all is 100 % and only nothing is 0 %: `12 %`, `0.3 %`, `<0.1 %`."""
+    """A share as text, such that only all is 100 % and only nothing is 0 %: `12 %`, `0.3 %`, `<0.1 %`.
+
+    NaN, the share of nothing, is a dash.
+    """
+    if math.isnan(share):
+        return "-"
     if share in (0, 1):
         return f"{share:.0%}".replace("%", " %")
     if share < 0.001:

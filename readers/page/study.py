@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,9 +13,15 @@ from readers.check import CheckReport
 from readers.checks.facts import Facts
 from readers.describe import class_names, counted_label
 from readers.format.manifest import Manifest
+from readers.measures.channels import Channels
+from readers.measures.details import Details
 from readers.measures.kinds import kinds_of
 from readers.measures.sample import SplitSample
+from readers.measures.values import Values
+from readers.measures.words import Words
 from readers.source import RecordSource
+
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -73,18 +79,38 @@ class Study:
             return f"split-{list(self.manifest.splits).index(split)}"
         return ""
 
+    def values(self, feature: str) -> dict[str, Values]:
+        """What the sample of each split keeps of a feature; without splits of which no record was seen."""
+        return self._detailed(lambda details: details.values.get(feature))
+
+    def channels(self, feature: str) -> dict[str, Channels]:
+        """What was found in the channels of a signal, by split; empty of any other feature."""
+        return self._detailed(lambda details: details.channels.get(feature))
+
+    def words(self, feature: str) -> dict[str, Words]:
+        """What was found in the texts of a feature, by split; empty of any other feature."""
+        return self._detailed(lambda details: details.words.get(feature))
+
+    def _detailed(self, part: Callable[[Details], _Part | None]) -> dict[str, _Part]:
+        found = {
+            name: part(sample.details) if sample.details else None
+            for name, sample in self.samples.items()
+        }
+        return {name: each for name, each in found.items() if each is not None}
+
     def records(self, split: str, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Some records of a split by their numbers, which are those in the sample.
+        """Some records of a split, by their places in its sample.
 
         Raises:
             ValueError: A record is damaged, or cannot be decoded.
         """
         if not len(numbers):
             return []
-        return self._source(split).__getitems__([int(number) for number in numbers])
+        places = self.samples[split].numbers
+        return self._source(split).__getitems__([int(places[number]) for number in numbers])
 
     def drawn(self, split: str, most: int) -> list[int]:
-        """The numbers of some records of a split, drawn from its sample by a fixed seed, in order."""
+        """The places of some records of a split, drawn from its sample by a fixed seed, in order."""
         seen = self.samples[split].seen
         chosen = np.random.default_rng(0).choice(seen, min(most, seen), replace=False)
         return sorted(map(int, chosen))

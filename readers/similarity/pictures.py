@@ -57,7 +57,26 @@ def picture_hash(pixels: np.ndarray) -> int | None:
         ValueError: It is no such array, has no pixels, or more than 2**26.
     """
     _check(pixels)
-    waves = (_COSINES @ _luma(pixels) @ _COSINES.T).reshape(-1)
+    return _hash(_luma(pixels))
+
+
+def hash_and_luma(pixels: np.ndarray) -> tuple[int | None, np.ndarray]:
+    """What `picture_hash` and `small_luma` return, in the time of one of them.
+
+    Args:
+        pixels: As for `picture_hash`.
+
+    Raises:
+        ValueError: As `picture_hash` does.
+    """
+    _check(pixels)
+    luma = _luma(pixels)
+    return _hash(luma), _small(luma)
+
+
+def _hash(luma: np.ndarray) -> int | None:
+    """The hash of a picture, given the luma of its parts, float64 [32, 32]."""
+    waves = (_COSINES @ luma @ _COSINES.T).reshape(-1)
     # The average says how bright a picture is, not which one: its bit stays 0.
     slow = waves[1:]
     if np.count_nonzero(np.abs(slow) >= _FAINT * _LEVEL) < _ENOUGH:
@@ -75,7 +94,12 @@ def small_luma(pixels: np.ndarray) -> np.ndarray:
         ValueError: As `picture_hash` does.
     """
     _check(pixels)
-    parts = _luma(pixels).reshape(_SIDE // 2, 2, _SIDE // 2, 2).mean(axis=(1, 3))
+    return _small(_luma(pixels))
+
+
+def _small(luma: np.ndarray) -> np.ndarray:
+    """The luma of 16 x 16 parts, float32, given that of 32 x 32."""
+    parts = luma.reshape(_SIDE // 2, 2, _SIDE // 2, 2).mean(axis=(1, 3))
     return (parts / _WHITE).astype(np.float32)
 
 

@@ -1,0 +1,186 @@
+"""Features: type, shape, missing values, figures, histograms and the most frequent values of each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from readers.format.schema import Feature, format_shape
+from readers.measures.values import Values, channels_of, has_numbers
+from readers.page.distributions.drawings import histograms, spark
+from readers.page.distributions.figures import Counted, Sampled, counted, joint, sampled
+from readers.page.distributions.frequent import (
+    Frequent,
+    frequent_numbers,
+    frequent_strings,
+)
+from readers.page.numbers import percent, short
+from readers.page.section import Section, fill
+from readers.page.study import Study
+
+# Features with a line, and features of these that open: a page of 2,000 features has less than 5 MB.
+_LINES, _OPEN = 1000, 120
+
+_HEADS = ("missing", "zeros", "min", "median", "max", "mean", "std")
+_COLUMNS = (
+    *("values", "missing", "NaN", "infinite", "zeros", "min"),
+    *("5 %", "25 %", "median", "75 %", "95 %", "max", "mean", "std"),
+)
+
+
+class _Table(NamedTuple):
+    """Figures of parts of a feature: its splits, or its channels."""
+
+    title: str
+    rows: list[tuple[str, list[str]]]
+
+
+class _Details(NamedTuple):
+    source: str
+    drawing: Element | None
+    tables: list[_Table]
+    frequent: Frequent | None
+    note: str
+
+
+class _Row(NamedTuple):
+    """A feature as a line, and what it opens to."""
+
+    anchor: str
+    name: str
+    type: str
+    spark: Element | None
+    cells: list[tuple[str, str]]
+    words: str
+    details: _Details | None
+
+
+def section(study: Study) -> Section | None:
+    """A line for each feature, which opens to its figures."""
+    features = list(study.manifest.schema.items())
+    rows = [
+        _row(study, name, feature, place < _OPEN)
+        for place, (name, feature) in enumerate(features[:_LINES])
+    ]
+    return Section(
+        "features",
+        "Features",
+        fill(
+            "features.html",
+            rows=rows,
+            heads=_HEADS,
+            columns=_COLUMNS,
+            left=[study.anchor(name, "") for name, _ in features[_LINES:]],
+            opened=_OPEN,
+            count=len(features),
+            seen=study.checked.seen,
+            records=study.checked.records,
+        ),
+    )
+
+
+def _row(study: Study, name: str, feature: Feature, is_open: bool) -> _Row:
+    parts = study.values(name)
+    numbers = [values.drawn for values in parts.values()] if has_numbers(feature) else []
+    # Texts, and sequences of complex numbers, have lengths in place of numbers.
+    drawn = numbers or [values.shapes[:, 0] for values in parts.values()]
+    cells = list[tuple[str, str]]()
+    if has_numbers(feature):
+        found = sampled(np.concatenate([*numbers, np.empty((0, channels_of(feature)))]))
+        cells = list(zip(_HEADS, _cells(found, _of_all(study, name)), strict=True))
+    return _Row(
+        study.anchor(name, ""),
+        name,
+        f"{feature.dtype} {format_shape(feature.shape)}",
+        spark(drawn),
+        cells,
+        "" if cells else _words(feature, parts),
+        _details(study, name, feature, parts) if is_open else None,
+    )
+
+
+def _words(feature: Feature, parts: dict[str, Values]) -> str:
+    """The line of a feature without numbers."""
+    sizes = np.concatenate([*(values.shapes[:, 0] for values in parts.values()), np.empty(0)])
+    if not len(sizes):
+        return "no record was seen"
+    noun = "bytes" if not feature.shape else "of the first dimension"
+    low, high = float(sizes.min()), float(sizes.max())
+    ends = short(low) if low == high else f"{short(low)} to {short(high)}"
+    texts = [text for values in parts.values() for text in values.texts]
+    different = f", {len(set(texts)):,} different of {len(texts):,}" if texts else ""
+    return f"{ends} {noun}{different}"
+
+
+def _of_all(study: Study, name: str) -> Counted | None:
+    return counted(list(study.manifest.splits.values()), name)
+
+
+def _cells(found: Sampled, of_all: Counted | None) -> list[str]:
+    """The figures of a line."""
+    best = joint(found, of_all)
+    return [
+        percent(best.missing),
+        percent(found.zero),
+        *map(short, (best.low, found.quantiles[2], best.high, best.mean, best.std)),
+    ]
+
+
+def _details(study: Study, name: str, feature: Feature, parts: dict[str, Values]) -> _Details:
+    source, anchor = _source(study, name, parts), study.anchor(name, "")
+    if not has_numbers(feature):
+        lengths = {split: values.shapes[:, 0] for split, values in parts.items()}
+        what = "bytes" if not feature.shape else "the size of their first dimension"
+        drawing = histograms(lengths, anchor, f"Records by {what}")
+        texts = [text for values in parts.values() for text in values.texts]
+        is_text = feature.dtype == "string"
+        note = "" if is_text else "Complex numbers have no histogram: only their shapes are shown."
+        return _Details(source, drawing, [], frequent_strings(texts) if texts else None, note)
+    drawn = {split: values.drawn for split, values in parts.items()}
+    together = np.concatenate([*drawn.values(), np.empty((0, channels_of(feature)), np.bool_)])
+    rows = [
+        (split, _figures(sampled(values), counted([study.manifest.splits[split]], name)))
+        for split, values in drawn.items()
+    ]
+    tables = [_Table("Split", rows)]
+    if together.shape[1] > 1:
+        channels = [
+            (str(channel), _figures(sampled(together[:, channel]), None))
+            for channel in range(together.shape[1])
+        ]
+        tables.append(_Table("Channel, of the sample", channels))
+    drawing = histograms(drawn, anchor, "Values, of the sample")
+    found = frequent_numbers(together, study.names.get(name, ())) if together.size else None
+    note = "" if drawing else "No finite value was seen."
+    return _Details(source, drawing, tables, found, note)
+
+
+def _figures(found: Sampled, of_all: Counted | None) -> list[str]:
+    """The cells of a table."""
+    best = joint(found, of_all)
+    return [
+        f"{best.drawn:,}",
+        *map(percent, (best.missing, found.nan, found.infinite, found.zero)),
+        *map(short, (best.low, *found.quantiles, best.high, best.mean, best.std)),
+    ]
+
+
+def _source(study: Study, name: str, parts: dict[str, Values]) -> str:
+    """Where the figures come from."""
+    seen = sum(len(values.sizes) for values in parts.values())
+    empty = sum(int((values.sizes == 0).sum()) for values in parts.values())
+    words = f"{seen:,} records of the sample"
+    if any(values.drawn.size for values in parts.values()):
+        each = max(values.each for values in parts.values())
+        is_whole = all(values.is_whole for values in parts.values())
+        words += ", with all of their values" if is_whole else f", at most {each:,} places of each"
+    if _of_all(study, name):
+        words = (
+            "The numbers of values, missing, min, max, mean and std of splits are those of all records; "
+            f"all else is of {words}"
+        )
+    else:
+        words = f"All figures are those of {words}"
+    return f"{words}." + (f" {empty:,} of these records are empty." if empty else "")

@@ -1,0 +1,150 @@
+"""Pictures: sizes, modes, levels and sharpness, and how to normalize them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from readers.format.schema import Feature
+from readers.measures.sample import Measures
+from readers.page import charts
+from readers.page.distributions.drawings import histograms
+from readers.page.lengths.code import normalizing_code
+from readers.page.numbers import short
+from readers.page.section import Section, fill
+from readers.page.study import Study
+
+_FEATURES = 12
+
+# Points of a scatter; of more pictures, every n-th is drawn.
+_POINTS = 5000
+
+_MEASURES = (
+    ("aspect", "Pictures by aspect, width / height"),
+    ("brightness", "Pictures by brightness, the mean of their luma"),
+    ("contrast", "Pictures by contrast, the standard deviation of their luma"),
+    ("sharpness", "Pictures by sharpness, edges relative to those at half the size"),
+    ("entropy", "Pictures by entropy of their luma, in bits"),
+)
+
+
+class _Pictures(NamedTuple):
+    feature: str
+    anchor: str
+    seen: int
+    facts: list[tuple[str, str]]
+    scatter: Element | None
+    drawings: list[Element]
+    modes: Element
+    channels: list[tuple[str, str, str]]
+    source: str
+    code: str
+
+
+def section(study: Study) -> Section | None:
+    """The pictures of each feature that holds them."""
+    names = [name for name, kind in study.kinds.items() if kind == "picture"]
+    found = [_pictures(study, name) for name in names[:_FEATURES]]
+    shown = [each for each in found if each is not None]
+    if not shown:
+        return None
+    left = len(names) - len(names[:_FEATURES])
+    return Section("pictures", "Pictures", fill("pictures.html", shown=shown, left=left))
+
+
+def _pictures(study: Study, name: str) -> _Pictures | None:
+    parts = {
+        split: sample.measures[name]
+        for split, sample in study.samples.items()
+        if "width" in sample.measures[name]
+    }
+    if not parts:
+        return None
+    anchor = study.anchor(name, "").replace("feature", "picture")
+    width, height = (_joined(parts, side) for side in ("width", "height"))
+    drawings = [
+        histograms({s: m[measure] for s, m in parts.items()}, f"{anchor}-{measure}", caption)
+        for measure, caption in _MEASURES
+        if len(np.unique(_joined(parts, measure))) > 1
+    ]
+    is_one_size = width.min() == width.max() and height.min() == height.max()
+    source, moments = _moments(study, name, next(iter(parts)))
+    feature = study.manifest.schema[name]
+    return _Pictures(
+        name,
+        anchor,
+        len(width),
+        [
+            ("Width", _ends(width)),
+            ("Height", _ends(height)),
+            ("Aspect", _ends(width / height)),
+            ("Megapixels", _ends(width * height / 1e6)),
+        ],
+        None if is_one_size else _scatter(width, height),
+        [drawing for drawing in drawings if drawing is not None],
+        charts.strip(_modes(feature, parts), f"Modes of {len(width):,} pictures"),
+        [(str(channel), short(mean), short(std)) for channel, (mean, std) in enumerate(moments)],
+        source,
+        _code(study, name, next(iter(parts)), moments),
+    )
+
+
+def _joined(parts: Mapping[str, Measures], measure: str) -> np.ndarray:
+    """A measure of all pictures that have it."""
+    values = np.concatenate([measures[measure] for measures in parts.values()])
+    return values[np.isfinite(values)]
+
+
+def _ends(values: np.ndarray) -> str:
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        return short(low)
+    return f"{short(low)} to {short(high)}, median {short(float(np.median(values)))}"
+
+
+def _scatter(width: np.ndarray, height: np.ndarray) -> Element:
+    every = -(-len(width) // _POINTS)
+    return charts.scatter(width[::every], height[::every], "Width and height in pixels")
+
+
+def _modes(feature: Feature, parts: Mapping[str, Measures]) -> dict[str, int]:
+    """How many pictures are gray and in colour."""
+    depth = " of 16 bits" if feature.dtype == "uint16" else ""
+    channels = feature.shape[2] if len(feature.shape) == 3 else 1
+    seen = len(_joined(parts, "width"))
+    if channels == 1:
+        return {f"gray{depth}": seen}
+    gray = int((_joined(parts, "gray") == 1).sum())
+    name = "RGB and alpha" if channels == 4 else "RGB"
+    return {f"{name}{depth}": seen - gray, f"gray in {name}{depth}": gray}
+
+
+def _moments(study: Study, name: str, split: str) -> tuple[str, list[tuple[float, float]]]:
+    """Where mean and std of each channel come from, and what they are."""
+    figures = study.manifest.splits[split].statistics.get(name)
+    channels = figures.get("channels") if isinstance(figures, Mapping) else None
+    if isinstance(channels, Mapping):
+        pairs = [channels.get(key) for key in ("mean", "std")]
+        if all(isinstance(each, list) and all(type(n) is float for n in each) for each in pairs):
+            return f"Of all records of {split}.", list(zip(*pairs, strict=False))
+    values = study.values(name)[split]
+    drawn = values.drawn.astype(np.float64)
+    source = f"Of {len(values.sizes):,} records of {split}, at most {values.each:,} pixels of each."
+    finite = [column[np.isfinite(column)] for column in drawn.T]
+    return source, [
+        (float(column.mean()), float(column.std())) if len(column) else (math.nan, math.nan)
+        for column in finite
+    ]
+
+
+def _code(study: Study, name: str, split: str, moments: list[tuple[float, float]]) -> str:
+    """A program that normalizes; empty if a channel is constant."""
+    if not all(math.isfinite(mean) and math.isfinite(std) and std > 0 for mean, std in moments):
+        return ""
+    feature = study.manifest.schema[name]
+    digits = [tuple(float(f"{n:.6g}") for n in column) for column in zip(*moments, strict=True)]
+    return normalizing_code(study.directory, split, name, feature.dtype, digits, feature.is_fixed)

@@ -1,0 +1,135 @@
+"""Texts: lengths, scripts, unknown tokens, control characters, and the most frequent words."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from readers.format.manifest import RESERVED_IDS, UNKNOWN_ID
+from readers.measures.words import CHARACTERS, Words, merged
+from readers.page.charts import bar_cell
+from readers.page.distributions.drawings import histograms
+from readers.page.numbers import percent, short
+from readers.page.section import Section, fill
+from readers.page.study import Study
+
+_WORDS, _SCRIPTS, _CONTROL = 20, 12, 12
+
+
+class _Text(NamedTuple):
+    feature: str
+    anchor: str
+    facts: list[tuple[str, str]]
+    source: str
+    drawings: list[Element]
+    words: list[tuple[str, Element]]
+    scripts: list[tuple[str, Element]]
+    control: list[tuple[str, int]]
+
+
+class _Tokens(NamedTuple):
+    """Token ids, counted in all records of a split."""
+
+    split: str
+    tokens: str
+    unknown: str
+    padding: str
+    used: str
+
+
+def section(study: Study) -> Section | None:
+    """The texts of each feature that holds them, and the tokens."""
+    names = [name for name, kind in study.kinds.items() if kind == "text"]
+    shown = [_text(study, name) for name in names if study.words(name)]
+    tokens = _tokens(study)
+    if not shown and not tokens:
+        return None
+    return Section("texts", "Texts", fill("texts.html", shown=shown, tokens=tokens))
+
+
+def _text(study: Study, name: str) -> _Text:
+    found = merged(study.words(name).values())
+    samples = {s: sample.measures[name] for s, sample in study.samples.items() if sample.seen}
+    every = {
+        measure: np.concatenate([measures[measure] for measures in samples.values()])
+        for measure in ("characters", "words", "mojibake", "markup", "control")
+    }
+    anchor = study.anchor(name, "").replace("feature", "text")
+    seen = len(every["characters"])
+    letters = sum(count for script, count in found.scripts.items() if script)
+    facts = [
+        ("Characters a text", _middle(every["characters"])),
+        ("Words a text", _middle(every["words"])),
+        ("Different words", f"{len(found.words):,}"),
+        ("Without a word", _texts(every["words"] == 0)),
+        ("With control characters", _texts(every["control"] > 0)),
+        ("With a wrong encoding", _texts(every["mojibake"] > 0)),
+        ("With markup", _texts(every["markup"] > 0)),
+    ]
+    drawings = [
+        histograms({s: m[measure] for s, m in samples.items()}, f"{anchor}-{measure}", caption)
+        for measure, caption in (
+            ("characters", "Texts by their number of characters"),
+            ("words", "Texts by their number of words"),
+        )
+    ]
+    scripts = [(s, n) for s, n in found.scripts.most_common() if s][:_SCRIPTS]
+    return _Text(
+        name,
+        anchor,
+        facts,
+        f"Of {seen:,} texts of the sample; words, scripts and control characters of the first "
+        f"{CHARACTERS:,} characters of each.",
+        [drawing for drawing in drawings if drawing is not None],
+        _bars(found.words.most_common(_WORDS), found.words.total()),
+        _bars(scripts, letters),
+        _control(found),
+    )
+
+
+def _middle(values: np.ndarray) -> str:
+    """The median, and the ends."""
+    low, middle, high = np.quantile(values, (0, 0.5, 1), method="inverted_cdf")
+    return f"{short(float(middle))} ({short(float(low))} to {short(float(high))})"
+
+
+def _texts(chosen: np.ndarray) -> str:
+    count = int(chosen.sum())
+    return f"{count:,} ({percent(count / len(chosen))})" if count else "0"
+
+
+def _bars(counts: list[tuple[str, int]], total: int) -> list[tuple[str, Element]]:
+    most = max((count for _, count in counts), default=0)
+    return [
+        (text, bar_cell(count, most, f"{count:,} ({percent(count / total)})"))
+        for text, count in counts
+    ]
+
+
+def _control(found: Words) -> list[tuple[str, int]]:
+    """Control characters by their code points, and how often they occur."""
+    return [
+        (f"U+{code:04X} {unicodedata.name(chr(code), '')}".strip(), count)
+        for code, count in found.control.most_common(_CONTROL)
+    ]
+
+
+def _tokens(study: Study) -> list[_Tokens]:
+    """The tokens of each split of a dataset with a vocabulary of words or a tokenizer."""
+    vocabulary = study.manifest.vocabulary or study.manifest.tokenizer
+    found = list[_Tokens]()
+    for name, split in study.manifest.splits.items():
+        counts = split.counts_of("tokens")
+        if not counts:
+            continue
+        total = counts.total()
+        # The ids of a tokenizer have meanings of their own.
+        reserved = range(RESERVED_IDS if study.manifest.vocabulary else 0)
+        used = sum(1 for token in counts if token not in reserved)
+        shares = [percent(counts[token] / total) if reserved else "" for token in (UNKNOWN_ID, 0)]
+        size = f" of {vocabulary:,}" if vocabulary else ""
+        found.append(_Tokens(name, f"{total:,}", *shares, f"{used:,}{size}"))
+    return found

@@ -1,0 +1,157 @@
+"""Figures, bins and frequent values, compared with NumPy's and with sorted lists."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from readers.format.splits import Split
+from readers.gallery.markup import to_html
+from readers.page.distributions.bins import MOST_BINS, bins_of
+from readers.page.distributions.drawings import histograms, spark
+from readers.page.distributions.figures import counted, joint, sampled
+from readers.page.distributions.frequent import frequent_numbers, frequent_strings
+from readers.page.numbers import compact, decades, percent
+
+DTYPES = ["bool", "uint8", "int8", "int64", "uint64", "float16", "float32", "float64"]
+any_numbers = arrays.arrays(
+    st.sampled_from([np.dtype(name) for name in DTYPES]), st.tuples(st.integers(0, 60))
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@given(any_numbers)
+@settings(max_examples=150, deadline=None)
+def test_each_finite_value_is_in_one_bin(values):
+    bins = bins_of([values])
+    numbers = values.astype(np.float64)
+    if not np.isfinite(numbers).any():
+        assert bins is None and histograms({"train": values}, "a", "Values") is None
+        return
+    counts = bins.counts(values)
+    assert counts.sum() == np.isfinite(numbers).sum()
+    assert len(counts) <= MOST_BINS and (np.diff(bins.edges) > 0).all()
+    assert bins.edges[0] <= np.nanmin(numbers[np.isfinite(numbers)])
+    assert to_html(histograms({"train": values, "val": values[:3]}, "a", "Values"))
+    assert to_html(spark([values]))
+
+
+@given(any_numbers)
+@settings(max_examples=150, deadline=None)
+def test_figures_are_those_of_a_sorted_list(values):
+    found = sampled(values)
+    numbers = [float(value) for value in values]
+    finite = sorted(number for number in numbers if math.isfinite(number))
+    if not numbers:
+        assert math.isnan(found.zero) and math.isnan(found.nan)
+        return
+    assert found.nan == sum(map(math.isnan, numbers)) / len(numbers)
+    assert found.infinite == sum(map(math.isinf, numbers)) / len(numbers)
+    assert found.zero == sum(number == 0 for number in numbers) / len(numbers)
+    if finite:
+        assert (found.low, found.high) == (finite[0], finite[-1])
+        assert found.quantiles[2] in (statistics.median_low(finite), statistics.median_high(finite))
+        scale = max(map(abs, finite)) or 1.0
+        scaled = [number / scale for number in finite]
+        assert found.mean / scale == pytest.approx(statistics.fmean(scaled), abs=1e-6)
+        assert found.std / scale == pytest.approx(statistics.pstdev(scaled), abs=1e-6)
+
+
+def test_whole_numbers_have_bins_of_their_own():
+    bins = bins_of([np.array([3, 3, 4, 7], np.int64)])
+    np.testing.assert_array_equal(bins.edges, [2.5, 3.5, 4.5, 5.5, 6.5, 7.5])
+    np.testing.assert_array_equal(bins.counts(np.array([3, 3, 4, 7])), [2, 1, 0, 0, 1])
+    assert len(bins_of([np.array([True, False])]).edges) == 3
+    extremes = np.array([np.iinfo(np.int64).min, np.iinfo(np.int64).max])
+    assert bins_of([extremes]).counts(extremes).sum() == 2
+
+
+def test_heavy_tails_have_bins_of_equal_ratios_and_others_do_not():
+    rng = np.random.default_rng(0)
+    assert bins_of([rng.lognormal(0, 4, 5000)]).is_log
+    assert not bins_of([rng.random(5000)]).is_log
+    assert not bins_of([rng.exponential(size=5000)]).is_log
+    assert not bins_of([-rng.lognormal(0, 4, 5000)]).is_log
+
+
+def test_the_width_of_bins_is_that_of_freedman_and_diaconis():
+    values = np.random.default_rng(0).normal(size=500)
+    expected = len(np.histogram_bin_edges(values, "fd")) - 1
+    assert len(bins_of([values]).edges) - 1 == expected
+
+
+def test_short_floats_are_counted_as_they_are():
+    values = np.array([1, 2, np.nan], ml_dtypes.bfloat16).astype(np.float32)
+    assert bins_of([values]).counts(values).sum() == 2
+
+
+def split_with(values):
+    return Split(
+        (),
+        statistics={
+            "x": {
+                "count": len(values),
+                "min": float(values.min()),
+                "max": float(values.max()),
+                "mean": float(values.mean()),
+                "std": float(values.std()),
+                "nan": 2,
+            }
+        },
+    )
+
+
+def test_figures_of_splits_add_up_to_those_of_all_records(monkeypatch):
+    monkeypatch.setattr(Split, "records", 1)
+    parts = np.random.default_rng(0).normal(5, 2, 70), np.random.default_rng(1).normal(-3, 1, 30)
+    found = counted([split_with(part) for part in parts], "x")
+    every = np.concatenate(parts)
+    assert (found.count, found.missing) == (100, 4)
+    assert (found.low, found.high) == (every.min(), every.max())
+    assert found.mean == pytest.approx(every.mean())
+    assert found.std == pytest.approx(every.std())
+    best = joint(sampled(parts[0]), found)
+    assert (best.high, best.missing) == (every.max(), pytest.approx(4 / 104))
+    assert best.quantiles == sampled(parts[0]).quantiles
+
+
+@pytest.mark.parametrize(
+    "figures", [{}, {"count": "7"}, {"count": 3, "min": "a"}, {"count": 2, "min": 1}, [], None]
+)
+def test_figures_that_make_no_sense_are_left_out(monkeypatch, figures):
+    monkeypatch.setattr(Split, "records", 1)
+    assert counted([Split((), statistics={"x": figures})], "x") is None
+
+
+def test_frequent_values_are_counted():
+    found = frequent_numbers(np.array([5, 7, 5, 5, 7, 1, np.nan, np.nan]))
+    assert (found.total, found.distinct) == (8, 4)
+    assert found.top == [("5", 3), ("7", 2), ("NaN", 2), ("1", 1)]
+    assert frequent_numbers(np.array([1, 1, 9]), ["a", "b"]).top == [("1 (b)", 2), ("9", 1)]
+    assert frequent_numbers(np.array([2**62 + 1])).top == [(f"{2**62 + 1:,}", 1)]
+    assert not frequent_numbers(np.arange(5)).bars
+    found = frequent_strings([b"\xff\x00", b"a", b"a", b"x" * 96])
+    assert found.top[0] == ("a", 2) and found.distinct == 3
+
+
+def test_ticks_of_large_numbers_are_short():
+    texts = [compact(n) for n in (0.25, 950, 1500, 20_000, 1_500_000, 3e9, -2e13, 2e15)]
+    assert texts == ["0.25", "950", "1,500", "20k", "1.5M", "3G", "-20T", "2e+15"]
+    assert decades(5000) == [0, 1, 10, 100, 1000]
+    assert len(decades(1e12)) <= 5
+    assert decades(0) == [0, 1]
+    assert (percent(float("nan")), percent(0.9999), percent(1)) == ("-", ">99.9 %", "100 %")
