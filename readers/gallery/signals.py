@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from readers.gallery.levels import finite_range, levels
+from readers.gallery.levels import bright, finite_range, levels
 from readers.gallery.markup import element
 
 _WIDTH, _HEIGHT = 240, 80
@@ -15,9 +15,6 @@ _WIDTH, _HEIGHT = 240, 80
 _COLUMNS = 240
 _CHANNELS = 6
 _FEWEST_STEPS = 8
-
-# Paul Tol's bright colours, which people who see no red or no green tell apart, too.
-_COLORS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 
 
 def is_signal(value: object) -> bool:
@@ -53,7 +50,7 @@ def lines(signal: np.ndarray) -> Element:
                 "path",
                 d=_path(found, low, high),
                 fill="none",
-                stroke=_COLORS[channel],
+                stroke=bright(channel),
                 stroke_width="1",
             )
             for channel, found in enumerate(envelopes)

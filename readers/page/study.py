@@ -13,6 +13,7 @@ from readers.check import CheckReport
 from readers.checks.facts import Facts
 from readers.describe import class_names, counted_label
 from readers.format.manifest import Manifest
+from readers.gallery.look import undecoded
 from readers.measures.kinds import kinds_of
 from readers.measures.sample import SplitSample
 from readers.source import RecordSource
@@ -83,11 +84,27 @@ class Study:
             return []
         return self._source(split).__getitems__([int(number) for number in numbers])
 
+    def stored(self, split: str, number: int) -> dict[str, Any]:
+        """A record of a split by its number, whose encoded images are the bytes that are stored.
+
+        Raises:
+            ValueError: The record is damaged.
+            OSError: It cannot be read.
+        """
+        if split not in self._undecoded:
+            schema = undecoded(self.manifest.schema)
+            self._undecoded[split] = RecordSource(self.directory, split, schema=schema)
+        return self._undecoded[split][number]
+
     def drawn(self, split: str, most: int) -> list[int]:
         """The numbers of some records of a split, drawn from its sample by a fixed seed, in order."""
         seen = self.samples[split].seen
         chosen = np.random.default_rng(0).choice(seen, min(most, seen), replace=False)
         return sorted(map(int, chosen))
+
+    @functools.cached_property
+    def _undecoded(self) -> dict[str, RecordSource]:
+        return {}
 
     @functools.cached_property
     def _sources(self) -> dict[str, RecordSource]:
