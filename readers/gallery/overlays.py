@@ -202,5 +202,5 @@ def _overlay(numbers: np.ndarray, colors: np.ndarray, size: tuple[int, int]) -> 
         image = image.resize((size[1], size[0]), Image.Resampling.NEAREST)
     image.putpalette(colors[:, :3].tobytes())
     file = io.BytesIO()
-    image.save(file, "PNG", optimize=True, transparency=colors[:, 3].tobytes())
+    image.save(file, "PNG", transparency=colors[:, 3].tobytes())
     return data_uri("image/png", file.getvalue())

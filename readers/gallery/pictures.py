@@ -23,6 +23,9 @@ _SMALL_SIDE = 96
 MOST_BYTES = 16_000
 _QUALITY = 75
 
+# As a PNG, a picture of more has more bytes than as a JPEG, unless it is very small.
+_FEW_COLORS = 64
+
 # Fewer columns than this, without a dimension of colours, are channels of a signal.
 _FEWEST_COLUMNS = 16
 
@@ -124,8 +127,8 @@ def _on_squares(pixels: np.ndarray) -> np.ndarray:
 
 def _encoded(image: Image.Image, most: int) -> str:
     """A picture as the URI of a PNG if it is small or has few colours, else of a JPEG."""
-    if max(image.size) <= _SMALL_SIDE or image.getcolors() is not None:
-        data = _saved(image, "PNG", optimize=True)
+    if max(image.size) <= _SMALL_SIDE or image.getcolors(_FEW_COLORS) is not None:
+        data = _saved(image, "PNG")
         if len(data) <= most:
             return data_uri("image/png", data)
     quality = _QUALITY
@@ -137,7 +140,7 @@ def _encoded(image: Image.Image, most: int) -> str:
     return data_uri("image/jpeg", data)
 
 
-def _saved(image: Image.Image, kind: str, **options: int | bool) -> bytes:
+def _saved(image: Image.Image, kind: str, **options: int) -> bytes:
     file = io.BytesIO()
     image.save(file, kind, **options)
     return file.getvalue()

@@ -24,6 +24,8 @@ _VALUE, _NAME, _KEY, _FEATURES, _LABELS = 120, 60, 40, 12, 5
 # Characters of a key that are shown when someone points at it.
 _WHOLE_KEY = 500
 
+_TOO_LARGE = "not all is shown: the page would become too large"
+
 _GRID = "display:grid;grid-template-columns:repeat(auto-fill,minmax(240px,1fr));gap:1em"
 
 
@@ -46,27 +48,33 @@ class Card:
     lines: Sequence[Element] = field(default_factory=tuple)
 
     def figure(
-        self, *notes: str, is_drawn: bool = True, is_played: bool = True, missing: str = ""
+        self, why: str = "", split: str = "", is_drawn: bool = True, is_played: bool = True
     ) -> Element:
         """The card as a `figure`.
 
         Args:
-            notes: Lines above its key, such as why it is shown.
-            is_drawn: Whether to show its drawings.
+            why: Why it is shown; may be empty.
+            split: The split of the record, where records of several are shown; may be empty.
+            is_drawn: Whether to show its drawings and its lines.
             is_played: Whether to show what can be played.
-            missing: What to say in place of what is not shown.
         """
         shown = [*(self.drawings if is_drawn else ()), *(self.sounds if is_played else ())]
-        whole = (is_drawn or not self.drawings) and (is_played or not self.sounds)
-        parts = [element("div", note, class_="why") for note in notes]
+        parts = [element("div", why, class_="why")] if why else []
         if self.key:
             cut = self.key if len(self.key) <= _KEY else f"...{self.key[-_KEY:]}"
             title = {"title": self.key[:_WHOLE_KEY]} if cut != self.key else {}
-            parts.append(element("div", element("bdi", cut, **title), class_="key"))
-        if self.label:
-            parts.append(element("div", element("bdi", self.label), class_="label"))
-        if not whole:
-            parts.append(element("div", missing))
+            parts.append(element("div", element("bdi", cut, **title), class_="name"))
+        tags = [
+            element("bdi", tag, class_=name)
+            for tag, name in ((self.label, "label"), (split, "split"))
+            if tag
+        ]
+        if tags:
+            parts.append(element("div", *_between(tags, " ")))
+        if not is_drawn:
+            parts.append(element("div", _TOO_LARGE))
+        elif self.sounds and not is_played:
+            parts.append(element("div", _TOO_LARGE.replace("is shown", "can be played")))
         caption = element("figcaption", *parts, *(self.lines if is_drawn else ()))
         return element(
             "figure",
@@ -113,6 +121,14 @@ def card_of(record: Mapping[str, Any], look: Look) -> Card:
         drawn.sounds,
         lines,
     )
+
+
+def _between(elements: Sequence[Element], words: str) -> list[Element | str]:
+    """Elements with words between them."""
+    found: list[Element | str] = []
+    for each in elements:
+        found += [words, each] if found else [each]
+    return found
 
 
 def _line(name: str, words: str) -> Element:

@@ -86,7 +86,7 @@ def _drawn(values: np.ndarray, words: str) -> Element:
     image = Image.fromarray(np.ascontiguousarray(numbers.T[::-1]))
     image.putpalette(viridis(_COLORS).tobytes())
     file = io.BytesIO()
-    image.save(file, "PNG", optimize=True)
+    image.save(file, "PNG")
     return element(
         "img",
         src=data_uri("image/png", file.getvalue()),

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from readers.format.version import __version__
 from readers.page.section import TEMPLATES, Section, fill
-from readers.page.sections import alerts, head, splits
+from readers.page.sections import alerts, head, records, splits
 from readers.page.study import Study
 
 # In the order of the page. Each returns None if it has nothing to say about a dataset.
@@ -16,6 +16,7 @@ SECTIONS = (
     head.section,
     alerts.section,
     splits.section,
+    records.section,
 )
 
 

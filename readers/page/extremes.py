@@ -61,14 +61,15 @@ def extremes(study: Study, look: Look) -> list[Shown]:
         study: The dataset.
         look: What its features are.
     """
-    compared = [
-        (feature, kind) for feature, kind in _kinds(study, look) if kind in _MEASURES
-    ][:_FEATURES]
+    compared = [(feature, kind) for feature, kind in _kinds(study, look) if kind in _MEASURES][
+        :_FEATURES
+    ]
+    several = sum(kind != "boxes" for _, kind in compared) > 1
     return [
         shown
         for feature, kind in compared
         for measure in _MEASURES[kind]
-        for shown in _of(study, feature, measure, len(compared) > 1)
+        for shown in _of(study, feature, measure, several and kind != "boxes")
     ]
 
 
