@@ -192,13 +192,16 @@ def _draw_text(name: str, value: Any, record: Mapping[str, Any], look: Look, dra
     drawn.features.add(name)
     if ids is None or tokens_name in drawn.features - {name}:
         drawn.pictures.append(passage(text))
+        drawn.words[name] = f"{len(text):,} bytes"
         return
     drawn.features.add(tokens_name)
     tokens = look.vocabulary.tokens(ids[:TOKENS], text[: 8 * TEXT])
     drawn.pictures.append(tokenized(tokens, len(ids)))
-    words = f"{len(ids):,} tokens"
+    words = f"{len(ids):,}"
     if look.vocabulary.unknown >= 0:
         words += f", {int((ids == look.vocabulary.unknown).sum()):,} unknown (dashed)"
+    if not is_tokens:
+        drawn.words[name] = f"{len(text):,} bytes"
     drawn.words[tokens_name] = words
 
 
