@@ -186,6 +186,7 @@ class Dataset:
 
     def _gallery(self) -> Element:
         """Ten records; if they cannot be read, the reason."""
+        from readers.gallery.look import Look, undecoded
         from readers.gallery.markup import element
         from readers.gallery.records import gallery
 
@@ -193,10 +194,11 @@ class Dataset:
         if not split:
             return element("p", "there are no splits")
         try:
-            source = self.source(split)
+            source = self.source(split, schema=undecoded(self.schema))
             count = min(_SHOWN, len(source))
             numbers = sorted(np.random.default_rng(0).choice(len(source), count, replace=False))
-            shown = gallery((source[number] for number in numbers), class_names(self.manifest))
+            look = Look.of(self.directory, self.manifest)
+            shown = gallery((source[number] for number in numbers), look)
         except (ValueError, OSError, ImportError) as error:
             return element("p", f"no record of {split} can be shown: {error}")
         title = f"{count} of {len(source):,} records of {split}"

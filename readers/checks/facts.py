@@ -43,23 +43,31 @@ class Facts:
         count, seen = int(chosen.sum()), len(chosen)
         if count:
             words = f"{count:,} of {counted(seen, 'record')} {finds}"
-            names = self.names_of_records(np.flatnonzero(chosen)[:EXAMPLES])
-            yield Finding(check, severity, words, feature, "", count, seen, names)
+            first = np.flatnonzero(chosen)[:EXAMPLES]
+            names, places = self.names_of_records(first), self.places(first)
+            yield Finding(check, severity, words, feature, "", count, seen, names, places)
 
     def measured(self, feature: str, measure: str) -> np.ndarray:
         """A number of a feature in all samples, float64, in the order of the splits."""
         found = [s.measures[feature].get(measure, _nothing(s.seen)) for s in self.samples.values()]
         return np.concatenate([*found, np.empty(0)])
 
+    def places(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
+        """The split of records and their numbers there, given their numbers in all samples."""
+        splits = list(self.samples)
+        starts = np.cumsum([0, *(sample.seen for sample in self.samples.values())])
+        found = []
+        for number in numbers:
+            place = int(np.searchsorted(starts, number, side="right")) - 1
+            found.append((splits[place], int(number - starts[place])))
+        return tuple(found)
+
     def names_of_records(self, numbers: Iterable[int]) -> tuple[str, ...]:
         """The names of records, given their numbers in all samples."""
-        ends = np.cumsum([sample.seen for sample in self.samples.values()])
-        samples = list(self.samples.items())
         names = []
-        for number in numbers:
-            place = int(np.searchsorted(ends, number, side="right"))
-            split, sample = samples[place]
-            name = sample.named(int(number - ends[place] + sample.seen))
+        for split, number in self.places(numbers):
+            sample = self.samples[split]
+            name = sample.named(number)
             names.append(name if sample.keys else f"{split}, {name}")
         return tuple(names)
 

@@ -26,6 +26,7 @@ class Finding:
         count: The number of records at fault; 0 if no single record is.
         seen: How many records the check saw.
         examples: Keys of the first of these records, or their numbers.
+        places: The split and the number there of each record that `examples` names.
     """
 
     check: str
@@ -36,6 +37,7 @@ class Finding:
     count: int = 0
     seen: int = 0
     examples: tuple[str, ...] = ()
+    places: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         about = " ".join(filter(None, (self.split, self.feature)))

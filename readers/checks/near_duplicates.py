@@ -18,7 +18,7 @@ from readers.similarity.signatures import similar_pairs
 from readers.similarity.texts import TEXT_SIMILARITY
 
 
-def _pairs(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+def similar_records(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yields features, and the records of all samples that are near duplicates but not equal, in pairs."""
     samples = list(facts.samples.values())
     for feature in facts.features("picture"):
@@ -47,22 +47,16 @@ def _of_records(
 def _found(facts: Facts, name: str, words: str, in_one_split: bool) -> Iterator[Finding]:
     seen = [sample.seen for sample in facts.samples.values()]
     splits = np.repeat(np.arange(len(seen)), seen)
-    for feature, first, second in _pairs(facts) if seen else ():
+    for feature, first, second in similar_records(facts) if seen else ():
         chosen = (splits[first] == splits[second]) == in_one_split
         mask = np.zeros(len(splits), bool)
         mask[first[chosen]] = mask[second[chosen]] = True
         for finding in facts.of_records(
             name, "warning", feature, mask, f"are nearly the same as {words}"
         ):
-            yield replace(finding, examples=_names_of_pairs(facts, first[chosen], second[chosen]))
-
-
-def _names_of_pairs(facts: Facts, first: np.ndarray, second: np.ndarray) -> tuple[str, ...]:
-    pairs = [
-        facts.names_of_records(pair)
-        for pair in zip(first[:EXAMPLES], second[:EXAMPLES], strict=True)
-    ]
-    return tuple(" = ".join(pair) for pair in pairs)
+            pairs = np.stack([first[chosen], second[chosen]], axis=1)[:EXAMPLES]
+            examples = tuple(" = ".join(facts.names_of_records(pair)) for pair in pairs)
+            yield replace(finding, examples=examples, places=facts.places(pairs.reshape(-1)))
 
 
 def _duplicates(facts: Facts) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -29,6 +30,16 @@ def element(tag: str, *children: Element | str, **attributes: str) -> Element:
         else:
             made.text = (made.text or "") + visible(child)
     return made
+
+
+def data_uri(kind: str, data: bytes) -> str:
+    """The URI of bytes that are part of the page.
+
+    Args:
+        kind: Their media type, such as `image/png`.
+        data: The bytes.
+    """
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def to_html(tree: Element) -> str:

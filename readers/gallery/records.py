@@ -1,8 +1,9 @@
-"""Records as figures of HTML."""
+"""Records as cards of HTML: their pictures, recordings and texts, and a line for each other feature."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -10,61 +11,147 @@ import numpy as np
 
 from readers.describe import named
 from readers.format.display import shortened
-from readers.format.dtypes import dtype_name
-from readers.format.schema import format_shape
+from readers.gallery.drawings import drawings_of
+from readers.gallery.look import Look
 from readers.gallery.markup import element
-from readers.gallery.pictures import is_picture, thumbnail
-from readers.gallery.signals import is_signal, lines
-from readers.head import summary, value_range
+from readers.gallery.texts import decoded, spelled
+from readers.head import summary
 
-# Characters of a text, and of any other value; features of a record.
-_TEXT, _VALUE, _FEATURES = 300, 120, 12
+# Characters of a value and of the name of a feature; those of a key, of which the end tells more; features;
+# and labels of a record.
+_VALUE, _NAME, _KEY, _FEATURES, _LABELS = 120, 60, 40, 12, 5
 
-_GRID = "display: grid; grid-template-columns: repeat(auto-fill, minmax(240px, 1fr)); gap: 1em"
+# Characters of a key that are shown when someone points at it.
+_WHOLE_KEY = 500
+
+_TOO_LARGE = "not all is shown: the page would become too large"
+
+_GRID = "display:grid;grid-template-columns:repeat(auto-fill,minmax(240px,1fr));gap:1em"
 
 
-def gallery(records: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]]) -> Element:
-    """Records beside each other: of each its pictures and signals, and a line for each feature.
+@dataclass(frozen=True)
+class Card:
+    """What is shown of a record.
+
+    Attributes:
+        key: Its key; empty without one.
+        label: The name of its class, or its number; empty without one.
+        drawings: Its pictures, lines, spectrograms and texts.
+        sounds: What can be played.
+        lines: A line for each other feature.
+    """
+
+    key: str = ""
+    label: str = ""
+    drawings: Sequence[Element] = ()
+    sounds: Sequence[Element] = ()
+    lines: Sequence[Element] = field(default_factory=tuple)
+
+    def figure(
+        self, why: str = "", split: str = "", is_drawn: bool = True, is_played: bool = True
+    ) -> Element:
+        """The card as a `figure`.
+
+        Args:
+            why: Why it is shown; may be empty.
+            split: The split of the record, where records of several are shown; may be empty.
+            is_drawn: Whether to show its drawings and its lines.
+            is_played: Whether to show what can be played.
+        """
+        shown = [*(self.drawings if is_drawn else ()), *(self.sounds if is_played else ())]
+        parts = [element("div", why, class_="why")] if why else []
+        if self.key:
+            cut = self.key if len(self.key) <= _KEY else f"...{self.key[-_KEY:]}"
+            title = {"title": self.key[:_WHOLE_KEY]} if cut != self.key else {}
+            parts.append(element("div", element("bdi", cut, **title), class_="name"))
+        tags = [
+            element("bdi", tag, class_=name)
+            for tag, name in ((self.label, "label"), (split, "split"))
+            if tag
+        ]
+        if tags:
+            parts.append(element("div", *_between(tags, " ")))
+        if not is_drawn:
+            parts.append(element("div", _TOO_LARGE))
+        elif self.sounds and not is_played:
+            parts.append(element("div", _TOO_LARGE.replace("is shown", "can be played")))
+        caption = element("figcaption", *parts, *(self.lines if is_drawn else ()))
+        return element(
+            "figure",
+            *(element("div", drawing, class_="drawing") for drawing in shown),
+            caption,
+            class_="record",
+            style="margin:0;min-width:0;overflow-wrap:anywhere",
+        )
+
+
+def gallery(records: Iterable[Mapping[str, Any]], look: Look) -> Element:
+    """Records beside each other.
 
     Args:
-        records: The values by feature name.
-        names: The names of classes by id, of features that hold such ids.
+        records: The values by feature name, whose encoded images may be bytes.
+        look: What the features are.
     """
-    return element("div", *(_figure(record, names) for record in records), style=_GRID)
+    cards = (card_of(record, look).figure() for record in records)
+    return element("div", *cards, style=_GRID)
 
 
-def _figure(record: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> Element:
-    drawings, described = [], []
-    for name, value in list(record.items())[:_FEATURES]:
-        drawing = _drawing(value)
-        if drawing is not None:
-            drawings.append(drawing)
-        words = _words(value, names.get(name, ())) if drawing is None else _extent(value)
-        described.append(element("div", element("b", shortened(name, _VALUE)), f" {words}"))
-    if len(record) > _FEATURES:
-        described.append(element("div", f"and {len(record) - _FEATURES:,} more features"))
-    caption = element("figcaption", *described, style="font-size: smaller")
-    return element("figure", *drawings, caption, style="margin: 0; overflow-wrap: anywhere")
+def card_of(record: Mapping[str, Any], look: Look) -> Card:
+    """What is shown of a record. A feature that cannot be decoded is a line that says why.
+
+    Args:
+        record: The values by feature name, whose encoded images may be bytes.
+        look: What the features are.
+    """
+    key, label = look.value_of("key", record), look.value_of("label", record)
+    drawn = drawings_of(record, look)
+    shown = (look.feature_of("key"), look.feature_of("label") if label is not None else "")
+    others = [name for name in record if name not in drawn.features and name not in shown]
+    lines = [
+        *(_line(name, drawn.words[name]) for name in drawn.words),
+        *(_line(name, _words(record[name], look.names.get(name, ()))) for name in others),
+    ]
+    if len(lines) > _FEATURES:
+        rest = f"and {len(lines) - _FEATURES:,} more features"
+        lines = [*lines[:_FEATURES], element("div", rest)]
+    return Card(
+        spelled(key.decode("utf-8", "backslashreplace")) if isinstance(key, bytes) else "",
+        _label(label, look.names.get(look.feature_of("label"), ())),
+        drawn.pictures,
+        drawn.sounds,
+        lines,
+    )
 
 
-def _drawing(value: Any) -> Element | None:
-    """A picture or a signal; None of other values, and of pictures without Pillow."""
-    if is_picture(value):
-        try:
-            return thumbnail(value)
-        except ImportError:
-            return None
-    return lines(value) if is_signal(value) else None
+def _between(elements: Sequence[Element], words: str) -> list[Element | str]:
+    """Elements with words between them."""
+    found: list[Element | str] = []
+    for each in elements:
+        found += [words, each] if found else [each]
+    return found
 
 
-def _extent(array: np.ndarray) -> str:
-    """The dtype, shape and range of an array that is drawn."""
-    return f"{dtype_name(array.dtype)} {format_shape(array.shape)}, {value_range(array)}"
+def _line(name: str, words: str) -> Element:
+    return element("div", element("b", shortened(name, _NAME)), " ", element("bdi", words))
+
+
+def _label(label: Any, names: Sequence[str]) -> str:
+    """The name of a class, and those of the first of several."""
+    values = np.asarray(label).reshape(-1) if label is not None else np.empty(0)
+    if values.dtype.kind not in "iu":
+        words = ", ".join(_words(value, ()) for value in values[:_LABELS])
+    else:
+        found = (int(value) for value in values[:_LABELS])
+        words = ", ".join(
+            shortened(names[value], _NAME) if 0 <= value < len(names) else str(value)
+            for value in found
+        )
+    return words + (f" and {len(values) - _LABELS:,} more" if len(values) > _LABELS else "")
 
 
 def _words(value: Any, names: Sequence[str]) -> str:
     if isinstance(value, bytes):
-        return shortened(value[: 4 * _TEXT].decode("utf-8", "replace"), _TEXT)
+        return spelled(decoded(value, _VALUE))
     if isinstance(value, np.integer) and names:
         return shortened(named(int(value), names), _VALUE)
     if isinstance(value, np.generic):

@@ -6,18 +6,15 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from readers.gallery.levels import finite_range, levels
+from readers.gallery.levels import bright, finite_range, levels
 from readers.gallery.markup import element
 
 _WIDTH, _HEIGHT = 240, 80
 
-# Points of a line: each column of pixels has the smallest and the largest of its values.
-_COLUMNS = 240
+# Columns of a line, two pixels wide: each has the smallest and the largest of its values.
+_COLUMNS = 120
 _CHANNELS = 6
 _FEWEST_STEPS = 8
-
-# Paul Tol's bright colours, which people who see no red or no green tell apart, too.
-_COLORS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 
 
 def is_signal(value: object) -> bool:
@@ -53,7 +50,7 @@ def lines(signal: np.ndarray) -> Element:
                 "path",
                 d=_path(found, low, high),
                 fill="none",
-                stroke=_COLORS[channel],
+                stroke=bright(channel),
                 stroke_width="1",
             )
             for channel, found in enumerate(envelopes)
@@ -66,7 +63,7 @@ def lines(signal: np.ndarray) -> Element:
 
 
 def _envelope(values: np.ndarray) -> np.ndarray:
-    """A channel as at most 480 values, float64: the extremes of each of 240 parts if there are more."""
+    """A channel as at most 240 values, float64: the extremes of each of 120 parts if there are more."""
     if len(values) <= 2 * _COLUMNS:
         return values.astype(np.float64)
     starts = np.linspace(0, len(values), _COLUMNS, endpoint=False).astype(np.int64)

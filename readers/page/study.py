@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from readers.check import CheckReport
 from readers.checks.facts import Facts
 from readers.describe import class_names, counted_label
 from readers.format.manifest import Manifest
+from readers.gallery.look import undecoded
 from readers.measures.channels import Channels
 from readers.measures.details import Details
 from readers.measures.kinds import kinds_of
@@ -98,16 +99,17 @@ class Study:
         }
         return {name: each for name, each in found.items() if each is not None}
 
-    def records(self, split: str, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Some records of a split, by their places in its sample.
+    def stored(self, split: str, place: int) -> dict[str, Any]:
+        """A record of a split by its place in the sample, whose encoded images are the bytes that are stored.
 
         Raises:
-            ValueError: A record is damaged, or cannot be decoded.
+            ValueError: The record is damaged.
+            OSError: It cannot be read.
         """
-        if not len(numbers):
-            return []
-        places = self.samples[split].numbers
-        return self._source(split).__getitems__([int(places[number]) for number in numbers])
+        if split not in self._undecoded:
+            schema = undecoded(self.manifest.schema)
+            self._undecoded[split] = RecordSource(self.directory, split, schema=schema)
+        return self._undecoded[split][int(self.samples[split].numbers[place])]
 
     def drawn(self, split: str, most: int) -> list[int]:
         """The places of some records of a split, drawn from its sample by a fixed seed, in order."""
@@ -116,10 +118,5 @@ class Study:
         return sorted(map(int, chosen))
 
     @functools.cached_property
-    def _sources(self) -> dict[str, RecordSource]:
+    def _undecoded(self) -> dict[str, RecordSource]:
         return {}
-
-    def _source(self, split: str) -> RecordSource:
-        if split not in self._sources:
-            self._sources[split] = RecordSource(self.directory, split)
-        return self._sources[split]

@@ -2,16 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from readers.checks.finding import Finding
+from readers.format.display import shortened
 from readers.page.section import Section, fill
 from readers.page.study import Study
+
+# Alerts, and those whose records are drawn; characters of their texts.
+_ALERTS, _WITH_RECORDS = 200, 40
+_NAME, _MESSAGE, _EXAMPLE = 60, 500, 200
+
+
+class _Row(NamedTuple):
+    """An alert as it is written.
+
+    Attributes:
+        finding: What was found.
+        anchor: The id of its row.
+        where: The split and the feature that it is about, or the dataset.
+        about: The id of their place; empty without one.
+        message: What was found, in words.
+        examples: Keys or names.
+        records: The id of the drawings of its records; empty without any.
+    """
+
+    finding: Finding
+    anchor: str
+    where: str
+    about: str
+    message: str
+    examples: Sequence[str]
+    records: str
 
 
 def section(study: Study) -> Section:
     """The findings of the checks."""
-    rows = [(finding, study.anchor(finding.feature, finding.split)) for finding in _sorted(study)]
-    return Section("alerts", "Alerts", fill("alerts.html", rows=rows, checked=study.checked))
+    findings = study.checked.findings
+    drawn = {number for number, _ in with_records(study)}
+    rows = [
+        _Row(
+            finding,
+            row_anchor(number),
+            _where(finding),
+            study.anchor(finding.feature, finding.split),
+            shortened(finding.message, _MESSAGE),
+            [shortened(name, _EXAMPLE) for name in finding.examples],
+            alert_anchor(number) if number in drawn else "",
+        )
+        for number, finding in enumerate(findings[:_ALERTS])
+    ]
+    more = len(findings) - len(rows)
+    return Section(
+        "alerts", "Alerts", fill("alerts.html", rows=rows, more=more, checked=study.checked)
+    )
 
 
-def _sorted(study: Study) -> tuple[Finding, ...]:
-    return study.checked.findings
+def with_records(study: Study) -> list[tuple[int, Finding]]:
+    """The alerts whose records are drawn, with their numbers."""
+    numbered = list(enumerate(study.checked.findings[:_ALERTS]))
+    return [each for each in numbered if each[1].places][:_WITH_RECORDS]
+
+
+def alert_anchor(number: int) -> str:
+    """The id of the place with the records of an alert."""
+    return f"alert-{number}"
+
+
+def row_anchor(number: int) -> str:
+    """The id of the place with the words of an alert."""
+    return f"finding-{number}"
+
+
+def _where(finding: Finding) -> str:
+    names = (shortened(name, _NAME) for name in (finding.split, finding.feature) if name)
+    return ", ".join(names) or "dataset"

@@ -90,7 +90,7 @@ def _spread(split: Split) -> str:
         return "no records"
     records = [shard.records for shard in split.shards]
     sizes = [shard.bytes for shard in split.shards]
-    mean = sum(sizes) / len(sizes)
+    mean = sum(sizes) / len(sizes) or 1.0
     return (
         f"{min(records):,} to {max(records):,} records a shard (difference "
         f"{max(records) - min(records):,}); the largest has {max(sizes) / mean:.3f} times the mean of the bytes"

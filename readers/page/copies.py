@@ -1,0 +1,95 @@
+"""Groups of records that are equal or nearly the same, the largest first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from readers.checks.near_duplicates import similar_records
+from readers.format.display import shortened
+from readers.gallery.look import Look
+from readers.page.shown import Shown
+from readers.page.study import Study
+from readers.similarity.groups import groups_of
+from readers.similarity.pairs import Pairs, equal_pairs
+
+# Groups of a feature, and records of a group.
+_GROUPS, _RECORDS = 4, 5
+
+# Characters of the name of a feature.
+_NAME = 40
+
+_CONTENT = ("picture", "text", "signal")
+
+
+def copies(study: Study, look: Look) -> list[Shown]:
+    """The largest groups of records whose pictures, texts or signals are equal or nearly the same.
+
+    Signals are compared exactly. The records of a group that are shown are of as many splits as they can be.
+
+    Args:
+        study: The dataset.
+        look: What its features are.
+    """
+    features = [f for f in study.facts.features(*_CONTENT) if not look.roles.get(f)]
+    if not study.samples or not features:
+        return []
+    near = {feature: (first, second) for feature, first, second in similar_records(study.facts)}
+    return [shown for feature in features for shown in _of(study, feature, near, len(features) > 1)]
+
+
+def _of(
+    study: Study,
+    feature: str,
+    near: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    several: bool,
+) -> list[Shown]:
+    samples = list(study.samples.values())
+    digests = np.concatenate([sample.digests[feature] for sample in samples])
+    splits = np.repeat(np.arange(len(samples)), [sample.seen for sample in samples])
+    _, first, number = np.unique(digests, return_index=True, return_inverse=True)
+    firsts = np.where(digests == 0, np.arange(len(digests)), first[number.reshape(-1)])
+    pairs = [equal_pairs(firsts.astype(np.int64), np.zeros((), np.uint8))]
+    if feature in near:
+        one, other = near[feature]
+        pairs.append(Pairs(one, other, np.zeros(len(one), np.uint8)))
+    groups = groups_of(len(digests), pairs)
+    roots, sizes = np.unique(groups, return_counts=True)
+    largest = roots[np.argsort(-sizes, kind="stable")][: min(_GROUPS, int((sizes > 1).sum()))]
+    return [
+        _group(study, feature, np.flatnonzero(groups == root), splits, digests, several)
+        for root in largest
+    ]
+
+
+def _group(
+    study: Study,
+    feature: str,
+    members: np.ndarray,
+    splits: np.ndarray,
+    digests: np.ndarray,
+    several: bool,
+) -> Shown:
+    names = list(study.samples)
+    counts = Counter(splits[members].tolist())
+    where = ", ".join(f"{count:,} in {names[split]}" for split, count in sorted(counts.items()))
+    is_equal = len(np.unique(digests[members])) == 1
+    # The first of each split, then the others.
+    first = np.unique(splits[members], return_index=True)[1]
+    order = np.concatenate([members[first], np.delete(members, first)])[:_RECORDS]
+    words = [
+        "" if n == 0 else _compared(digests[order[0]], digests[m]) for n, m in enumerate(order)
+    ]
+    title = f"{len(members):,} records"
+    kind = "are equal" if is_equal else "are nearly the same"
+    return Shown(
+        f"{shortened(feature, _NAME)}: {title}" if several else title,
+        f"{title} {kind} in {shortened(feature, _NAME)}: {where}",
+        tuple(zip(study.facts.places(order), words, strict=True)),
+    )
+
+
+def _compared(first: np.uint64, digest: np.uint64) -> str:
+    return "equal to the first" if first == digest else "nearly the first"

@@ -1,0 +1,74 @@
+"""Records of each split, those that the alerts are about, the extremes, and copies."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+from readers.format.display import counted, shortened
+from readers.gallery.look import Look
+from readers.page.copies import copies
+from readers.page.extremes import extremes
+from readers.page.section import Section, fill
+from readers.page.sections.alerts import alert_anchor, row_anchor, with_records
+from readers.page.shown import Shown, figures, picture_bytes
+from readers.page.study import Study
+
+# Records of a split, and of all splits; splits; and records of an alert.
+_OF_SPLIT, _OF_ALL, _SPLITS, _OF_ALERT = 24, 96, 12, 5
+
+# Characters of the name of a split.
+_NAME = 40
+
+
+class _Filled(NamedTuple):
+    """Records that are shown together, and their cards."""
+
+    shown: Shown
+    figures: list[Element]
+
+
+def section(study: Study) -> Section:
+    """Galleries of records, all of the sample."""
+    look = Look.of(study.directory, study.manifest)
+    kinds = [_drawn(study), _of_alerts(study), extremes(study, look), copies(study, look)]
+    every = [shown for kind in kinds for shown in kind]
+    small = Look.of(study.directory, study.manifest, picture_bytes(every))
+    filled = iter(map(_Filled, every, figures(study, small, every)))
+    splits, alerts, odd, equal = ([next(filled) for _ in kind] for kind in kinds)
+    body = fill(
+        "records.html",
+        splits=splits,
+        alerts=alerts,
+        extremes=odd,
+        copies=equal,
+        more=len(study.manifest.splits) - len(splits),
+    )
+    return Section("records", "Records", body)
+
+
+def _drawn(study: Study) -> list[Shown]:
+    """Records of each split, drawn by chance from its sample."""
+    names = list(study.samples)[:_SPLITS]
+    most = min(_OF_SPLIT, max(1, _OF_ALL // max(1, len(names))))
+    found = []
+    for name in names:
+        numbers, split = study.drawn(name, most), study.manifest.splits[name]
+        words = f"{len(numbers):,} of {counted(split.records, 'record')}, drawn by chance"
+        places = tuple(((name, number), "") for number in numbers)
+        words = words if numbers else "no records"
+        found.append(Shown(shortened(name, _NAME), words, places, of_one_split=True))
+    return found
+
+
+def _of_alerts(study: Study) -> list[Shown]:
+    return [
+        Shown(
+            f"{finding.severity}: {finding.check}",
+            " ".join(filter(None, (finding.feature, finding.message))),
+            tuple((place, "") for place in dict.fromkeys(finding.places[:_OF_ALERT])),
+            anchor=alert_anchor(number),
+            link=row_anchor(number),
+        )
+        for number, finding in with_records(study)
+    ]

@@ -1,0 +1,338 @@
+"""The gallery of a report: what it shows of plain datasets, and that hostile ones break nothing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_sample_image
+
+from readers.check import check_facts, facts_of
+from readers.format.manifest import Manifest
+from readers.format.schema import Schema
+from readers.format.splits import Split
+from readers.gallery.look import Look
+from readers.page.copies import copies
+from readers.page.document import document
+from readers.page.extremes import extremes
+from readers.page.shown import Shown, figures, picture_bytes
+from readers.page.study import Study
+from readers.report import report
+from tests.readers.page.parsed import Parsed
+from tests.support.datasets import flip, write_dataset, write_shard
+from tests.support.images import encoded
+
+MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&amp;<!--]]>{{7*7}}{% raw %}"
+HIDDEN = "\u202egnp.exe\u2066\x07\x1b[31m\x00\u200b\r"
+HOSTILE = [MARKUP, HIDDEN, "javascript:alert(1)", "é" * 200, "x" * 1_000_000, "", " ", "\n\n"]
+
+
+def study_of(directory) -> Study:
+    facts = facts_of(str(directory), 10_000)
+    return Study(str(directory), facts, check_facts(facts, 10_000))
+
+
+def page_of(directory) -> Parsed:
+    return Parsed(document(study_of(directory)))
+
+
+def photo(number: int, side: int = 40) -> np.ndarray:
+    """A part of a photograph."""
+    top, left = (int(v) for v in np.random.default_rng(number).integers(0, 350, 2))
+    return np.ascontiguousarray(
+        load_sample_image("china.jpg")[top : top + side, left : left + side]
+    )
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Pictures of two splits, of which one is dark, one bright, one large, and two are the same."""
+    schema = Schema(
+        {"image": ("uint8", (None, None, 3), "png"), "key": ("string", ()), "label": ("int64", ())}
+    )
+    records = [
+        {"image": encoded(photo(n), "PNG"), "key": f"a/{n}.png", "label": n % 2} for n in range(40)
+    ]
+    records[3]["image"] = encoded(photo(3) // 20, "PNG")
+    records[4]["image"] = encoded(255 - photo(4) // 20, "PNG")
+    records[5]["image"] = encoded(photo(5, 80), "PNG")
+    records[30]["image"] = records[6]["image"]
+    directory = write_dataset(
+        tmp_path_factory.mktemp("pictures") / "d",
+        schema,
+        {"train": [records[:28]], "val": [records[28:]]},
+        label_names=("cat", "dog"),
+    )
+    return directory
+
+
+def test_each_split_has_a_tab_of_records(pictures):
+    page = page_of(pictures)
+    assert [id for id in page.ids if id.startswith("drawn-")] == ["drawn-0", "drawn-1"]
+    assert "24 of 28 records, drawn by chance" in page.text
+    assert "12 of 12 records, drawn by chance" in page.text
+    assert page.tags["figure"] > 36 and page.tags["script"] == 0
+
+
+def test_extremes_are_the_records_with_the_smallest_and_largest_numbers(pictures):
+    study = study_of(pictures)
+    found = {
+        shown.title: shown.records
+        for shown in extremes(study, Look.of(str(pictures), study.manifest))
+    }
+    assert found["darkest"][0][0] == ("train", 3)
+    assert found["brightest"][0][0] == ("train", 4)
+    assert found["largest"][0] == (("train", 5), "6,400 pixels")
+    brightness = study.facts.measured("image", "brightness")
+    shown = [float(words.split()[1]) for _, words in found["darkest"]]
+    assert shown == pytest.approx(sorted(brightness)[:6], abs=0.006)
+
+
+def test_equal_records_are_shown_side_by_side_with_their_splits(pictures):
+    study = study_of(pictures)
+    (group,) = copies(study, Look.of(str(pictures), study.manifest))
+    assert group.words == "2 records are equal in image: 1 in train, 1 in val"
+    assert [place for place, _ in group.records] == [("train", 6), ("val", 2)]
+    assert group.records[1][1] == "equal to the first"
+
+
+def test_an_alert_and_its_records_link_to_each_other(pictures):
+    study = study_of(pictures)
+    page = Parsed(document(study))
+    for number, finding in enumerate(study.checked.findings):
+        assert f"finding-{number}" in page.ids
+        assert (f"alert-{number}" in page.ids) == bool(finding.places)
+        assert (f"finding-{number}" in page.links) == bool(finding.places)
+    assert any(finding.places for finding in study.checked.findings)
+
+
+def test_the_places_of_a_finding_are_those_of_its_examples(pictures):
+    study = study_of(pictures)
+    for finding in study.checked.findings:
+        named = [study.samples[split].named(number) for split, number in finding.places]
+        if finding.places:
+            assert " = ".join(finding.examples).split(" = ") == named
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda text: repr(text[:12]))
+def test_text_of_a_dataset_is_text_of_the_page(tmp_path, hostile):
+    name = re.sub(r"[\x00-\x1f\\\ud800-\udfff]", "", hostile)[:255] or "name"
+    schema = Schema(
+        {
+            "key": ("string", ()),
+            "label": ("int64", ()),
+            "image": ("uint8", (None, None, 3)),
+            "boxes": ("float32", (None, 4)),
+            "box_labels": ("int64", (None,)),
+            "captions": ("string", (None,)),
+            "text": ("string", ()),
+            "tokens": ("int64", (None,)),
+            name: ("string", ()),
+            f"{name}2"[-255:]: ("float32", ()),
+        }
+    )
+    records = [
+        {
+            "key": f"{number}{hostile}",
+            "label": number % 2,
+            "image": photo(number),
+            "boxes": [[0.1, 0.1, 0.5, 0.5]],
+            "box_labels": [0],
+            "captions": [hostile] * 20,
+            "text": hostile,
+            "tokens": [2, 1, 3],
+            name: hostile,
+            f"{name}2"[-255:]: 1.0,
+        }
+        for number in range(3)
+    ]
+    directory = write_dataset(
+        tmp_path / "d",
+        schema,
+        {"train": [records]},
+        label_names=(hostile, "b"),
+        class_names={"box_labels": (hostile,)},
+        vocabulary=4,
+        options={"names": hostile[:100], "tokens": "words", "rate": hostile[:100]},
+    )
+    (directory / "vocabulary.txt").write_bytes(f"{hostile}\n{hostile}\n".encode("utf-8", "replace"))
+    page = page_of(directory)
+    assert page.tags["figure"] >= 3
+    assert len(page.text) < 300_000
+    if hostile == MARKUP:
+        assert page.text.count("<script>alert(1)</script>") > 9
+    if hostile == HIDDEN:
+        assert "\N{MATHEMATICAL LEFT ANGLE BRACKET}U+202E" in page.text
+
+
+def test_invalid_utf_8_is_shown_by_its_bytes(tmp_path):
+    schema = Schema({"key": ("string", ()), "text": ("string", ())})
+    records = [{"key": b"k\xff\xfe", "text": b"ab\xff\xc3(cd"}]
+    page = page_of(write_dataset(tmp_path / "d", schema, {"train": [records]}))
+    assert "ab\\xff\\xc3(cd" in page.text and "k\\xff\\xfe" in page.text
+
+
+ODD_SIGNALS = {
+    "constant": np.full((5_000, 1), 3.0),
+    "zeros": np.zeros((5_000, 1)),
+    "infinite": np.full((5_000, 1), np.inf),
+    "missing": np.full((5_000, 1), np.nan),
+    "largest": np.tile([1.7e308, -1.7e308], 2_500).reshape(-1, 1),
+    "smallest": np.full((5_000, 1), 5e-324),
+    "mixed": np.tile([np.nan, np.inf, -np.inf, 1e308, 0.0], 1_000).reshape(-1, 1),
+    "empty": np.zeros((0, 1)),
+    "one": np.ones((1, 1)),
+    "wide": np.ones((9, 3_000)),
+}
+
+
+@pytest.mark.parametrize("name", ODD_SIGNALS)
+@pytest.mark.parametrize("feature", ["signal", "log_mel"])
+def test_any_signal_is_drawn_or_said_to_be_what_it_is(tmp_path, name, feature):
+    signal = ODD_SIGNALS[name]
+    schema = Schema({"key": ("string", ()), feature: ("float64", (None, signal.shape[1]))})
+    records = [{"key": f"{n}.wav", feature: signal} for n in range(2)]
+    directory = write_dataset(
+        tmp_path / "d", schema, {"train": [records]}, options={"resample": "16kHz"}
+    )
+    page = page_of(directory)
+    assert feature in page.text and "cannot be" not in page.text
+    assert "nan" not in "".join(page.valued("path", "d")).lower()
+
+
+@pytest.mark.parametrize("shape", [(0, 0, 3), (0, 5, 3), (1, 1, 3), (1, 9_000, 3), (9_000, 1, 3)])
+def test_pictures_of_any_size_are_shown(tmp_path, shape):
+    schema = Schema({"image": ("uint8", (None, None, 3))})
+    records = [{"image": np.zeros(shape, np.uint8)}] * 2
+    page = page_of(write_dataset(tmp_path / "d", schema, {"train": [records]}))
+    assert page.tags["figure"] >= 2 and bool(page.tags["img"]) == bool(np.prod(shape))
+
+
+def test_thousands_of_boxes_and_boxes_that_are_none_are_bounded(tmp_path):
+    schema = Schema(
+        {
+            "image": ("uint8", (None, None, 3)),
+            "boxes": ("float32", (None, 4)),
+            "box_labels": ("int64", (None,)),
+            "mask": ("uint8", (None, None, 1)),
+            "instance_masks": ("uint8", (None, None, None)),
+        }
+    )
+    boxes = np.random.default_rng(0).uniform(-5, 5, (5_000, 4)).astype(np.float32)
+    boxes[::7] = np.nan
+    boxes[1::7] = np.inf
+    boxes[2::7] = [1e38, -1e38, 3e38, 3e38]
+    records = [
+        {
+            "image": photo(1),
+            "boxes": boxes,
+            "box_labels": np.arange(5_000) * 10**14 - 10**17,
+            "mask": np.random.default_rng(1).integers(0, 256, (2_000, 1_000, 1), dtype=np.uint8),
+            "instance_masks": np.ones((3, 0, 7), np.uint8),
+        }
+    ] * 2
+    page = page_of(write_dataset(tmp_path / "d", schema, {"train": [records]}))
+    assert "5,000 boxes" in page.text and "the first 40 are drawn" in page.text
+    assert "and 4,992 more" in page.text
+    assert not re.search("nan|inf", "".join(page.valued("path", "d")))
+
+
+def test_a_split_without_records_and_a_dataset_without_splits_have_a_page(tmp_path):
+    schema = Schema({"x": ("int64", ())})
+    directory = write_dataset(tmp_path / "a", schema, {"train": [[{"x": 1}]], "val": [[]]})
+    assert "no records" in page_of(directory).text
+    assert "There are no splits." in page_of(write_dataset(tmp_path / "b", schema, {})).text
+
+
+def field(number: int, data: bytes) -> bytes:
+    """A field of a protocol buffer."""
+    size, length = bytearray(), len(data)
+    while length > 127:
+        size.append(length & 127 | 128)
+        length >>= 7
+    return bytes([number << 3 | 2, *size, length]) + data
+
+
+def sequence_example(frame: bytes, count: int) -> bytes:
+    """A serialized SequenceExample of `count` frames, and the number `x`."""
+    frames = field(1, field(1, field(1, frame))) * count
+    number = field(3, field(1, b"\x01"))
+    context = field(1, field(1, b"x") + field(2, number))
+    return field(1, context) + field(2, field(1, field(1, b"frames") + field(2, frames)))
+
+
+def test_a_record_that_cannot_be_decoded_is_a_card_that_says_why(tmp_path):
+    schema = Schema({"frames": ("uint8", (None, None, None, 3), "png steps"), "x": ("int64", ())})
+    good = encoded(photo(1), "PNG")
+    examples = [sequence_example(good, 5), sequence_example(b"no picture", 2)]
+    shard = write_shard(tmp_path / "train.tfrecord", examples)
+    manifest = Manifest(schema, {"train": Split((shard,))})
+    (tmp_path / "manifest.json").write_bytes(manifest.to_bytes())
+    page = page_of(tmp_path)
+    assert "cannot identify its format" in page.text
+    assert "5 frames" in page.text and page.sources["data:image/png"] == 3
+
+
+def test_a_record_that_is_damaged_after_sampling_is_a_card_that_says_so(pictures, tmp_path):
+    directory = shutil.copytree(pictures, tmp_path / "d")
+    study = study_of(directory)
+    (shard,) = directory.glob("*train*.tfrecord")
+    flip(shard, 200)
+    page = Parsed(document(study))
+    assert "cannot be read: " in page.text and page.tags["figure"] > 36
+
+
+def test_the_page_is_bounded_and_says_what_it_leaves_out(tmp_path):
+    schema = Schema(
+        {f"photo{n}": ("uint8", (None, None, 3)) for n in range(5)} | {"key": ("string", ())}
+    )
+    rng = np.random.default_rng(0)
+    noise = [rng.integers(0, 256, (200, 300, 3), dtype=np.uint8) for _ in range(5)]
+    records = [
+        {f"photo{n}": noise[n] for n in range(5)} | {"key": f"{k}" * 3000} for k in range(300)
+    ]
+    splits = {f"s{n}": [records[20 * n : 20 * n + 20]] for n in range(15)}
+    page = page_of(write_dataset(tmp_path / "d", schema, splits))
+    assert "the page would become too large" in page.text
+    assert "Records of 3 more splits are not shown." in page.text
+
+
+def test_pictures_are_smaller_where_there_are_more():
+    def room(cards: int) -> int:
+        return picture_bytes([Shown("", "", [(("train", 0), "")] * cards)])
+
+    assert room(0) == room(10) == 16_000
+    assert room(100) > room(200) > room(400) >= room(4_000) == 3_000
+
+
+def test_players_are_dealt_to_all_galleries(tmp_path):
+    schema = Schema({"key": ("string", ()), "signal": ("int16", (None, 1))})
+    rng = np.random.default_rng(0)
+    records = [
+        {"key": f"{n}.wav", "signal": rng.integers(-9, 9, (50_000, 1)).astype(np.int16)}
+        for n in range(40)
+    ]
+    directory = write_dataset(
+        tmp_path / "d",
+        schema,
+        {"a": [records[:20]], "b": [records[20:]]},
+        options={"rate": "16kHz"},
+    )
+    study = study_of(directory)
+    look = Look.of(str(directory), study.manifest)
+    galleries = [Shown(n, "", [((n, k), "") for k in range(20)]) for n in "ab"]
+    played = [
+        [len(figure.findall(".//audio")) for figure in row]
+        for row in figures(study, look, galleries)
+    ]
+    assert all(row == sorted(row, reverse=True) and 4 < sum(row) < 20 for row in played)
+    assert abs(sum(played[0]) - sum(played[1])) <= 1
+
+
+def test_the_report_of_a_hostile_directory_is_a_file(tmp_path):
+    schema = Schema({"x": ("float32", ())})
+    directory = write_dataset(tmp_path / "<b>&", schema, {"train": [[{"x": np.nan}] * 3]})
+    written = report(directory, tmp_path / "page.html")
+    Parsed(written.read_text(encoding="utf-8"))
