@@ -116,7 +116,12 @@ def sample_of(
     each = rows_each(manifest.schema, sum(seen.values())) if has_details else {}
     return {
         name: _sample(
-            directory, manifest, name, seen[name], _MOST_COST * count / sum(seen.values()), each
+            directory,
+            manifest,
+            name,
+            seen[name],
+            _MOST_COST * count / max(1, sum(seen.values())),
+            each,
         )
         for name, count in seen.items()
     }

@@ -30,7 +30,7 @@ HOSTILE = [MARKUP, HIDDEN, "javascript:alert(1)", "é" * 200, "x" * 1_000_000, "
 
 
 def study_of(directory) -> Study:
-    facts = facts_of(str(directory), 10_000)
+    facts = facts_of(str(directory), 10_000, has_details=True)
     return Study(str(directory), facts, check_facts(facts, 10_000))
 
 

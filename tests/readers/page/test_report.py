@@ -12,7 +12,7 @@ import readers
 from readers.__main__ import main
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
-from tests.readers.page.page import check_page
+from tests.readers.page.parsed import Parsed
 from tests.support.datasets import write_dataset, write_numbers
 
 HOSTILE = (
@@ -41,7 +41,7 @@ def test_a_page_states_what_was_found_written_rejected_and_dropped(numbers):
         train = replace(manifest.splits["train"], rejected=3, duplicates=2)
         return replace(manifest, splits={**manifest.splits, "train": train})
 
-    page = check_page(page_of(changed(numbers, count)))
+    page = Parsed(page_of(changed(numbers, count)))
     assert "25 found = written + rejected + duplicates" in page.text
     for part in ("written 20 (80 %)", "rejected 3 (12 %)", "duplicates dropped 2 (8.0 %)"):
         assert part in page.text
@@ -59,13 +59,13 @@ def test_a_page_shows_why_inputs_were_rejected(numbers):
         train = replace(manifest.splits["train"], rejected=5)
         return replace(manifest, splits={**manifest.splits, "train": train})
 
-    page = check_page(page_of(changed(numbers, reject)))
+    page = Parsed(page_of(changed(numbers, reject)))
     assert "cut at byte …" in page.text and "4.jpg" not in page.text and "2.jpg" in page.text
 
 
 def test_a_page_repeats_the_command_that_wrote_the_dataset(numbers):
     options = {"job": "images", "input": ["a b/*.jpg"], "boxes": "", "stratify": True, "seed": 7}
-    page = check_page(page_of(changed(numbers, lambda m: replace(m, options=options))))
+    page = Parsed(page_of(changed(numbers, lambda m: replace(m, options=options))))
     for words in ("python -m beam_jobs images", "--input 'a b/*.jpg'", "--stratify", "--seed 7"):
         assert words in page.text
     assert "--boxes" not in page.text
@@ -75,7 +75,7 @@ def test_nothing_of_a_hostile_dataset_becomes_markup(tmp_path):
     schema = Schema({"key": ("string", ()), "label": ("int64", ()), "x": ("float32", (2,))})
     records = [{"key": HOSTILE, "label": n % 2, "x": np.ones(2, np.float32)} for n in range(20)]
     directory = write_dataset(tmp_path / "d", schema, {"train": [records]})
-    plain = check_page(page_of(directory))
+    plain = Parsed(page_of(directory))
 
     def hostile(manifest):
         train = replace(
@@ -90,7 +90,7 @@ def test_nothing_of_a_hostile_dataset_becomes_markup(tmp_path):
             versions={HOSTILE: HOSTILE},
         )
 
-    page = check_page(page_of(changed(directory, hostile)))
+    page = Parsed(page_of(changed(directory, hostile)))
     assert HOSTILE[:30] in page.text and "{{7*7}}" in page.text
     assert "\x1b" not in page.text and "\u202e" not in page.text
     assert page.tags["img"] <= plain.tags["img"] and page.tags["title"] >= 1
@@ -99,7 +99,7 @@ def test_nothing_of_a_hostile_dataset_becomes_markup(tmp_path):
 @pytest.mark.parametrize("splits", [{}, {"train": []}, {"train": [[]], "val": [[]]}])
 def test_a_dataset_without_records_has_a_page(tmp_path, splits):
     schema = Schema({"image": ("uint8", (4, 4, 3)), "label": ("int64", ()), "t": ("string", ())})
-    check_page(page_of(write_dataset(tmp_path / "d", schema, splits)))
+    Parsed(page_of(write_dataset(tmp_path / "d", schema, splits)))
 
 
 def test_the_command_writes_the_page_and_prints_its_path(numbers, tmp_path, capsys):
