@@ -229,7 +229,7 @@ def _extent(array: np.ndarray) -> str:
     if array.dtype == np.uint8 or not array.size:
         return words
     low, high = finite_range(array.astype(np.float64, copy=False))
-    return f"{words}, {low:.4g} to {high:.4g}{_missing(array)}"
+    return f"{words}, {low:,.6g} to {high:,.6g}{_missing(array)}"
 
 
 def _missing(array: np.ndarray) -> str:

@@ -24,7 +24,8 @@ _VALUE, _NAME, _KEY, _FEATURES, _LABELS = 120, 60, 40, 12, 5
 # Characters of a key that are shown when someone points at it.
 _WHOLE_KEY = 500
 
-_TOO_LARGE = "not all is shown: the page would become too large"
+_NOT_DRAWN = "not drawn: the page would become too large"
+_NOT_PLAYED = "no player: the page would become too large"
 
 _GRID = "display:grid;grid-template-columns:repeat(auto-fill,minmax(240px,1fr));gap:1em"
 
@@ -72,9 +73,9 @@ class Card:
         if tags:
             parts.append(element("div", *_between(tags, " ")))
         if not is_drawn:
-            parts.append(element("div", _TOO_LARGE))
+            parts.append(element("div", _NOT_DRAWN))
         elif self.sounds and not is_played:
-            parts.append(element("div", _TOO_LARGE.replace("is shown", "can be played")))
+            parts.append(element("div", _NOT_PLAYED))
         caption = element("figcaption", *parts, *(self.lines if is_drawn else ()))
         return element(
             "figure",

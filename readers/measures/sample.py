@@ -16,7 +16,7 @@ import numpy as np
 from readers.describe import counted_label
 from readers.format.manifest import Manifest
 from readers.format.splits import Split
-from readers.measures.arrays import measure_array, measure_signal
+from readers.measures.arrays import measure_array, measure_number, measure_signal
 from readers.measures.details import Details, DetailsCollector, joined_details
 from readers.measures.kinds import KEY, kinds_of
 from readers.measures.pictures import measure_picture, to_bytes
@@ -149,8 +149,12 @@ def _sample(
                 found.append(record[feature].decode("utf-8", "replace"))
             if collector:
                 collector.add(record, numbers[-1])
-        signatures = {feature: text_signatures(found)[0] for feature, found in texts.items()}
-        return _Kept(rows, signatures, collector.details() if collector else None)
+        return _Kept(
+            rows,
+            {feature: _columns([row.measures.pop(feature) for row in rows]) for feature in kinds},
+            {feature: text_signatures(found)[0] for feature, found in texts.items()},
+            collector.details() if collector else None,
+        )
 
     if most and wanted:
         visited = visit(directory, f"{name}[:{most}]", wanted, cost, visitor)
@@ -161,13 +165,13 @@ def _sample(
     keys = tuple(row.key.decode("utf-8", "replace") for row in rows if isinstance(row.key, bytes))
     hashed = [feature for feature, kind in kinds.items() if kind == "picture"]
     texts = [feature for feature, kind in kinds.items() if kind == "text"]
-    numbers = [row.measures[label]["mean"] for row in rows] if label else []
+    measures = {f: _joined([kept.measures[f] for kept in visited.kept]) for f in kinds}
     return SplitSample(
         split,
         len(visited.numbers),
         np.array(visited.numbers, np.int64),
         visited.too_large,
-        {feature: _columns([row.measures[feature] for row in rows]) for feature in kinds},
+        measures,
         {f: np.array([row.digests[f] for row in rows], np.uint64) for f in kinds},
         {f: np.array([row.hashes[f] or 0 for row in rows], np.uint64) for f in hashed},
         {f: np.array([row.hashes[f] is not None for row in rows], bool) for f in hashed},
@@ -176,14 +180,14 @@ def _sample(
             for f in hashed
         },
         {f: _signatures([kept.signatures[f] for kept in visited.kept]) for f in texts},
-        np.array(numbers, np.int64) if label else None,
+        measures[label].get("mean", np.empty(0)).astype(np.int64) if label else None,
         keys,
         joined_details(details) if details else None,
     )
 
 
 class _Row(NamedTuple):
-    """What is kept of a record."""
+    """What is kept of a record; `measures` is empty once they are columns of its run."""
 
     measures: dict[str, dict[str, float]]
     digests: dict[str, int]
@@ -196,6 +200,7 @@ class _Kept(NamedTuple):
     """What is kept of a run of records."""
 
     rows: list[_Row]
+    measures: dict[str, Measures]
     signatures: dict[str, np.ndarray]
     details: Details | None
 
@@ -230,6 +235,8 @@ def _signatures(parts: list[np.ndarray]) -> np.ndarray:
 def _measured(kind: str, value: Any) -> dict[str, float]:
     if kind == "text":
         return measure_text(value)
+    if isinstance(value, np.generic):
+        return measure_number(float(value))
     array = np.asarray(value)
     if not array.size:
         return {"size": 0}
@@ -250,6 +257,18 @@ def _digest(value: Any) -> int:
 
 def _bytes_of(array: np.ndarray) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _joined(parts: list[Measures]) -> Measures:
+    """The measures of runs of records as those of all of them; NaN where a run has none of a name."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    lengths = [len(next(iter(part.values()), ())) for part in parts]
+    return {
+        name: np.concatenate(
+            [part.get(name, np.full(n, np.nan)) for part, n in zip(parts, lengths, strict=True)]
+        )
+        for name in names
+    }
 
 
 def _columns(rows: list[dict[str, float]]) -> Measures:

@@ -34,9 +34,12 @@ _LARGE = 32 << 20
 # Larger records, and records whose pictures or numbers are larger once they are decoded, are left out.
 LARGEST = 256 << 20
 
-# What visiting a feature of a record, or a channel of it, costs whatever its size, and a byte of text, in bytes of
-# arrays.
-_COST, _COST_OF_TEXT = 32 << 10, 30
+# What visiting a value costs, in bytes of arrays: a number; any other value, or a channel of one, whatever its size;
+# and a byte of text.
+_COST_OF_NUMBER, _COST, _COST_OF_TEXT = 16 << 10, 32 << 10, 30
+
+# What a run of records may cost before it is known what they hold.
+_COST_AT_ONCE = 256 << 20
 
 # Whole numbers of a list may take a byte each, and eight once they are decoded; a character of a text four, and
 # what is computed of it as many.
@@ -126,6 +129,7 @@ class _Source:
             for feature in plan.schema.values()
         )
         self._largest = LARGEST // (_WIDENED if widens else 1)
+        self._most_at_once = _COST_AT_ONCE // (_COST_OF_NUMBER * len(plan.schema))
         self._lock = Lock()
 
     def runs(self) -> Iterator[tuple[int, int]]:
@@ -135,8 +139,9 @@ class _Source:
         while start < len(ends):
             before = ends[start - 1] if start else 0
             stop = int(np.searchsorted(ends, before + _AT_ONCE, side="right"))
-            yield start, max(stop, start + 1)
-            start = max(stop, start + 1)
+            stop = max(start + 1, min(stop, start + self._most_at_once))
+            yield start, stop
+            start = stop
 
     def records(self, run: _Run) -> Iterator[Record]:
         """Yields the records of a run, and notes in it the number and the cost of each before that."""
@@ -214,6 +219,8 @@ def _cost(value: Any) -> float:
         return _COST + len(value) * _COST_OF_TEXT
     if isinstance(value, list):
         return _COST + sum(_size(item) for item in value)
+    if isinstance(value, np.generic):
+        return _COST_OF_NUMBER
     # Each channel of a signal is looked at by itself.
     return (value.shape[1] if value.ndim == 2 else 1) * _COST + float(value.nbytes)
 

@@ -1,0 +1,279 @@
+"""What a card shows of a record: marks in the coordinates of the jobs, tokens, recordings, sounds."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import wave
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import signal as dsp
+
+from readers.format.manifest import Manifest
+from readers.format.schema import Schema
+from readers.gallery.levels import bright, rgb, viridis
+from readers.gallery.look import Look, rate_in
+from readers.gallery.markup import to_html
+from readers.gallery.overlays import Marks, marked
+from readers.gallery.pictures import thumbnail
+from readers.gallery.records import card_of
+from readers.gallery.sounds import player
+from readers.gallery.spectra import bands, spectrogram
+from readers.gallery.texts import TOKENS, spelled
+from readers.gallery.tokens import Vocabulary, vocabulary_of
+from tests.support.images import encoded
+
+GRAY = np.full((100, 200, 3), 128, np.uint8)
+
+
+def look_of(tmp_path, features, **manifest) -> Look:
+    return Look.of(str(tmp_path), Manifest(Schema(features), {}, **manifest))
+
+
+def bytes_of(uri: str) -> bytes:
+    return base64.b64decode(uri.partition(",")[2])
+
+
+def text_of(card) -> str:
+    return "".join(card.figure().itertext())
+
+
+PICTURE = {
+    "image": ("uint8", (None, None, 3)),
+    "boxes": ("float32", (None, 4)),
+    "box_labels": ("int64", (None,)),
+    "mask": ("uint8", (None, None, 1)),
+}
+
+
+@pytest.mark.parametrize("order", ["yxyx", "xyxy"])
+def test_boxes_are_where_the_job_puts_them(tmp_path, order):
+    options = {"job": "images", "box_order": order}
+    names = {"box_labels": ("cat", "dog")}
+    look = look_of(tmp_path, PICTURE, options=options, class_names=names)
+    y0, x0, y1, x1 = 0.1, 0.25, 0.6, 1.5
+    box = [y0, x0, y1, x1] if order == "yxyx" else [x0, y0, x1, y1]
+    record = {"image": GRAY, "boxes": np.array([box], np.float32), "box_labels": np.array([1])}
+    card = card_of(record, look)
+    svg = card.drawings[0]
+    assert svg.get("viewBox") == "0 0 200 100"
+    paths = {path.get("d") for path in svg.findall("path")}
+    assert paths == {"M50.0 10.0H200.0V60.0H50.0z"}
+    assert svg.findtext("text") == "dog"
+    assert {path.get("stroke") for path in svg.findall("path")} == {"#000", bright(1)}
+    assert "dog \N{MULTIPLICATION SIGN}1" in text_of(card)
+
+
+def test_features_that_the_job_renamed_are_known(tmp_path):
+    renamed = {"photo": PICTURE["image"], "objects/bbox": PICTURE["boxes"]}
+    look = look_of(tmp_path, renamed, options={"names": "image=photo,boxes=objects/bbox"})
+    record = {"photo": GRAY, "objects/bbox": np.array([[0, 0, 1, 1]], np.float32)}
+    assert card_of(record, look).drawings[0].tag == "svg"
+
+
+def test_a_mask_has_the_colours_of_its_classes_and_none_where_there_is_none():
+    mask = np.zeros((100, 200), np.uint8)
+    mask[:50], mask[50:60] = 2, 255
+    svg = marked(thumbnail(GRAY), Marks(mask=mask))
+    _, over = svg.findall("image")
+    found = np.asarray(Image.open(io.BytesIO(bytes_of(over.get("href")))).convert("RGBA"))
+    assert found.shape == (100, 200, 4)
+    assert (found[:50, :, :3] == rgb(bright(1))).all() and (found[:50, :, 3] > 0).all()
+    assert (found[50:60, :, :3] == 255).all() and (found[60:, :, 3] == 0).all()
+
+
+def test_the_first_of_overlapping_objects_is_on_top():
+    masks = np.zeros((2, 100, 200), np.uint8)
+    masks[0, :50], masks[1, :80] = 1, 1
+    marks = Marks(masks=masks, boxes=np.zeros((2, 4)), labels=[4, 3])
+    over = marked(thumbnail(GRAY), marks).findall("image")[1]
+    found = np.asarray(Image.open(io.BytesIO(bytes_of(over.get("href")))).convert("RGB"))
+    assert (found[:50] == rgb(bright(4))).all() and (found[50:80] == rgb(bright(3))).all()
+
+
+def test_a_large_jpeg_is_decoded_at_a_fraction_and_says_its_size(tmp_path):
+    schema = {"image": ("uint8", (None, None, 3), "jpeg")}
+    pixels = np.zeros((1200, 1600, 3), np.uint8)
+    pixels[:, 800:] = 200
+    card = card_of({"image": encoded(pixels, "JPEG")}, look_of(tmp_path, schema))
+    found = np.asarray(Image.open(io.BytesIO(bytes_of(card.drawings[0].get("src")))))
+    assert found.shape == (180, 240, 3) and found[:, :110].max() < 10 < 190 < found[:, 130:].min()
+    assert "1,600 x 1,200 pixels" in text_of(card)
+
+
+def test_a_picture_that_cannot_be_decoded_is_a_line_that_says_why(tmp_path):
+    schema = {"image": ("uint8", (None, None, 3), "png"), "key": ("string", ())}
+    card = card_of({"image": b"no picture", "key": b"a.png"}, look_of(tmp_path, schema))
+    assert not card.drawings and card.key == "a.png"
+    assert "cannot identify its format" in text_of(card)
+
+
+def test_the_first_the_middle_and_the_last_frame_of_a_video_are_shown(tmp_path):
+    schema = {"frames": ("uint8", (None, None, None, 3), "png steps")}
+    frames = [encoded(np.full((4, 4, 3), 10 * n, np.uint8), "PNG") for n in range(9)]
+    card = card_of({"frames": frames}, look_of(tmp_path, schema))
+    shown = [np.asarray(Image.open(io.BytesIO(bytes_of(d.get("src"))))) for d in card.drawings]
+    assert [pixels[0, 0, 0] for pixels in shown] == [0, 40, 80]
+    assert card.drawings[1].get("alt") == "frame 5 of 9, 4 x 4 pixels"
+
+
+TEXT = {"text": ("string", ()), "tokens": ("int64", (None,))}
+
+
+def unknown_of(card) -> list[str]:
+    return [span.text for span in card.drawings[0].findall("span") if span.get("title")]
+
+
+def test_words_that_the_vocabulary_lacks_are_marked_in_the_text(tmp_path):
+    (tmp_path / "vocabulary.txt").write_bytes(b"the\ncat\n")
+    look = look_of(tmp_path, TEXT, vocabulary=4, options={"tokens": "words"})
+    record = {"text": b"The CAT, -- mieows. The", "tokens": np.array([2, 3, 1, 2])}
+    card = card_of(record, look)
+    assert unknown_of(card) == ["mieows."]
+    assert "".join(card.drawings[0].itertext()) == "The CAT, mieows. The"
+    assert "tokens 4, 1 unknown" in text_of(card)
+    other = card_of({**record, "text": b"something else entirely"}, look)
+    assert "".join(other.drawings[0].itertext()) == "the cat [UNK] the"
+
+
+def test_subwords_are_those_of_the_library(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    text = "Zwölf Boxkämpfer jagen Viktor über den großen Deich \N{EURO SIGN} 12\n" * 3
+    level = tokenizers.pre_tokenizers.ByteLevel
+    trained = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="[UNK]"))
+    trained.pre_tokenizer = level(add_prefix_space=False)
+    trained.decoder = tokenizers.decoders.ByteLevel()
+    trained.train_from_iterator(
+        [text],
+        tokenizers.trainers.BpeTrainer(
+            vocab_size=300, special_tokens=["[PAD]", "[UNK]"], initial_alphabet=level.alphabet()
+        ),
+    )
+    trained.save(str(tmp_path / "tokenizer.json"))
+    manifest = Manifest(Schema(TEXT), {}, tokenizer=300)
+    vocabulary = vocabulary_of(str(tmp_path), manifest)
+    ids = np.array(trained.encode(text).ids)
+    found = vocabulary.tokens(ids, b"")
+    assert vocabulary.unknown == 1 and not any(token.is_unknown for token in found)
+    for token, id_ in zip(found, ids.tolist(), strict=True):
+        expected = trained.decode([id_], skip_special_tokens=False)
+        assert token.text == expected or "\N{REPLACEMENT CHARACTER}" in expected
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"{}", b'{"model": 3}', b'{"model": {"vocab": [[1]]}}', b"[" * 100_000]
+    + [json.dumps({"model": {"vocab": {"a": "b"}}}).encode()],
+)
+def test_without_a_vocabulary_tokens_are_numbers(tmp_path, content):
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    look = look_of(tmp_path, TEXT, tokenizer=9)
+    card = card_of({"text": b"x", "tokens": np.array([7, 1, -5])}, look)
+    assert "".join(card.drawings[0].itertext()) == "7 1 -5"
+
+
+def test_byte_tokens_are_bytes():
+    found = Vocabulary("bytes").tokens(np.array([99, 100, 0, 500, 257]), b"")
+    assert [token.text for token in found] == ["a", "b", "", "", "\\xff"]
+
+
+def test_a_long_text_shows_its_first_tokens(tmp_path):
+    (tmp_path / "vocabulary.txt").write_bytes(b"a\n")
+    look = look_of(tmp_path, TEXT, vocabulary=3)
+    card = card_of({"text": b"a " * 10_000, "tokens": np.full(10_000, 2)}, look)
+    assert f"and {10_000 - TOKENS:,} more" in text_of(card)
+    assert len(to_html(card.figure())) < 6_000
+
+
+def test_hidden_characters_are_written_by_their_numbers():
+    assert spelled("a\u202eb\x00\n") == "a\u27e8U+202E\u27e9b\u27e8U+0000\u27e9\n"
+
+
+def samples_of(element) -> tuple[np.ndarray, int]:
+    with wave.open(io.BytesIO(bytes_of(element.get("src")))) as file:
+        assert (file.getnchannels(), file.getsampwidth()) == (1, 2)
+        return np.frombuffer(file.readframes(file.getnframes()), "<i2"), file.getframerate()
+
+
+def test_a_sound_is_played_at_its_pitch_for_as_long_as_it_may():
+    for rate, seconds, expected in ((48_000, 2, 16_000), (44_100, 30, 8_000), (8_000, 1, 8_000)):
+        tone = np.sin(2 * np.pi * 440 * np.arange(rate * seconds) / rate)
+        samples, found = samples_of(player((tone * 20_000).astype(np.int16)[:, None], rate, "x"))
+        assert found == expected and len(samples) <= 48_000
+        assert len(samples) / found == pytest.approx(min(seconds, 48_000 / expected), rel=0.01)
+        spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
+        assert spectrum.argmax() * found / len(samples) == pytest.approx(440, abs=2)
+        assert np.abs(samples).max() == pytest.approx(20_000, rel=0.05)
+
+
+def test_frequencies_that_a_lower_rate_cannot_hold_are_not_heard():
+    tone = np.sin(2 * np.pi * 11_000 * np.arange(48_000) / 48_000)
+    samples, rate = samples_of(player(tone, 48_000, "x"))
+    assert rate == 16_000 and np.abs(samples[100:-100]).max() < 330
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([0, 128, 255], np.uint8),
+        np.array([-(2**31), 0, 2**31 - 1], np.int32),
+        np.array([np.nan, np.inf, -2.0]),
+        np.array([1.7e308, -1.7e308]),
+        np.zeros((1, 9)),
+    ],
+)
+def test_samples_of_any_dtype_can_be_played(values):
+    samples, _ = samples_of(player(values, 16_000, "x"))
+    assert len(samples) == len(values)
+
+
+def test_a_recording_without_a_rate_has_no_player(tmp_path):
+    schema = {"signal": ("int16", (None, 1)), "key": ("string", ())}
+    record = {"signal": np.ones((50, 1), np.int16), "key": b"a/b.WAV#3"}
+    card = card_of(record, look_of(tmp_path, schema))
+    assert not card.sounds and "sampling rate is not stored" in text_of(card)
+    for options in ({"rate": "16kHz"}, {"resample": "8000"}):
+        assert card_of(record, look_of(tmp_path, schema, options=options)).sounds
+    stored = look_of(tmp_path, {**schema, "sample_rate": ("int64", ())})
+    assert card_of({**record, "sample_rate": np.int64(44_100)}, stored).sounds
+    assert not card_of({**record, "sample_rate": np.int64(-1)}, stored).sounds
+
+
+def test_rates_are_read_as_the_jobs_write_them():
+    rates = [rate_in(text) for text in ("16kHz", "50", "0.5 Hz", "", None, "x", 3)]
+    assert rates == [16_000, 50, 0.5, 0, 0, 0, 0]
+
+
+def levels_of(img) -> np.ndarray:
+    """The numbers of the colours of a spectrogram, from low frequencies to high ones."""
+    return np.asarray(Image.open(io.BytesIO(bytes_of(img.get("src")))))[::-1]
+
+
+def test_the_loudest_frequencies_of_a_spectrogram_are_those_of_scipy():
+    rate = 16_000
+    chirp = dsp.chirp(np.arange(2 * rate) / rate, 300, 2, 7_000)
+    found = levels_of(spectrogram(chirp))
+    rows = found.argmax(axis=0) / found.shape[0]
+    frequencies, _, power = dsp.spectrogram(chirp, rate, nperseg=512)
+    expected = frequencies[power.argmax(axis=0)] / (rate / 2)
+    times = np.linspace(0, 1, len(expected))
+    shown = np.interp(times, np.linspace(0, 1, len(rows)), rows)
+    assert np.abs(shown - expected)[5:-5].max() < 0.04
+
+
+def test_time_goes_from_left_to_right_and_low_bands_are_below():
+    values = np.zeros((100, 20), np.float32)
+    values[80:, :5] = 1
+    found = levels_of(bands(values))
+    assert found.shape == (20, 100)
+    assert (found[:5, 80:] == found.max()).all() and not found[5:].any() and not found[:, :80].any()
+
+
+def test_the_colours_of_levels_are_those_of_viridis():
+    known = viridis(16)
+    assert known[0].tolist() == [0x44, 0x01, 0x54] and known[-1].tolist() == [0xFD, 0xE7, 0x25]
+    luma = viridis(64) @ [0.299, 0.587, 0.114]
+    assert (np.diff(luma) > 0).all()
