@@ -67,7 +67,7 @@ def bins_of(parts: Sequence[np.ndarray]) -> Bins | None:
     if all(part.dtype.kind in "biu" for part in parts if part.size) or _are_whole(numbers):
         return Bins(_whole_edges(low, high), False)
     # Halves, because the difference of two large numbers may be infinite.
-    span, middle = high / 2 - low / 2, quarters[2] / 2 - quarters[1] / 2
+    span, middle = float(high / 2 - low / 2), float(quarters[2] / 2 - quarters[1] / 2)
     count = _USUAL_BINS
     if middle:
         count = math.ceil(min(MOST_BINS, span / (2 * middle) * len(numbers) ** (1 / 3)))
