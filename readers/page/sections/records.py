@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
+from readers.checks.finding import Finding
 from readers.format.display import counted, shortened
 from readers.gallery.look import Look
 from readers.page.copies import copies
@@ -17,8 +18,8 @@ from readers.page.study import Study
 # Records of a split, and of all splits; splits; and records of an alert.
 _OF_SPLIT, _OF_ALL, _SPLITS, _OF_ALERT = 24, 96, 12, 5
 
-# Characters of the name of a split.
-_NAME = 40
+# Characters of the name of a split or a feature, and of the words of an alert.
+_NAME, _MESSAGE = 40, 500
 
 
 class _Filled(NamedTuple):
@@ -65,10 +66,16 @@ def _of_alerts(study: Study) -> list[Shown]:
     return [
         Shown(
             f"{finding.severity}: {finding.check}",
-            " ".join(filter(None, (finding.feature, finding.message))),
+            _words(finding),
             tuple((place, "") for place in dict.fromkeys(finding.places[:_OF_ALERT])),
             anchor=alert_anchor(number),
             link=row_anchor(number),
         )
         for number, finding in with_records(study)
     ]
+
+
+def _words(finding: Finding) -> str:
+    about = shortened(finding.feature, _NAME)
+    message = shortened(finding.message, _MESSAGE)
+    return f"{about}: {message}" if about else message
