@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
@@ -34,7 +35,7 @@ def section(study: Study) -> Section:
     look = Look.of(study.directory, study.manifest)
     kinds = [_drawn(study), _of_alerts(study), extremes(study, look), copies(study, look)]
     every = [shown for kind in kinds for shown in kind]
-    small = Look.of(study.directory, study.manifest, picture_bytes(every))
+    small = replace(look, most=picture_bytes(every))
     filled = iter(map(_Filled, every, figures(study, small, every)))
     splits, alerts, odd, equal = ([next(filled) for _ in kind] for kind in kinds)
     body = fill(

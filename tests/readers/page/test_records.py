@@ -111,6 +111,14 @@ def test_an_alert_and_its_records_link_to_each_other(pictures):
 
 def test_the_places_of_a_finding_are_those_of_its_examples(pictures):
     study = study_of(pictures)
+    (leak,) = (finding for finding in study.checked.findings if finding.check == "leaks")
+    assert leak.places == (("train", 6), ("val", 2)) and leak.examples == ("a/6.png", "a/30.png")
+    assert study.facts.places([0, 27, 28, 39]) == (
+        ("train", 0),
+        ("train", 27),
+        ("val", 0),
+        ("val", 11),
+    )
     for finding in study.checked.findings:
         named = [study.samples[split].named(number) for split, number in finding.places]
         if finding.places:
