@@ -199,7 +199,8 @@ def _draw_text(name: str, value: Any, record: Mapping[str, Any], look: Look, dra
     drawn.pictures.append(tokenized(tokens, len(ids)))
     words = f"{len(ids):,}"
     if look.vocabulary.unknown >= 0:
-        words += f", {int((ids == look.vocabulary.unknown).sum()):,} unknown (dashed)"
+        unknown = int((ids == look.vocabulary.unknown).sum())
+        words += f", {unknown:,} unknown{' (dashed)' if unknown else ''}"
     if not is_tokens:
         drawn.words[name] = f"{len(text):,} bytes"
     drawn.words[tokens_name] = words

@@ -17,7 +17,7 @@ from readers.gallery.sounds import LOWEST_RATE
 from readers.gallery.tokens import Vocabulary, vocabulary_of
 
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
-_RATES = ("sample_rate", "sampling_rate", "samplerate", "rate")
+_RATES = ("sample_rate", "sampling_rate", "samplerate")
 
 # A key that names a file of sound, perhaps with the number of a row or a window.
 _SOUND = re.compile(
@@ -51,13 +51,12 @@ class Look:
     most: int = MOST_BYTES
 
     @classmethod
-    def of(cls, directory: str, manifest: Manifest, most: int = MOST_BYTES) -> Look:
+    def of(cls, directory: str, manifest: Manifest) -> Look:
         """What the options of its job, and the names of its features, say of a dataset.
 
         Args:
             directory: The dataset's directory.
             manifest: Its manifest.
-            most: About how many bytes a picture may have.
 
         Raises:
             StoreError: (an OSError) A store still fails after several retries.
@@ -71,7 +70,6 @@ class Look:
             options.get("box_order") == "xyxy",
             rate_in(options.get("resample")) or rate_in(options.get("rate")),
             vocabulary_of(directory, manifest) if has_tokens else Vocabulary(),
-            most,
         )
 
     def feature_of(self, role: str) -> str:

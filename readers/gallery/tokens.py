@@ -24,6 +24,9 @@ from readers.format.manifest import (
     join,
 )
 
+# What is raised where a file holds something else than expected; infinity is a number of JSON.
+_DAMAGED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+
 _PUNCTUATION = rb"""!"#$%&()*+,-./:;<=>?@[\]^_`{|}~'"""
 
 
@@ -96,7 +99,7 @@ def vocabulary_of(directory: str, manifest: Manifest) -> Vocabulary:
             return Vocabulary("words", texts, UNKNOWN_ID)
         if manifest.tokenizer:
             return _of_tokenizer(json.loads(read_file(join(directory, TOKENIZER))))
-    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (FileNotFoundError, *_DAMAGED):
         pass
     return Vocabulary()
 

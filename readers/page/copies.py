@@ -92,4 +92,4 @@ def _group(
 
 
 def _compared(first: np.uint64, digest: np.uint64) -> str:
-    return "equal to the first" if first == digest else "nearly the first"
+    return "equal to the first" if first == digest else "nearly the same as the first"

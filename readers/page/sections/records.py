@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
+from readers.checks.finding import Finding
 from readers.format.display import counted, shortened
 from readers.gallery.look import Look
 from readers.page.copies import copies
@@ -17,8 +19,8 @@ from readers.page.study import Study
 # Records of a split, and of all splits; splits; and records of an alert.
 _OF_SPLIT, _OF_ALL, _SPLITS, _OF_ALERT = 24, 96, 12, 5
 
-# Characters of the name of a split.
-_NAME = 40
+# Characters of the name of a split or a feature, and of the words of an alert.
+_NAME, _MESSAGE = 40, 500
 
 
 class _Filled(NamedTuple):
@@ -33,7 +35,7 @@ def section(study: Study) -> Section:
     look = Look.of(study.directory, study.manifest)
     kinds = [_drawn(study), _of_alerts(study), extremes(study, look), copies(study, look)]
     every = [shown for kind in kinds for shown in kind]
-    small = Look.of(study.directory, study.manifest, picture_bytes(every))
+    small = replace(look, most=picture_bytes(every))
     filled = iter(map(_Filled, every, figures(study, small, every)))
     splits, alerts, odd, equal = ([next(filled) for _ in kind] for kind in kinds)
     body = fill(
@@ -65,10 +67,16 @@ def _of_alerts(study: Study) -> list[Shown]:
     return [
         Shown(
             f"{finding.severity}: {finding.check}",
-            " ".join(filter(None, (finding.feature, finding.message))),
+            _words(finding),
             tuple((place, "") for place in dict.fromkeys(finding.places[:_OF_ALERT])),
             anchor=alert_anchor(number),
             link=row_anchor(number),
         )
         for number, finding in with_records(study)
     ]
+
+
+def _words(finding: Finding) -> str:
+    about = shortened(finding.feature, _NAME)
+    message = shortened(finding.message, _MESSAGE)
+    return f"{about}: {message}" if about else message

@@ -124,7 +124,9 @@ def test_tokens_are_no_signal():
 
 @given(st.text())
 def test_text_of_any_kind_stays_text(text):
-    html = to_html(element("p", text, element("b", text), text, title=text))
+    tree = element("p", text, element("b", text), text, title=text)
+    assert "".join(tree.itertext()) == 3 * visible(text)
+    html = to_html(tree)
     assert re.sub('<(/?(p|b)|p title="[^"]*")>', "", html).count("<") == 0
     assert visible(text) == visible(visible(text))
 

@@ -111,6 +111,14 @@ def test_an_alert_and_its_records_link_to_each_other(pictures):
 
 def test_the_places_of_a_finding_are_those_of_its_examples(pictures):
     study = study_of(pictures)
+    (leak,) = (finding for finding in study.checked.findings if finding.check == "leaks")
+    assert leak.places == (("train", 6), ("val", 2)) and leak.examples == ("a/6.png", "a/30.png")
+    assert study.facts.places([0, 27, 28, 39]) == (
+        ("train", 0),
+        ("train", 27),
+        ("val", 0),
+        ("val", 11),
+    )
     for finding in study.checked.findings:
         named = [study.samples[split].named(number) for split, number in finding.places]
         if finding.places:
@@ -273,11 +281,11 @@ def test_the_page_is_bounded_and_says_what_it_leaves_out(tmp_path):
         {f"photo{n}": ("uint8", (None, None, 3)) for n in range(5)} | {"key": ("string", ())}
     )
     rng = np.random.default_rng(0)
-    noise = [rng.integers(0, 256, (200, 300, 3), dtype=np.uint8) for _ in range(5)]
+    noise = [rng.integers(0, 256, (80, 100, 3), dtype=np.uint8) for _ in range(5)]
     records = [
-        {f"photo{n}": noise[n] for n in range(5)} | {"key": f"{k}" * 3000} for k in range(300)
+        {f"photo{n}": noise[n] for n in range(5)} | {"key": f"{k}" * 3000} for k in range(120)
     ]
-    splits = {f"s{n}": [records[20 * n : 20 * n + 20]] for n in range(15)}
+    splits = {f"s{n}": [records[8 * n : 8 * n + 8]] for n in range(15)}
     page = page_of(write_dataset(tmp_path / "d", schema, splits))
     assert "the page would become too large" in page.text
     assert "Records of 3 more splits are not shown." in page.text
