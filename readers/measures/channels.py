@@ -65,9 +65,11 @@ class Channels:
 
     def add(self, signal: np.ndarray) -> None:
         """Adds a record: real numbers [steps] or [steps, channels]."""
+        if not signal.size:
+            return
         start = max(0, (len(signal) - WINDOW) // 2)
-        window = signal[start : start + WINDOW].reshape(len(signal[start : start + WINDOW]), -1)
-        values = window[:, : len(self.steps)].astype(np.float64)
+        window = signal[start : start + WINDOW]
+        values = window.reshape(len(window), -1)[:, : len(self.steps)].astype(np.float64)
         finite = np.isfinite(values)
         known = np.where(finite, values, 0.0)
         self.steps += len(values)

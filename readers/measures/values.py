@@ -114,7 +114,7 @@ class Collector:
     def __init__(self, feature: Feature, each: int) -> None:
         self._each, self._channels = each, channels_of(feature)
         self._rank, self._has_numbers = max(1, len(feature.shape)), has_numbers(feature)
-        dtype = numpy_dtype(feature.dtype)
+        self._is_string, dtype = feature.dtype == "string", numpy_dtype(feature.dtype)
         # Histograms of NumPy know no bfloat16, and sums of float16 overflow.
         self._dtype = np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
         self._shapes: list[tuple[int, ...]] = []
@@ -146,12 +146,14 @@ class Collector:
 
     def _add_list(self, items: list[Any], number: int) -> None:
         """Adds strings, in lists of lists perhaps, or arrays of any shapes."""
-        if not all(isinstance(item, np.ndarray) for item in items):
+        if self._is_string:
             shape, strings = np.shape(np.array(items, object)), list(_strings(items))
             self._note((*shape, *(1,) * self._rank)[: self._rank], len(strings))
             self._texts += [text[:TEXT_BYTES] for text in strings[:_STRINGS]]
             return
-        inner = np.array([item.shape for item in items], np.int64).reshape(-1, self._rank - 1)
+        inner = np.array([item.shape for item in items], np.int64).reshape(
+            len(items), self._rank - 1
+        )
         self._note((len(items), *inner.max(axis=0, initial=0).tolist()), sum(i.size for i in items))
         if self._has_numbers:
             rows = [item.reshape(-1, self._channels) for item in items if item.size]

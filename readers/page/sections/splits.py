@@ -86,8 +86,8 @@ def _largest_of(values: np.ndarray, several: int) -> np.ndarray:
 
 def _spread(split: Split) -> str:
     """How much shards differ, in words."""
-    if not split.shards:
-        return "no shards"
+    if not split.records:
+        return "no records"
     records = [shard.records for shard in split.shards]
     sizes = [shard.bytes for shard in split.shards]
     mean = sum(sizes) / len(sizes)
