@@ -41,7 +41,6 @@ class Values:
         sizes: How many numbers or strings each value has, int64 [records].
         drawn: Some of the numbers, [n, channels], of the feature's dtype, or float32 for shorter floats; [0, 1]
             of strings and complex numbers.
-        rows: How many rows of `drawn` are of each record, int64 [records].
         each: How many rows are drawn of a record that has more.
         texts: The first bytes of some of the strings.
     """
@@ -49,7 +48,6 @@ class Values:
     shapes: np.ndarray
     sizes: np.ndarray
     drawn: np.ndarray
-    rows: np.ndarray
     each: int
     texts: Sequence[bytes]
 
@@ -170,7 +168,6 @@ class Collector:
 
     def values(self) -> Values:
         """What was collected."""
-        counts = [1] * len(self._scalars) or [len(rows) for rows in self._drawn]
         drawn = [*self._drawn, np.empty((0, self._channels), self._dtype)]
         if self._scalars:
             drawn = [np.array(self._scalars).astype(self._dtype).reshape(-1, 1)]
@@ -178,7 +175,6 @@ class Collector:
             np.array(self._shapes, np.int64).reshape(-1, self._rank),
             np.array(self._sizes, np.int64),
             np.concatenate(drawn) if self._has_numbers else np.empty((0, 1)),
-            np.array(counts if self._has_numbers else [0] * len(self._sizes), np.int64),
             self._each,
             self._texts,
         )
@@ -190,7 +186,6 @@ def joined(parts: Sequence[Values]) -> Values:
         np.concatenate([part.shapes for part in parts]),
         np.concatenate([part.sizes for part in parts]),
         np.concatenate([part.drawn for part in parts]),
-        np.concatenate([part.rows for part in parts]),
         max(part.each for part in parts),
         [text for part in parts for text in part.texts],
     )

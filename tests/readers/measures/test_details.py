@@ -51,7 +51,7 @@ def test_values_are_drawn_by_rows_and_joined():
     second.add(long[:0], 2)
     found = joined([first.values(), second.values()])
     assert found.drawn.dtype == np.int16
-    np.testing.assert_array_equal(found.rows, [10, 4, 0])
+    assert len(found.drawn) == 14
     np.testing.assert_array_equal(found.sizes, [300, 12, 0])
     np.testing.assert_array_equal(found.shapes, [[100, 3], [4, 3], [0, 3]])
     np.testing.assert_array_equal(found.drawn[10:], long[:4])
