@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -53,21 +53,40 @@ class Channels:
     high: np.ndarray
     total: np.ndarray
     squares: np.ndarray
-    spectra: dict[int, np.ndarray] = field(default_factory=dict)
-    segments: dict[int, int] = field(default_factory=dict)
+    spectra: dict[int, np.ndarray]
+    segments: dict[int, int]
 
     @classmethod
     def nothing(cls, channels: int) -> Channels:
         """What is found in no record."""
-        counts = [np.zeros(channels, np.int64) for _ in range(7)]
-        low, high = np.full(channels, np.inf), np.full(channels, -np.inf)
-        return cls(0, *counts, low, high, np.zeros(channels), np.zeros(channels))
+
+        def zeros() -> np.ndarray:
+            return np.zeros(channels, np.int64)
+
+        return cls(
+            records=0,
+            steps=zeros(),
+            missing=zeros(),
+            gap_steps=zeros(),
+            longest_gap=zeros(),
+            constant=zeros(),
+            dead=zeros(),
+            clipped=zeros(),
+            low=np.full(channels, np.inf),
+            high=np.full(channels, -np.inf),
+            total=np.zeros(channels),
+            squares=np.zeros(channels),
+            spectra={},
+            segments={},
+        )
 
     def add(self, signal: np.ndarray) -> None:
         """Adds a record: real numbers [steps] or [steps, channels]."""
+        if not signal.size:
+            return
         start = max(0, (len(signal) - WINDOW) // 2)
-        window = signal[start : start + WINDOW].reshape(len(signal[start : start + WINDOW]), -1)
-        values = window[:, : len(self.steps)].astype(np.float64)
+        window = signal[start : start + WINDOW]
+        values = window.reshape(len(window), -1)[:, : len(self.steps)].astype(np.float64)
         finite = np.isfinite(values)
         known = np.where(finite, values, 0.0)
         self.steps += len(values)
@@ -129,19 +148,25 @@ class Channels:
             for size, power in each.spectra.items():
                 spectra[size] = spectra.get(size, 0) + power
                 segments[size] = segments.get(size, 0) + each.segments[size]
-        sums = (
-            sum(getattr(each, name) for each in found)
-            for name in ("records", "steps", "missing", "gap_steps")
-        )
+
+        def added(name: str) -> np.ndarray:
+            return np.sum([getattr(each, name) for each in found], axis=0)
+
         return Channels(
-            *sums,
-            np.max([each.longest_gap for each in found], axis=0),
-            *(sum(getattr(e, name) for e in found) for name in ("constant", "dead", "clipped")),
-            np.min([each.low for each in found], axis=0),
-            np.max([each.high for each in found], axis=0),
-            *(sum(getattr(e, name) for e in found) for name in ("total", "squares")),
-            spectra,
-            segments,
+            records=sum(each.records for each in found),
+            steps=added("steps"),
+            missing=added("missing"),
+            gap_steps=added("gap_steps"),
+            longest_gap=np.max([each.longest_gap for each in found], axis=0),
+            constant=added("constant"),
+            dead=added("dead"),
+            clipped=added("clipped"),
+            low=np.min([each.low for each in found], axis=0),
+            high=np.max([each.high for each in found], axis=0),
+            total=added("total"),
+            squares=added("squares"),
+            spectra=spectra,
+            segments=segments,
         )
 
     def spectrum(self) -> tuple[int, np.ndarray] | None:

@@ -41,7 +41,6 @@ class Values:
         sizes: How many numbers or strings each value has, int64 [records].
         drawn: Some of the numbers, [n, channels], of the feature's dtype, or float32 for shorter floats; [0, 1]
             of strings and complex numbers.
-        rows: How many rows of `drawn` are of each record, int64 [records].
         each: How many rows are drawn of a record that has more.
         texts: The first bytes of some of the strings.
     """
@@ -49,7 +48,6 @@ class Values:
     shapes: np.ndarray
     sizes: np.ndarray
     drawn: np.ndarray
-    rows: np.ndarray
     each: int
     texts: Sequence[bytes]
 
@@ -114,7 +112,7 @@ class Collector:
     def __init__(self, feature: Feature, each: int) -> None:
         self._each, self._channels = each, channels_of(feature)
         self._rank, self._has_numbers = max(1, len(feature.shape)), has_numbers(feature)
-        dtype = numpy_dtype(feature.dtype)
+        self._is_string, dtype = feature.dtype == "string", numpy_dtype(feature.dtype)
         # Histograms of NumPy know no bfloat16, and sums of float16 overflow.
         self._dtype = np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
         self._shapes: list[tuple[int, ...]] = []
@@ -146,12 +144,14 @@ class Collector:
 
     def _add_list(self, items: list[Any], number: int) -> None:
         """Adds strings, in lists of lists perhaps, or arrays of any shapes."""
-        if not all(isinstance(item, np.ndarray) for item in items):
+        if self._is_string:
             shape, strings = np.shape(np.array(items, object)), list(_strings(items))
             self._note((*shape, *(1,) * self._rank)[: self._rank], len(strings))
             self._texts += [text[:TEXT_BYTES] for text in strings[:_STRINGS]]
             return
-        inner = np.array([item.shape for item in items], np.int64).reshape(-1, self._rank - 1)
+        inner = np.array([item.shape for item in items], np.int64).reshape(
+            len(items), self._rank - 1
+        )
         self._note((len(items), *inner.max(axis=0, initial=0).tolist()), sum(i.size for i in items))
         if self._has_numbers:
             rows = [item.reshape(-1, self._channels) for item in items if item.size]
@@ -168,7 +168,6 @@ class Collector:
 
     def values(self) -> Values:
         """What was collected."""
-        counts = [1] * len(self._scalars) or [len(rows) for rows in self._drawn]
         drawn = [*self._drawn, np.empty((0, self._channels), self._dtype)]
         if self._scalars:
             drawn = [np.array(self._scalars).astype(self._dtype).reshape(-1, 1)]
@@ -176,7 +175,6 @@ class Collector:
             np.array(self._shapes, np.int64).reshape(-1, self._rank),
             np.array(self._sizes, np.int64),
             np.concatenate(drawn) if self._has_numbers else np.empty((0, 1)),
-            np.array(counts if self._has_numbers else [0] * len(self._sizes), np.int64),
             self._each,
             self._texts,
         )
@@ -188,7 +186,6 @@ def joined(parts: Sequence[Values]) -> Values:
         np.concatenate([part.shapes for part in parts]),
         np.concatenate([part.sizes for part in parts]),
         np.concatenate([part.drawn for part in parts]),
-        np.concatenate([part.rows for part in parts]),
         max(part.each for part in parts),
         [text for part in parts for text in part.texts],
     )

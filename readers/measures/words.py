@@ -116,19 +116,16 @@ class Words:
         words: How often each word occurs, in lower case; the rarest of very many are left out.
         scripts: How many letters each script has.
         control: How often each control character and replaced one occurs, by its number.
-        looked_at: The number of characters that were looked at.
     """
 
     words: Counter[str] = field(default_factory=Counter)
     scripts: Counter[str] = field(default_factory=Counter)
     control: Counter[int] = field(default_factory=Counter)
-    looked_at: int = 0
 
     def add(self, data: bytes) -> None:
         """Adds a text in UTF-8."""
         # Four bytes a character at most.
         text = data[: 4 * CHARACTERS].decode("utf-8", "replace")[:CHARACTERS]
-        self.looked_at += len(text)
         self.words.update(word[:_WORD] for word in text.lower().split())
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         blocks = np.bincount(
@@ -154,6 +151,5 @@ def merged(several: Iterable[Words]) -> Words:
         found.words.update(each.words)
         found.scripts.update(each.scripts)
         found.control.update(each.control)
-        found.looked_at += each.looked_at
         found.pruned()
     return found

@@ -83,7 +83,7 @@ def lines(
         for number, (across, up) in enumerate(points.values())
     ]
     heights = ticks(y.low, y.high, 4)
-    labels = [compact(10**h) if log else compact(h) for h in heights]
+    labels = [compact(float(f"{10**h:.2g}") if log else h) for h in heights]
     axes = [*_across(x, ticks(x.low, x.high)), *_up(y, heights, labels)]
     return _figure(caption, [*axes, *marks], caption, list(series))
 

@@ -70,6 +70,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
         high: Its end, which is larger.
         most: The most ticks, at least 2.
     """
+    low, high = float(low), float(high)
     span = high - low
     if not (math.isfinite(span) and span > 0):
         return [low]

@@ -70,14 +70,18 @@ def bins_of(parts: Sequence[np.ndarray]) -> Bins | None:
     span, middle = float(high / 2 - low / 2), float(quarters[2] / 2 - quarters[1] / 2)
     count = _USUAL_BINS
     if middle:
-        count = math.ceil(min(MOST_BINS, span / (2 * middle) * len(numbers) ** (1 / 3)))
+        # Quartiles may be so near that the ratio is infinite.
+        ratio = float(span / max(middle, span / 1e6))
+        count = math.ceil(min(MOST_BINS, ratio / 2 * len(numbers) ** (1 / 3)))
     shares = np.linspace(0, 1, max(1, count) + 1)
     return Bins(low * (1 - shares) + high * shares, False)
 
 
 def _are_whole(numbers: np.ndarray) -> bool:
     """Whether floats are whole numbers, so few that each can have a bin."""
-    return bool(np.ptp(numbers) < MOST_BINS and (numbers == np.rint(numbers)).all())
+    half = numbers.max() / 2 - numbers.min() / 2
+    # Halves, as above.
+    return bool(half < MOST_BINS / 2 and (numbers == np.rint(numbers)).all())
 
 
 def _whole_edges(low: float, high: float) -> np.ndarray:

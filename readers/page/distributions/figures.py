@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from readers.page.distributions.bins import finite
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
-class Sampled(NamedTuple):
+@dataclass(frozen=True)
+class Sampled:
     """Figures of values that were drawn.
 
     Attributes:
@@ -22,7 +24,6 @@ class Sampled(NamedTuple):
         nan, infinite, zero: Their shares; NaN without values.
         low, high, mean, std: Of the finite ones; NaN without any.
         quantiles: Those of `QUANTILES`, of the finite ones.
-        rms: The root of their mean square.
     """
 
     drawn: int
@@ -34,7 +35,6 @@ class Sampled(NamedTuple):
     mean: float
     std: float
     quantiles: tuple[float, ...]
-    rms: float
 
     @property
     def missing(self) -> float:
@@ -42,7 +42,8 @@ class Sampled(NamedTuple):
         return self.nan + self.infinite
 
 
-class Counted(NamedTuple):
+@dataclass(frozen=True)
+class Counted:
     """Figures of all records, from a manifest.
 
     Attributes:
@@ -72,28 +73,24 @@ def sampled(values: np.ndarray) -> Sampled:
     """
     total = values.size
     numbers = finite(values)
-    is_float = values.dtype.kind == "f"
-    nan = int(np.isnan(values).sum()) if is_float else 0
-    share = [float(n) / total if total else math.nan for n in (nan, total - len(numbers) - nan)]
+    unknown = int(np.isnan(values).sum()) if values.dtype.kind == "f" else 0
+    nan, infinite = (_share(n, total) for n in (unknown, total - len(numbers) - unknown))
+    zero = _share(int((numbers == 0).sum()), total)
     if not len(numbers):
-        zero = math.nan if not total else 0.0
-        unknown = (math.nan,) * 4
-        return Sampled(total, *share, zero, *unknown, (math.nan,) * len(QUANTILES), math.nan)
+        nothing = math.nan, math.nan, math.nan, math.nan
+        return Sampled(total, nan, infinite, zero, *nothing, (math.nan,) * len(QUANTILES))
     low, high = float(numbers.min()), float(numbers.max())
     # Sums of the largest floats would be infinite.
     scale = max(abs(low), abs(high)) or 1.0
     scaled = numbers / scale
-    return Sampled(
-        total,
-        *share,
-        float((numbers == 0).sum()) / total,
-        low,
-        high,
-        float(scaled.mean()) * scale,
-        float(scaled.std()) * scale,
-        tuple(map(float, _quantiles(numbers))),
-        math.sqrt(float((scaled**2).mean())) * scale,
-    )
+    mean, std = float(scaled.mean()) * scale, float(scaled.std()) * scale
+    # Each quantile is one of the numbers, so that those of whole numbers are whole.
+    quantiles = np.quantile(numbers, QUANTILES, method="inverted_cdf")
+    return Sampled(total, nan, infinite, zero, low, high, mean, std, tuple(map(float, quantiles)))
+
+
+def _share(count: int, total: int) -> float:
+    return count / total if total else math.nan
 
 
 def joint(found: Sampled, of_all: Counted | None) -> Sampled:
@@ -102,7 +99,8 @@ def joint(found: Sampled, of_all: Counted | None) -> Sampled:
         return found
     missing, share = found.missing, of_all.missing_share
     nan = share * found.nan / missing if missing > 0 else share
-    return found._replace(
+    return replace(
+        found,
         drawn=of_all.count + of_all.missing,
         nan=nan,
         infinite=share - nan,
@@ -111,11 +109,6 @@ def joint(found: Sampled, of_all: Counted | None) -> Sampled:
         mean=of_all.mean,
         std=of_all.std,
     )
-
-
-def _quantiles(numbers: np.ndarray) -> np.ndarray:
-    """Quantiles, each of which is one of the numbers, so that those of whole numbers are whole."""
-    return np.quantile(numbers, QUANTILES, method="inverted_cdf")
 
 
 def counted(splits: Sequence[Split], feature: str, of: str = "") -> Counted | None:
@@ -132,7 +125,7 @@ def counted(splits: Sequence[Split], feature: str, of: str = "") -> Counted | No
     parts = [part for part in found if part is not None and part.count]
     missing = sum(part.missing for part in found if part is not None)
     if not parts:
-        return Counted(0, missing, *(math.nan,) * 4)
+        return Counted(0, missing, math.nan, math.nan, math.nan, math.nan)
     count = sum(part.count for part in parts)
     scale = max(max(abs(part.low), abs(part.high)) for part in parts) or 1.0
     mean = math.fsum(part.mean / scale * (part.count / count) for part in parts)
@@ -162,7 +155,7 @@ def _figures(split: Split, feature: str, of: str) -> Counted | None:
     if type(count) is not int or type(missing) is not int or not (count or missing):
         return None
     if not count:
-        return Counted(0, missing, *(math.nan,) * 4)
+        return Counted(0, missing, math.nan, math.nan, math.nan, math.nan)
     numbers = [figures.get(name) for name in ("min", "max", "mean", "std")]
     if not all(type(number) in (int, float) for number in numbers):
         return None

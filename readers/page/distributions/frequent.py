@@ -16,6 +16,9 @@ from readers.page.numbers import percent, short
 
 SHOWN = 10
 
+# If most values are different, those that fewer than one in a thousand are occur twice by chance.
+_DIFFERENT, _RARE = 0.5, 0.001
+
 # Characters of a value that are shown.
 _CHARACTERS = 80
 
@@ -35,9 +38,9 @@ class Frequent(NamedTuple):
 
     @property
     def bars(self) -> list[tuple[str, Element]]:
-        """The most frequent values, each with a cell of its number; none if all values are different."""
+        """The most frequent values, each with a cell of its number; none if hardly any occurs twice."""
         most = self.top[0][1]
-        if most == 1:
+        if most == 1 or (self.distinct > _DIFFERENT * self.total and most < _RARE * self.total):
             return []
         return [
             (text, bar_cell(count, most, f"{count:,} ({percent(count / self.total)})"))

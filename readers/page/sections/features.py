@@ -9,6 +9,7 @@ import numpy as np
 
 from readers.format.schema import Feature, format_shape
 from readers.measures.values import Values, channels_of, has_numbers
+from readers.measures.visits import LARGEST
 from readers.page.distributions.drawings import histograms, spark
 from readers.page.distributions.figures import Counted, Sampled, counted, joint, sampled
 from readers.page.distributions.frequent import (
@@ -76,6 +77,8 @@ def section(study: Study) -> Section | None:
             opened=_OPEN,
             count=len(features),
             seen=study.checked.seen,
+            too_large=sum(sample.too_large for sample in study.samples.values()),
+            largest=LARGEST,
             records=study.checked.records,
         ),
     )

@@ -30,7 +30,7 @@ class _Lacking(NamedTuple):
     """Classes of other splits that a split lacks."""
 
     split: str
-    count: int
+    number: int
     names: list[str]
 
 

@@ -35,7 +35,6 @@ _MOST = 12
 class _Limit(NamedTuple):
     """A suggested `max_length`."""
 
-    name: str
     length: int
     cut_records: str
     cut_cells: str
@@ -51,7 +50,6 @@ class _Row(NamedTuple):
 class _Lengths(NamedTuple):
     feature: str
     anchor: str
-    what: str
     split: str
     seen: int
     records: int
@@ -98,14 +96,14 @@ def _lengths(study: Study, name: str) -> _Lengths | None:
     batch_size = _batch_size(lengths.records)
     boundaries = suggested_boundaries(lengths, batch_size)
     is_constant = bool(np.ptp(np.concatenate(list(parts.values()))) == 0)
-    limits = [] if is_constant else [_limit(seen, share) for share in _COVERED]
+    found = [] if is_constant else [_limit(seen, share) for share in _COVERED]
+    limits = list({limit.length: limit for limit in found}.values())
     rows = _rows(seen) if not is_constant and seen.max() > 0 else []
     where = {"split": split}
     code = _Code(study, where, name)
     return _Lengths(
         name,
         anchor,
-        "steps" if study.kinds.get(name) == "signal" else "length",
         split,
         len(seen),
         lengths.records,
@@ -165,7 +163,6 @@ def _limit(seen: np.ndarray, share: float) -> _Limit:
     length = max(1, int(np.quantile(seen, share, method="inverted_cdf")))
     cut = np.minimum(seen, length)
     return _Limit(
-        f"{100 * share:g} %",
         length,
         percent(float((seen > length).mean())),
         percent(1 - float(cut.sum()) / float(seen.sum() or 1)),

@@ -129,7 +129,9 @@ def _tokens(study: Study) -> list[_Tokens]:
         # The ids of a tokenizer have meanings of their own.
         reserved = range(RESERVED_IDS if study.manifest.vocabulary else 0)
         used = sum(1 for token in counts if token not in reserved)
-        shares = [percent(counts[token] / total) if reserved else "" for token in (UNKNOWN_ID, 0)]
+        unknown, padding = (
+            percent(counts[token] / total) if reserved else "" for token in (UNKNOWN_ID, 0)
+        )
         size = f" of {vocabulary:,}" if vocabulary else ""
-        found.append(_Tokens(name, f"{total:,}", *shares, f"{used:,}{size}"))
+        found.append(_Tokens(name, f"{total:,}", unknown, padding, f"{used:,}{size}"))
     return found

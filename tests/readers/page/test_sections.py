@@ -1,0 +1,384 @@
+"""The sections of a report on datasets with planted properties, and on hostile ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from html.parser import HTMLParser
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from readers.check import check_facts, facts_of
+from readers.format.manifest import Manifest
+from readers.format.schema import Schema
+from readers.page.document import document
+from readers.page.sections import boxes, features, labels, pictures, signals, texts
+from readers.page.study import Study
+from readers.report import report
+from tests.support.datasets import write_dataset
+from tests.support.images import encoded
+
+EVIL = "</style><script>alert(1)</script>"
+
+
+def studied(directory):
+    facts = facts_of(str(directory), 10_000, has_details=True)
+    return Study(str(directory), facts, check_facts(facts, 10_000))
+
+
+def with_manifest(directory, **changes):
+    """Replaces parts of a manifest."""
+    changed = dataclasses.replace(Manifest.read(directory), **changes)
+    (directory / "manifest.json").write_bytes(changed.to_bytes())
+    return directory
+
+
+def with_statistics(directory, statistics):
+    """Gives splits their statistics: split -> feature -> figures."""
+    splits = {
+        name: dataclasses.replace(split, statistics=statistics.get(name, {}))
+        for name, split in Manifest.read(directory).splits.items()
+    }
+    return with_manifest(directory, splits=splits)
+
+
+def plain(section):
+    """The text of a section in one line."""
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", str(section.body))).split())
+
+
+class Tags(HTMLParser):
+    """Raises an error if an element is not closed, and notes ids."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.names = [], Counter(), Counter()
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.names[tag] += 1
+        self.ids.update(value for name, value in attrs if name == "id")
+        if tag not in ("meta", "link", "input", "br", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+LABELLED = Schema({"label": ("int64", ()), "x": ("float32", ())})
+
+
+def labelled(directory, counts, **manifest):
+    """A dataset of records with so many of each label in each split."""
+    records = {
+        name: [{"label": label, "x": n} for label, n in each.items() for _ in range(n)]
+        for name, each in counts.items()
+    }
+    write_dataset(directory, LABELLED, {name: [r] for name, r in records.items()}, **manifest)
+    return with_statistics(
+        directory,
+        {n: {"label": {"values": {str(k): v for k, v in c.items()}}} for n, c in counts.items()},
+    )
+
+
+def test_labels_are_counted_by_class_and_split(tmp_path):
+    directory = labelled(
+        tmp_path / "d",
+        {"train": {0: 60, 1: 20, 2: 5}, "val": {0: 10, 1: 5}},
+        label_names=("cat", "dog", "bird", "cow"),
+        options={"splits": "train=0.8,val=0.2"},
+    )
+    text = plain(labels.section(studied(directory)))
+    assert "Classes 3 of 4" in text and "Imbalance 14 times" in text
+    assert "0 (cat) 70 (70 %) 60 (71 %) 10 (67 %)" in text
+    assert "3 (cow) 0 (0 %) 0 (0 %) 0 (0 %)" in text
+    assert "missing val has none of 1 class that other splits have: 2 (bird)" in text
+    assert "train 80.00 % 85.00 % (85) +5.00" in text
+
+
+def test_many_classes_are_summed_up(tmp_path):
+    directory = labelled(tmp_path / "d", {"train": {n: 3 - (n > 60) for n in range(80)}})
+    text = plain(labels.section(studied(directory)))
+    assert "75 in 30 more classes" not in text
+    assert f"{11 * 3 + 19 * 2} in 30 more classes" in text
+
+
+def test_labels_of_several_values_are_counted_in_the_sample(tmp_path):
+    schema = Schema({"box_labels": ("int64", (None,)), "key": ("string", ())})
+    records = [{"box_labels": np.arange(n % 3), "key": str(n)} for n in range(30)]
+    directory = write_dataset(
+        tmp_path / "d", schema, {"train": [records]}, class_names={"box_labels": ("a", "b")}
+    )
+    text = plain(labels.section(studied(directory)))
+    assert "Counts are those of 30 records" in text and "0 (a) 20 (67 %)" in text
+
+
+def test_a_dataset_without_classes_has_no_such_section(tmp_path):
+    schema = Schema({"x": ("float32", (3,))})
+    study = studied(
+        write_dataset(tmp_path / "d", schema, {"train": [[{"x": np.ones(3, np.float32)}]]})
+    )
+    for each in (labels, pictures, boxes, texts, signals):
+        assert each.section(study) is None
+    assert features.section(study)
+
+
+def test_figures_say_whether_they_are_of_all_records(tmp_path):
+    schema = Schema({"x": ("float32", (4,)), "y": ("float32", (4,))})
+    values = np.arange(40, dtype=np.float32).reshape(10, 4)
+    values[0, 0] = np.nan
+    directory = write_dataset(
+        tmp_path / "d", schema, {"train": [[{"x": row, "y": row} for row in values]]}
+    )
+    figures = {"count": 39, "nan": 1, "min": -7.0, "max": 99.0, "mean": 2.0, "std": 3.0}
+    study = studied(with_statistics(directory, {"train": {"x": figures}}))
+    body = str(features.section(study).body)
+    x, y = (body[body.index(f'id="feature-{n}"') :][:60_000] for n in range(2))
+    assert "are those of all records" in x.split("feature-1")[0]
+    assert "All figures are those of 10 records of the sample, with all of their values" in y
+    assert re.search(r'data-head="max">99<', x) and re.search(r'data-head="max">39<', y)
+    assert re.search(r'data-head="median">20<', x)
+
+
+def test_each_channel_has_its_own_figures(tmp_path):
+    schema = Schema({"signal": ("float32", (50, 3))})
+    waves = np.random.default_rng(0).normal([5, 0, -7], [1, 0, 2], (20, 50, 3))
+    waves[:, 10:30, 0] = np.nan
+    records = [{"signal": each.astype(np.float32)} for each in waves]
+    study = studied(write_dataset(tmp_path / "d", schema, {"train": [records]}))
+    rows = dict(signals._rows(study.channels("signal")["train"]))
+    for channel in range(3):
+        known = waves[:, :, channel].astype(np.float32)
+        known = known[np.isfinite(known)].astype(float)
+        expected = [known.min(), known.max(), known.mean(), known.std()]
+        expected.append(np.sqrt((known**2).mean()))
+        np.testing.assert_allclose([float(c) for c in rows[str(channel)][:5]], expected, rtol=2e-3)
+    assert rows["0"][5:] == ["40 %", "0 %", "0 %", "0 %", "40 %", "20"]
+    assert rows["1"][6:9] == ["100 %", "100 %", "0 %"]
+
+
+def test_a_wave_is_found_at_its_frequency(tmp_path):
+    schema = Schema({"signal": ("float32", (None,))})
+    times = np.arange(1000) / 50
+    records = [{"signal": np.sin(2 * np.pi * 7 * times).astype(np.float32)} for _ in range(3)]
+    directory = write_dataset(
+        tmp_path / "d", schema, {"train": [records]}, options={"resample": "50Hz"}
+    )
+    study = studied(directory)
+    size, power = study.channels("signal")["train"].spectrum()
+    assert np.fft.rfftfreq(size, 1 / 50)[power[:, 0].argmax()] == pytest.approx(7, abs=50 / size)
+    assert "Sampling rate: 50 Hz" in plain(signals.section(study))
+    assert "frequency in Hz" in plain(signals.section(study))
+
+
+def test_boxes_are_counted_measured_and_checked(tmp_path):
+    schema = Schema({"boxes": ("float32", (None, 4)), "key": ("string", ())})
+    good = [0.2, 0.1, 0.6, 0.9]
+    wrong = [[0.5, 0.5, 0.5, 0.7], [0.1, 0.2, 1.3, 0.4], [np.nan, 0, 1, 1]]
+    records = [{"boxes": np.array([good] * 9 + wrong, np.float32), "key": "a"}]
+    records.append({"boxes": np.empty((0, 4), np.float32), "key": "b"})
+    directory = write_dataset(tmp_path / "d", schema, {"train": [records]})
+    text = plain(boxes.section(studied(directory)))
+    assert "Boxes a picture 6 (0 to 12)" in text and "Pictures without 1 (50 %)" in text
+    assert "Without area, or NaN 2 (17 %)" in text and "Beyond the picture 1 (8.3 %)" in text
+    np.testing.assert_allclose(boxes._area(np.array([good])), 0.4 * 0.8)
+    np.testing.assert_allclose(boxes._aspect(np.array([good])), 2)
+    np.testing.assert_array_equal(boxes._corners(np.array([good]), True), [[0.1, 0.2, 0.9, 0.6]])
+
+
+def test_words_scripts_and_control_characters_are_counted(tmp_path):
+    schema = Schema({"text": ("string", ()), "tokens": ("int64", (None,))})
+    found = ["Der Hund läuft", "Der Привет", "日本 a\x00\x07b", "ελλάδα عربى", "der"]
+    records = [{"text": text, "tokens": np.array([1, 2])} for text in found]
+    directory = write_dataset(tmp_path / "d", schema, {"train": [records]}, vocabulary=40)
+    directory = with_statistics(
+        directory, {"train": {"tokens": {"values": {"1": 5, "2": 4, "7": 1}}}}
+    )
+    text = plain(texts.section(studied(directory)))
+    assert "der 3 (30 %)" in text
+    for script, letters in (
+        ("Latin", 20),
+        ("Cyrillic", 6),
+        ("Greek", 6),
+        ("Arabic", 4),
+        ("Han", 2),
+    ):
+        assert f"{script} {letters} (" in text, script
+    assert "U+0000 1" in text and "With control characters 1 (20 %)" in text
+    assert "train 10 50 % 0 % 2 of 40" in text
+
+
+def test_code_normalizes_pictures(tmp_path):
+    schema = Schema({"image": ("uint8", (None, None, 3), "png"), "label": ("int64", ())})
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(0, 200 + n, (20 + n, 30, 3), dtype=np.uint8) for n in range(40)]
+    records = [{"image": encoded(each, "png"), "label": 0} for each in arrays]
+    directory = write_dataset(tmp_path / "d", schema, {"train": [records]})
+    found = pictures._pictures(studied(directory), "image")
+    assert ("Height", "20 to 59, median 39.5") in found.facts
+    names = {}
+    exec(found.code, names)
+    pixels = [each.reshape(-1, 3) for batch in names["batches"] for each in batch["image"]]
+    every = np.concatenate(pixels)
+    np.testing.assert_allclose(every.mean(axis=0), 0, atol=0.02)
+    np.testing.assert_allclose(every.std(axis=0), 1, atol=0.02)
+
+
+def hostile(directory):
+    """A dataset whose names and values are markup, with values of all kinds and an empty split."""
+    rng = np.random.default_rng(0)
+    schema = Schema(
+        {
+            EVIL: ("string", (), "list"),
+            "' onload=alert(1)": ("float64", (None, 2)),
+            "key": ("string", ()),
+            "label": ("int64", ()),
+            "\u202e": ("bool", ()),
+            "a": ("float16", (2,)),
+            "b": ("bfloat16", (None,)),
+            "c": ("complex64", (3,)),
+            "d": ("uint64", ()),
+            "e": ("string", (None,)),
+            "f": ("float32", (None, None), "sequence"),
+            "g": ("float64", ()),
+            "h": ("int64", (None, None)),
+            "image": ("uint8", (None, None, 4), "png"),
+        }
+    )
+    records = [
+        {
+            EVIL: f"{EVIL} {n}".encode() + bytes([0, 255]),
+            "' onload=alert(1)": np.array([[1e308, -1e308]] * (n % 3)).reshape(-1, 2),
+            "key": f"{EVIL}{n}",
+            "label": [2**63 - 1, -(2**63), n][n % 3],
+            "\u202e": n % 2 == 0,
+            "a": np.array([np.nan, np.inf], np.float16),
+            "b": np.full(n, n, ml_dtypes.bfloat16),
+            "c": np.ones(3, np.complex64),
+            "d": 2**64 - 1 - n,
+            "e": [EVIL, "b"][: n % 3],
+            "f": [np.ones(2, np.float32)] * (n % 4),
+            "g": 10.0 ** rng.integers(-300, 300),
+            "h": np.ones((n % 3, n % 2), np.int64),
+            "image": encoded(rng.integers(0, 255, (9, 9, 4), dtype=np.uint8), "png"),
+        }
+        for n in range(12)
+    ]
+    return write_dataset(
+        directory,
+        schema,
+        {"train": [records], "val": [[]], "test": []},
+        label_names=(EVIL, "b"),
+        options={"splits": EVIL, "resample": EVIL},
+    )
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_of_the_data_becomes_markup(tmp_path):
+    page = document(studied(hostile(tmp_path / "d")))
+    tags = Tags(page)
+    assert tags.names["script"] == 0 and "onload=alert(1)>" not in page
+    assert not {tag for tag in tags.names if tag not in _KNOWN}
+    assert max(tags.ids.values()) == 1
+    assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in tags.ids)
+    assert "\u202e" not in page and "\x00" not in page
+    for anchor in re.findall(r'href="#([^"]*)"', page):
+        assert tags.ids[anchor] == 1, anchor
+
+
+_KNOWN = frozenset(
+    [
+        "html",
+        "head",
+        "meta",
+        "title",
+        "link",
+        "style",
+        "body",
+        "a",
+        "nav",
+        "p",
+        "ul",
+        "li",
+        "main",
+        "h1",
+        "h2",
+        "h3",
+        "section",
+        "footer",
+        "div",
+        "span",
+        "dl",
+        "dt",
+        "dd",
+        "code",
+        "pre",
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "details",
+        "summary",
+        "figure",
+        "figcaption",
+        "svg",
+        "path",
+        "rect",
+        "circle",
+        "text",
+        "title",
+        "input",
+        "label",
+        "b",
+    ]
+)
+
+
+def test_drawings_are_well_formed(tmp_path):
+    page = document(studied(hostile(tmp_path / "d")))
+    drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert len(drawings) > 20
+    for each in drawings:
+        assert "nan" not in re.sub("<title>.*?</title>", "", each)
+        ElementTree.fromstring(each)
+
+
+def test_a_page_of_two_thousand_features_stays_small(tmp_path):
+    rng = np.random.default_rng(0)
+    schema = Schema({f"feature {n:04d}": ("float32", ()) for n in range(2000)})
+    records = [{name: rng.normal() for name in schema} for _ in range(12)]
+    directory = write_dataset(
+        tmp_path / "d", schema, {"train": [records[:8]], "val": [records[8:]]}
+    )
+    target = report(directory, tmp_path / "page.html")
+    assert target.stat().st_size < 5_000_000
+    page = target.read_text()
+    assert "1,000 features more are left out" in page
+    assert 'id="feature-1999"' in page
+
+
+def test_a_report_is_the_same_twice(tmp_path):
+    study = studied(hostile(tmp_path / "d"))
+    one, other = (
+        re.sub("Made by.*", "", document(each)) for each in (study, studied(tmp_path / "d"))
+    )
+    assert one == other
+
+
+def test_a_manifest_of_another_writer_needs_no_statistics(tmp_path):
+    directory = hostile(tmp_path / "d")
+    manifest = json.loads((directory / "manifest.json").read_text())
+    for split in manifest["splits"].values():
+        split["statistics"] = {"label": {"values": "no"}, "g": {"count": -1}, "d": []}
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    assert document(studied(directory))
