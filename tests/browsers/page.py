@@ -49,8 +49,12 @@ class Page:
         return found
 
     def requests(self) -> list[str]:
-        """The addresses that the page asked for or went to, apart from itself and the data that it holds."""
-        wanted = []
+        """The addresses that the page asked for or went to, apart from itself and the data that it holds.
+
+        Firefox does not tell of files of this machine that a page asks for.
+        """
+        # Firefox does not tell where a page goes by itself, either.
+        wanted = [self.evaluate("document.URL")]
         for name, event in self._events():
             if name == "network.beforeRequestSent":
                 url = event["request"]["url"]
