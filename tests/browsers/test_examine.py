@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import http.server
 import io
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -38,26 +35,6 @@ def opened(browser: Browser, tmp_path: Path) -> Opens:
         return browser.open(path, width, scheme)
 
     return opened
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[http.server.ThreadingHTTPServer]:
-    """A server on this machine that knows what it was asked for."""
-
-    class Noted(http.server.BaseHTTPRequestHandler):
-        paths: ClassVar[list[str]] = []
-
-        def do_GET(self) -> None:
-            self.paths.append(self.path)
-            self.send_error(404)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Noted) as serving:
-        threading.Thread(target=serving.serve_forever, args=(0.05,), daemon=True).start()
-        yield serving
-        serving.shutdown()
 
 
 def test_a_sound_page_has_no_fault(browser, tmp_path):
@@ -95,8 +72,8 @@ def test_what_a_policy_stops_is_found(opened):
     assert "script-src" in message and page.ran() is None
 
 
-def test_a_request_is_found_whether_or_not_it_is_answered(opened, server):
-    address = f"http://127.0.0.1:{server.server_port}"
+def test_a_request_is_found_whether_or_not_it_is_answered(opened, canary):
+    address = canary.url
     wanted = {f"{address}/{name}" for name in ("a.png", "b.css", "c.woff", "d.wav")}
     page = opened(
         f"<img src='{address}/a.png' alt=a><link rel=stylesheet href='{address}/b.css'>"
@@ -105,7 +82,7 @@ def test_a_request_is_found_whether_or_not_it_is_answered(opened, server):
         policy="",
     )
     assert {*page.requests()} == wanted
-    assert {f"{address}{path}" for path in server.RequestHandlerClass.paths} >= wanted
+    assert {f"{address}{path}" for path in canary.paths} >= wanted
     assert len(active_parts(page)) >= 3
 
 
