@@ -9,7 +9,7 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
-_SECONDS = 30
+_SECONDS = 120
 
 
 class BrowserError(Exception):
@@ -32,7 +32,7 @@ class Connection:
 
         Raises:
             BrowserError: The browser refuses it.
-            TimeoutError: The browser does not answer for 30 seconds.
+            TimeoutError: The browser does not answer for two minutes.
         """
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}

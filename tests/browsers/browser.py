@@ -137,10 +137,13 @@ def chromium(folder: Path) -> Iterator[Browser]:
     """
     program, driver = needed_by("chromium", "this test"), needed_by("chromedriver", "this test")
     (port,) = services.free_ports(1)
+    status = f"http://127.0.0.1:{port}/status"
     service = Service(
-        "chromedriver", [driver, f"--port={port}"], lambda: services.answers(f"{address}/status")
+        "chromedriver",
+        [driver, f"--port={port}"],
+        lambda: services.answers(status),
+        _scratch(folder),
     )
-    address = f"http://127.0.0.1:{port}"
     # /dev/shm of a container is small.
     arguments = [
         "--headless=new",
@@ -191,6 +194,11 @@ def _running(service: Service, folder: Path) -> Iterator[None]:
         yield
     finally:
         services.stop(folder)
+
+
+def _scratch(folder: Path) -> dict[str, str]:
+    """Variables with which a browser leaves nothing in other folders."""
+    return {"TMPDIR": str(folder), "HOME": str(folder)}
 
 
 def _new_session(port: int, wanted: dict[str, Any]) -> dict[str, Any]:

@@ -12,24 +12,29 @@ _LINKS, _GROUPS, _TABS, _FOLDS, _SOUNDS = 25, 4, 8, 10, 5
 
 _SEEN = "element => element.checkVisibility({visibilityProperty: true})"
 
+# A link that skips the navigation is left of the page until it has the focus.
+_POINTED_AT = f"""element => ({_SEEN})(element) && element.getBoundingClientRect().right + scrollX > 0
+  && element.getBoundingClientRect().bottom + scrollY > 0"""
+
 # Which elements of the page are seen, one character each.
 _WHICH_ARE_SEEN = (
     f"[...document.body.querySelectorAll('*')].map(e => ({_SEEN})(e) ? 1 : 0).join('')"
 )
 
 
-def mark(page: Page, elements: str, most: int) -> list[str]:
-    """Gives the visible ones of some elements the attribute `data-tested`: 0, 1, 2 ...; returns their names.
+def mark(page: Page, elements: str, most: int, where: str = _SEEN) -> list[str]:
+    """Gives some elements the attribute `data-tested`: 0, 1, 2 ...; returns their names.
 
     Args:
         page: The page.
         elements: A CSS selector.
         most: How many to mark.
+        where: Which of them, a function in JavaScript; by default, those that are seen.
     """
     names: list[str] = page.evaluate(
         f"""(() => {{
           document.querySelectorAll("[data-tested]").forEach(e => e.removeAttribute("data-tested"));
-          const found = [...document.querySelectorAll({json.dumps(elements)})].filter({_SEEN});
+          const found = [...document.querySelectorAll({json.dumps(elements)})].filter({where});
           found.slice(0, {most}).forEach((element, number) => element.dataset.tested = number);
           return found.slice(0, {most}).map({NAME_OF});
         }})()"""
@@ -48,7 +53,7 @@ def broken_links(page: Page) -> list[str]:
           return [...twice.map(id => `id ${id} occurs twice`), ...lost.map(link => `${link} leads nowhere`)];
         })()"""
     )
-    for number, name in enumerate(mark(page, "a[href^='#']:not([href='#'])", _LINKS)):
+    for number, name in enumerate(mark(page, "a[href^='#']:not([href='#'])", _LINKS, _POINTED_AT)):
         page.click(f"[data-tested='{number}']")
         place: dict[str, Any] = page.evaluate(
             f"""(() => {{
