@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 import unicodedata
 
 from pypdf import PdfReader
 
 from tests.browsers.page import Page
+
+# It reports what it mends in files of Firefox.
+logging.getLogger("pypdf").setLevel(logging.ERROR)
 
 _WORD = re.compile(r"[A-Za-z0-9]{3,}")
 
