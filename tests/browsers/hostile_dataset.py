@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from readers.format.schema import Schema
-from tests.support.datasets import write_dataset
+from tests.support.datasets import Record, write_dataset
 
 # A gallery shows this many records, and features of each.
 _RECORDS, _FEATURES = 10, 12
@@ -27,7 +28,7 @@ def write_hostile(folder: Path, strings: Sequence[str]) -> Path:
     names = [text for text in strings if _is_name(text)]
     own = ["key", "text", "caption", "label", "box_labels", "words"]
     shown = names[: _FEATURES - len(own)]
-    dtypes = dict.fromkeys(own[:3], ("string", ()))
+    dtypes: dict[str, Any] = dict.fromkeys(own[:3], ("string", ()))
     dtypes |= {
         "label": ("int64", ()),
         "box_labels": ("int64", (None,)),
@@ -43,7 +44,9 @@ def write_hostile(folder: Path, strings: Sequence[str]) -> Path:
     for number in range(_RECORDS):
         chosen = slice(number * per_record, (number + 1) * per_record)
         mine = values[chosen]
-        record = {name: values[(number + place) % len(values)] for place, name in enumerate(names)}
+        record: Record = {
+            name: values[(number + place) % len(values)] for place, name in enumerate(names)
+        }
         record |= {name: mine[place % len(mine)] for place, name in enumerate([*own[:3], *shown])}
         record |= {
             "label": number % len(strings),

@@ -14,7 +14,8 @@ _STOPS = 30
 def unreached(page: Page) -> list[str]:
     """The elements that Tab does not reach, or whose focus is not seen; of the first 30 of the page."""
     names = mark(page, _REACHED, _STOPS)
-    reached, unseen = set(), []
+    reached: set[int] = set()
+    unseen = []
     # Parts of a player and of a table that scrolls are stops, too.
     for _ in range(4 * len(names)):
         if len(reached) == len(names):
