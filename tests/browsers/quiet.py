@@ -19,7 +19,6 @@ _ACTIVE = """(() => {
       const held = element.localName === "a" ? /^(#|https:\\/\\/)/ : /^(#|data:(image|audio)\\/)/;
       if (/^(href|xlink:href|src|srcset|action|formaction|data|poster|background|ping|manifest)$/i.test(name)
           && !held.test(text)) found.push(where);
-      if (name !== "href" && /^https?:/.test(text)) found.push(where);
       if (name === "style" && /url\\(|expression|image-set|@import/.test(text)) found.push(where);
     }
   }

@@ -66,6 +66,23 @@ def test_what_a_page_does_is_found(opened, body, fault):
     assert active_parts(page)
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        "<a href='java&#9;script:x()'>x</a>",
+        "<a href='data:text/html,x'>x</a>",
+        "<p onclick='x()'>x</p>",
+        "<p style='background: url(x.png)'>x</p>",
+        "<form><button formaction='javascript:x()'>x</button></form>",
+        "<svg><foreignObject></foreignObject></svg>",
+        "<template><p>x</p></template>",
+    ],
+)
+def test_what_could_run_later_is_found(opened, part):
+    page = opened(f"{part}<a href='https://example.org'>x</a><p title='http://a.b/'>x</p>")
+    assert 1 <= len(active_parts(page)) <= 2
+
+
 def test_what_a_policy_stops_is_found(opened):
     page = opened("<script>window.__ran = 7</script>")
     (message,) = page.messages()
