@@ -16,7 +16,7 @@ _ACTIVE = """(() => {
       const text = value.replace(/[\\u0000-\\u0020]/g, "").toLowerCase();
       const where = `${element.localName} ${name}="${value.slice(0, 60)}"`;
       if (/^on/i.test(name)) found.push(where);
-      const held = element.localName === "a" ? /^(#|https:\\/\\/)/ : /^(#|data:(image|audio)\\/)/;
+      const held = element.localName === "a" ? /^(#|https:\\/\\/)/ : /^(#|data:((image|audio)\\/|,$))/;
       if (/^(href|xlink:href|src|srcset|action|formaction|data|poster|background|ping|manifest)$/i.test(name)
           && !held.test(text)) found.push(where);
       if (name === "style" && /url\\(|expression|image-set|@import/.test(text)) found.push(where);
