@@ -4,7 +4,7 @@
 #   ./run_local.sh                     make sample inputs, run the three jobs, read the results
 #   ./run_local.sh images --input ...  run one job with its flags (also text, sensors, reshard)
 #   ./run_local.sh test                run the base tests, which need Python alone (6 minutes)
-#   ./run_local.sh test all            run all tests, which need Java, Maven, Go, Node, buildah, zip, root, and packages of PyPI and Debian
+#   ./run_local.sh test all            run all tests, which need Java, Maven, Go, Node, buildah, Chromium, Firefox, zip, root, and packages of PyPI and Debian
 #   ./run_local.sh test tests/a.py -x  run pytest with these arguments
 #   ./run_local.sh engines start flink start a local cluster (also spark, prism, pool; or stop one)
 #
@@ -52,7 +52,7 @@ install() {
 }
 
 # Each test is in one tier: the base, or one of the markers in pyproject.toml.
-in_parallel="slow or environments or disks or frameworks or pool or azurite"
+in_parallel="slow or environments or disks or frameworks or pool or azurite or browsers"
 
 # The test files that name one of some markers, or run once for each store: the others would be
 # imported for nothing.
@@ -74,7 +74,7 @@ other_tests() {
   engines_log=$(mktemp)
   "$venv/bin/python" -m pytest -m engines $(files_with engines) >"$engines_log" 2>&1 &
   engines=$!
-  echo "the slow tests, environments, disks, frameworks, real data and Azure; the engines" >&2
+  echo "the slow tests, environments, disks, frameworks, real data, Azure and browsers; the engines" >&2
   "$venv/bin/python" -m pytest -m "$in_parallel" $(files_with "$in_parallel") \
     -n logical --maxprocesses 8 --dist worksteal || code=$?
   wait "$engines" || code=$?
@@ -92,6 +92,10 @@ check_machine() {
   command -v go >/dev/null || missing+=("Go (on Debian: apt install golang-go)")
   command -v buildah >/dev/null || missing+=("buildah (on Debian: apt install buildah)")
   command -v debootstrap >/dev/null || missing+=("debootstrap (on Debian: apt install debootstrap)")
+  command -v chromium >/dev/null && command -v chromedriver >/dev/null ||
+    missing+=("Chromium and its driver (on Debian: apt install chromium chromium-driver)")
+  command -v firefox-esr >/dev/null || command -v firefox >/dev/null ||
+    missing+=("Firefox (on Debian: apt install firefox-esr)")
   command -v npm >/dev/null || missing+=("Node 20 or later with npm (on Debian: apt install nodejs npm)")
   command -v zip >/dev/null || missing+=("zip (on Debian: apt install zip)")
   command -v tar >/dev/null || missing+=("GNU tar (on Debian: apt install tar)")
@@ -123,7 +127,7 @@ case ${1-} in
       base)
         install test
         base_tests || code=$?
-        echo "left out: slow cases, environments, full disks, PyTorch and DALI, real data, Azure, engines; './run_local.sh test all' runs them too"
+        echo "left out: slow cases, environments, full disks, PyTorch and DALI, real data, Azure, browsers, engines; './run_local.sh test all' runs them too"
         ;;
       all)
         check_machine

@@ -61,6 +61,9 @@ TEST = [
     "tifffile>=2024.2",
     "pycocotools>=2.0.7",
     "markdown-it-py>=3",
+    # Drives browsers, and reads what they print.
+    "websockets>=15",
+    "pypdf>=5",
     # Keys of accounts that nobody has.
     "cryptography>=42",
     # Other readers and users of the records.

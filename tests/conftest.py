@@ -38,7 +38,7 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("here", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
-TIERS = {"slow", "environments", "disks", "frameworks", "pool", "azurite", "engines"}
+TIERS = {"slow", "environments", "disks", "frameworks", "pool", "azurite", "browsers", "engines"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest evaluates -m

