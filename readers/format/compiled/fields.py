@@ -85,7 +85,7 @@ def _stored(feature: Feature) -> Stored | None:
         return Stored(INTEGERS, kind, dtype, shape)
     # Other lists of floats are converted.
     return (
-        Stored(BYTES, kind, dtype, shape) if "raw" == feature.encoding or dtype == "<f4" else None
+        Stored(BYTES, kind, dtype, shape) if feature.encoding == "raw" or dtype == "<f4" else None
     )
 
 
