@@ -33,7 +33,7 @@ find_python() {
 # is repaired, a complete one costs nothing.
 install() {
   local extra=$1 stamp="$venv/.installed-$1" size=${2-"a minute the first time"} wanted
-  wanted=$(cksum "$here/setup.py" "$here/pyproject.toml"; echo "$here")
+  wanted=$(cksum "$here/setup.py" "$here/pyproject.toml" "$here/readers/format/compiled/kernel.c"; echo "$here")
   [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return
   local python
   python=$(find_python)

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 
 HERE = Path(__file__).parent
 # Read, not imported: a build environment has neither NumPy nor Beam.
@@ -114,6 +114,18 @@ setup(
     ],
     packages=find_packages(include=["beam_jobs", "beam_jobs.*", "readers", "readers.*"]),
     package_data={"beam_jobs": ["py.typed"], "readers": ["py.typed", "page/templates/*"]},
+    # A plain library for ctypes, which any Python can load. Without a compiler, NumPy does its work.
+    ext_modules=[
+        Extension(
+            "readers.format.compiled.kernel",
+            ["readers/format/compiled/kernel.c"],
+            extra_compile_args=["-O3", "-fvisibility=hidden"],
+            libraries=["pthread"],
+            py_limited_api=True,
+            optional=True,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},
     # On 2026-11-23, TensorFlow has no release for Python 3.14: 2.21.0 has wheels up to 3.13, and
     # 2.22.0rc0 needs keras-nightly. The other dependencies in native code have wheels for it.
     python_requires=">=3.10,<3.14",

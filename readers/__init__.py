@@ -26,6 +26,7 @@ from readers.checks.finding import Finding
 from readers.dataset import Dataset, FeatureInfo, open
 from readers.export import export_npy
 from readers.files.retries import StoreError
+from readers.format.compiled.library import is_compiled
 from readers.format.manifest import DatasetError, Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split
@@ -66,6 +67,7 @@ __all__ = [
     "check",
     "decoders",
     "export_npy",
+    "is_compiled",
     "jax_batches",
     "load",
     "open",

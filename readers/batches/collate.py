@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from readers.batches.batch_format import LENGTH, MASK, POSITIONS, SEGMENT_IDS, BatchFormat
+from readers.format.compiled import library
 from readers.format.decode.column import (
     Allocator,
     FeatureColumn,
@@ -123,9 +124,9 @@ def _truncate(feature: Feature, column: FeatureColumn, limit: int | None) -> Fea
     shapes = column.shapes
     if shapes is None or shapes[:, axis].max(initial=0) <= limit:
         return column
-    if column.lazy and axis == 0 and feature.shape.count(None) == 1:
-        shapes = np.minimum(shapes, [limit, *shapes[0, 1:]])
-        pieces, dtype = column.lazy.spans, column.lazy.dtype
+    dtype = numpy_dtype(feature.dtype)
+    if axis == 0 and feature.shape.count(None) == 1 and not dtype.hasobject:
+        shapes, pieces = np.minimum(shapes, [limit, *shapes[0, 1:]]), column.spans()
         stops = pieces.starts + np.prod(shapes, axis=1) * dtype.itemsize
         return FeatureColumn(
             None, shapes, LazyValues(Spans(pieces.data, pieces.starts, stops), dtype)
@@ -204,8 +205,10 @@ def _fill_rows(out: np.ndarray, pieces: Spans, padding: Any) -> None:
     """
     if not out.size:
         return
-    width = out.nbytes // len(out)
-    filler = np.full(out.shape[1:], padding, out.dtype).reshape(-1).view(np.uint8).data
+    filling = np.full(out.shape[1:], padding, out.dtype)
+    if library.pad(out, pieces.data, pieces.starts, pieces.stops, filling):
+        return
+    width, filler = filling.nbytes, filling.reshape(-1).view(np.uint8).data
     source, target = pieces.data.data, out.reshape(-1).view(np.uint8).data
     at = 0
     for start, stop in zip(pieces.starts.tolist(), pieces.stops.tolist(), strict=True):

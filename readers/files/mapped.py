@@ -47,6 +47,11 @@ class MappedFile:
         self._memory = _MappedMemory(file, size) if size else None
         self.view = np.asarray(self._memory).data if self._memory else memoryview(b"")
 
+    @property
+    def address(self) -> int:
+        """Where the view begins in memory; 0 if it is empty."""
+        return self._memory.address if self._memory else 0
+
     def release(self, start: int, length: int) -> None:
         """Drops pages that were read; until then they count as memory of the process."""
         if self._memory:

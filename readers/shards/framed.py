@@ -9,12 +9,14 @@ import resource
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from readers.files.in_threads import map_in_threads
 from readers.files.processors import on_all_processors
 from readers.files.remote import local_path
+from readers.format.compiled.library import address
 from readers.format.decode.column import Allocator
 from readers.format.decode.scanner import MARGIN
 from readers.format.manifest import DatasetError
@@ -22,7 +24,7 @@ from readers.shards.cache import ShardCache
 from readers.shards.fetch import ShardBytes, fetch
 from readers.shards.gzip_files import DecompressedRecords, GzippedShard
 from readers.shards.index import RecordOffsets
-from readers.shards.local_shard import CHANGED, Run, is_changed
+from readers.shards.local_shard import CHANGED, LONG_RUN, Run, is_changed
 from readers.shards.plan import Part, Plan
 
 # Linux allows a process 65,530 maps, and a process may read several datasets.
@@ -64,10 +66,29 @@ class FramedRecords:
         """The bytes of one of the records."""
         return self.data.data[self.starts[row] : self.stops[row]]
 
+    def places(self) -> RecordPlaces:
+        """Where the records are in memory."""
+        return RecordPlaces(address(self.data) + self.starts, self.stops - self.starts, self.data)
+
     def select(self, kept: np.ndarray) -> FramedRecords:
         """The records for which `kept`, bool [B], is true."""
         columns = self.starts, self.stops, self.parts, self.offsets, self.rows
         return FramedRecords(self.data, *(column[kept] for column in columns))
+
+
+@dataclass(frozen=True)
+class RecordPlaces:
+    """Where B records with their framing are in memory.
+
+    Attributes:
+        addresses: int64 [B], the address of each record.
+        sizes: int64 [B], the size of each record in bytes.
+        owner: Keeps the memory.
+    """
+
+    addresses: np.ndarray
+    sizes: np.ndarray
+    owner: Any
 
 
 @dataclass(frozen=True)
@@ -170,6 +191,34 @@ class FramedReader:
             for at, start, stop in runs:
                 target[at : at + stop - start] = source[start:stop]
         return FramedRecords(data, starts, stops, *columns[1:])
+
+    def places(self, numbers: np.ndarray) -> RecordPlaces | None:
+        """Where records, int64 [B], are in mapped files; None if they are not, or for long runs of them.
+
+        They must be read at once: a file may become shorter.
+        """
+        if not self.is_fetched or self._plan.gzipped:
+            return None
+        parts = np.searchsorted(self._ends, numbers, side="right")
+        found = np.flatnonzero(np.bincount(parts, minlength=len(self._ends))).tolist()
+        self._load_indexes(found)
+        index = self._offsets.of(numbers, parts)
+        starts, sizes = index[:, 0], np.ascontiguousarray(index[:, 1])
+        stops = starts + sizes
+        follows = (starts[1:] == stops[:-1]) & (parts[1:] == parts[:-1])
+        if sizes.sum() >= LONG_RUN * (len(numbers) - np.count_nonzero(follows)):
+            return None
+        maps = np.zeros((2, len(self._ends)), np.int64)
+        shards = []
+        for number in found:
+            shard = self._open(self._plan.parts[number].path)
+            here = shard.local.in_memory() if shard.local else None
+            if here is None:
+                return None
+            maps[:, number] = here
+            shards.append(shard)
+        addresses, present = maps[:, parts]
+        return RecordPlaces(addresses + starts, sizes, shards) if (stops <= present).all() else None
 
     def read_one(self, number: int) -> tuple[memoryview, str, int] | None:
         """One record, with the path of its file and its offset there; None if it is in a GZIP file.

@@ -14,7 +14,7 @@ from readers.format.manifest import DatasetError
 from readers.shards.plan import Part
 
 # From this length on, a system call is cheaper than the page faults of a map.
-_LONG_RUN = 64 << 10
+LONG_RUN = 64 << 10
 
 # A run of consecutive bytes: the number of a file, the first byte in it, the number of bytes, and their
 # position in a buffer. It is not a class: small records in random order need millions per second.
@@ -65,7 +65,7 @@ class LocalShard:
         for _, start, length, at in runs:
             if start + length > len(view):
                 fill(buffer[at : at + length], view[start:])
-            elif length < _LONG_RUN:
+            elif length < LONG_RUN:
                 buffer[at : at + length] = view[start : start + length]
             elif self._descriptor is not None:
                 _read_at(self._descriptor, start, buffer[at : at + length])
@@ -74,6 +74,12 @@ class LocalShard:
                 # The pages would count as memory of the process: the whole dataset, if it is read in
                 # order.
                 self._map.release(start, length)
+
+    def in_memory(self) -> tuple[int, int] | None:
+        """The address of the mapped file, and the number of its bytes that exist now; None without a map."""
+        if self._map is None:
+            return None
+        return self._map.address, min(self._present_size(), len(self._map.view))
 
     def _present_size(self) -> int:
         """The number of bytes that can be read from the map without harm."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from readers.format.compiled.columns import CompiledDecoder
 from readers.format.decode.column import FeatureColumn, merged
 from readers.format.decode.images import with_pixels
 from readers.format.decode.records import Decoder
@@ -73,6 +74,10 @@ class Records:
         self._reader = FramedReader(plan, self.memory.empty, cache)
         self.is_local = self._reader.is_local
         self.skipped: set[tuple[str, int]] = set()
+        # Work on records is done with the records as they are stored.
+        compiled = CompiledDecoder(plan.stored, self.memory.empty)
+        is_able = compiled.is_able and verify_crc and plan.work is None
+        self._compiled = compiled if is_able else None
         self._decoder, self._framed = Decoder(plan.stored), self.decoder()
 
     @property
@@ -155,7 +160,16 @@ class Records:
             CorruptRecordError: (a ValueError) A record fails its checksum, and is not to be skipped.
             ValueError: A record does not fit the schema.
         """
-        framed, kept = self.framed(numbers, fetched)
+        framed = None
+        if self._compiled is not None:
+            places = None if fetched else self._reader.places(numbers)
+            if places is None:
+                framed = self._reader.read(numbers, fetched)
+                places = framed.places()
+            columns = self._compiled.columns(places.addresses, places.sizes)
+            if columns is not None:
+                return columns, np.ones(len(numbers), bool)
+        framed, kept = self._intact(framed or self._reader.read(numbers, fetched))
         keys = keys if keys is None else keys[kept]
         return self._framed.columns(framed, keys), kept
 
@@ -174,8 +188,11 @@ class Records:
         Raises:
             CorruptRecordError: (a ValueError) A record fails its checksum, and is not to be skipped.
         """
-        framed = self._reader.read(numbers, fetched)
-        kept = np.ones(len(numbers), bool)
+        return self._intact(self._reader.read(numbers, fetched))
+
+    def _intact(self, framed: FramedRecords) -> tuple[FramedRecords, np.ndarray]:
+        """What `framed` returns, of records that have been read."""
+        kept = np.ones(len(framed.starts), bool)
         if self._verify_crc:
             kept = intact(framed.data, framed.stops - framed.starts)
             if not kept.all():

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -125,11 +126,43 @@ def test_a_source_distribution_holds_only_the_packages(sdist):
         for path in (ROOT / package).rglob("*.py")
     }
     assert code <= names
+    assert "readers/format/compiled/kernel.c" in names
+    assert not [name for name in names if name.endswith(".so")]
     assert {name.partition("/")[0] for name in names - code} == {
         *("beam_jobs", "readers", "beam_shards.egg-info", "setup.py", "setup.cfg"),
         *("pyproject.toml", "README.md", "LICENSE", "PKG-INFO", "MANIFEST.in"),
     }
     assert sdist.stat().st_size < 1 << 20
+
+
+COMPILED = """
+import sys, readers
+batches = readers.as_numpy(sys.argv[1], batch_size=8, batching="padded")
+print(readers.is_compiled(), sum(len(batch["signal"]) for batch in batches))
+"""
+
+
+def test_an_installation_compiles_the_kernel(base, dataset, tmp_path):
+    done = run(base, "-c", COMPILED, dataset, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("True 20\n", "")
+
+
+def test_an_installation_without_a_compiler_reads_with_numpy(sdist, dataset, tmp_path):
+    with tarfile.open(sdist) as file:
+        file.extractall(tmp_path / "source", filter="data")
+    (source,) = (tmp_path / "source").iterdir()
+    command = [sys.executable, "-m", "build", "--no-isolation", "--skip-dependency-check"]
+    environment = {**os.environ, "CC": "/nowhere/cc"}
+    subprocess.run(
+        [*command, "--wheel", "--outdir", tmp_path, source],
+        check=True,
+        capture_output=True,
+        env=environment,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    python = user_environment(tmp_path / "environment", wheel)
+    done = run(python, "-c", COMPILED, dataset, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("False 20\n", "")
 
 
 def test_workers_with_the_source_distribution_write_the_same_bytes(worker, tmp_path):

@@ -64,6 +64,8 @@ def inspect(directory: Path) -> int:
     report: readers.Report = readers.verify(directory)
     problems: tuple[readers.Problem, ...] = report.problems
     print([f"{problem.file}: {problem.message} ({problem.record})" for problem in problems])
+    compiled: bool = readers.is_compiled()
+    print(compiled)
     print(readers.__version__ == beam_jobs.__version__, report.ok, f"{shard.crc32c:08x}")
     return manifest.schema["signal"].varying_rank + shard.records
 

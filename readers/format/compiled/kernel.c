@@ -1,0 +1,372 @@
+/* Reads batches of framed TFRecord records of numbers: walks their Examples, copies their values,
+ * checks the CRC32C of what it has copied, and pads rows. `library.py` says what each function computes.
+ *
+ * It is plain C, without Python, which needs no headers but those of the compiler. Nothing here trusts a
+ * byte of a record: a length is compared with the end of what holds it before anything is read. The
+ * caller states the size of each record, all of whose bytes it can read. */
+
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#define CRC_TARGET __attribute__((target("sse4.2")))
+#define CRC_WORD(crc, word) ((uint32_t)_mm_crc32_u64((crc), (word)))
+#define CRC_BYTE(crc, byte) _mm_crc32_u8((crc), (byte))
+#elif defined(__aarch64__) && defined(__LITTLE_ENDIAN__) || defined(__aarch64__) && defined(__AARCH64EL__)
+#if defined(__linux__)
+#include <sys/auxv.h>
+#endif
+#include <arm_acle.h>
+#if defined(__ARM_FEATURE_CRC32)
+#define CRC_TARGET
+#else
+#define CRC_TARGET __attribute__((target("+crc")))
+#endif
+#define CRC_WORD(crc, word) __crc32cd((crc), (word))
+#define CRC_BYTE(crc, byte) __crc32cb((crc), (byte))
+#endif
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Another one for each change of what library.py calls. */
+enum { VERSION = 1 };
+
+enum { HEADER = 12, FOOTER = 4, FRAME = 16 };
+
+/* The forms of a feature; the same numbers as in library.py. */
+enum { SKIPPED = 0, BYTES = 1, HEADED = 2, TENSOR = 3, INTEGERS = 4 };
+
+/* One feature of the records, in their order. The same layout as `Field` of library.py. */
+typedef struct {
+    const uint8_t *key;     /* What precedes the length of the value: tag, length, name, tag. */
+    int64_t key_bytes;
+    const uint8_t *header;  /* HEADED: what precedes the values; TENSOR: what precedes the shape. */
+    int64_t header_bytes;
+    int64_t form;
+    int64_t tag;            /* The tag of the list that holds the values. */
+    int64_t rank;           /* TENSOR: the number of dimensions. */
+    int64_t expected;       /* What `count` has to be; -1 for anything. */
+    int64_t itemsize;       /* INTEGERS: the bytes of a value, ... */
+    int64_t is_signed;      /* ... whether it may be negative, ... */
+    int64_t is_bool;        /* ... and whether it is 0 or 1. */
+    int64_t *at;            /* [n] where the stored values begin, in bytes from the record's first. */
+    int64_t *nbytes;        /* [n] how many bytes they are. */
+    int64_t *count;         /* [n] the same, but of INTEGERS the number of values. */
+    int64_t *sizes;         /* [n, rank] TENSOR: the shape. */
+    uint8_t *out;           /* Where the values are copied to ... */
+    int64_t *out_at;        /* [n] ... from which byte on; NULL for a multiple ... */
+    int64_t stride;         /* ... of this. */
+} Field;
+
+#ifdef CRC_TARGET
+
+/* Three checksums advance at once, because an instruction takes three cycles and one can start in each.
+ * `shift_long` and `shift_short` append that many zero bytes to a checksum. */
+enum { LONG = 1360, SHORT = 168 };
+
+static uint32_t shift_long[4][256], shift_short[4][256];
+
+static uint32_t times(const uint32_t *matrix, uint32_t vector) {
+    uint32_t sum = 0;
+    for (; vector; vector >>= 1, matrix++)
+        if (vector & 1) sum ^= *matrix;
+    return sum;
+}
+
+static void make_shift(uint32_t table[4][256], int64_t bytes) {
+    uint32_t power[32], square[32], result[32];
+    power[0] = 0x82F63B78u;  /* One zero bit: the reversed polynomial of CRC32C. */
+    for (int bit = 1; bit < 32; bit++) power[bit] = 1u << (bit - 1);
+    for (int bit = 0; bit < 32; bit++) result[bit] = 1u << bit;
+    for (int64_t bits = 8 * bytes; bits; bits >>= 1) {
+        if (bits & 1)
+            for (int bit = 0; bit < 32; bit++) result[bit] = times(power, result[bit]);
+        for (int bit = 0; bit < 32; bit++) square[bit] = times(power, power[bit]);
+        memcpy(power, square, sizeof power);
+    }
+    for (int place = 0; place < 4; place++)
+        for (uint32_t octet = 0; octet < 256; octet++)
+            table[place][octet] = times(result, octet << 8 * place);
+}
+
+static inline uint32_t shifted(uint32_t table[4][256], uint32_t crc) {
+    return table[0][crc & 255] ^ table[1][crc >> 8 & 255] ^ table[2][crc >> 16 & 255] ^
+           table[3][crc >> 24];
+}
+
+static inline uint64_t word_at(const uint8_t *data) {
+    uint64_t word;
+    memcpy(&word, data, 8);
+    return word;
+}
+
+#define THREE_WAYS(BLOCK, TABLE)                                       \
+    while (size >= 3 * BLOCK) {                                        \
+        uint32_t second = 0, third = 0;                                \
+        for (int at = 0; at < BLOCK; at += 8) {                        \
+            crc = CRC_WORD(crc, word_at(data + at));                   \
+            second = CRC_WORD(second, word_at(data + BLOCK + at));     \
+            third = CRC_WORD(third, word_at(data + 2 * BLOCK + at));   \
+        }                                                              \
+        crc = shifted(TABLE, crc) ^ second;                            \
+        crc = shifted(TABLE, crc) ^ third;                             \
+        data += 3 * BLOCK;                                             \
+        size -= 3 * BLOCK;                                             \
+    }
+
+/* The state of a CRC32C after more bytes; it begins and ends inverted. */
+CRC_TARGET static uint32_t crc_of(uint32_t crc, const uint8_t *data, int64_t size) {
+    THREE_WAYS(LONG, shift_long)
+    THREE_WAYS(SHORT, shift_short)
+    for (; size >= 8; data += 8, size -= 8) crc = CRC_WORD(crc, word_at(data));
+    for (; size; data++, size--) crc = CRC_BYTE(crc, *data);
+    return crc;
+}
+
+static inline uint32_t masked(uint32_t state) {
+    uint32_t crc = ~state;
+    return (crc >> 15 | crc << 17) + 0xA282EAD8u;
+}
+
+static inline uint32_t stored(const uint8_t *data) {
+    uint32_t crc;
+    memcpy(&crc, data, 4);
+    return crc;
+}
+
+/* Reads a varint below 2^63, and moves `at` behind it; -1 if there is none before `end`. */
+static inline int64_t varint(const uint8_t **at, const uint8_t *end) {
+    int64_t value = 0;
+    for (int bit = 0; bit < 63 && *at < end; bit += 7) {
+        uint8_t octet = *(*at)++;
+        value |= (int64_t)(octet & 127) << bit;
+        if (octet < 128) return value;
+    }
+    return -1;
+}
+
+/* Reads a length: NULL, or the end of what it counts. */
+static inline const uint8_t *enter(const uint8_t **at, const uint8_t *end) {
+    int64_t length = varint(at, end);
+    return length < 0 || length > end - *at ? NULL : *at + length;
+}
+
+static inline int expect(const uint8_t **at, const uint8_t *end, const uint8_t *literal, int64_t n) {
+    if (end - *at < n || memcmp(*at, literal, (size_t)n)) return 0;
+    *at += n;
+    return 1;
+}
+
+static inline int expect_octet(const uint8_t **at, const uint8_t *end, uint8_t octet) {
+    return *at < end && *(*at)++ == octet;
+}
+
+static int walk_tensor(const Field *field, const uint8_t **at, const uint8_t *end, int64_t row) {
+    if (!expect(at, end, field->header, field->header_bytes)) return 0;
+    const uint8_t *shape_end = enter(at, end);
+    if (!shape_end) return 0;
+    for (int64_t axis = 0; axis < field->rank; axis++) {
+        if (!expect_octet(at, shape_end, 0x12)) return 0;
+        const uint8_t *size_end = enter(at, shape_end);
+        if (!size_end || !expect_octet(at, size_end, 0x08)) return 0;
+        int64_t size = varint(at, size_end);
+        if (size < 0 || *at != size_end) return 0;
+        field->sizes[row * field->rank + axis] = size;
+    }
+    return *at == shape_end && expect_octet(at, end, 0x22) && enter(at, end) == end;
+}
+
+/* Finds the values of the features in a record of `size` bytes with its framing. */
+static int walk(const uint8_t *record, int64_t size, const Field *fields, int64_t n, int64_t row) {
+    if (size < FRAME) return 0;
+    const uint8_t *at = record + HEADER, *stop = record + size - FOOTER;
+    if (!expect_octet(&at, stop, 0x0a) || enter(&at, stop) != stop) return 0;
+    for (const Field *field = fields; field < fields + n; field++) {
+        if (!expect_octet(&at, stop, 0x0a)) return 0;
+        const uint8_t *end = enter(&at, stop);
+        if (!end || !expect(&at, end, field->key, field->key_bytes) || enter(&at, end) != end)
+            return 0;
+        if (field->form != SKIPPED) {
+            if (!expect_octet(&at, end, (uint8_t)field->tag) || enter(&at, end) != end) return 0;
+            if (!expect_octet(&at, end, 0x0a) || enter(&at, end) != end) return 0;
+            if (field->form == HEADED && !expect(&at, end, field->header, field->header_bytes))
+                return 0;
+            if (field->form == TENSOR && !walk_tensor(field, &at, end, row)) return 0;
+            field->at[row] = at - record;
+            field->nbytes[row] = field->count[row] = end - at;
+            if (field->form == INTEGERS) {
+                if (at == end || end[-1] >= 128) return 0;
+                int64_t count = 0;
+                for (const uint8_t *octet = at; octet < end; octet++) count += *octet < 128;
+                field->count[row] = count;
+            }
+            if (field->expected >= 0 && field->count[row] != field->expected) return 0;
+        }
+        at = end;
+    }
+    return at == stop;
+}
+
+/* Decodes `count` varints to integers; 0 if one is too long, or does not fit. */
+static int fill_integers(const Field *field, const uint8_t *at, const uint8_t *end, int64_t count,
+                         uint8_t *out) {
+    const int bits = 8 * (int)field->itemsize;
+    for (; count; count--, out += field->itemsize) {
+        uint64_t value = 0;
+        int bit = 0;
+        for (;; bit += 7) {
+            if (at == end || bit > 63) return 0;
+            uint8_t octet = *at++;
+            value |= (uint64_t)(octet & 127) << bit;
+            if (octet < 128) break;
+        }
+        const int64_t number = (int64_t)value;
+        if (field->is_bool ? value > 1
+            : field->is_signed ? bits < 64 && (number >> (bits - 1)) != (number >> 63)
+                               : value >> (bits < 64 ? bits : 63))
+            return 0;
+        memcpy(out, &value, (size_t)field->itemsize);
+    }
+    return at == end;
+}
+
+enum { BLOCK = 16 << 10 };
+
+/* Copies the values of a record; 0 if its framing or checksum is wrong, or an integer does not fit. */
+static int fill(const uint8_t *record, int64_t size, const Field *fields, int64_t n, int64_t row) {
+    const uint8_t *at = record + HEADER, *stop = record + size - FOOTER;
+    if ((int64_t)word_at(record) != size - FRAME ||
+        masked(crc_of(~0u, record, 8)) != stored(record + 8))
+        return 0;
+    uint32_t crc = ~0u;
+    for (const Field *field = fields; field < fields + n; field++) {
+        if (field->form == SKIPPED) continue;
+        const uint8_t *values = record + field->at[row];
+        uint8_t *out = field->out + (field->out_at ? field->out_at[row] : row * field->stride);
+        crc = crc_of(crc, at, values - at);
+        at = values;
+        if (field->form == INTEGERS) {
+            if (!fill_integers(field, values, values + field->nbytes[row], field->count[row], out))
+                return 0;
+            continue;
+        }
+        for (int64_t left = field->nbytes[row]; left;) {
+            int64_t part = left < BLOCK ? left : BLOCK;
+            memcpy(out, at, (size_t)part);
+            crc = crc_of(crc, out, part);  /* Of the copy: the file may change meanwhile. */
+            out += part, at += part, left -= part;
+        }
+    }
+    return masked(crc_of(crc, at, stop - at)) == stored(stop);
+}
+
+typedef struct {
+    const uint8_t *const *records;
+    const int64_t *sizes;
+    const Field *fields;
+    int64_t fields_n, first, end, bad, walks;
+} Task;
+
+enum { AHEAD = 6, LINE = 64, MOST_AHEAD = 1024 };
+
+static inline void prefetch(const Task *task, int64_t row, int64_t most) {
+    if (row >= task->end) return;
+    int64_t bytes = task->sizes[row] < most ? task->sizes[row] : most;
+    for (int64_t at = 0; at < bytes; at += LINE) __builtin_prefetch(task->records[row] + at);
+}
+
+static void *fill_rows(void *given) {
+    Task *task = given;
+    for (int64_t row = task->first; row < task->end; row++) {
+        prefetch(task, row + AHEAD, MOST_AHEAD);
+        if ((task->walks &&
+             !walk(task->records[row], task->sizes[row], task->fields, task->fields_n, row)) ||
+            !fill(task->records[row], task->sizes[row], task->fields, task->fields_n, row)) {
+            task->bad = row;
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+static void make_shifts(void) {
+    make_shift(shift_long, LONG);
+    make_shift(shift_short, SHORT);
+}
+
+#endif
+
+/* VERSION; 0 if this processor has no instruction for CRC32C. */
+EXPORT int64_t readers_version(void) {
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("sse4.2")) return 0;
+#elif defined(CRC_TARGET) && defined(__linux__) && !defined(__ARM_FEATURE_CRC32)
+    if (!(getauxval(AT_HWCAP) & 1 << 7)) return 0;  /* HWCAP_CRC32 */
+#endif
+#ifdef CRC_TARGET
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_shifts);
+    return VERSION;
+#else
+    return 0;
+#endif
+}
+
+EXPORT int64_t readers_crc32c(const uint8_t *data, int64_t size) {
+#ifdef CRC_TARGET
+    return ~crc_of(~0u, data, size);
+#else
+    return -1;
+#endif
+}
+
+EXPORT int64_t readers_walk(const uint8_t *const *records, const int64_t *sizes, int64_t n,
+                            const Field *fields, int64_t fields_n) {
+#ifdef CRC_TARGET
+    Task task = {records, sizes, fields, fields_n, 0, n, -1, 0};
+    for (int64_t row = 0; row < n; row++) {
+        prefetch(&task, row + 2 * AHEAD, 2 * LINE);
+        if (!walk(records[row], sizes[row], fields, fields_n, row)) return row;
+    }
+#endif
+    return -1;
+}
+
+enum { MAX_THREADS = 16 };
+
+EXPORT int64_t readers_fill(const uint8_t *const *records, const int64_t *sizes, int64_t n,
+                            const Field *fields, int64_t fields_n, int64_t walks,
+                            int64_t threads) {
+#ifdef CRC_TARGET
+    Task tasks[MAX_THREADS];
+    pthread_t started[MAX_THREADS];
+    int is_started[MAX_THREADS] = {0};
+    if (threads > MAX_THREADS) threads = MAX_THREADS;
+    if (threads < 1) threads = 1;
+    for (int64_t i = 0; i < threads; i++) {
+        tasks[i] = (Task){records, sizes, fields, fields_n, n * i / threads, n * (i + 1) / threads, -1,
+                          walks};
+        if (i) is_started[i] = !pthread_create(&started[i], NULL, fill_rows, &tasks[i]);
+    }
+    for (int64_t i = 0; i < threads; i++)
+        if (!is_started[i]) fill_rows(&tasks[i]);
+    for (int64_t i = 1; i < threads; i++)
+        if (is_started[i]) pthread_join(started[i], NULL);
+    for (int64_t i = 0; i < threads; i++)
+        if (tasks[i].bad >= 0) return tasks[i].bad;
+#endif
+    return -1;
+}
+
+EXPORT int64_t readers_pad(uint8_t *out, int64_t width, const uint8_t *source, const int64_t *starts,
+                           const int64_t *stops, int64_t n, const uint8_t *filler) {
+    for (int64_t row = 0; row < n; row++, out += width) {
+        const int64_t length = stops[row] - starts[row];
+        if (length < 0 || length > width) return row;
+        memcpy(out, source + starts[row], (size_t)length);
+        memcpy(out + length, filler + length, (size_t)(width - length));
+    }
+    return -1;
+}

@@ -1,0 +1,146 @@
+"""The functions of `kernel.c`, called with ctypes, which releases the interpreter's lock.
+
+What calls them has a way with NumPy that gives the same result and defines it, and takes that way where
+there is no library: no compiler when this package was installed, a processor without an instruction for
+CRC32C, or an old library beside a newer source.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+# What `kernel.c` calls the forms of a feature: not decoded; bytes; bytes after a header; a TensorProto
+# of unknown shape; and packed varints.
+SKIPPED, BYTES, HEADED, TENSOR, INTEGERS = range(5)
+
+# The version of these functions, `VERSION` of `kernel.c`.
+_VERSION = 1
+
+_POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
+
+# Long enough for every loop of the checksum.
+_SAMPLE = bytes(range(256)) * 33 + b"\x01\x02\x03"
+
+
+class Field(ctypes.Structure):
+    """One feature of the records: `Field` of `kernel.c`, which says what its members are."""
+
+    _fields_ = (
+        ("key", ctypes.c_char_p),
+        ("key_bytes", _NUMBER),
+        ("header", ctypes.c_char_p),
+        ("header_bytes", _NUMBER),
+        ("form", _NUMBER),
+        ("tag", _NUMBER),
+        ("rank", _NUMBER),
+        ("expected", _NUMBER),
+        ("itemsize", _NUMBER),
+        ("is_signed", _NUMBER),
+        ("is_bool", _NUMBER),
+        ("at", _POINTER),
+        ("nbytes", _POINTER),
+        ("count", _POINTER),
+        ("sizes", _POINTER),
+        ("out", _POINTER),
+        ("out_at", _POINTER),
+        ("stride", _NUMBER),
+    )
+
+
+def is_compiled() -> bool:
+    """Whether batches of numbers are read by the compiled library, and not by NumPy alone."""
+    return library() is not None
+
+
+def library() -> Any:
+    """The library; None if there is none for this processor."""
+    return _loaded()
+
+
+@functools.cache
+def _loaded() -> Any:
+    for path in sorted(Path(__file__).parent.glob("kernel*.so")):
+        try:
+            found = ctypes.CDLL(str(path))
+            found.readers_version.argtypes, found.readers_crc32c.argtypes = [], [_POINTER, _NUMBER]
+            found.readers_walk.argtypes = [_POINTER, _POINTER, _NUMBER, _POINTER, _NUMBER]
+            found.readers_fill.argtypes = [_POINTER, _POINTER, _NUMBER, _POINTER, *[_NUMBER] * 3]
+            found.readers_pad.argtypes = [_POINTER, _NUMBER, *[_POINTER] * 3, _NUMBER, _POINTER]
+        except (OSError, AttributeError):  # It is of another system, or of another version.
+            continue
+        for name in ("version", "crc32c", "walk", "fill", "pad"):
+            getattr(found, f"readers_{name}").restype = _NUMBER
+        if sys.byteorder == "little" and found.readers_version() == _VERSION:
+            crc = found.readers_crc32c(_SAMPLE, len(_SAMPLE))
+            if crc == google_crc32c.value(_SAMPLE):
+                return found
+    return None
+
+
+def address(array: np.ndarray) -> int:
+    """Where an array is in memory; `array.ctypes.data` takes five times as long."""
+    found: int = array.__array_interface__["data"][0]
+    return found
+
+
+def walk(records: np.ndarray, sizes: np.ndarray, fields: ctypes.Array[Field]) -> bool:
+    """Finds the values in records, whose fields then state where they are; false if it cannot.
+
+    `ColumnDecoder` does the same with NumPy.
+
+    Args:
+        records: int64 [B], contiguous, the addresses of framed records.
+        sizes: int64 [B], contiguous, their sizes, which must all be readable.
+        fields: All features of each record, in their order.
+    """
+    rows = len(records)
+    bad = library().readers_walk(address(records), address(sizes), rows, fields, len(fields))
+    return bool(bad < 0)
+
+
+def fill(
+    records: np.ndarray,
+    sizes: np.ndarray,
+    fields: ctypes.Array[Field],
+    walks: bool,
+    threads: int,
+) -> bool:
+    """Verifies records, and copies their values to the `out` of the fields; false if one is bad.
+
+    `intact` and `column_of` do the same with NumPy.
+
+    Args:
+        records, sizes, fields: As for `walk`.
+        walks: Whether to walk each record before that.
+        threads: How many threads share the work.
+    """
+    pointers = address(records), address(sizes), len(records), fields, len(fields)
+    return bool(library().readers_fill(*pointers, walks, threads) < 0)
+
+
+def pad(
+    out: np.ndarray, data: np.ndarray, starts: np.ndarray, stops: np.ndarray, filler: np.ndarray
+) -> bool:
+    """Copies bytes to the start of each row, and a filler after them; false without a library.
+
+    `_fill_rows` of `batches/collate.py` does the same with memoryviews.
+
+    Args:
+        out: [B, ...], contiguous.
+        data: uint8 [n].
+        starts, stops: int64 [B], the bytes of each row in the data, at most as many as a row has.
+        filler: A row of padding, of the size of a row of `out`.
+    """
+    if library() is None:
+        return False
+    starts, stops = np.ascontiguousarray(starts), np.ascontiguousarray(stops)
+    width = filler.nbytes
+    rows = address(data), address(starts), address(stops), len(out), address(filler)
+    return bool(library().readers_pad(address(out), width, *rows) < 0)

@@ -1,0 +1,252 @@
+"""The compiled kernel, compared with NumPy alone, which defines the result."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from readers.batches import collate
+from readers.format.compiled import library
+from readers.format.compiled.columns import CompiledDecoder
+from readers.format.decode.column import Spans
+from readers.format.decode.records import Decoder
+from readers.format.dtypes import numpy_dtype
+from readers.format.encode import Encoder
+from readers.format.schema import Schema
+from readers.format.tfrecord import frame
+from readers.format.wire import varint
+from tests.readers.format.mutations import mutated
+from tests.support.plain import example, tensor
+
+pytestmark = pytest.mark.skipif(not library.is_compiled(), reason="there is no compiled kernel")
+
+FEATURES = {
+    "image": ("uint8", (2, 3, 1)),
+    "label": ("int64", (), "list"),
+    "signal": ("float32", (None, 2)),
+    "grid": ("int16", (None, None)),
+    "tokens": ("int64", (None,), "list"),
+    "shorts": ("uint16", (None,), "list"),
+    "floats": ("float32", (None,), "list"),
+    "three": ("float32", (3,), "list"),
+    "plane": ("int32", (None, None), "list"),
+    "cube": ("float32", (None, 2, None), "raw"),
+    "pair": ("int32", (2,), "list"),
+    "octet": ("int8", (), "list"),
+    "unsigned": ("uint64", (2,)),
+    "flag": ("bool", (), "list"),
+    "flags": ("bool", (None,)),
+    "raw": ("float64", (2,), "raw"),
+    "rawer": ("int16", (None, 2), "raw"),
+    "scalar": ("float64", ()),
+    "wide": ("complex64", (3,)),
+    "nothing": ("float32", (0, 3)),
+    "half": ("float16", (None,)),
+}
+
+schemas = st.lists(st.sampled_from(list(FEATURES)), min_size=1, max_size=5, unique=True).map(
+    lambda names: Schema({name: FEATURES[name] for name in names})
+)
+
+
+def array(rng, feature, sizes):
+    """A random array of a feature, with one of some sizes in each unknown dimension."""
+    shape = [int(rng.choice(sizes)) if size is None else size for size in feature.shape]
+    dtype = numpy_dtype(feature.dtype)
+    if dtype.kind in "iub":
+        bounds = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        # The int64 list of an Example holds no larger numbers.
+        few = [bounds[0], 0, 1, min(bounds[1], 127), min(bounds[1], 2**63 - 1)]
+        return rng.choice(np.array(few, dtype), shape)
+    return (rng.standard_normal(shape) * 9).astype(dtype)
+
+
+def examples_of(schema, rows, seed=0, sizes=(1, 2, 7, 150)):
+    """Serialized Examples of random arrays."""
+    rng, encoder = np.random.default_rng(seed), Encoder(schema)
+    return [
+        encoder.encode({name: array(rng, feature, sizes) for name, feature in schema.items()})
+        for _ in range(rows)
+    ]
+
+
+class Memory:
+    """Framed records, each in memory of its own, so that a sanitizer sees a read before or after it."""
+
+    def __init__(self, framed):
+        self._held = [np.frombuffer(data, np.uint8).copy() for data in framed]
+        self.records = np.array([library.address(octets) for octets in self._held], np.int64)
+        self.sizes = np.array([len(data) for data in framed], np.int64)
+
+
+def decoded(decoder, framed):
+    memory = Memory(framed)
+    return decoder.columns(memory.records, memory.sizes)
+
+
+def assert_same(schema, columns, examples):
+    """Asserts that columns hold what `Decoder` finds one by one."""
+    expected = [Decoder(schema).decode(data) for data in examples]
+    for name, feature in schema.items():
+        assert columns[name].flat().dtype == numpy_dtype(feature.dtype)
+        assert (columns[name].shapes is None) == feature.is_fixed
+        for found, record in zip(columns[name].arrays(), expected, strict=True):
+            assert (found.shape, found.tobytes()) == (record[name].shape, record[name].tobytes())
+
+
+@settings(max_examples=150, deadline=None)
+@given(schemas, st.integers(1, 40), st.integers(0, 2**32), st.booleans())
+def test_columns_are_those_of_the_decoder(schema, rows, seed, large):
+    sizes = (1, 700) if large else (1, 2, 7, 150)
+    examples = examples_of(schema, min(rows, 6) if large else rows, seed, sizes)
+    columns = decoded(CompiledDecoder(schema), [frame(data) for data in examples])
+    assert columns is not None
+    assert_same(schema, columns, examples)
+
+
+@settings(max_examples=60, deadline=None)
+@given(schemas, st.integers(0, 2**32))
+def test_empty_arrays_are_decoded_right_or_left_to_numpy(schema, seed):
+    examples = examples_of(schema, 5, seed, (0, 1, 3))
+    columns = decoded(CompiledDecoder(schema), [frame(data) for data in examples])
+    if columns is not None:
+        assert_same(schema, columns, examples)
+
+
+def test_some_of_the_features_of_a_record_are_decoded():
+    schema = Schema(FEATURES)
+    examples = examples_of(schema, 9)
+    for name in FEATURES:
+        columns = decoded(CompiledDecoder(schema.select([name])), [frame(e) for e in examples])
+        assert columns is not None
+        assert_same(schema.select([name]), columns, examples)
+
+
+def test_threads_share_large_batches(monkeypatch):
+    monkeypatch.setattr("readers.format.compiled.columns.processors", lambda: 5)
+    schema = Schema({"x": ("uint8", (300_000,)), "y": ("int64", (), "list")})
+    examples = examples_of(schema, 23)
+    framed = [frame(data) for data in examples]
+    assert_same(schema, decoded(CompiledDecoder(schema), framed), examples)
+    for row in range(23):
+        broken = list(framed)
+        broken[row] = broken[row][:-100] + bytes([broken[row][-100] ^ 1]) + broken[row][-99:]
+        assert decoded(CompiledDecoder(schema), broken) is None
+
+
+@pytest.mark.parametrize("names", [["label", "image"], ["signal", "tokens"]])
+def test_damage_of_any_byte_is_noticed(names):
+    schema = Schema({name: FEATURES[name] for name in names})
+    framed = [frame(data) for data in examples_of(schema, 3, 1, (2, 5))]
+    decoder = CompiledDecoder(schema)
+    for place in range(len(framed[1])):
+        for bit in range(8):
+            octets = bytearray(framed[1])
+            octets[place] ^= 1 << bit
+            decoder._misses = 0
+            assert decoded(decoder, [framed[0], bytes(octets), framed[2]]) is None
+    assert decoded(decoder, framed) is not None
+
+
+def test_records_that_are_cut_off_are_noticed():
+    schema = Schema({name: FEATURES[name] for name in ("label", "signal", "tokens")})
+    framed = [frame(data) for data in examples_of(schema, 2)]
+    decoder = CompiledDecoder(schema)
+    for size in range(len(framed[1])):
+        decoder._misses = 0
+        assert decoded(decoder, [framed[0], framed[1][:size]]) is None
+        assert decoded(CompiledDecoder(schema), [framed[1][:size]]) is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(schemas, st.integers(0, 2**32))
+def test_hostile_examples_are_decoded_right_or_left_to_numpy(schema, seed):
+    """Their checksums are right: nothing but the kernel's own comparisons protects memory."""
+    randoms = random.Random(seed)
+    examples = examples_of(schema, 3, seed, (1, 3, 20))
+    decoder = CompiledDecoder(schema)
+    assert decoded(decoder, [frame(data) for data in examples]) is not None
+    for _ in range(5):
+        changed = [examples[0], mutated(randoms, examples[1]), examples[2]]
+        columns = decoded(decoder, [frame(data) for data in changed])
+        if columns is not None:
+            assert_same(schema, columns, changed)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "bool"])
+def test_an_integer_that_does_not_fit_is_left_to_numpy(dtype):
+    schema = Schema({"x": (dtype, (), "list")})
+    last = 1 if dtype == "bool" else int(np.iinfo(dtype).max)
+    first = 0 if dtype == "bool" else int(np.iinfo(dtype).min)
+    for value in (first, last, 0):
+        columns = decoded(CompiledDecoder(schema), [frame(example(x=value))] * 2)
+        assert columns is not None and columns["x"].flat().tolist() == [value] * 2
+    for value in (first - 1, last + 1, -(2**63), 2**63 - 1):
+        assert decoded(CompiledDecoder(schema), [frame(example(x=value))]) is None
+
+
+def test_varints_have_at_most_ten_bytes():
+    schema = Schema({"x": ("int64", (), "list")})
+
+    def record(number):
+        lists = b"\x0a" + varint(len(number)) + number
+        value = b"\x1a" + varint(len(lists)) + lists
+        entry = b"\x0a\x01x\x12" + varint(len(value)) + value
+        entry = b"\x0a" + varint(len(entry)) + entry
+        return b"\x0a" + varint(len(entry)) + entry
+
+    for number in (b"\x80" * 9 + b"\x7f", b"\xff" * 9 + b"\x01", b"\x85\x00"):
+        columns = decoded(CompiledDecoder(schema), [frame(record(number))])
+        assert columns is not None
+        assert_same(schema, columns, [record(number)])
+    assert decoded(CompiledDecoder(schema), [frame(record(b"\x80" * 10 + b"\x01"))]) is None
+
+
+def test_the_order_of_the_features_is_learned_again_when_it_changes():
+    schema = Schema({"x": ("float32", (None,)), "n": ("int64", (), "list")})
+    decoder = CompiledDecoder(schema)
+    ours = examples_of(schema, 4)
+    others = [example(n=n, x=tensor(np.ones(n + 1, np.float32)), extra=b"e") for n in range(4)]
+    for examples in (ours, others, ours):
+        columns = decoded(decoder, [frame(data) for data in examples])
+        assert columns is not None
+        assert_same(schema, columns, examples)
+    assert decoded(decoder, [frame(data) for data in ours + others]) is None
+
+
+def test_the_kernel_is_not_asked_again_after_many_batches_that_it_could_not_decode():
+    schema = Schema({"n": ("int64", (), "list")})
+    decoder, good = CompiledDecoder(schema), [frame(example(n=1))]
+    for _ in range(7):
+        assert decoded(decoder, [frame(example(m=1))]) is None
+    assert decoded(decoder, good) is not None
+    for _ in range(8):
+        assert decoded(decoder, [frame(example(m=1))]) is None
+    assert decoded(decoder, good) is None
+
+
+@pytest.mark.parametrize(
+    "feature", [("string", ()), ("uint8", (None, None, 3), "jpeg"), ("float16", (3,), "list")]
+)
+def test_schemas_with_other_features_are_left_to_numpy(feature):
+    assert not CompiledDecoder(Schema({"n": ("int64", ()), "other": feature})).is_able
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 9), st.integers(1, 30), st.integers(0, 2**32), st.sampled_from([0, -1, 7]))
+def test_rows_are_padded_as_with_memoryviews(rows, longest, seed, padding):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, longest + 1, rows) * 8
+    stops = np.cumsum(lengths)
+    data = rng.integers(0, 256, int(lengths.sum()) + 1).astype(np.uint8)
+    pieces = Spans(data, stops - lengths, stops)
+    found, expected = (np.full((rows, longest), 99, np.int64) for _ in range(2))
+    collate._fill_rows(found, pieces, padding)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "_loaded", lambda: None)
+        collate._fill_rows(expected, pieces, padding)
+    np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,135 @@
+"""Batches, errors and skipped records are the same with the compiled kernel and without it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import readers
+from readers.format.compiled import library
+from readers.format.compiled.columns import CompiledDecoder
+from tests.support.datasets import index_of, write_dataset
+
+pytestmark = pytest.mark.skipif(not readers.is_compiled(), reason="there is no compiled kernel")
+
+SCHEMA = readers.Schema(
+    {
+        "label": ("int64", (), "list"),
+        "vector": ("float32", (5,)),
+        "signal": ("float32", (None, 2)),
+        "tokens": ("int32", (None,), "list"),
+    }
+)
+
+
+def record(number):
+    rng = np.random.default_rng(number)
+    return {
+        "label": number - 20,
+        "vector": rng.standard_normal(5).astype(np.float32),
+        "signal": rng.standard_normal((1 + number % 7, 2)).astype(np.float32),
+        "tokens": rng.integers(-9, 300, 1 + number % 5).astype(np.int32),
+    }
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    counts = [13, 9, 11, 7]
+    ends = np.cumsum([0, *counts]).tolist()
+    shards = [[record(n) for n in range(ends[i], ends[i + 1])] for i in range(4)]
+    return write_dataset(tmp_path, SCHEMA, {"train": shards})
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """For each batch that the kernel was asked for, whether it could decode it."""
+    answers, columns = [], CompiledDecoder.columns
+
+    def ask(self, *arguments):
+        found = columns(self, *arguments)
+        answers.append(found is not None)
+        return found
+
+    monkeypatch.setattr(CompiledDecoder, "columns", ask)
+    return answers
+
+
+def outcome(path, **options):
+    """The bytes of all arrays of an epoch, and what it skipped; or the error."""
+    batches = readers.as_numpy(path, **options)
+    found = []
+    try:
+        for batch in batches:
+            for name, array in sorted(batch.items()):
+                rows = list(array) if array.dtype == object else [array]
+                found += [(name, row.dtype, row.shape, row.tobytes()) for row in rows]
+    except ValueError as error:
+        where = (getattr(error, name, None) for name in ("file", "record", "offset"))
+        return type(error), str(error), *where
+    return found, batches.skipped
+
+
+def with_numpy(path, **options):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "_loaded", lambda: None)
+        return outcome(path, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batching": "padded", "mask": True, "lengths": True},
+        {"batching": "padded", "max_length": {"signal": 3}, "padding_values": {"tokens": -1}},
+        {"batching": "ragged", "order": "interleave"},
+        {"batching": "ragged", "max_length": {"signal": 3, "tokens": 2}},
+        {"columns": ["vector", "label"], "remainder": "pad"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_are_those_of_numpy(dataset, asked, options, shuffle):
+    how = {"batch_size": 3, "shuffle": shuffle, "repeat": 2, **options}
+    found = outcome(dataset, **how)
+    assert asked and all(asked)
+    assert found == with_numpy(dataset, **how)
+    assert isinstance(found[0], list) and len(found[0]) > 50
+
+
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
+def test_damage_anywhere_has_the_same_error_or_is_skipped_alike(dataset, asked, on_corrupt):
+    shard = dataset / "train-00001-of-00004.tfrecord"
+    whole, index = shard.read_bytes(), index_of(shard)
+    how = {"batch_size": 4, "batching": "padded", "shuffle": True, "on_corrupt": on_corrupt}
+    begin, size = index[3].tolist()
+    intact = outcome(dataset, **how)
+    for place in range(begin, begin + size, 2):
+        shard.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        found = outcome(dataset, **how)
+        assert found == with_numpy(dataset, **how)
+        assert found != intact
+        if on_corrupt == "raise":
+            assert found[2:] == (str(shard), 3, begin)
+        else:
+            assert found[1] == 1
+    assert not all(asked)
+
+
+def test_a_shard_that_is_cut_off_is_read_as_with_numpy(dataset):
+    shard = dataset / "train-00001-of-00004.tfrecord"
+    whole, index = shard.read_bytes(), index_of(shard)
+    how = {"batch_size": 4, "batching": "padded", "on_corrupt": "skip"}
+    for size in range(int(index[6, 0]), len(whole), 7):
+        shard.write_bytes(whole[:size])
+        found = outcome(dataset, **how)
+        assert found == with_numpy(dataset, **how)
+        assert found[1] >= 1
+
+
+def test_a_record_that_does_not_fit_the_schema_has_the_same_error(dataset):
+    for name, feature in {"vector": ("float32", (6,)), "signal": ("float64", (None, 2))}.items():
+        other = readers.Schema({**SCHEMA, name: feature})
+        how = {"batch_size": 4, "batching": "padded", "schema": other}
+        files = sorted(map(str, dataset.glob("*.tfrecord")))
+        found = outcome(files, **how)
+        assert found == with_numpy(files, **how)
+        assert found[0] is ValueError and "record 0 at byte 0" in found[1]
