@@ -29,6 +29,7 @@ from beam_jobs.engines.remote.job import RemoteJob
 from beam_jobs.engines.remote.lines import Shards
 from beam_jobs.engines.remote.watch import Follow
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
@@ -45,6 +46,7 @@ class Command:
         job: Defines the records.
         output: The dataset.
         beam: Beam's own options.
+        near: Which near duplicates are dropped; None if they are kept.
         follow: How a job on another engine is followed; None on this machine.
         processes: Processes that load and encode, in each of the runner's workers.
         dry_run: Whether nothing is written.
@@ -57,6 +59,7 @@ class Command:
     output: Output
     beam: PipelineOptions
     processes: int
+    near: Near | None = None
     follow: Follow | None = None
     dry_run: bool = False
     note: str = ""
@@ -67,8 +70,8 @@ class Command:
         """The whole pipeline."""
         files = self.job.as_file_job()
         if files:
-            return WriteReferences(files, self.output, self.processes)
-        return WriteRecords(self.job, self.output, self.processes)
+            return WriteReferences(files, self.output, self.processes, self.near)
+        return WriteRecords(self.job, self.output, self.processes, self.near)
 
 
 def parse_command(arguments: Sequence[str]) -> Command:
@@ -99,6 +102,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
         beam=options,
         follow=None if on_this_machine(options) else _follow(flags, output, options),
         processes=processes_of(options, rest),
+        near=dataset.near(job, output),
         dry_run=dataset.dry_run,
         note=dataset.note(job),
         warnings=tuple(flags.job.warnings(job)),

@@ -89,7 +89,7 @@ _NOT_OF_THE_DATASET = {
     *("engine", "engine_page", "detach"),
 }
 
-_OF_ALL_JOBS = {"exact_splits", "folds", "license"}
+_OF_ALL_JOBS = {"drop_near_duplicates", "exact_splits", "folds", "keep_out", "license"}
 _RAW = {"delimiter", "encodings", "target", "text_encoding", *_OF_ALL_JOBS}
 
 # Flags that manifests state only if they are given: the same command gives the same manifest as before

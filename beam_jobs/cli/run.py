@@ -125,7 +125,7 @@ def survey_job(command: Command) -> Findings:
     """
     with tempfile.TemporaryDirectory(prefix="beam_jobs-") as directory:
         path = Path(directory, "findings.json")
-        survey = Survey(command.job, command.output, command.processes, str(path))
+        survey = Survey(command.job, command.output, command.processes, str(path), command.near)
         _launch(command, "Survey" >> survey)
         return Findings.from_json(path.read_text(encoding="utf-8"))
 

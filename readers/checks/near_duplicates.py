@@ -13,7 +13,12 @@ import numpy as np
 from readers.checks.facts import EXAMPLES, Check, Facts
 from readers.checks.finding import Finding
 from readers.similarity.pairs import Pairs, near_pairs
-from readers.similarity.pictures import PICTURE_CORRELATION, PICTURE_DISTANCE, correlations
+from readers.similarity.pictures import (
+    PICTURE_CORRELATION,
+    PICTURE_DIFFERENCE,
+    PICTURE_DISTANCE,
+    alike_pictures,
+)
 from readers.similarity.signatures import similar_pairs
 from readers.similarity.texts import TEXT_SIMILARITY
 
@@ -26,7 +31,10 @@ def _pairs(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         hashes = np.concatenate([s.hashes[feature] for s in samples])[there]
         lumas = np.concatenate([s.lumas[feature] for s in samples])[there]
         pairs = near_pairs(hashes, PICTURE_DISTANCE)
-        alike = correlations(lumas[pairs.first], lumas[pairs.second]) >= PICTURE_CORRELATION
+        found = alike_pictures(lumas[pairs.first], lumas[pairs.second])
+        alike = (found.correlation >= PICTURE_CORRELATION) & (
+            found.difference <= PICTURE_DIFFERENCE
+        )
         yield _of_records(facts, feature, there, Pairs(*(part[alike] for part in pairs)))
     for feature in facts.features("text"):
         signatures = np.concatenate([s.signatures[feature] for s in samples])

@@ -20,8 +20,9 @@ from readers.format.manifest import Manifest
 from readers.format.splits import Split
 from readers.measures.arrays import measure_array, measure_signal
 from readers.measures.kinds import KEY, kinds_of
-from readers.measures.pictures import measure_picture, to_bytes
+from readers.measures.pictures import measure_picture
 from readers.measures.texts import measure_text
+from readers.similarity.levels import reduced
 from readers.similarity.pictures import picture_hash, small_luma
 from readers.similarity.texts import SIGNATURE_SIZE, text_signatures
 from readers.source import RecordSource
@@ -32,7 +33,6 @@ _BATCH_BYTES = 4 << 20
 # Bytes of all samples of a dataset.
 _MOST_BYTES = 2 << 30
 
-_LARGE_SIDE = 2048
 _NO_LUMA = np.zeros((16, 16), np.float32)
 
 Measures = dict[str, np.ndarray]
@@ -179,7 +179,7 @@ def _rows(
 def _row(
     record: Mapping[str, Any], kinds: Mapping[str, str], signatures: dict[str, np.ndarray]
 ) -> _Row:
-    pictures = {f: _reduced(record[f]) for f, kind in kinds.items() if kind == "picture"}
+    pictures = {f: reduced(record[f]) for f, kind in kinds.items() if kind == "picture"}
     return _Row(
         {feature: _measured(kind, record[feature]) for feature, kind in kinds.items()},
         {feature: _digest(record[feature]) for feature in kinds},
@@ -194,12 +194,6 @@ def _row(
         signatures,
         record.get(KEY),
     )
-
-
-def _reduced(pixels: np.ndarray) -> np.ndarray:
-    """A picture as uint8, of fewer than 4,096 pixels a side: every n-th of a larger one."""
-    step = max(1, max(pixels.shape[:2]) // _LARGE_SIDE)
-    return to_bytes(pixels[::step, ::step])
 
 
 def _signatures(rows: list[np.ndarray]) -> np.ndarray:

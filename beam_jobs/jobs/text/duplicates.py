@@ -160,18 +160,19 @@ class Tally:
         self.dropped += other.dropped
 
 
-def check_tally(summary: Summary, tally: Tally | None) -> Summary:
+def check_tally(summary: Summary, tally: Tally | None, near: int = 0) -> Summary:
     """The summary itself, once all of its texts are known to have been compared.
 
     Args:
         summary: The summary of all texts.
         tally: None if duplicates are kept.
+        near: How many of the texts are dropped because they are near others.
 
     Raises:
         DataError: The runner lost or repeated texts or duplicates.
     """
     if tally:
-        dropped = sum(split.duplicates for split in summary.splits)
+        dropped = sum(split.duplicates for split in summary.splits) - near
         if (tally.texts, tally.dropped) != (summary.texts, dropped):
             raise DataError(
                 f"the inputs have {summary.texts} texts, {tally.texts} were compared; of "
