@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -48,6 +49,7 @@ def check(
     *,
     records: int = 10_000,
     against: str | os.PathLike[str] | None = None,
+    group_by: str = "",
 ) -> CheckReport:
     """Looks for what may be wrong with the data of a dataset, in its manifest and in a sample.
 
@@ -58,9 +60,11 @@ def check(
         path: The dataset's directory, on any filesystem that fsspec knows.
         records: How many records to look at, at most; fewer if they have more than 2 GiB.
         against: Another dataset, such as a former version, with which to compare.
+        group_by: What names groups that should be in one split: `column:NAME`, or a regular expression for
+            keys, whose first group counts.
 
     Raises:
-        ValueError: `records` is below 1.
+        ValueError: `records` is below 1, or `group_by` is no regular expression.
         CorruptRecordError: (a ValueError) The checksum of a record is wrong.
         DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
         FileNotFoundError: A file is missing.
@@ -72,7 +76,11 @@ def check(
 
     if records < 1:
         raise ValueError(f"records={records}: expected a number of at least 1")
-    facts = _facts(path_text(path), records)
+    try:
+        re.compile(group_by)
+    except re.error as error:
+        raise ValueError(f"group_by={group_by!r}: no regular expression: {error}") from None
+    facts = _facts(path_text(path), records, group_by)
     findings = [finding for each in CHECKS for finding in each.find(facts)]
     if against is not None:
         findings += compare(facts, _facts(path_text(against), records))
@@ -85,9 +93,9 @@ def check(
     )
 
 
-def _facts(directory: str, records: int) -> Facts:
+def _facts(directory: str, records: int, group_by: str = "") -> Facts:
     from readers.checks.facts import Facts
     from readers.measures.sample import sample_of
 
     manifest = Manifest.read(directory)
-    return Facts(manifest, sample_of(directory, manifest, records))
+    return Facts(manifest, sample_of(directory, manifest, records), group_by)

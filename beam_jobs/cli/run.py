@@ -23,6 +23,7 @@ from beam_jobs.cli.report import (
     format_reasons,
     format_seconds,
     fractions_as_names,
+    kept_out_warning,
     next_step,
     reasons_as_json,
     splits_as_json,
@@ -41,6 +42,7 @@ from beam_jobs.engines.remote.job import NoAnswer, RemoteJob
 from beam_jobs.engines.remote.look import look, name_of
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
+from beam_jobs.pipeline.near.drop import KEPT_OUT
 from beam_jobs.records.rejects import REJECTS
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import read_bytes
@@ -55,6 +57,7 @@ class Outcome(NamedTuple):
     manifest: Manifest
     kept_shards: int  # shards of an unfinished run, which were not written again
     seconds: dict[str, float]  # by phase
+    kept_out: int = 0  # records that are near one of --keep_out
 
 
 def run_job(command: Command) -> Outcome | None:
@@ -72,7 +75,9 @@ def run_job(command: Command) -> Outcome | None:
         return None
     check_replaced(command.output)
     try:
-        return Outcome(_manifest(command.output.destination), _kept_shards(result), seconds)
+        manifest = _manifest(command.output.destination)
+        kept_out = _counted(result, KEPT_OUT)
+        return Outcome(manifest, _counted(result, "kept"), seconds, kept_out)
     except (DatasetError, OSError, ValueError) as error:
         raise DataError(
             f"the runner reports success, but {error}; no dataset was written: run the job again"
@@ -117,8 +122,8 @@ def _manifest(directory: str) -> Manifest:
     return Manifest.from_json(json.loads(read_bytes(join(directory, MANIFEST))))
 
 
-def survey_job(command: Command) -> Findings:
-    """The result of a dry run; no part of the dataset is written.
+def survey_job(command: Command) -> tuple[Findings, int]:
+    """The result of a dry run, and how many records are kept out; no part of the dataset is written.
 
     Raises:
         JobError: The job could not be planned.
@@ -126,13 +131,14 @@ def survey_job(command: Command) -> Findings:
     with tempfile.TemporaryDirectory(prefix="beam_jobs-") as directory:
         path = Path(directory, "findings.json")
         survey = Survey(command.job, command.output, command.processes, str(path), command.near)
-        _launch(command, "Survey" >> survey)
-        return Findings.from_json(path.read_text(encoding="utf-8"))
+        result, _ = _launch(command, "Survey" >> survey)
+        return Findings.from_json(path.read_text(encoding="utf-8")), _counted(result, KEPT_OUT)
 
 
-def _kept_shards(result: PipelineResult) -> int:
+def _counted(result: PipelineResult, name: str) -> int:
+    """The sum of Beam's counters of a name; 0 if they are not known."""
     try:
-        counters = result.metrics().query(MetricsFilter().with_name("kept"))["counters"]
+        counters = result.metrics().query(MetricsFilter().with_name(name))["counters"]
     except Exception:  # A service may refuse to report counters; the dataset is complete.
         return 0
     return sum(counter.result for counter in counters)
@@ -214,9 +220,12 @@ def main_job(command: Command, report: Report) -> None:
 
 
 def _survey(command: Command, report: Report) -> None:
-    findings = survey_job(command)
+    findings, kept_out = survey_job(command)
     report.show(format_findings(findings), **findings_as_json(findings))
-    report.warn(*warnings_of(command.output, findings.splits, command.job.has_windows))
+    report.warn(
+        *warnings_of(command.output, findings.splits, command.job.has_windows),
+        kept_out_warning(kept_out, "would be"),
+    )
     report.note("nothing was written: this was a dry run")
     check_findings(findings, command.output.on_reject, command.output.max_rejects)
 
@@ -260,6 +269,7 @@ def _run(command: Command, report: Report) -> None:
         *warnings_of(command.output, splits, command.job.has_windows),
         unused_classes(manifest, command.output.feature_names.get(LABEL, LABEL)),
         fractions_as_names(manifest),
+        kept_out_warning(outcome.kept_out, "were"),
     )
     report.note(
         format_seconds(outcome.seconds),

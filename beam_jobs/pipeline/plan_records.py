@@ -145,7 +145,7 @@ class PlanRecords(beam.PTransform):
         listed = pipeline | "ListTasks" >> ListTasks(job, self._processes, self._phases())
         found = listed.found
         tasks, tally = self._without_duplicates(listed.tasks)
-        tasks, near_tally = self._without_near(tasks)
+        tasks, near_tally = self._without_near(tasks, found)
         strata = self._strata(tasks)
         tokenizer = self._tokenizer((tasks, listed.bytes, found), strata)
         first_pass = _FirstPass(job, output, self._processes)
@@ -211,14 +211,16 @@ class PlanRecords(beam.PTransform):
         return marked.tasks, AsSingleton(marked.tally)
 
     def _without_near(
-        self, tasks: beam.PCollection
+        self, tasks: beam.PCollection, found: beam.PCollection
     ) -> tuple[beam.PCollection, Side[NearTally | None]]:
         """The tasks, which know the near duplicates that they drop, and a tally of those."""
         if not self._near:
             return tasks, None
         rules = SplitRules(self._output.placement)
         sketch = self._job.sketcher(self._near, rules)
-        dropped = tasks | "DropNear" >> DropNearOfTasks(self._near, sketch, self._processes)
+        dropped = (tasks, found) | "DropNear" >> DropNearOfTasks(
+            self._near, sketch, self._processes
+        )
         return dropped.inputs, dropped.tally
 
     def _strata(self, tasks: beam.PCollection) -> Side[bytes]:

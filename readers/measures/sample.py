@@ -21,11 +21,12 @@ from readers.format.splits import Split
 from readers.measures.arrays import measure_array, measure_signal
 from readers.measures.kinds import KEY, kinds_of
 from readers.measures.pictures import measure_picture
+from readers.measures.reading import SampleReader, Undecodable
+from readers.measures.signals import signal_portraits, signal_sketch
 from readers.measures.texts import measure_text
 from readers.similarity.levels import reduced
 from readers.similarity.pictures import picture_hash, small_luma
 from readers.similarity.texts import SIGNATURE_SIZE, text_signatures
-from readers.source import RecordSource
 
 # Read at a time, unless a record is larger: of encoded pictures, the pixels are ten times as many bytes.
 _BATCH_BYTES = 4 << 20
@@ -33,6 +34,7 @@ _BATCH_BYTES = 4 << 20
 # Bytes of all samples of a dataset.
 _MOST_BYTES = 2 << 30
 
+_NO_PIXELS = np.zeros((0, 0, 3), np.uint8)
 _NO_LUMA = np.zeros((16, 16), np.float32)
 
 Measures = dict[str, np.ndarray]
@@ -48,9 +50,10 @@ class SplitSample:
         measures: Feature -> name of a number -> its values, float64 [seen].
         digests: Feature -> digests of its values, uint64 [seen]; equal values have equal ones, and empty
             arrays and texts 0.
-        hashes: Picture -> hashes that near duplicates share, uint64 [seen]; 0 of one that has none, which
+        hashes: Picture or signal -> hashes that near duplicates share, uint64 [seen]; 0 of one that has none, which
             `hashed` tells.
-        hashed: Picture -> whether it has such a hash, bool [seen].
+        hashed: Picture or signal -> whether it has such a hash, bool [seen].
+        portraits: Signal -> what is compared of signals with near hashes, int8 [seen, 129].
         lumas: Picture -> 16 x 16 levels of luma, float32 [seen, 16, 16].
         signatures: Text -> MinHash signatures, uint16 [seen, size]; zeros of a text without characters.
         labels: The labels, int64 [seen]; None if a record has none, or several.
@@ -64,6 +67,7 @@ class SplitSample:
     hashes: Mapping[str, np.ndarray]
     hashed: Mapping[str, np.ndarray]
     lumas: Mapping[str, np.ndarray]
+    portraits: Mapping[str, np.ndarray]
     signatures: Mapping[str, np.ndarray]
     labels: np.ndarray | None
     keys: tuple[str, ...]
@@ -115,7 +119,11 @@ def _sample(directory: str, manifest: Manifest, name: str, seen: int) -> SplitSa
         _rows(directory, split, f"{name}[:{seen}]", seen, wanted, kinds) if seen and wanted else []
     )
     keys = tuple(row.key.decode("utf-8", "replace") for row in rows if isinstance(row.key, bytes))
-    hashed = [feature for feature, kind in kinds.items() if kind == "picture"]
+    pictures, signals = (
+        [feature for feature, kind in kinds.items() if kind == wanted]
+        for wanted in ("picture", "signal")
+    )
+    hashed = [*pictures, *signals]
     texts = [feature for feature, kind in kinds.items() if kind == "text"]
     numbers = [row.measures[label]["mean"] for row in rows] if label else []
     return SplitSample(
@@ -127,8 +135,9 @@ def _sample(directory: str, manifest: Manifest, name: str, seen: int) -> SplitSa
         {f: np.array([row.hashes[f] is not None for row in rows], bool) for f in hashed},
         {
             f: np.array([row.lumas[f] for row in rows], np.float32).reshape(-1, 16, 16)
-            for f in hashed
+            for f in pictures
         },
+        {f: signal_portraits([row.portraits[f] for row in rows]) for f in signals},
         {f: _signatures([row.signatures[f] for row in rows]) for f in texts},
         np.array(numbers, np.int64) if label else None,
         keys,
@@ -142,6 +151,7 @@ class _Row(NamedTuple):
     digests: dict[str, int]
     hashes: dict[str, int | None]
     lumas: dict[str, np.ndarray]
+    portraits: dict[str, np.ndarray | None]
     signatures: dict[str, np.ndarray]
     key: bytes | None
 
@@ -155,11 +165,12 @@ def _rows(
     kinds: Mapping[str, str],
 ) -> list[_Row]:
     """What is kept of each record of a part of a split, which is read and measured by a thread a core."""
-    source = RecordSource(directory, part, columns)
+    pictures = [feature for feature, kind in kinds.items() if kind == "picture"]
+    reader = SampleReader(directory, part, columns, pictures)
     at_once = max(1, _BATCH_BYTES * split.records // max(1, split.bytes))
 
     def rows(start: int) -> list[_Row]:
-        records = source.__getitems__(range(start, min(seen, start + at_once)))
+        records = reader.read(range(start, min(seen, start + at_once)))
         signatures = {
             feature: text_signatures(
                 [record[feature].decode("utf-8", "replace") for record in records]
@@ -179,18 +190,24 @@ def _rows(
 def _row(
     record: Mapping[str, Any], kinds: Mapping[str, str], signatures: dict[str, np.ndarray]
 ) -> _Row:
+    broken = [feature for feature in kinds if isinstance(record[feature], Undecodable)]
+    record = {**record, **dict.fromkeys(broken, _NO_PIXELS)}
     pictures = {f: reduced(record[f]) for f, kind in kinds.items() if kind == "picture"}
+    signals = {f: signal_sketch(record[f]) for f, kind in kinds.items() if kind == "signal"}
     return _Row(
-        {feature: _measured(kind, record[feature]) for feature, kind in kinds.items()},
+        {f: _measured(kind, record[f]) for f, kind in kinds.items()}
+        | {feature: {"undecodable": 1.0} for feature in broken},
         {feature: _digest(record[feature]) for feature in kinds},
         {
             feature: picture_hash(pixels) if pixels.size else None
             for feature, pixels in pictures.items()
-        },
+        }
+        | {feature: sketch.hash if sketch else None for feature, sketch in signals.items()},
         {
             feature: small_luma(pixels) if pixels.size else _NO_LUMA
             for feature, pixels in pictures.items()
         },
+        {feature: sketch.portrait if sketch else None for feature, sketch in signals.items()},
         signatures,
         record.get(KEY),
     )

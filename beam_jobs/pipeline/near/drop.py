@@ -52,23 +52,24 @@ class _Dropped(beam.DoFn):
         yield found.probes.owner, numbers[rows].tobytes()
 
 
-def _listed(found: int) -> NearTally:
+def listed_tally(found: int) -> NearTally:
+    """The tally of chunks that were listed."""
     return NearTally(listed=found)
 
 
 def _with_sketches_to_keep_out(
-    sketched: beam.pvalue.DoOutputsTuple, near: Near, processes: int
+    sketched: beam.pvalue.DoOutputsTuple, near: Near, processes: int, *tallied: beam.PCollection
 ) -> tuple[beam.PCollection, ...]:
     """The keys, probes and tallies of the records of a job, and of those that are kept out."""
-    keys, probes, tallies = [sketched["keys"]], [sketched[PROBES]], [sketched[TALLY]]
+    keys, probes, tallies = [sketched["keys"]], [sketched[PROBES]], [sketched[TALLY], *tallied]
     for number, (job, of_other) in enumerate(near.keep_out, 1):
-        listed = sketched.pipeline | f"ListKeptOut{number}" >> ListTasks(job, processes)
+        listed = keys[0].pipeline | f"ListKeptOut{number}" >> ListTasks(job, processes)
         others = listed.tasks | f"SketchKeptOut{number}" >> beam.ParDo(
             SketchTasks(job.sketcher(of_other, _ANY_SPLIT), processes, kept_out=True)
         ).with_outputs(PROBES, TALLY, main="keys")
         keys.append(others["keys"])
         probes.append(others[PROBES])
-        counted = listed.found | f"CountKeptOut{number}" >> beam.Map(_listed)
+        counted = listed.found | f"CountKeptOut{number}" >> beam.Map(listed_tally)
         tallies += [others[TALLY], counted]
     every = (("Keys", keys), ("Probes", probes), ("Sketches", tallies))
     return tuple(tuple(some) | f"All{name}" >> beam.Flatten() for name, some in every)
@@ -94,7 +95,7 @@ def _with_id(task: Task) -> tuple[str, Task]:
 
 
 class DropNearOfTasks(beam.PTransform):
-    """Tasks -> `Dropped`.
+    """(Tasks, numbers of chunks that were listed) -> `Dropped`.
 
     Args:
         near: Which records are dropped.
@@ -106,11 +107,13 @@ class DropNearOfTasks(beam.PTransform):
         super().__init__()
         self._near, self._sketch, self._processes = near, sketch, processes
 
-    def expand(self, tasks: beam.PCollection) -> Dropped:
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> Dropped:
+        tasks, listed = inputs
         sketched = tasks | "Sketch" >> beam.ParDo(
             SketchTasks(self._sketch, self._processes)
         ).with_outputs(PROBES, TALLY, main="keys")
-        every = _with_sketches_to_keep_out(sketched, self._near, self._processes)
+        counted = listed | "CountListed" >> beam.Map(listed_tally)
+        every = _with_sketches_to_keep_out(sketched, self._near, self._processes, counted)
         found = every | "FindNear" >> FindNear(self._near)
         dropped = found.pairs | "Dropped" >> beam.ParDo(_Dropped())
         marked = (

@@ -20,7 +20,7 @@ from beam_jobs.pipeline.steps import MergeFn, TaskStep, WindowStep
 from beam_jobs.plan.near.blocks import PARTS, ROW, Probes
 from beam_jobs.plan.near.candidates import PAIR, candidates
 from beam_jobs.plan.near.tally import NearTally
-from beam_jobs.plan.near.verify import NearPairs, near_pairs, only_one, sent
+from beam_jobs.plan.near.verify import NearPairs, Sent, near_pairs, only_one, sent
 from beam_jobs.sources.chunks import Task
 from readers.similarity.likeness import Likeness
 
@@ -32,9 +32,9 @@ PROBES, TALLY = "probes", "tally"
 
 def _sketch_outputs(result: Sketched, kept_out: bool) -> Iterator[Any]:
     """Yields (partition, (block, whether it is kept out, keys)), and the probes and a tally."""
-    tally = NearTally()
+    tally = NearTally(read=result.chunks)
     if kept_out:
-        tally.kept_out, tally.read = result.records, result.chunks
+        tally.kept_out = result.records
     else:
         tally.records = result.records
     for block in result.blocks:
@@ -114,9 +114,9 @@ class _Send(beam.DoFn):
         name, (found, pairs) = element
         probes = only_one(name, list(found), bool(pairs))
         tally = NearTally(pairs_received=sum(map(len, pairs)) // PAIR.itemsize)
-        for other, (size, data) in sent(name, probes, pairs) if probes and pairs else ():
-            tally.probes_sent += len(data)
-            yield other, (size, data)
+        for other, records in sent(probes, pairs) if probes and pairs else ():
+            tally.probes_sent += len(records.rows)
+            yield other, records
         yield TaggedOutput(TALLY, tally)
 
 
@@ -140,12 +140,10 @@ class _Compare(beam.DoFn):
     def __init__(self, likeness: Likeness) -> None:
         self._likeness = likeness
 
-    def process(
-        self, element: tuple[bytes, tuple[list[Probes], list[tuple[int, bytes]]]]
-    ) -> Iterator[Any]:
+    def process(self, element: tuple[bytes, tuple[list[Probes], list[Sent]]]) -> Iterator[Any]:
         name, (found, arrived) = element
         probes = only_one(name, list(found), bool(arrived))
-        tally = NearTally(probes_received=sum(len(data) for _, data in arrived))
+        tally = NearTally(probes_received=sum(len(some.rows) for some in arrived))
         if probes and arrived:
             pairs = near_pairs(probes, arrived, self._likeness)
             tally.dropped = len(np.unique(pairs.second))

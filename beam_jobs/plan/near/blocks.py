@@ -112,9 +112,9 @@ def sketch_blocks(
         kept_out: Whether they are records to keep out.
     """
     step = max(1, PIECE_BYTES // (sketches.probes.shape[1] + _RECORD_BYTES))
-    for place, start in enumerate(range(0, len(numbers), step)):
+    for start in range(0, len(numbers), step):
         part = slice(start, start + step)
-        named = f"{'kept out' if kept_out else 'job'} {owner}#{place}"
+        named = f"{'kept out' if kept_out else 'job'} {owner}#{numbers[start]}"
         name = hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=NAME_BYTES)
         yield SketchBlock(
             name.digest(),

@@ -15,7 +15,7 @@ class NearTally:
     Attributes:
         records: The records of the job that it has seen, with a sketch or without.
         kept_out: The records to keep out.
-        listed, read: The chunks of data to keep out that were listed, and that were read.
+        listed, read: The chunks of files that were listed, and that were read.
         keys_sent, keys_received: Keys of records.
         pairs_sent, pairs_received: Candidates.
         probes_sent, probes_received: Bytes of probes.
@@ -48,7 +48,7 @@ class NearTally:
             DataError: The runner lost or repeated something.
         """
         for found, expected, what in (
-            (self.read, self.listed, "chunks of the data to keep out"),
+            (self.read, self.listed, "chunks of files"),
             (self.keys_received, self.keys_sent, "keys of sketches"),
             (self.pairs_received, self.pairs_sent, "pairs of records"),
             (self.probes_received, self.probes_sent, "bytes of probes of records"),
@@ -77,6 +77,17 @@ def check_near(summary: Summary, near: NearTally | None, dropped_before: int = 0
             f"the inputs have {summary.texts - dropped_before} records, {near.records} were compared; of "
             f"{near.dropped} near duplicates {dropped} were dropped"
         )
+
+
+def check_survey(tally: NearTally, records: int) -> None:
+    """Checks that all records of a dataset were compared.
+
+    Raises:
+        DataError: The runner lost or repeated something.
+    """
+    tally.check()
+    if tally.records != records:
+        raise _lost(f"the dataset has {records} records, {tally.records} were compared")
 
 
 def _lost(what: str) -> DataError:

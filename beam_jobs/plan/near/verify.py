@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_jobs.errors import DataError
-from beam_jobs.plan.near.blocks import NAME_BYTES, Probes
+from beam_jobs.plan.near.blocks import Probes
 from beam_jobs.plan.near.candidates import PAIR
 from beam_jobs.records.pieces import PIECE_BYTES
 from readers.similarity.likeness import Likeness
@@ -19,14 +19,14 @@ class NearPairs(NamedTuple):
 
     Attributes:
         second: int64 [pairs], rows of the block, in ascending order.
-        block: The name of the first's block, void [pairs].
-        first: int64 [pairs], its row there.
+        owner: object [pairs], the owner of the first.
+        first: int64 [pairs], its number there.
         split: uint8 [pairs], its split.
         kept_out: bool [pairs], whether it is a record to keep out.
     """
 
     second: np.ndarray
-    block: np.ndarray
+    owner: np.ndarray
     first: np.ndarray
     split: np.ndarray
     kept_out: np.ndarray
@@ -34,28 +34,38 @@ class NearPairs(NamedTuple):
 
 def _sent_type(probe_bytes: int) -> np.dtype:
     """A record that is sent to the block of the second of its pair."""
-    name = ("block", f"V{NAME_BYTES}")
-    numbers = [("second", "<u4"), ("first", "<u4"), ("split", "u1"), ("kept_out", "?")]
-    return np.dtype([name, *numbers, ("probe", "u1", (probe_bytes,))])
+    numbers = [("second", "<u4"), ("first", "<i8"), ("split", "u1"), ("kept_out", "?")]
+    return np.dtype([*numbers, ("probe", "u1", (probe_bytes,))])
 
 
-def sent(
-    name: bytes, probes: Probes, pairs: Iterable[bytes]
-) -> Iterator[tuple[bytes, tuple[int, bytes]]]:
-    """Yields (name of the second's block, (bytes of a probe, the packed firsts of some pairs)).
+class Sent(NamedTuple):
+    """Records of a block that are sent to the block of the second of their pairs.
+
+    Attributes:
+        owner: What they belong to.
+        probe_bytes: The size of a probe.
+        rows: Packed.
+    """
+
+    owner: str
+    probe_bytes: int
+    rows: bytes
+
+
+def sent(probes: Probes, pairs: Iterable[bytes]) -> Iterator[tuple[bytes, Sent]]:
+    """Yields (name of the second's block, the firsts of some pairs).
 
     A pair that several partitions have found is sent once.
 
     Args:
-        name: The name of the first's block.
-        probes: The probes of the block.
+        probes: The probes of the first's block.
         pairs: Packed `PAIR`s from all partitions.
     """
     every = np.unique(np.frombuffer(b"".join(pairs), f"V{PAIR.itemsize}")).view(PAIR)
     rows, splits = probes.rows(), np.frombuffer(probes.splits, np.uint8)
     table = np.zeros(len(every), _sent_type(rows.shape[1]))
-    table["block"] = np.array([name], f"V{NAME_BYTES}")[0]
-    table["second"], table["first"] = every["second"], every["first"]
+    numbers = np.frombuffer(probes.numbers, "<i8")
+    table["second"], table["first"] = every["second"], numbers[every["first"]]
     table["split"], table["kept_out"] = splits[every["first"]], probes.kept_out
     table["probe"] = rows[every["first"]]
     order = np.argsort(every["block"], kind="stable")
@@ -63,12 +73,11 @@ def sent(
     step = max(1, PIECE_BYTES // table.itemsize)
     for block, some in zip(found, np.split(table[order], starts[1:]), strict=False):
         for start in range(0, len(some), step):
-            yield block.tobytes(), (rows.shape[1], some[start : start + step].tobytes())
+            data = some[start : start + step].tobytes()
+            yield block.tobytes(), Sent(probes.owner, rows.shape[1], data)
 
 
-def near_pairs(
-    probes: Probes, arrived: Iterable[tuple[int, bytes]], likeness: Likeness
-) -> NearPairs:
+def near_pairs(probes: Probes, arrived: Iterable[Sent], likeness: Likeness) -> NearPairs:
     """The pairs of which both are near, of those whose second is in a block.
 
     Args:
@@ -78,17 +87,24 @@ def near_pairs(
     """
     rows = probes.rows()
     kind = _sent_type(rows.shape[1])
-    table = np.frombuffer(b"".join(data for _, data in arrived), kind)
-    table = table[np.argsort(table["second"], kind="stable")]
+    # In an order of their own, so that examples are the same in every run.
+    found = sorted(arrived)
+    tables = [np.frombuffer(some.rows, kind) for some in found]
+    owners = np.array([some.owner for some in found], object)
+    owner = np.repeat(owners, [len(table) for table in tables])
+    table = np.concatenate([np.empty(0, kind), *tables])
+    order = np.argsort(table["second"], kind="stable")
+    table, owner = table[order], owner[order]
     near = [np.empty(0, bool)]
     for start in range(0, len(table), _AT_ONCE):
         part = table[start : start + _AT_ONCE]
         near.append(likeness.near(part["probe"], rows[part["second"]]))
-    table = table[np.concatenate(near)]
+    kept = np.concatenate(near)
+    table = table[kept]
     return NearPairs(
         table["second"].astype(np.int64),
-        table["block"],
-        table["first"].astype(np.int64),
+        owner[kept],
+        table["first"],
         table["split"],
         table["kept_out"],
     )
