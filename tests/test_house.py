@@ -22,7 +22,7 @@ FLOORS = {
     ),
 }
 # The packages that beam_jobs may import from readers.
-SHARED = ("readers/format", "readers/similarity")
+SHARED = ("readers/format", "readers/similarity", "readers/check", "readers/source")
 WITHOUT_BEAM = ["sources", "records", "plan", "jobs"]
 
 

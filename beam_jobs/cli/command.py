@@ -38,6 +38,19 @@ from readers.format.manifest import join
 
 
 @dataclass(frozen=True)
+class Check:
+    """How a written dataset is checked.
+
+    Attributes:
+        fail_on: The mildest finding with which the exit code is 1.
+        threshold: From which similarity records are near; empty for that of the checks.
+    """
+
+    fail_on: str
+    threshold: str = ""
+
+
+@dataclass(frozen=True)
 class Command:
     """A checked command.
 
@@ -47,6 +60,7 @@ class Command:
         output: The dataset.
         beam: Beam's own options.
         near: Which near duplicates are dropped; None if they are kept.
+        check: How the dataset is checked; None if it is not.
         follow: How a job on another engine is followed; None on this machine.
         processes: Processes that load and encode, in each of the runner's workers.
         dry_run: Whether nothing is written.
@@ -60,6 +74,7 @@ class Command:
     beam: PipelineOptions
     processes: int
     near: Near | None = None
+    check: Check | None = None
     follow: Follow | None = None
     dry_run: bool = False
     note: str = ""
@@ -88,8 +103,12 @@ def parse_command(arguments: Sequence[str]) -> Command:
         raise UsageError("a dry run always runs on this machine: drop --engine and --runner")
     if dataset.detach:
         _check_detached(options)
-    dataset.check()
-    flags.job.check()
+        if dataset.check:
+            raise UsageError(
+                "--check looks at the dataset, and --detach does not wait for it: drop one"
+            )
+    dataset.validate()
+    flags.job.validate()
     # A pipeline would set them later; inputs and output are looked at here.
     FileSystems.set_options(options)
     directory = dataset.directory()
@@ -103,6 +122,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
         follow=None if on_this_machine(options) else _follow(flags, output, options),
         processes=processes_of(options, rest),
         near=dataset.near(job, output),
+        check=Check(dataset.fail_on, dataset.drop_near_duplicates) if dataset.check else None,
         dry_run=dataset.dry_run,
         note=dataset.note(job),
         warnings=tuple(flags.job.warnings(job)),

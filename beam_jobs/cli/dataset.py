@@ -118,7 +118,7 @@ class DatasetFlags(RunFlags):
     )
     overwrite: bool = flag(False, "replace a dataset in --output", unset="refuse to")
 
-    def check(self) -> None:
+    def validate(self) -> None:
         if self.output is not None:
             resolve(self.output)
         elif not self.dry_run:

@@ -63,7 +63,7 @@ class Flags(abc.ABC):
         }
 
     @abc.abstractmethod
-    def check(self) -> None:
+    def validate(self) -> None:
         """Checks the flags by themselves, without a look at inputs or output.
 
         Raises:
@@ -139,6 +139,15 @@ class RunFlags(Flags):
         "print one JSON object on stdout, of what the table shows, the reasons of rejects, warnings, the "
         "seconds of each phase, the exit code, and the error of a job that failed",
         unset="a table",
+    )
+    check: bool = flag(
+        False,
+        "look for what may be wrong with the dataset once it is written, as `python -m readers check` does, and for "
+        "near duplicates among all of its records; the exit code is 1 if there is a finding as bad as --fail_on",
+        unset="off",
+    )
+    fail_on: Literal["error", "warning", "note"] = flag(
+        "error", "the mildest finding of --check with which the exit code is 1"
     )
     config: str = flag(
         "",

@@ -86,7 +86,7 @@ _JOBS = {
 # Flags that say where and how a job runs; the dataset is the same whatever they are.
 _NOT_OF_THE_DATASET = {
     *("output", "overwrite", "dry_run", "max_rejects", "config", "json"),
-    *("engine", "engine_page", "detach"),
+    *("engine", "engine_page", "detach", "check", "fail_on"),
 }
 
 _OF_ALL_JOBS = {"drop_near_duplicates", "exact_splits", "folds", "keep_out", "license"}

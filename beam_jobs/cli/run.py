@@ -14,6 +14,7 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult
 
+from beam_jobs.cli.checks.check import as_json, checked, fails, lines_of
 from beam_jobs.cli.command import Command
 from beam_jobs.cli.report import (
     HEADER,
@@ -227,7 +228,24 @@ def _survey(command: Command, report: Report) -> None:
         kept_out_warning(kept_out, "would be"),
     )
     report.note("nothing was written: this was a dry run")
+    report.note("--check looks at the dataset that the job writes" if command.check else "")
     check_findings(findings, command.output.on_reject, command.output.max_rejects)
+
+
+def _check(command: Command, manifest: Manifest, report: Report) -> None:
+    """Reports the findings about a written dataset; with one that is as bad as asked for the exit code is 1."""
+    assert command.check
+    directory, asked = command.output.destination, command.check
+    found = checked(
+        directory,
+        manifest,
+        asked.threshold,
+        command.processes,
+        lambda transform: launch(transform, command.beam, directory, [directory], command.follow),
+    )
+    report.show("\n".join(lines_of(found)), findings=as_json(found))
+    if fails(found, asked.fail_on):
+        report.end_with(1)
 
 
 def _run(command: Command, report: Report) -> None:
@@ -271,6 +289,8 @@ def _run(command: Command, report: Report) -> None:
         fractions_as_names(manifest),
         kept_out_warning(outcome.kept_out, "were"),
     )
+    if command.check:
+        _check(command, manifest, report)
     report.note(
         format_seconds(outcome.seconds),
         equal_shapes(manifest),

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from scipy.signal import resample_poly
 
+import readers
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from readers.format.manifest import Manifest
@@ -286,3 +287,40 @@ def test_mistakes_name_the_flag(inputs, tmp_path, capsys):
     (tmp_path / "bare" / shards.name).write_bytes(shards.read_bytes())
     bare = ["reshard", "--input", tmp_path / "bare", "--output", tmp_path / "out"]
     refused(capsys, 2, r"need to know the features .* give a --schema", *bare, near, 0.9)
+
+
+def test_check_compares_all_records_of_the_written_dataset(inputs, tmp_path, capsys):
+    folder, groups = inputs["images"]
+    images = ["images", "--input", folder, "--encoding", "png", *HALVES, *TWO, "--check"]
+    assert run(*images, "--output", tmp_path / "all", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    found = {finding["check"]: finding for finding in printed["findings"]}
+    near, leaks = found["near_duplicates"], found["near_leaks"]
+    splits = splits_in_order(tmp_path / "all")
+    counts = {True: 0, False: 0}
+    for keys in groups:
+        ordered = [key for key in splits if key in keys]
+        for number, key in enumerate(ordered):
+            for same in {splits[key] == splits[other] for other in ordered[:number]}:
+                counts[same] += 1
+    assert (near["count"], leaks["count"]) == (counts[True], counts[False])
+    assert near["seen"] == leaks["seen"] == sum(map(len, groups)) + 13
+    for example in [*near["examples"], *leaks["examples"]]:
+        pair = example.split(" = ")
+        assert any(set(pair) <= set(keys) for keys in groups)
+    assert not (tmp_path / "all" / ".staging").exists()
+    checked = [*images, "--drop_near_duplicates", 0.9, "--fail_on", "warning"]
+    assert run(*checked, "--output", tmp_path / "out") == 1
+    printed = capsys.readouterr().out
+    assert "near_duplicates" not in printed and "near_leaks" not in printed
+    assert " records, " in printed.splitlines()[-1]
+    refused(capsys, 2, "--check looks at", *images, "--detach", "--engine", "dataflow")
+
+
+def splits_in_order(directory):
+    """Key -> its split, in the order of reading."""
+    found = {}
+    for name in Manifest.read(directory).splits:
+        source = readers.RecordSource(directory, name, ["key"])
+        found |= {record["key"].decode(): name for record in source}
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -41,7 +40,7 @@ class _Report(beam.DoFn):
 
     def process(self, _: Any, survey: NearSurvey, tally: NearTally) -> Iterator[None]:
         check_survey(tally, self._records)
-        write_file(self._directory, SURVEY, json.dumps(asdict(survey)).encode())
+        write_file(self._directory, SURVEY, json.dumps(survey.to_json()).encode())
         yield None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,15 @@ class NearSurvey:
                 for row in rows[once[:EXAMPLES]].tolist()
             ]
         return survey
+
+    def to_json(self) -> dict[str, Any]:
+        """The survey as JSON values."""
+        return {
+            "inside": dict(self.inside),
+            "across": dict(self.across),
+            "inside_examples": self.inside_examples,
+            "across_examples": self.across_examples,
+        }
 
     def merge(self, other: NearSurvey) -> None:
         """Adds what another instance has found."""
