@@ -33,9 +33,9 @@ def _pairs(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         hashes = np.concatenate([s.hashes[feature] for s in samples])[there]
         lumas = np.concatenate([s.lumas[feature] for s in samples])[there]
         pairs = near_pairs(hashes, PICTURE_DISTANCE)
-        found = alike_pictures(lumas[pairs.first], lumas[pairs.second])
-        alike = (found.correlation >= PICTURE_CORRELATION) & (
-            found.difference <= PICTURE_DIFFERENCE
+        likeness = alike_pictures(lumas[pairs.first], lumas[pairs.second])
+        alike = (likeness.correlation >= PICTURE_CORRELATION) & (
+            likeness.difference <= PICTURE_DIFFERENCE
         )
         yield _of_records(facts, feature, there, Pairs(*(part[alike] for part in pairs)))
     for feature in facts.features("signal"):
