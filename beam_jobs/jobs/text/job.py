@@ -20,9 +20,8 @@ from beam_jobs.jobs.protocols import (
     complete_schema,
 )
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.duplicates import text_digests
+from beam_jobs.jobs.text.duplicates import text_digests, text_sketches
 from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
-from beam_jobs.jobs.text.near import text_sketches
 from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.reading import TextReader
 from beam_jobs.jobs.text.sample import Sample, sample_below, sample_texts
