@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -123,8 +124,8 @@ def _manifest(directory: str) -> Manifest:
     return Manifest.from_json(json.loads(read_bytes(join(directory, MANIFEST))))
 
 
-def survey_job(command: Command) -> tuple[Findings, int]:
-    """The result of a dry run, and how many records are kept out; no part of the dataset is written.
+def survey_job(command: Command) -> Findings:
+    """The result of a dry run; no part of the dataset is written.
 
     Raises:
         JobError: The job could not be planned.
@@ -133,7 +134,8 @@ def survey_job(command: Command) -> tuple[Findings, int]:
         path = Path(directory, "findings.json")
         survey = Survey(command.job, command.output, command.processes, str(path), command.near)
         result, _ = _launch(command, "Survey" >> survey)
-        return Findings.from_json(path.read_text(encoding="utf-8")), _counted(result, KEPT_OUT)
+        findings = Findings.from_json(path.read_text(encoding="utf-8"))
+        return replace(findings, kept_out=_counted(result, KEPT_OUT))
 
 
 def _counted(result: PipelineResult, name: str) -> int:
@@ -221,11 +223,11 @@ def main_job(command: Command, report: Report) -> None:
 
 
 def _survey(command: Command, report: Report) -> None:
-    findings, kept_out = survey_job(command)
+    findings = survey_job(command)
     report.show(format_findings(findings), **findings_as_json(findings))
     report.warn(
         *warnings_of(command.output, findings.splits, command.job.has_windows),
-        kept_out_warning(kept_out, "would be"),
+        kept_out_warning(findings.kept_out, "would be"),
     )
     report.note("nothing was written: this was a dry run")
     report.note("--check looks at the dataset that the job writes" if command.check else "")

@@ -62,6 +62,7 @@ class Findings:
         failed: The rejects among those.
         schema: The schema of the records.
         repeated: The number of keys that several records share.
+        kept_out: The number of records that are near one of `--keep_out`, as Beam's counters tell.
     """
 
     splits: tuple[SplitSurvey, ...]
@@ -71,6 +72,7 @@ class Findings:
     failed: tuple[Reject, ...]
     schema: Schema
     repeated: int = 0
+    kept_out: int = 0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self) | {"schema": self.schema.to_json()})
