@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -111,19 +110,16 @@ def write_texts(path: Path, count: int) -> int:
     return copies
 
 
-def job(folder: Path, name: str, *flags: str) -> tuple[Manifest, float, float]:
-    """The manifest of a text job, and its seconds and processor seconds."""
+def job(folder: Path, name: str, *flags: str) -> tuple[Manifest, float]:
+    """The manifest of a text job, and its seconds."""
     out = folder / name
     command = [sys.executable, "-m", "beam_jobs", "text", "--input", str(folder / "texts.jsonl")]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     done = subprocess.run([*command, "--output", str(out), *flags], capture_output=True, text=True)
     seconds = time.perf_counter() - began
     if done.returncode:
         raise SystemExit(done.stderr)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Manifest.read(out), seconds, used
+    return Manifest.read(out), seconds
 
 
 def texts(count: int) -> list[list[str]]:
@@ -133,9 +129,9 @@ def texts(count: int) -> list[list[str]]:
         folder = Path(temporary)
         planted = write_texts(folder / "texts.jsonl", count)
         for name, flags in (("keep", ()), ("drop", ("--drop_near_duplicates", "0.8"))):
-            manifest, seconds, used = job(folder, name, *flags)
+            manifest, seconds = job(folder, name, *flags)
             dropped = f"{manifest.duplicates:,} of {planted:,}"
-            rows.append([name, f"{count:,}", f"{seconds:.0f}", f"{used:.0f}", dropped])
+            rows.append([name, f"{count:,}", f"{seconds:.0f}", dropped])
     return rows
 
 
@@ -154,7 +150,7 @@ def main() -> None:
         "pictures": [["pictures, one core", "a second"], *pictures(flags.seconds)],
         "hashes": [["hashes", "seconds of a core", "pairs"], all_pairs(flags.hashes)],
         "texts": [
-            ["near duplicates", "texts", "seconds", "processor seconds", "dropped"],
+            ["near duplicates", "texts", "seconds", "dropped"],
             *texts(flags.texts),
         ],
     }

@@ -39,7 +39,7 @@ class SplitSurvey:
         shards: The number of shards.
         bytes: The approximate size of the records, framing included.
         rejected: The number of inputs that are known to be rejected.
-        duplicates: The number of records that are dropped because they equal others.
+        duplicates: The number of records that are dropped because they equal others, or are near them.
     """
 
     name: str
