@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from readers.format.manifest import DatasetError
 from readers.format.tfrecord import CorruptRecordError
 from readers.source import RecordSource
 
 
-class Undecodable(NamedTuple):
-    """Stands for the pixels of a picture that cannot be decoded.
-
-    Attributes:
-        reason: Why.
-    """
-
-    reason: str
+class Undecodable:
+    """Stands for the pixels of a picture that cannot be decoded."""
 
 
 class SampleReader:
@@ -68,6 +62,6 @@ class SampleReader:
                 record |= RecordSource(self._directory, self._part, [name])[number]
             except (CorruptRecordError, DatasetError):
                 raise
-            except ValueError as error:
-                record[name] = Undecodable(str(error))
+            except ValueError:
+                record[name] = Undecodable()
         return record
