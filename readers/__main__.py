@@ -70,7 +70,9 @@ def _verified(directory: str, as_json: bool) -> int:
 
 def _checked(parsed: argparse.Namespace) -> int:
     """Prints the findings of the checks; returns 1 if one is as bad as `--fail_on`."""
-    report = check(parsed.directory, records=parsed.records, against=parsed.against)
+    report = check(
+        parsed.directory, records=parsed.records, against=parsed.against, group_by=parsed.group_by
+    )
     worst = report.worst()
     fails = worst != "" and worst in SEVERITIES[: SEVERITIES.index(parsed.fail_on) + 1]
     if parsed.json:
@@ -164,6 +166,13 @@ def _parser() -> argparse.ArgumentParser:
         default="report.html",
         metavar="FILE",
         help="the file to write; one that exists is replaced (default: %(default)s)",
+    )
+    look.add_argument(
+        "--group_by",
+        default="",
+        metavar="REGEX|column:NAME",
+        help="what names groups, such as speakers, that should be in one split: a part of the keys, or a feature "
+        "(default: the column that the job was given, and features such as speaker_id)",
     )
     look.add_argument(
         "--fail_on",

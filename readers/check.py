@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -48,6 +49,7 @@ def check(
     *,
     records: int = 10_000,
     against: str | os.PathLike[str] | None = None,
+    group_by: str = "",
 ) -> CheckReport:
     """Looks for what may be wrong with the data of a dataset, in its manifest and in a sample.
 
@@ -59,17 +61,17 @@ def check(
         records: How many records to look at, at most; fewer if they have more than 2 GiB, or 8 GiB once they are
             decoded. Records of more than 256 MiB are left out.
         against: Another dataset, such as a former version, with which to compare.
+        group_by: What names groups that should be in one split: `column:NAME`, or a regular expression for
+            keys, whose first group counts.
 
     Raises:
-        ValueError: `records` is below 1.
+        ValueError: `records` is below 1, or `group_by` is no regular expression.
         CorruptRecordError: (a ValueError) The checksum of a record is wrong.
         DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
         FileNotFoundError: A file is missing.
         StoreError: (an OSError) A store still fails after several retries.
     """
-    if records < 1:
-        raise ValueError(f"records={records}: expected a number of at least 1")
-    return check_facts(facts_of(path_text(path), records), records, against)
+    return check_facts(facts_of(path_text(path), records, group_by), records, against)
 
 
 def check_facts(
@@ -97,17 +99,27 @@ def check_facts(
     )
 
 
-def facts_of(directory: str, records: int, has_details: bool = False) -> Facts:
+def facts_of(directory: str, records: int, group_by: str = "", has_details: bool = False) -> Facts:
     """The facts that checks look at: the manifest of a dataset, and a sample of its records.
 
     Args:
         directory: The dataset's directory.
         records: How many records to look at, at most.
+        group_by: What names groups, as for `check`.
         has_details: Whether to collect what a report shows, too.
+
+    Raises:
+        ValueError: `records` is below 1, or `group_by` is no regular expression.
     """
+    if records < 1:
+        raise ValueError(f"records={records}: expected a number of at least 1")
+    try:
+        re.compile(group_by)
+    except re.error as error:
+        raise ValueError(f"group_by={group_by!r}: no regular expression: {error}") from None
     # Here, because they would add a fifth to the time in which `readers` is imported.
     from readers.checks.facts import Facts
     from readers.measures.sample import sample_of
 
     manifest = Manifest.read(directory)
-    return Facts(manifest, sample_of(directory, manifest, records, has_details))
+    return Facts(manifest, sample_of(directory, manifest, records, has_details), group_by)

@@ -47,8 +47,6 @@ def report(
     from readers.page.document import document
     from readers.page.study import Study
 
-    if records < 1:
-        raise ValueError(f"records={records}: expected a number of at least 1")
     target = Path(output)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target}: there is no directory {target.parent}; make it first")

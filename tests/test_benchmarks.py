@@ -139,3 +139,11 @@ def test_the_memory_of_one_task_is_sampled_in_each_stage(tmp_path):
     assert all(row[2].startswith("job ") and row[7].endswith(" MiB") for row in cells)
     growth = next(row[-1] for row in cells if row[0] == "encode")
     assert int(growth.split()[0]) < 20
+
+
+@pytest.mark.slow
+def test_near_duplicates_are_timed_and_all_planted_ones_are_dropped(tmp_path):
+    command = [sys.executable, str(BENCHMARKS / "near_duplicates.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=BENCHMARKS.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "100 of 100" in done.stdout

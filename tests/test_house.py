@@ -21,8 +21,8 @@ FLOORS = {
         "shards decoders similarity order format files hosts"
     ),
 }
-# The package that beam_jobs may import from readers.
-SHARED = "readers/format"
+# The packages that beam_jobs may import from readers.
+SHARED = ("readers/format", "readers/similarity", "readers/check", "readers/source")
 WITHOUT_BEAM = ["sources", "records", "plan", "jobs"]
 
 

@@ -30,11 +30,25 @@ from beam_jobs.engines.remote.job import RemoteJob
 from beam_jobs.engines.remote.lines import Shards
 from beam_jobs.engines.remote.watch import Follow
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.storage.atomic import STAGING, list_files
 from readers.format.manifest import join
+
+
+@dataclass(frozen=True)
+class Check:
+    """How a written dataset is checked.
+
+    Attributes:
+        fail_on: The mildest finding with which the exit code is 1.
+        threshold: From which similarity records are near; empty for that of the checks.
+    """
+
+    fail_on: str
+    threshold: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,8 @@ class Command:
         job: Defines the records.
         output: The dataset.
         beam: Beam's own options.
+        near: Which near duplicates are dropped; None if they are kept.
+        check: How the dataset is checked; None if it is not.
         follow: How a job on another engine is followed; None on this machine.
         processes: Processes that load and encode, in each of the runner's workers.
         dry_run: Whether nothing is written.
@@ -59,6 +75,8 @@ class Command:
     output: Output
     beam: PipelineOptions
     processes: int
+    near: Near | None = None
+    check: Check | None = None
     follow: Follow | None = None
     dry_run: bool = False
     note: str = ""
@@ -70,8 +88,8 @@ class Command:
         """The whole pipeline."""
         files = self.job.as_file_job()
         if files:
-            return WriteReferences(files, self.output, self.processes)
-        return WriteRecords(self.job, self.output, self.processes)
+            return WriteReferences(files, self.output, self.processes, self.near)
+        return WriteRecords(self.job, self.output, self.processes, self.near)
 
 
 def parse_command(arguments: Sequence[str]) -> Command:
@@ -88,10 +106,14 @@ def parse_command(arguments: Sequence[str]) -> Command:
         raise UsageError("a dry run always runs on this machine: drop --engine and --runner")
     if dataset.detach:
         _check_detached(options)
+        if dataset.check:
+            raise UsageError(
+                "--check looks at the dataset, and --detach does not wait for it: drop one"
+            )
     if dataset.report:
         _check_report(dataset)
-    dataset.check()
-    flags.job.check()
+    dataset.validate()
+    flags.job.validate()
     # A pipeline would set them later; inputs and output are looked at here.
     FileSystems.set_options(options)
     directory = dataset.directory()
@@ -104,6 +126,8 @@ def parse_command(arguments: Sequence[str]) -> Command:
         beam=options,
         follow=None if on_this_machine(options) else _follow(flags, output, options),
         processes=processes_of(options, rest),
+        near=dataset.near(job, output),
+        check=Check(dataset.fail_on, dataset.drop_near_duplicates) if dataset.check else None,
         dry_run=dataset.dry_run,
         note=dataset.note(job),
         warnings=tuple(flags.job.warnings(job)),

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
+from beam_jobs.cli.checks.near import near_of, threshold_of
 from beam_jobs.cli.flags import RunFlags, flag
 from beam_jobs.dataset.directory import check_output
 from beam_jobs.dataset.output import (
@@ -18,6 +19,7 @@ from beam_jobs.dataset.output import (
 )
 from beam_jobs.dataset.replace import finish_replacement, placed
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Exact, Placement, check_seed
@@ -93,6 +95,20 @@ class DatasetFlags(RunFlags):
         unset="any number may be, but not all",
         metavar="N|N%",
     )
+    drop_near_duplicates: str = flag(
+        "",
+        "drop records that are nearly the same as one before them in the global order: a similarity such as 0.8 "
+        "of texts, or 0.9 of pictures and recordings; 1 drops what is the same. They are counted, not rejected",
+        unset="keep all",
+        metavar="THRESHOLD",
+    )
+    keep_out: str = flag(
+        "",
+        "drop records that are nearly the same as one in these datasets, such as a test set: at the threshold of "
+        "--drop_near_duplicates, or 0.8 of texts and 0.9 of pictures and recordings",
+        unset="none",
+        metavar="DIR,…",
+    )
     license: str = flag(
         "",
         "the licence of the records, for the dataset's card: an SPDX identifier such as CC-BY-4.0, a URL, or "
@@ -102,7 +118,7 @@ class DatasetFlags(RunFlags):
     )
     overwrite: bool = flag(False, "replace a dataset in --output", unset="refuse to")
 
-    def check(self) -> None:
+    def validate(self) -> None:
         if self.output is not None:
             resolve(self.output)
         elif not self.dry_run:
@@ -111,6 +127,8 @@ class DatasetFlags(RunFlags):
         parse_size(self.shard_size)
         Groups.parse(self.group_by)
         MaxRejects.parse(self.max_rejects)
+        if self.drop_near_duplicates:
+            threshold_of(self.drop_near_duplicates)
         self.check_splits()
         self._check_folds()
 
@@ -206,6 +224,14 @@ class DatasetFlags(RunFlags):
     def note(self, job: RecordJob) -> str:
         """One line about these flags and the job's inputs, printed before the job; "" for none."""
         return ""
+
+    def near(self, job: RecordJob, output: Output) -> Near | None:
+        """Which near duplicates are dropped; None if they are kept.
+
+        Raises:
+            UsageError: The flags do not fit the job.
+        """
+        return near_of(self.drop_near_duplicates, self.keep_out, job, output.feature_names)
 
     def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:
         """The dataset that a job writes; the manifest states the options.

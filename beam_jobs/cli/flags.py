@@ -63,7 +63,7 @@ class Flags(abc.ABC):
         }
 
     @abc.abstractmethod
-    def check(self) -> None:
+    def validate(self) -> None:
         """Checks the flags by themselves, without a look at inputs or output.
 
         Raises:
@@ -145,6 +145,15 @@ class RunFlags(Flags):
         "write a report on the dataset: one HTML file on this machine, as `python -m readers report` does",
         unset="none",
         metavar="FILE",
+    )
+    check: bool = flag(
+        False,
+        "look for what may be wrong with the dataset once it is written, as `python -m readers check` does, and for "
+        "near duplicates among all of its records; the exit code is 1 if there is a finding as bad as --fail_on",
+        unset="off",
+    )
+    fail_on: Literal["error", "warning", "note"] = flag(
+        "error", "the mildest finding of --check with which the exit code is 1"
     )
     config: str = flag(
         "",

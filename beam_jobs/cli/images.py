@@ -141,8 +141,8 @@ class ImageFlags(InputFlags):
         chosen = parse_encodings(self.encodings).get("image", self.encoding)
         return cast(ImageEncoding, chosen)
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         if self.annotations_of != "auto" and not (self.boxes or self.masks):
             raise UsageError(
                 f"--annotations_of {self.annotations_of}: there are no annotations; add --boxes or "

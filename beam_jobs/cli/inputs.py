@@ -115,7 +115,7 @@ class InputFlags(JobFlags):
         """How tables and texts are written."""
         return Dialect.parse(self.text_encoding, self.delimiter)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         Dialect.parse(self.text_encoding, self.delimiter)
         parse_encodings(self.encodings)
         if self.table and len(self.input) > 1:

@@ -86,10 +86,10 @@ _JOBS = {
 # Flags that say where and how a job runs; the dataset is the same whatever they are.
 _NOT_OF_THE_DATASET = {
     *("output", "overwrite", "dry_run", "max_rejects", "config", "json"),
-    *("engine", "engine_page", "detach", "report"),
+    *("engine", "engine_page", "detach", "report", "check", "fail_on"),
 }
 
-_OF_ALL_JOBS = {"exact_splits", "folds", "license"}
+_OF_ALL_JOBS = {"drop_near_duplicates", "exact_splits", "folds", "keep_out", "license"}
 _RAW = {"delimiter", "encodings", "target", "text_encoding", *_OF_ALL_JOBS}
 
 # Flags that manifests state only if they are given: the same command gives the same manifest as before

@@ -15,7 +15,7 @@ from beam_jobs.pipeline.dry_run import Findings, SplitSurvey
 from beam_jobs.plan.shards import ONE_KEY, shard_sizes
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import COLUMN
-from readers.format.display import first_names, format_balance, format_bytes, format_table
+from readers.format.display import counted, first_names, format_balance, format_bytes, format_table
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema, format_shape
 
@@ -47,6 +47,7 @@ _DONE = {
     "listing": "listed",
     "counting records": "counted records",
     "comparing": "compared",
+    "sketching": "sketched",
     "counting": "counted",
     "sampling": "sampled",
     "reading": "read",
@@ -163,6 +164,21 @@ def equal_shapes(manifest: Manifest) -> str:
     if not found:
         return ""
     return f"the same shape in all records: {', '.join(found)}; readers batch this without padding"
+
+
+def kept_out_warning(records: int, were: str) -> str:
+    """A warning about records that are near one of `--keep_out`; empty if there are none.
+
+    Args:
+        records: Their number.
+        were: `were` or `would be`.
+    """
+    if not records:
+        return ""
+    return (
+        f"--keep_out: {counted(records, 'record')} {were} dropped, because they are nearly the same as records "
+        "of the datasets to keep out"
+    )
 
 
 def _common_size(splits: Sequence[Mapping[str, Any]], name: str, axis: int) -> int | None:

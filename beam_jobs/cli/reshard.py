@@ -46,7 +46,7 @@ class ReshardFlags(JobFlags):
     keep: str = flag("", "the features to keep", unset="all features", metavar="NAME,…")
     drop: str = flag("", "the features to drop", unset="none", metavar="NAME,…")
 
-    def check(self) -> None:
+    def validate(self) -> None:
         if not self.input:
             raise UsageError("--input is missing: name TFRecord files or a folder")
         if self.keep and self.drop:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult
 
+from beam_jobs.cli.checks.check import as_json, checked, fails, lines_of
 from beam_jobs.cli.command import Command
 from beam_jobs.cli.report import (
     HEADER,
@@ -24,6 +26,7 @@ from beam_jobs.cli.report import (
     format_reasons,
     format_seconds,
     fractions_as_names,
+    kept_out_warning,
     next_step,
     reasons_as_json,
     splits_as_json,
@@ -42,6 +45,7 @@ from beam_jobs.engines.remote.job import NoAnswer, RemoteJob
 from beam_jobs.engines.remote.look import look, name_of
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
+from beam_jobs.pipeline.near.drop import KEPT_OUT
 from beam_jobs.records.rejects import REJECTS
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import read_bytes
@@ -56,6 +60,7 @@ class Outcome(NamedTuple):
     manifest: Manifest
     kept_shards: int  # shards of an unfinished run, which were not written again
     seconds: dict[str, float]  # by phase
+    kept_out: int = 0  # records that are near one of --keep_out
 
 
 def run_job(command: Command) -> Outcome | None:
@@ -73,7 +78,9 @@ def run_job(command: Command) -> Outcome | None:
         return None
     check_replaced(command.output)
     try:
-        return Outcome(_manifest(command.output.destination), _kept_shards(result), seconds)
+        manifest = _manifest(command.output.destination)
+        kept_out = _counted(result, KEPT_OUT)
+        return Outcome(manifest, _counted(result, "kept"), seconds, kept_out)
     except (DatasetError, OSError, ValueError) as error:
         raise DataError(
             f"the runner reports success, but {error}; no dataset was written: run the job again"
@@ -126,14 +133,16 @@ def survey_job(command: Command) -> Findings:
     """
     with tempfile.TemporaryDirectory(prefix="beam_jobs-") as directory:
         path = Path(directory, "findings.json")
-        survey = Survey(command.job, command.output, command.processes, str(path))
-        _launch(command, "Survey" >> survey)
-        return Findings.from_json(path.read_text(encoding="utf-8"))
+        survey = Survey(command.job, command.output, command.processes, str(path), command.near)
+        result, _ = _launch(command, "Survey" >> survey)
+        findings = Findings.from_json(path.read_text(encoding="utf-8"))
+        return replace(findings, kept_out=_counted(result, KEPT_OUT))
 
 
-def _kept_shards(result: PipelineResult) -> int:
+def _counted(result: PipelineResult, name: str) -> int:
+    """The sum of Beam's counters of a name; 0 if they are not known."""
     try:
-        counters = result.metrics().query(MetricsFilter().with_name("kept"))["counters"]
+        counters = result.metrics().query(MetricsFilter().with_name(name))["counters"]
     except Exception:  # A service may refuse to report counters; the dataset is complete.
         return 0
     return sum(counter.result for counter in counters)
@@ -217,9 +226,29 @@ def main_job(command: Command, report: Report) -> None:
 def _survey(command: Command, report: Report) -> None:
     findings = survey_job(command)
     report.show(format_findings(findings), **findings_as_json(findings))
-    report.warn(*warnings_of(command.output, findings.splits, command.job.has_windows))
+    report.warn(
+        *warnings_of(command.output, findings.splits, command.job.has_windows),
+        kept_out_warning(findings.kept_out, "would be"),
+    )
     report.note("nothing was written: this was a dry run")
+    report.note("--check looks at the dataset that the job writes" if command.check else "")
     check_findings(findings, command.output.on_reject, command.output.max_rejects)
+
+
+def _check(command: Command, manifest: Manifest, report: Report) -> None:
+    """Reports the findings about a written dataset; with one that is as bad as asked for the exit code is 1."""
+    assert command.check
+    directory, asked = command.output.destination, command.check
+    found = checked(
+        directory,
+        manifest,
+        asked.threshold,
+        command.processes,
+        lambda transform: launch(transform, command.beam, directory, [directory], command.follow),
+    )
+    report.show("\n".join(lines_of(found)), findings=as_json(found))
+    if fails(found, asked.fail_on):
+        report.end_with(1)
 
 
 def _run(command: Command, report: Report) -> None:
@@ -261,7 +290,10 @@ def _run(command: Command, report: Report) -> None:
         *warnings_of(command.output, splits, command.job.has_windows),
         unused_classes(manifest, command.output.feature_names.get(LABEL, LABEL)),
         fractions_as_names(manifest),
+        kept_out_warning(outcome.kept_out, "were"),
     )
+    if command.check:
+        _check(command, manifest, report)
     report.note(
         format_seconds(outcome.seconds),
         equal_shapes(manifest),

@@ -79,8 +79,8 @@ class TextFlags(InputFlags):
         unset="keep all",
     )
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         if self.table and not self.path_column:
             if self.input:
                 raise UsageError(

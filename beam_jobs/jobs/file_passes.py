@@ -6,21 +6,21 @@ Nothing here imports Beam.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.file_parts import FilePart, Placed, PlacedPart, placed_parts
+from beam_jobs.jobs.file_sketches import file_sketches
+from beam_jobs.jobs.near import Near, Sketched
 from beam_jobs.jobs.passes import EncodedRecords, EncodingPlan, FirstPass, FoundRecords, SecondPass
 from beam_jobs.jobs.protocols import FileJob, Learns, Part, PartsJob, RecordJob
 from beam_jobs.jobs.record import (
     MORE_FRAMES,
     UNANNOTATED,
-    SourceValues,
-    source_values,
     whole_record,
 )
 from beam_jobs.jobs.split_rules import SplitRules
@@ -30,102 +30,9 @@ from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.labels import Label
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.ahead import Read
-from beam_jobs.storage.objects import reading_ahead
 
 # Bytes of encoded records that are handed over at a time.
 _BATCH_BYTES = 16 << 20
-
-# Parts of a file whose splits are decided together.
-_PARTS = 256
-
-
-class FilePart(NamedTuple):
-    """A whole file as its only part.
-
-    Attributes:
-        job: Defines the records.
-        source: The file.
-        content: Reads its bytes, once.
-    """
-
-    job: PartsJob
-    source: Source
-    content: Callable[[], bytes]
-    labels: None = None
-    rejects: tuple[Reject, ...] = ()
-
-    @property
-    def place(self) -> str:
-        return self.source.file
-
-    def planned(self) -> list[tuple[str, int]]:
-        return self.job.parts_of(self.source, self.content())
-
-    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        return self.job.records_of(self.source, self.content())
-
-
-class _Placed(NamedTuple):
-    """Parts of a file.
-
-    Attributes:
-        parts: (part, what its source states, its split: a scalar of NumPy).
-        rejects: Parts that cannot become records.
-    """
-
-    parts: list[tuple[Part, SourceValues, Any]]
-    rejects: list[Reject]
-
-
-def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
-    """Yields the files of a task, and the bytes of those that are members of a packed archive."""
-    sources = [chunk.source for chunk in task.chunks]
-    with reading_ahead(itertools.chain.from_iterable(map(job.inputs.reads, sources))):
-        for source in sources:
-            if source.packed and not source.error:
-                yield from job.unpacked(source)
-            else:
-                yield source, None
-
-
-def _content(job: PartsJob, source: Source, data: bytes | None) -> bytes:
-    """The bytes of a file, which may be known."""
-    return job.inputs.read(source) if data is None else data
-
-
-def _placed(job: PartsJob, rules: SplitRules, task: Task) -> Iterator[_Placed]:
-    """Yields the parts of all files of a task, some hundreds at a time."""
-    for source, data in _files(job, task):
-        read = functools.cache(functools.partial(_content, job, source, data))
-        parts = job.parts_in(source, read)
-        try:
-            while some := list(itertools.islice(parts, _PARTS)):
-                yield _place(job, rules, some)
-        except RejectError as error:
-            yield _Placed([], [Reject.of(source.key, "read", error)])
-
-
-def _place(job: PartsJob, rules: SplitRules, parts: list[Part]) -> _Placed:
-    """The parts, each with its split."""
-    stated: list[tuple[Part, SourceValues]] = []
-    rejects = []
-    for part in parts:
-        try:
-            stated.append((part, source_values(job, part.source, labelled=part.labels is not None)))
-        except RejectError as error:
-            rejects.append(Reject.of(part.source.key, "read", error))
-    splits, errors = rules.splits_of(
-        [part.place.encode() for part, _ in stated],
-        [part.source.row for part, _ in stated],
-        [values.label for _, values in stated],
-    )
-    rejects += (Reject.of(stated[i][0].source.key, "read", errors[i]) for i in errors)
-    placed = [
-        (part, values, splits[number])
-        for number, (part, values) in enumerate(stated)
-        if number not in errors
-    ]
-    return _Placed(placed, rejects)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,17 +46,18 @@ class FileFirstPass(FirstPass):
     job: PartsJob
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
-        for placed in _placed(self.job, self.rules, task):
+        for placed in placed_parts(self.job, self.rules, task):
             yield _found(placed)
 
 
-def _found(placed: _Placed) -> FoundRecords:
+def _found(placed: Placed) -> FoundRecords:
     keys: list[bytes] = []
     splits: list[Any] = []
     sizes: list[int] = []
     labels: list[Label | None] = []
     rejects, classes = placed.rejects, []
-    for part, values, split in placed.parts:
+    duplicates: list[Any] = []
+    for part, values, split, _, gone in placed.parts:
         try:
             planned = part.planned()
         except RejectError as error:
@@ -158,12 +66,27 @@ def _found(placed: _Placed) -> FoundRecords:
                 classes.append(values.label)
             continue
         rejects += part.rejects
-        keys += (key.encode() for key, _ in planned)
-        sizes += (size for _, size in planned)
-        splits += [split] * len(planned)
-        labels += [values.label] * len(planned) if part.labels is None else part.labels
-    every = np.array(splits) if splits else np.empty(0, np.uint8)
-    return FoundRecords(keys, every, np.array(sizes, np.int64), labels, rejects, classes)
+        of_records = [values.label] * len(planned) if part.labels is None else part.labels
+        kept = [number for number in range(len(planned)) if number not in gone]
+        keys += (planned[number][0].encode() for number in kept)
+        sizes += (planned[number][1] for number in kept)
+        splits += [split] * len(kept)
+        labels += [of_records[number] for number in kept]
+        duplicates += [split] * (len(planned) - len(kept))
+    return FoundRecords(
+        keys,
+        _splits(splits),
+        np.array(sizes, np.int64),
+        labels,
+        rejects,
+        classes,
+        duplicates=_splits(duplicates),
+        texts=len(keys),
+    )
+
+
+def _splits(found: list[Any]) -> np.ndarray:
+    return np.array(found) if found else np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True)
@@ -178,22 +101,24 @@ class FileSecondPass(SecondPass):
 
     def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
         batch = _Batch()
-        for placed in _placed(self.job, self.plan.rules, task):
+        for placed in placed_parts(self.job, self.plan.rules, task):
             batch.rejects += placed.rejects
-            for part, values, split in placed.parts:
-                for _ in self._add(batch, part, values, int(split), encoder):
+            for found in placed.parts:
+                for _ in self._add(batch, found, encoder):
                     # Windows may take many times the bytes of a file.
                     if batch.size >= _BATCH_BYTES:
                         yield batch.take()
         yield batch.take()
 
-    def _add(
-        self, batch: _Batch, part: Part, values: SourceValues, split: int, encoder: RecordEncoder
-    ) -> Iterator[None]:
+    def _add(self, batch: _Batch, found: PlacedPart, encoder: RecordEncoder) -> Iterator[None]:
         """Adds the records of a part to a batch, one at a time."""
+        part, values, split = found.part, found.values, int(found.split)
         done, labels = 0, part.labels
         try:
             for key, record in part.records():
+                if done in found.gone:
+                    done += 1
+                    continue
                 if labels is not None:
                     values = values._replace(label=labels[done])
                 facts = record.pop(MORE_FRAMES, False), record.pop(UNANNOTATED, False)
@@ -203,7 +128,7 @@ class FileSecondPass(SecondPass):
                 yield
             batch.rejects += part.rejects
         except (RejectError, ValueError) as error:
-            batch.fail(part, split, done, error)
+            batch.fail(found, done, error)
 
 
 @dataclass
@@ -231,8 +156,9 @@ class _Batch:
         self.frames.append(frame)
         self.size += len(frame)
 
-    def fail(self, part: Part, split: int, done: int, error: Exception) -> None:
+    def fail(self, found: PlacedPart, done: int, error: Exception) -> None:
         """Rejects a part, or if the first pass has found its records, those that are not done."""
+        part, split = found.part, int(found.split)
         try:
             planned = part.planned()
         except RejectError as reason:
@@ -240,7 +166,11 @@ class _Batch:
             return
         stage: Stage = "decode" if isinstance(error, RejectError) else "encode"
         self.rejects += part.rejects
-        self.late += ((Reject.of(key, stage, error), split) for key, _ in planned[done:])
+        self.late += (
+            (Reject.of(key, stage, error), split)
+            for number, (key, _) in enumerate(planned[done:], done)
+            if number not in found.gone
+        )
 
 
 class FilesInParts(RecordJob):
@@ -270,3 +200,6 @@ class FilesInParts(RecordJob):
 
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
         return FileSecondPass(plan, cast(PartsJob, self))
+
+    def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
+        return functools.partial(file_sketches, cast(PartsJob, self), near, rules)

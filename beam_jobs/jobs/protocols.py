@@ -11,6 +11,7 @@ import numpy as np
 
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import NONE, Encodings, with_encodings
+from beam_jobs.jobs.near import Compared, Near, Sketched
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.pieces import Divisible
@@ -304,6 +305,24 @@ class RecordJob(abc.ABC):
     def digester(self, rules: SplitRules) -> Digester | None:
         """Computes the digests that duplicate texts are found by; None if duplicates are kept."""
         return None
+
+    @property
+    @abc.abstractmethod
+    def compared(self) -> Compared:
+        """By what records are compared with each other.
+
+        Raises:
+            UsageError: They have nothing that can be compared.
+        """
+
+    @abc.abstractmethod
+    def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
+        """Computes the sketches that near duplicates are found by.
+
+        Args:
+            near: What is compared.
+            rules: Decides the split of each record, as far as no pass plans it.
+        """
 
     def without_tokenizer(self) -> RecordJob:
         """The job without its tokenizer, for steps that do not need it.

@@ -14,6 +14,7 @@ from apache_beam.pvalue import AsSingleton
 
 from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.errors import DataError, UsageError
+from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.plan_records import PlanRecords
 from beam_jobs.pipeline.plan_references import PlanReferences
@@ -38,7 +39,7 @@ class SplitSurvey:
         shards: The number of shards.
         bytes: The approximate size of the records, framing included.
         rejected: The number of inputs that are known to be rejected.
-        duplicates: The number of records that are dropped because they equal others.
+        duplicates: The number of records that are dropped because they equal others, or are near them.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Findings:
         failed: The rejects among those.
         schema: The schema of the records.
         repeated: The number of keys that several records share.
+        kept_out: The number of records that are near one of `--keep_out`, as Beam's counters tell.
     """
 
     splits: tuple[SplitSurvey, ...]
@@ -70,6 +72,7 @@ class Findings:
     failed: tuple[Reject, ...]
     schema: Schema
     repeated: int = 0
+    kept_out: int = 0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self) | {"schema": self.schema.to_json()})
@@ -194,16 +197,24 @@ class Survey(beam.PTransform):
         output: The dataset that the job would write.
         processes: The number of processes of the pool.
         path: The file's path.
+        near: Which near duplicates would be dropped; None if they are kept.
     """
 
-    def __init__(self, job: RecordJob, output: Output, processes: int, path: str) -> None:
+    def __init__(
+        self,
+        job: RecordJob,
+        output: Output,
+        processes: int,
+        path: str,
+        near: Near | None = None,
+    ) -> None:
         super().__init__()
         self._path, self._output = path, output
         files = job.as_file_job()
         self._plan: beam.PTransform = (
-            PlanReferences(files, output, processes, prepare=None)
+            PlanReferences(files, output, processes, prepare=None, near=near)
             if files
-            else PlanRecords(job, output, processes, prepare=None)
+            else PlanRecords(job, output, processes, prepare=None, near=near)
         )
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:

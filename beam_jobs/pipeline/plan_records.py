@@ -5,7 +5,6 @@ A task is a few chunks of files, or a whole file that has to be read from its st
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,83 +12,42 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
-from beam_jobs import progress
 from beam_jobs.dataset.directory import prepare_output
 from beam_jobs.dataset.output import Output
+from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.passes import FirstPassResult
 from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
 from beam_jobs.jobs.text.duplicates import Tally, check_tally
 from beam_jobs.jobs.text.sample import check_training
+from beam_jobs.pipeline.near.drop import DropNearOfTasks
+from beam_jobs.pipeline.near.find import SKETCHING
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
 from beam_jobs.pipeline.plan_strata import PlanSplits
+from beam_jobs.pipeline.reading.list_tasks import ListTasks
 from beam_jobs.pipeline.steps import (
     AsMerged,
     AsWhole,
     InPieces,
     MergeInPieces,
     TaskStep,
-    cut_patterns,
-    with_span,
 )
 from beam_jobs.pipeline.text_steps import (
     SAMPLING,
     BuildVocabulary,
-    CountRangesFn,
     DigestFn,
     LearnTokenizer,
     MarkDuplicates,
-    number_ranges,
 )
 from beam_jobs.plan.group_splits import GroupSizes, check_planned
 from beam_jobs.plan.labels import LabelHashes
+from beam_jobs.plan.near.tally import NearTally, check_near
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.summary import Summary
-from beam_jobs.sources.chunks import Task, batch_chunks
-from beam_jobs.storage.ranges import Span
+from beam_jobs.sources.chunks import Task
 from readers.format.schema import Schema
 
 Counted = LabelHashes | GroupSizes
-
-
-class _ListTasks(beam.DoFn):
-    """(Pattern, span) -> tasks, tasks of ranges whose records must be counted first, and their numbers.
-
-    Args:
-        phases: What progress calls the passes over all tasks.
-    """
-
-    FOUND, BYTES, UNCOUNTED = "found", "bytes", "uncounted"
-
-    def __init__(self, job: RecordJob, phases: Sequence[str]) -> None:
-        self._job, self._phases = job, phases
-
-    def _tasks(self, pattern: str, span: Span) -> Iterator[Task]:
-        """Yields tasks of numbered chunks, and tasks of ranges of one file that have no numbers."""
-        sources = with_span(self._job, span).sources(pattern)
-        chunks = itertools.chain.from_iterable(map(self._job.chunks, sources))
-        for _, alike in itertools.groupby(chunks, lambda c: (not c.first) and c.source.key):
-            yield from batch_chunks(alike, self._job.inputs.task_bytes)
-
-    def process(self, part: tuple[str, Span]) -> Iterator[Any]:
-        progress.begin("listing")
-        found = size = uncounted = 0
-        for task in self._tasks(*part):
-            found += len(task.chunks)
-            size += task.size
-            if task.chunks[0].first:
-                yield task
-            else:
-                uncounted += task.size
-                yield TaggedOutput(self.UNCOUNTED, task)
-        if uncounted:
-            progress.expect(CountRangesFn.PHASE, uncounted, "B")
-        for phase in self._phases:
-            progress.expect(phase, size, "B")
-        Metrics.counter("files", "chunks").inc(found)
-        Metrics.counter("files", "bytes").inc(size)
-        yield TaggedOutput(self.FOUND, found)
-        yield TaggedOutput(self.BYTES, size)
 
 
 class _Count(TaskStep[Counted]):
@@ -143,12 +101,16 @@ def _check_passes(
     summary: Summary,
     strata: bytes,
     tally: Tally | None,
+    near: NearTally | None,
     learns_from: int | None,
     placement: Placement,
 ) -> Summary:
     if learns_from is not None:
         check_training(summary, learns_from)
-    return check_tally(check_planned(summary, strata, placement), tally)
+    check_near(summary, near, tally.dropped if tally else 0)
+    # What is dropped besides equal texts was checked above.
+    near_dropped = near.dropped if near else 0
+    return check_tally(check_planned(summary, strata, placement), tally, near_dropped)
 
 
 class PlanRecords(beam.PTransform):
@@ -159,6 +121,7 @@ class PlanRecords(beam.PTransform):
         output: The dataset.
         processes: The number of processes that read, in each of the runner's workers.
         prepare: Makes the output directory ready for shards; None leaves it alone.
+        near: Which near duplicates are dropped; None if they are kept.
         later: What progress calls the passes over all tasks that follow the plan.
     """
 
@@ -169,23 +132,22 @@ class PlanRecords(beam.PTransform):
         processes: int,
         prepare: Prepare | None = prepare_output,
         later: Sequence[str] = (),
+        near: Near | None = None,
     ) -> None:
         super().__init__()
         self._given_tokenizer = job.tokenizer
         self._job, self._output, self._processes = job.without_tokenizer(), output, processes
         self._digester = job.digester(SplitRules(output.placement))
-        self._prepare, self._later = prepare, later
+        self._prepare, self._later, self._near = prepare, later, near
 
     def expand(self, pipeline: beam.Pipeline) -> Planned:
         job, output = self._job, self._output
-        parts, cut = cut_patterns(pipeline, job.inputs, self._processes)
-        listed = parts | "List" >> beam.ParDo(_ListTasks(job, self._phases())).with_outputs(
-            _ListTasks.FOUND, _ListTasks.BYTES, _ListTasks.UNCOUNTED, main="tasks"
-        )
-        found = listed[_ListTasks.FOUND]
-        tasks, tally = self._without_duplicates(self._numbered_tasks(listed))
+        listed = pipeline | "ListTasks" >> ListTasks(job, self._processes, self._phases())
+        found = listed.found
+        tasks, tally = self._without_duplicates(listed.tasks)
+        tasks, near_tally = self._without_near(tasks, found)
         strata = self._strata(tasks)
-        tokenizer = self._tokenizer((tasks, listed[_ListTasks.BYTES], found), strata)
+        tokenizer = self._tokenizer((tasks, listed.bytes, found), strata)
         first_pass = _FirstPass(job, output, self._processes)
         has_earlier_pass = self._phases()[0] != _FirstPass.PHASE
         spread = tasks | "SpreadAgain" >> beam.Reshuffle() if has_earlier_pass else tasks
@@ -198,12 +160,17 @@ class PlanRecords(beam.PTransform):
             found |= "AfterSchema" >> beam.Map(_found_after, schema)
         learns_tokens = isinstance(job.learns, LearnWords | LearnSubwords)
         learns_from = output.placement.splits.training if learns_tokens else None
-        shards = (read[_FirstPass.SUMMARY], read["hashes"], found, cut) | "Plan" >> PlanShards(
+        shards = (
+            read[_FirstPass.SUMMARY],
+            read["hashes"],
+            found,
+            listed.cut,
+        ) | "Plan" >> PlanShards(
             output,
             patterns=len(job.inputs.patterns),
             prepare=self._prepare,
             check=_check_passes,
-            against=(strata, tally, learns_from, output.placement),
+            against=(strata, tally, near_tally, learns_from, output.placement),
         )
         vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
         if isinstance(job.learns, LearnWords):
@@ -226,26 +193,12 @@ class PlanRecords(beam.PTransform):
         samples = isinstance(self._job.learns, LearnSubwords)
         return [
             *[DigestFn.PHASE] * bool(self._digester),
+            *[SKETCHING] * bool(self._near),
             *[_Count.PHASE] * self._output.placement.plans_splits,
             *[SAMPLING] * samples,
             _FirstPass.PHASE,
             *self._later,
         ]
-
-    def _numbered_tasks(self, listed: beam.pvalue.DoOutputsTuple) -> beam.PCollection:
-        """All tasks; files that were cut into ranges come after their records are counted."""
-        tasks = listed["tasks"]
-        if counter := self._job.range_counter():
-            numbered = (
-                listed[_ListTasks.UNCOUNTED]
-                | "SpreadRanges" >> beam.Reshuffle()
-                | "CountRanges" >> beam.ParDo(CountRangesFn(counter, self._processes))
-                | "GroupByFile" >> beam.GroupByKey()
-                | "NumberRanges"
-                >> beam.FlatMap(number_ranges, counter, self._job.inputs.task_bytes)
-            )
-            tasks = (tasks, numbered) | "AllTasks" >> beam.Flatten()
-        return tasks | "Spread" >> beam.Reshuffle()
 
     def _without_duplicates(
         self, tasks: beam.PCollection
@@ -256,6 +209,19 @@ class PlanRecords(beam.PTransform):
         digests = tasks | "Digest" >> beam.ParDo(DigestFn(self._digester, self._processes))
         marked = (tasks, digests) | "DropDuplicates" >> MarkDuplicates()
         return marked.tasks, AsSingleton(marked.tally)
+
+    def _without_near(
+        self, tasks: beam.PCollection, found: beam.PCollection
+    ) -> tuple[beam.PCollection, Side[NearTally | None]]:
+        """The tasks, which know the near duplicates that they drop, and a tally of those."""
+        if not self._near:
+            return tasks, None
+        rules = SplitRules(self._output.placement)
+        sketch = self._job.sketcher(self._near, rules)
+        dropped = (tasks, found) | "DropNear" >> DropNearOfTasks(
+            self._near, sketch, self._processes
+        )
+        return dropped.inputs, dropped.tally
 
     def _strata(self, tasks: beam.PCollection) -> Side[bytes]:
         """The packed splits by group or by label; empty if hashes alone decide."""

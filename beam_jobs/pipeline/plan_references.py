@@ -17,13 +17,17 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.loading import Loader, classes_in, source_error
+from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
+from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.pipeline.near.drop import DropNearOfReferences
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
 from beam_jobs.pipeline.plan_strata import PlanSplits
 from beam_jobs.pipeline.steps import AsWhole, cut_patterns, loading_pool, with_span
 from beam_jobs.plan.group_splits import GroupSizes, check_planned, unpack_splits
 from beam_jobs.plan.labels import LabelHashes
+from beam_jobs.plan.near.tally import NearTally, check_near
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
@@ -95,6 +99,7 @@ class _Summarise(beam.DoFn):
                 summary.add_unreadable(split, reject)
             else:
                 summary.splits[split].bytes += source.size
+                summary.texts += 1
         for feature, names in classes_in(self._job, sources).items():
             summary.add_labels(names, feature)
         order = np.argsort(block.hashes).tolist()
@@ -161,6 +166,34 @@ class _Resplit(beam.DoFn):
         yield Block(block.hashes, splits, block.payloads).pack(compress=True)
 
 
+class _CountGone(beam.DoFn):
+    """Packed blocks of references that are dropped -> a summary of each block."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def process(self, packed: bytes, strata: bytes) -> Iterator[Summary]:
+        block, placement = Block.unpack(packed), self._output.placement
+        splits = block.splits
+        # Strata only know the labels of records that are kept; a group that was not dealt follows its hash.
+        if strata and placement.deals_groups:
+            sources = map(unpack_reference, block.payloads)
+            groups = [placement.groups.of(source.file, source.row) for source in sources]
+            rules = SplitRules(placement, strata)
+            splits = rules.splits_of_groups(placement.hashes_of(groups)).astype(np.uint8)
+        summary = Summary.empty(len(self._output.num_shards))
+        summary.inputs = summary.texts = len(splits)
+        summary.add_duplicates(splits)
+        yield summary
+
+
+def _check_passes(
+    summary: Summary, strata: bytes, near: NearTally | None, placement: Placement
+) -> Summary:
+    check_near(summary, near)
+    return check_planned(summary, strata, placement)
+
+
 def label_hashes(
     job: FileJob, placement: Placement, block: Block
 ) -> tuple[np.ndarray, LabelHashes]:
@@ -183,14 +216,20 @@ class PlanReferences(beam.PTransform):
         output: The dataset.
         processes: The number of processes that load samples, in each of the runner's workers.
         prepare: Makes the output directory ready for shards; None leaves it alone.
+        near: Which near duplicates are dropped; None if they are kept.
     """
 
     def __init__(
-        self, job: FileJob, output: Output, processes: int, prepare: Prepare | None = prepare_output
+        self,
+        job: FileJob,
+        output: Output,
+        processes: int,
+        prepare: Prepare | None = prepare_output,
+        near: Near | None = None,
     ) -> None:
         super().__init__()
         self._job, self._output, self._processes = job, output, processes
-        self._prepare = prepare
+        self._prepare, self._near = prepare, near
 
     def expand(self, pipeline: beam.Pipeline) -> Planned:
         job, output = self._job, self._output
@@ -202,6 +241,10 @@ class PlanReferences(beam.PTransform):
         if self._processes == 1:
             # Spread over workers; with one worker it would only copy all references once more.
             blocks |= "Spread" >> beam.Reshuffle()
+        dropped = None
+        if self._near:
+            dropped = blocks | "DropNear" >> DropNearOfReferences(self._near, job, self._processes)
+            blocks = dropped.inputs
         strata: Side[bytes] = b""
         if output.placement.plans_splits:
             counted = blocks | "Count" >> beam.ParDo(_Count(job, output))
@@ -214,14 +257,18 @@ class PlanReferences(beam.PTransform):
         places = blocks | "Summarise" >> beam.ParDo(_Summarise(job, output)).with_outputs(
             _Summarise.SUMMARY, main="blocks"
         )
-        counted = (places[_Summarise.SUMMARY], places["blocks"], listed[_ListFiles.FOUND], cut)
+        summaries = places[_Summarise.SUMMARY]
+        if dropped:
+            gone = dropped.gone | "CountGone" >> beam.ParDo(_CountGone(output), strata)
+            summaries = (summaries, gone) | "AllSummaries" >> beam.Flatten()
+        counted = (summaries, places["blocks"], listed[_ListFiles.FOUND], cut)
         shards = counted | "Plan" >> PlanShards(
             output,
             _Measure(job, output, self._processes),
             len(job.inputs.patterns),
             self._prepare,
-            check_planned,
-            (strata, output.placement),
+            _check_passes,
+            (strata, dropped.tally if dropped else None, output.placement),
         )
         names = names_of_labels(pipeline, shards.summary, job.class_names)
         return Planned(

@@ -15,6 +15,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.output import Output
+from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.passes import EncodingPlan, SecondPassResult
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.split_rules import SplitRules
@@ -91,17 +92,21 @@ class WriteRecords(beam.PTransform):
         job: Defines the records.
         output: The dataset.
         processes: The number of processes that read and encode, in each of the runner's workers.
+        near: Which near duplicates are dropped; None if they are kept.
     """
 
-    def __init__(self, job: RecordJob, output: Output, processes: int = 1) -> None:
+    def __init__(
+        self, job: RecordJob, output: Output, processes: int = 1, near: Near | None = None
+    ) -> None:
         super().__init__()
         self._job, self._output, self._processes = job, output, processes
+        self._near = near
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         output, processes = self._output, self._processes
         spool = spool_of(output)
         planned = pipeline | "Read" >> PlanRecords(
-            self._job, output, processes, later=[_SecondPass.PHASE]
+            self._job, output, processes, later=[_SecondPass.PHASE], near=self._near
         )
         job = self._job.without_tokenizer()
         encoded = (

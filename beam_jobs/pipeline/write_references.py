@@ -20,6 +20,7 @@ from beam_jobs.dataset.shard_writer import Run, ShardWriter, check_records, rows
 from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.jobs.loading import FramedRecords, Loader
+from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.pipeline.commit import CommitDataset
@@ -161,15 +162,19 @@ class WriteReferences(beam.PTransform):
         job: Defines the records.
         output: The dataset.
         processes: The number of processes that load and encode, in each of the runner's workers.
+        near: Which near duplicates are dropped; None if they are kept.
     """
 
-    def __init__(self, job: FileJob, output: Output, processes: int = 1) -> None:
+    def __init__(
+        self, job: FileJob, output: Output, processes: int = 1, near: Near | None = None
+    ) -> None:
         super().__init__()
         self._job, self._output, self._processes = job, output, processes
+        self._near = near
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         job, output = self._job, self._output
-        planned = pipeline | "Read" >> PlanReferences(job, output, self._processes)
+        planned = pipeline | "Read" >> PlanReferences(job, output, self._processes, near=self._near)
         plan = AsWhole(planned.shards.plan)
         written = (
             planned.inputs

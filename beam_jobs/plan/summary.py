@@ -63,7 +63,7 @@ class SplitSummary:
             before the first.
         first: The first bin of `counts`.
         records: The number of records.
-        duplicates: The number of records that were dropped because they equal others.
+        duplicates: The number of records that were dropped because they equal others, or are near them.
         unreadable: The number of records that are known to be rejected when they are written.
     """
 

@@ -86,11 +86,12 @@ class Task:
         return sum(chunk.size for chunk in self.chunks)
 
     def without(self, rows: np.ndarray) -> Task:
-        """The task that drops some records, by their numbers: int64 [n]."""
+        """The task that drops some more records, by their numbers: int64 [n]."""
         if not len(rows):
             return self
-        bits = np.zeros(int(rows.max()) + 1, bool)
-        bits[rows] = True
+        every = np.concatenate([rows, self.dropped_rows])
+        bits = np.zeros(int(every.max()) + 1, bool)
+        bits[every] = True
         return replace(self, dropped=zlib.compress(np.packbits(bits).tobytes(), 1))
 
     @property

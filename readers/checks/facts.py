@@ -27,10 +27,12 @@ class Facts:
     Attributes:
         manifest: The manifest, whose counts are those of all records.
         samples: The samples by the names of their splits.
+        group_by: What names the groups of records: a regular expression for keys, or `column:NAME`.
     """
 
     manifest: Manifest
     samples: Mapping[str, SplitSample] = field(default_factory=dict)
+    group_by: str = ""
 
     def features(self, *kinds: str) -> list[str]:
         """The measured features of some kinds, which `measures.kinds.kinds_of` names."""

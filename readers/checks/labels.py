@@ -137,7 +137,7 @@ def _drift(facts: Facts) -> Iterator[Finding]:
             worst = sorted(off, key=lambda number: (-off[number], number))
             words = (
                 f"the share of {len(off):,} of {len(total):,} classes differs by up to "
-                f"{off[worst[0]]:.0%} of the records from that in all splits"
+                f"{off[worst[0]]:.0%} of the records (L-infinity) from that in all splits"
             )
             yield Finding(
                 "label_drift", "warning", words, label, split, examples=_names(facts, label, worst)

@@ -1,7 +1,4 @@
-"""Checks of pictures and texts that are nearly the same.
-
-Signals are left out: the hashes of short ones that are little more than a tone or two are alike by chance.
-"""
+"""Checks of pictures, texts and signals that are nearly the same."""
 
 from __future__ import annotations
 
@@ -13,7 +10,17 @@ import numpy as np
 from readers.checks.facts import EXAMPLES, Check, Facts
 from readers.checks.finding import Finding
 from readers.similarity.pairs import Pairs, near_pairs
-from readers.similarity.pictures import PICTURE_CORRELATION, PICTURE_DISTANCE, correlations
+from readers.similarity.pictures import (
+    PICTURE_CORRELATION,
+    PICTURE_DIFFERENCE,
+    PICTURE_DISTANCE,
+    alike_pictures,
+)
+from readers.similarity.recordings import (
+    RECORDING_CORRELATION,
+    RECORDING_DISTANCE,
+    alike_recordings,
+)
 from readers.similarity.signatures import similar_pairs
 from readers.similarity.texts import TEXT_SIMILARITY
 
@@ -26,7 +33,20 @@ def similar_records(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]
         hashes = np.concatenate([s.hashes[feature] for s in samples])[there]
         lumas = np.concatenate([s.lumas[feature] for s in samples])[there]
         pairs = near_pairs(hashes, PICTURE_DISTANCE)
-        alike = correlations(lumas[pairs.first], lumas[pairs.second]) >= PICTURE_CORRELATION
+        likeness = alike_pictures(lumas[pairs.first], lumas[pairs.second])
+        alike = (likeness.correlation >= PICTURE_CORRELATION) & (
+            likeness.difference <= PICTURE_DIFFERENCE
+        )
+        yield _of_records(facts, feature, there, Pairs(*(part[alike] for part in pairs)))
+    for feature in facts.features("signal"):
+        there = np.flatnonzero(np.concatenate([s.hashed[feature] for s in samples]))
+        hashes = np.concatenate([s.hashes[feature] for s in samples])[there]
+        portraits = np.concatenate([s.portraits[feature] for s in samples])[there]
+        pairs = near_pairs(hashes, RECORDING_DISTANCE)
+        alike = (
+            alike_recordings(portraits[pairs.first], portraits[pairs.second])
+            >= RECORDING_CORRELATION
+        )
         yield _of_records(facts, feature, there, Pairs(*(part[alike] for part in pairs)))
     for feature in facts.features("text"):
         signatures = np.concatenate([s.signatures[feature] for s in samples])
@@ -70,12 +90,12 @@ def _leaks(facts: Facts) -> Iterator[Finding]:
 CHECKS = (
     Check(
         "near_duplicates",
-        "pictures and texts that are nearly the same as another in their split, but not equal",
+        "pictures, texts and signals that are nearly the same as another in their split, but not equal",
         _duplicates,
     ),
     Check(
         "near_leaks",
-        "pictures and texts that are nearly the same as one in another split, but not equal",
+        "pictures, texts and signals that are nearly the same as one in another split, but not equal",
         _leaks,
     ),
 )

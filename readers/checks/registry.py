@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from readers.checks import distributions, duplicates, labels, near_duplicates, records, splits
+from readers.checks import (
+    distributions,
+    duplicates,
+    groups,
+    labels,
+    near_duplicates,
+    records,
+    splits,
+    undecodable,
+)
 
 CHECKS = (
     *splits.CHECKS,
     *duplicates.CHECKS,
     *near_duplicates.CHECKS,
+    *groups.CHECKS,
     *labels.CHECKS,
+    *undecodable.CHECKS,
     *records.CHECKS,
     *distributions.CHECKS,
 )

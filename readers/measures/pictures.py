@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from readers.similarity.levels import levels
+
 # Pixels of the middle of a larger picture in which its sharpness is measured, and the fewest at half size.
 _SHARPNESS_SIDE, _SMALLEST = 256, 16
 
@@ -49,21 +51,6 @@ def measure_picture(pixels: np.ndarray) -> dict[str, float]:
     }
 
 
-def to_bytes(pixels: np.ndarray) -> np.ndarray:
-    """The pixels of a picture as uint8, by what `measure_picture` takes for their levels."""
-    if pixels.dtype == np.uint8 or not pixels.size:
-        return pixels
-    if pixels.dtype.kind in "ui":
-        return (pixels / np.float32(np.iinfo(pixels.dtype).max / 255)).clip(0, 255).astype(np.uint8)
-    return (_levels(pixels.astype(np.float32)) * 255).astype(np.uint8)
-
-
-def _levels(values: np.ndarray) -> np.ndarray:
-    """Floats as levels from 0 to 1."""
-    finite = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
-    return np.clip(finite / 255 if finite.max() > 1 else finite, 0, 1)
-
-
 def _luma(colors: np.ndarray) -> np.ndarray:
     """The luma of each pixel, float32 [height, width], between 0 and 1."""
     if colors.shape[2] == 3:
@@ -72,7 +59,7 @@ def _luma(colors: np.ndarray) -> np.ndarray:
         values = colors[..., 0].astype(np.float32)
     if colors.dtype.kind in "ui":
         return np.clip(values / np.iinfo(colors.dtype).max, 0, 1)
-    return _levels(values)
+    return levels(values)
 
 
 def _middle(colors: np.ndarray) -> np.ndarray:

@@ -19,17 +19,19 @@ from readers.format.splits import Split
 from readers.measures.arrays import measure_array, measure_number, measure_signal
 from readers.measures.details import Details, DetailsCollector, joined_details
 from readers.measures.kinds import KEY, kinds_of
-from readers.measures.pictures import measure_picture, to_bytes
+from readers.measures.pictures import measure_picture
+from readers.measures.signals import signal_portraits, signal_sketch
 from readers.measures.texts import measure_text
 from readers.measures.values import rows_each
-from readers.measures.visits import Visited, visit
+from readers.measures.visits import Undecodable, Visited, visit
+from readers.similarity.levels import reduced
 from readers.similarity.pictures import hash_and_luma
 from readers.similarity.texts import SIGNATURE_SIZE, text_signatures
 
 # Bytes of all samples of a dataset as they are stored; and what visiting them may cost, in bytes of decoded arrays.
 _MOST_BYTES, _MOST_COST = 2 << 30, 8 << 30
 
-_LARGE_SIDE = 2048
+_NO_PIXELS = np.zeros((0, 0, 3), np.uint8)
 _NO_LUMA = np.zeros((16, 16), np.float32)
 
 Measures = dict[str, np.ndarray]
@@ -47,9 +49,10 @@ class SplitSample:
         measures: Feature -> name of a number -> its values, float64 [seen].
         digests: Feature -> digests of its values, uint64 [seen]; equal values have equal ones, and empty
             arrays and texts 0.
-        hashes: Picture -> hashes that near duplicates share, uint64 [seen]; 0 of one that has none, which
+        hashes: Picture or signal -> hashes that near duplicates share, uint64 [seen]; 0 of one that has none, which
             `hashed` tells.
-        hashed: Picture -> whether it has such a hash, bool [seen].
+        hashed: Picture or signal -> whether it has such a hash, bool [seen].
+        portraits: Signal -> what is compared of signals with near hashes, int8 [seen, 129].
         lumas: Picture -> 16 x 16 levels of luma, float32 [seen, 16, 16].
         signatures: Text -> MinHash signatures, uint16 [seen, size]; zeros of a text without characters.
         labels: The labels, int64 [seen]; None if a record has none, or several.
@@ -66,6 +69,7 @@ class SplitSample:
     hashes: Mapping[str, np.ndarray]
     hashed: Mapping[str, np.ndarray]
     lumas: Mapping[str, np.ndarray]
+    portraits: Mapping[str, np.ndarray]
     signatures: Mapping[str, np.ndarray]
     labels: np.ndarray | None
     keys: tuple[str, ...]
@@ -143,16 +147,18 @@ def _sample(
         collector = DetailsCollector(manifest.schema, kinds, each) if each else None
         rows = list[_Row]()
         texts = {feature: list[str]() for feature, kind in kinds.items() if kind == "text"}
-        for record in records:
-            rows.append(_row(record, kinds))
-            for feature, found in texts.items():
-                found.append(record[feature].decode("utf-8", "replace"))
+        for found in records:
+            broken = [name for name, value in found.items() if isinstance(value, Undecodable)]
+            record = {**found, **dict.fromkeys(broken, _NO_PIXELS)}
+            rows.append(_row(record, kinds, broken))
+            for feature, several in texts.items():
+                several.append(record[feature].decode("utf-8", "replace"))
             if collector:
                 collector.add(record, numbers[-1])
         return _Kept(
             rows,
             {feature: _columns([row.measures.pop(feature) for row in rows]) for feature in kinds},
-            {feature: text_signatures(found)[0] for feature, found in texts.items()},
+            {feature: text_signatures(several)[0] for feature, several in texts.items()},
             collector.details() if collector else None,
         )
 
@@ -163,7 +169,11 @@ def _sample(
     rows = [row for kept in visited.kept for row in kept.rows]
     details = [kept.details for kept in visited.kept if kept.details]
     keys = tuple(row.key.decode("utf-8", "replace") for row in rows if isinstance(row.key, bytes))
-    hashed = [feature for feature, kind in kinds.items() if kind == "picture"]
+    pictures, signals = (
+        [feature for feature, found in kinds.items() if found == kind]
+        for kind in ("picture", "signal")
+    )
+    hashed = [*pictures, *signals]
     texts = [feature for feature, kind in kinds.items() if kind == "text"]
     measures = {f: _joined([kept.measures[f] for kept in visited.kept]) for f in kinds}
     return SplitSample(
@@ -177,8 +187,9 @@ def _sample(
         {f: np.array([row.hashes[f] is not None for row in rows], bool) for f in hashed},
         {
             f: np.array([row.lumas[f] for row in rows], np.float32).reshape(-1, 16, 16)
-            for f in hashed
+            for f in pictures
         },
+        {f: signal_portraits([row.portraits[f] for row in rows]) for f in signals},
         {f: _signatures([kept.signatures[f] for kept in visited.kept]) for f in texts},
         measures[label].get("mean", np.empty(0)).astype(np.int64) if label else None,
         keys,
@@ -193,6 +204,7 @@ class _Row(NamedTuple):
     digests: dict[str, int]
     hashes: dict[str, int | None]
     lumas: dict[str, np.ndarray]
+    portraits: dict[str, np.ndarray | None]
     key: bytes | None
 
 
@@ -205,27 +217,25 @@ class _Kept(NamedTuple):
     details: Details | None
 
 
-def _row(record: Mapping[str, Any], kinds: Mapping[str, str]) -> _Row:
+def _row(record: Mapping[str, Any], kinds: Mapping[str, str], broken: list[str]) -> _Row:
     pictures = {
-        feature: hash_and_luma(_reduced(record[feature]))
+        feature: hash_and_luma(reduced(record[feature]))
         if record[feature].size
         else (None, _NO_LUMA)
         for feature, kind in kinds.items()
         if kind == "picture"
     }
+    signals = {f: signal_sketch(record[f]) for f, kind in kinds.items() if kind == "signal"}
     return _Row(
-        {feature: _measured(kind, record[feature]) for feature, kind in kinds.items()},
+        {f: _measured(kind, record[f]) for f, kind in kinds.items()}
+        | {feature: {"undecodable": 1.0} for feature in broken},
         {feature: _digest(record[feature]) for feature in kinds},
-        {feature: found for feature, (found, _) in pictures.items()},
+        {feature: found for feature, (found, _) in pictures.items()}
+        | {feature: sketch.hash if sketch else None for feature, sketch in signals.items()},
         {feature: luma for feature, (_, luma) in pictures.items()},
+        {feature: sketch.portrait if sketch else None for feature, sketch in signals.items()},
         record.get(KEY),
     )
-
-
-def _reduced(pixels: np.ndarray) -> np.ndarray:
-    """A picture as uint8, of fewer than 4,096 pixels a side: every n-th of a larger one."""
-    step = max(1, max(pixels.shape[:2]) // _LARGE_SIDE)
-    return to_bytes(pixels[::step, ::step])
 
 
 def _signatures(parts: list[np.ndarray]) -> np.ndarray:

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from readers.format.decode.images import EncodedImage, with_pixels
+from readers.format.decode.images import EncodedImage, pixels_of
 from readers.format.decode.records import Decoder
-from readers.format.schema import Schema
+from readers.format.schema import Feature
 from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 from readers.shards.index import read_index
 from readers.shards.plan import Plan
@@ -48,6 +48,10 @@ _WHOLE = ("int", "uint", "bool")
 
 _Kept = TypeVar("_Kept")
 Record = Mapping[str, Any]
+
+
+class Undecodable:
+    """Stands for the pixels of a picture that cannot be decoded."""
 
 
 @dataclass(frozen=True)
@@ -161,13 +165,14 @@ class _Source:
         for row, number in enumerate(range(run.start, run.stop)):
             try:
                 record = self._decoder.decode(framed.record(row)[HEADER_BYTES:-FOOTER_BYTES])
-                if self._images and _pixel_bytes(record, schema, self._images) > LARGEST:
-                    run.too_large += 1
-                    continue
-                record = with_pixels(record, schema)
             except ValueError:
                 records.decoder().record(framed, row)  # Raises an error that names the record.
                 raise
+            pictures = {name: _pixels(name, schema[name], record[name]) for name in self._images}
+            if any(pixels is None for pixels in pictures.values()):
+                run.too_large += 1
+                continue
+            record |= pictures
             found = {name: _plain(value) for name, value in record.items()}
             if any(isinstance(v, bytes) and len(v) > LARGEST // _WIDENED for v in found.values()):
                 run.too_large += 1
@@ -187,16 +192,16 @@ def _lengths(plan: Plan) -> np.ndarray:
     return np.concatenate([*found, np.empty(0, np.int64)])
 
 
-def _pixel_bytes(record: Record, schema: Schema, images: list[str]) -> int:
-    """The bytes of the largest picture of a record, once it is decoded."""
-    sizes = [0]
-    for name in images:
-        step = schema[name].step
-        several = record[name] if step else [record[name]]
-        sizes.append(
-            sum(_bytes_of(EncodedImage(name, step or schema[name], data)) for data in several)
-        )
-    return max(sizes)
+def _pixels(name: str, feature: Feature, encoded: Any) -> Any:
+    """The pixels of a picture, or of a list of pictures; None if they are larger than `LARGEST`."""
+    step = feature.step
+    several = encoded if step else [encoded]
+    try:
+        if sum(_bytes_of(EncodedImage(name, step or feature, data)) for data in several) > LARGEST:
+            return None
+        return pixels_of(name, feature, encoded)
+    except ValueError:
+        return Undecodable()
 
 
 def _bytes_of(image: EncodedImage) -> int:
@@ -215,6 +220,8 @@ def _plain(value: Any) -> Any:
 
 
 def _cost(value: Any) -> float:
+    if isinstance(value, Undecodable):
+        return _COST
     if isinstance(value, bytes):
         return _COST + len(value) * _COST_OF_TEXT
     if isinstance(value, list):

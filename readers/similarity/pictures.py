@@ -8,6 +8,8 @@ Versions of a decoder of JPEGs may differ by a level or two, which changes a bit
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 # How many bits may differ between near duplicates. Of 980 photographs, parts of them, and made-up pictures, all copies
@@ -16,10 +18,12 @@ import numpy as np
 # originals two are: a chessboard that is there twice, and a scene seen by two lenses.
 PICTURE_DISTANCE = 6
 
-# The correlation of near duplicates. Of all but a few of such copies of parts of photographs of 64 pixels and more
-# it is above 0.99. Of 396 pairs of digits of 28 pixels whose hashes are within the distance, it was below
-# for 95 %.
+# The correlation of the lumas of near duplicates, and the largest difference of a part of them, in standard
+# deviations. Of 1,797 digits of 8 pixels enlarged to 28, none of which is a copy, 396 pairs have hashes within the
+# distance; 24 also have the correlation, and 2 both. Of such copies of photographs of 64 pixels and more, none is
+# lost by the difference; of photographs of 32 pixels, 1 in 12 of 0.73 times the size.
 PICTURE_CORRELATION = 0.98
+PICTURE_DIFFERENCE = 0.6
 
 _SIDE = 32
 _WAVES = 8
@@ -103,14 +107,27 @@ def _small(luma: np.ndarray) -> np.ndarray:
     return (parts / _WHITE).astype(np.float32)
 
 
-def correlations(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """How alike pictures are whose hashes are: the correlations of their lumas, -1 to 1, float64 [pairs].
+class PictureLikeness(NamedTuple):
+    """How alike pictures are, float64 [pairs] each.
+
+    Attributes:
+        correlation: The correlation of their lumas, -1 to 1.
+        difference: The largest difference of a part of them, in standard deviations of each.
+    """
+
+    correlation: np.ndarray
+    difference: np.ndarray
+
+
+def alike_pictures(one: np.ndarray, other: np.ndarray) -> PictureLikeness:
+    """How alike pictures are whose hashes are near.
 
     Args:
-        one, other: Lumas, float32 [pairs, 16, 16].
+        one, other: Lumas of any scale, [pairs, 16, 16].
     """
     first, second = (_normalized(lumas) for lumas in (one, other))
-    return np.einsum("ij,ij->i", first, second)
+    apart = np.abs(first - second).max(axis=1, initial=0) * np.sqrt(first.shape[1])
+    return PictureLikeness(np.einsum("ij,ij->i", first, second), apart)
 
 
 def _normalized(lumas: np.ndarray) -> np.ndarray:

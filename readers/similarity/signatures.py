@@ -39,13 +39,13 @@ def similar_pairs_in_parts(signatures: np.ndarray, similarity: float) -> Iterato
         raise ValueError(
             f"signatures of {signatures.dtype} {list(signatures.shape)}: expected uint16 [n, size]"
         )
-    _, first, number = np.unique(_digests(signatures), return_index=True, return_inverse=True)
+    _, first, number = np.unique(row_digests(signatures), return_index=True, return_inverse=True)
     yield equal_pairs(first[number.reshape(-1)].astype(np.int64), np.ones((), np.float32))
     different = np.sort(first).astype(np.int64)
     size = signatures.shape[1]
-    rows = _band_rows(size, similarity)
+    rows = band_rows(size, similarity)
     for start in range(0, size - rows + 1, rows):
-        keys = _digests(signatures[different, start : start + rows])
+        keys = row_digests(signatures[different, start : start + rows])
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
         for i, j in pairs_in_runs(keys[1:] == keys[:-1]):
@@ -76,7 +76,7 @@ def _compared(
     return Pairs(np.minimum(one, other), np.maximum(one, other), alike[found])
 
 
-def _band_rows(size: int, similarity: float) -> int:
+def band_rows(size: int, similarity: float) -> int:
     """The most numbers of a band with which at most one in a hundred pairs is missed, or 1."""
     fitting = (
         rows for rows in range(size, 1, -1) if (1 - similarity**rows) ** (size // rows) <= _MISSED
@@ -84,7 +84,7 @@ def _band_rows(size: int, similarity: float) -> int:
     return next(fitting, 1)
 
 
-def _digests(rows: np.ndarray) -> np.ndarray:
+def row_digests(rows: np.ndarray) -> np.ndarray:
     """A hash of each row, uint64 [n]."""
     found = np.zeros(len(rows), np.uint64)
     for column in rows.T:

@@ -35,6 +35,9 @@ from tests.support.datasets import files_of
 
 JOBS = ["images", "text", "sensors"]
 
+# Jobs that drop near duplicates.
+NEAR = ["near images", "near text"]
+
 # While other tests run, too, a worker takes longer to start than the 5 s for which idle workers are
 # kept: that of one executor would end while that of another starts, again in every stage.
 KEPT = "--environment_cache_millis=20000"
@@ -58,10 +61,13 @@ def jobs(tmp_path_factory):
         "images": ["--image_size", "32x32"],
         "text": ["--label_field", "label", "--tokens", "words"],
         "sensors": ["--window", "32"],
+        "near images": ["--drop_near_duplicates", "0.9"],
+        "near text": ["--label_field", "label", "--drop_near_duplicates", "0.6"],
     }
     found = {}
     for job, own in made.items():
-        flags = [job, "--input", f"{folder}/in/{job}", *own]
+        name = job.removeprefix("near ")
+        flags = [name, "--input", f"{folder}/in/{name}", *own]
         flags += ["--splits", "train=0.7,val=0.3", "--num_shards", "train=4,val=1"]
         assert main([*flags, "--output", f"{folder}/out/{job}"]) == 0
         assert list((folder / "out" / job / "rejects").iterdir())
@@ -77,7 +83,7 @@ def assert_same_files(jobs, job, out, engine_flags):
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize(("job", "workers"), [("text", 1), *((job, 4) for job in JOBS)])
+@pytest.mark.parametrize(("job", "workers"), [("text", 1), *((job, 4) for job in [*JOBS, *NEAR])])
 def test_flink_writes_the_same_files(flink, jobs, tmp_path, job, workers):
     assert_same_files(jobs, job, tmp_path / "out", [*flink.flags, f"--parallelism={workers}"])
     ran = flink.ask(f"/jobs/{flink.jobs()[0]['jid']}")
@@ -134,7 +140,7 @@ def test_spark_writes_the_same_files(spark, jobs, tmp_path, job):
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", [*JOBS, *NEAR])
 def test_prism_writes_the_same_files(prism, jobs, tmp_path, job):
     assert_same_files(jobs, job, tmp_path / "out", prism.flags)
 

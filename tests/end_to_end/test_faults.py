@@ -44,6 +44,8 @@ from beam_jobs.pipeline import (
     write_shards,
 )
 from beam_jobs.pipeline.commit import _Commit
+from beam_jobs.pipeline.near import drop, find
+from beam_jobs.pipeline.reading import list_tasks
 from beam_jobs.pipeline.steps import STATISTICS
 from beam_jobs.pipeline.write_references import _AssignShards
 from beam_jobs.plan import run_ranges
@@ -74,6 +76,11 @@ JOBS = {
     "stratified": ("sensors", ["--stratify"]),
     "strata of texts": ("text", ["--label_field", "label", "--stratify"]),
     "duplicates": ("text", ["--drop_duplicates"]),
+    "near texts": (
+        "text",
+        ["--drop_near_duplicates", "0.8", "--stratify", "--label_field", "label"],
+    ),
+    "near recordings": ("copies", ["--drop_near_duplicates", "0.9"]),
     "bpe": ("text", ["--tokens", "bpe", "--vocabulary_size", "270"]),
 }
 
@@ -90,9 +97,14 @@ def jobs(tmp_path_factory):
     write_texts(base / "text")
     shutil.copy(base / "text" / "a.jsonl", base / "text" / "c.jsonl")
 
+    shutil.copytree(base / "sensors", base / "copies")
+    for label in "abc":
+        for path in sorted((base / "copies" / label).iterdir())[:9]:
+            shutil.copy(path, path.with_name(f"copy of {path.name}"))
+
     def job_of(name):
         source, flags = JOBS[name]
-        arguments = [source]
+        arguments = ["sensors" if source == "copies" else source]
         for part in sorted((base / source).iterdir()):
             arguments += ["--input", part]
         arguments += [*SPLITS, *flags]
@@ -258,7 +270,8 @@ NUMBERS = re.compile(
     r"|found \d+ records, written \d+, rejected \d+, \d+ in the statistics; \d+ of \d+ shards"
     r"|\d+ of \d+ edges of splits|label '.*' was not seen|the same duplicates twice"
     r"|have \d+ texts, \d+ were compared|\d+ of \d+ inputs contributed training text"
-    r"|duplicate key of a text"
+    r"|duplicate key of a text|\d+ of \d+ [\w ]+ were compared|\d+ of 1 blocks of \w+"
+    r"|have \d+ records, \d+ were compared"
     r"|shards of \d+ to \d+ (records|bytes)|texts have \d+ words, \d+ were counted"
     r"|duplicate key '.*': every record needs a key"
 )
@@ -318,11 +331,11 @@ def hand_overs():
     yield "patterns", every, inputs(steps.CutPatterns)
     yield "numbers of parts", every, outputs(steps.CutPatterns, "cut")
     yield "parts of files", files, inputs(plan_references._ListFiles)
-    yield "parts of texts", texts, inputs(plan_records._ListTasks)
+    yield "parts of texts", texts, inputs(list_tasks._ListTasks)
     yield "listed blocks", files, outputs(plan_references._ListFiles)
-    yield "listed work", texts, outputs(plan_records._ListTasks)
+    yield "listed work", texts, outputs(list_tasks._ListTasks)
     yield "numbers of files", files, outputs(plan_references._ListFiles, "found")
-    yield "numbers of chunks", texts, outputs(plan_records._ListTasks, "found")
+    yield "numbers of chunks", texts, outputs(list_tasks._ListTasks, "found")
     yield "blocks to be summarised", files, inputs(plan_references._Summarise)
     yield "summaries of files", files, outputs(plan_references._Summarise)
     yield "work to be read", texts, inputs(plan_records._FirstPass)
@@ -361,6 +374,28 @@ def hand_overs():
     yield "grouped digests", ["duplicates"], inputs(text_steps._Find)
     yield "duplicates", ["duplicates"], outputs(text_steps._Find)
     yield "tallies", ["duplicates"], outputs(text_steps._Find, "tally")
+    near, near_texts, near_files = (
+        ["near texts", "near recordings"],
+        ["near texts"],
+        ["near recordings"],
+    )
+    yield "work to be sketched", near_texts, inputs(find.SketchTasks)
+    yield "keys of texts", near_texts, outputs(find.SketchTasks, None, "outputs")
+    yield "probes of texts", near_texts, outputs(find.SketchTasks, "probes", "outputs")
+    yield "tallies of texts", near_texts, outputs(find.SketchTasks, "tally", "outputs")
+    yield "blocks to be sketched", near_files, inputs(find.SketchReferences)
+    yield "keys of files", near_files, outputs(find.SketchReferences, None, "outputs")
+    yield "grouped keys", near, inputs(find._Pair)
+    yield "pairs", near, outputs(find._Pair)
+    yield "tallies of pairs", near, outputs(find._Pair, "tally")
+    yield "joined firsts", near, inputs(find._Send)
+    yield "probes of firsts", near, outputs(find._Send)
+    yield "joined seconds", near, inputs(find._Compare)
+    yield "near duplicates", near, outputs(find._Compare)
+    yield "numbers to drop", near, outputs(drop._Dropped)
+    yield "blocks that are left", near_files, outputs(drop._TakeOut)
+    yield "dropped references", near_files, outputs(drop._TakeOut, "gone")
+    yield "summaries of what is dropped", near_files, outputs(plan_references._CountGone)
     yield "work to be sampled", ["bpe"], inputs(text_steps._SampleFn)
     yield "samples", ["bpe"], outputs(text_steps._SampleFn, None, "finish_bundle")
     moved = ["sensors", "bytes"]
@@ -389,6 +424,8 @@ FEW_CASES = [
     "grouped locators-text-lose",
     "merged runs-merged-lose",
     "results of files-sensors-repeat",
+    "keys of texts-near texts-lose",
+    "near duplicates-near recordings-repeat",
 ]
 
 

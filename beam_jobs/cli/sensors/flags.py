@@ -139,8 +139,8 @@ class SensorFlags(RecordingFlags):
         unset="no",
     )
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         if self.rate == COLUMN:
             raise UsageError(f"--rate {self.rate}: expected a name, such as column:rate_hz")
         if self.time_column and not self.resample:

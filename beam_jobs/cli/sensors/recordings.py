@@ -96,8 +96,8 @@ class RecordingFlags(InputFlags):
         metavar="NAME",
     )
 
-    def check(self) -> None:
-        super().check()
+    def validate(self) -> None:
+        super().validate()
         if self.label == _ARRAY:
             raise UsageError(f"--label {self.label}: expected a name, such as array:y")
         for name in ("table", "recording_column"):

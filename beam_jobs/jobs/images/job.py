@@ -37,6 +37,7 @@ from beam_jobs.jobs.images.pixels import (
 )
 from beam_jobs.jobs.images.png import is_whole, to_png
 from beam_jobs.jobs.images.wide_pixels import resized_by_planes, to_uint16, wide_pixels
+from beam_jobs.jobs.near import Compared
 from beam_jobs.jobs.protocols import complete_schema
 from beam_jobs.jobs.record import MORE_FRAMES
 from beam_jobs.sources.classes import Names
@@ -148,6 +149,10 @@ class ImageJob(FilesInParts):
     @property
     def class_names(self) -> Names:
         return {**self.labels.class_names, **self.annotations.class_names_by_feature}
+
+    @property
+    def compared(self) -> Compared:
+        return Compared("picture", {"image": self.schema["image"]})
 
     def sources(self, pattern: str) -> Iterator[Source]:
         for source in self.inputs.sources(pattern):

@@ -7,11 +7,12 @@ imports Beam.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.near import Compared, Near, Sketched, compared_of
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.protocols import Learns, LearnSchema, RangeCounter, RecordJob
 from beam_jobs.jobs.reshard.manifests import (
@@ -23,12 +24,13 @@ from beam_jobs.jobs.reshard.manifests import (
     read_text,
     splits_of,
 )
+from beam_jobs.jobs.reshard.near import example_sketches
 from beam_jobs.jobs.reshard.passes import ReshardFirstPass, ReshardSecondPass
 from beam_jobs.jobs.reshard.ranges import RANGE_BYTES, count_records, number_ranges
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import OnReject
-from beam_jobs.sources.chunks import Chunk, byte_ranges
+from beam_jobs.sources.chunks import Chunk, Task, byte_ranges
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
@@ -39,6 +41,9 @@ from readers.format.schema import Feature, Schema
 
 # The schema until a record is known.
 UNKNOWN_SCHEMA = Schema({"unknown": Feature("string")})
+
+# The feature that names the input of a record.
+_KEY = "key"
 
 # The feature that a vocabulary or tokenizer describes.
 _TOKENS = "tokens"
@@ -107,6 +112,19 @@ class ReshardJob(RecordJob):
 
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
         return ReshardSecondPass(plan, self)
+
+    @property
+    def compared(self) -> Compared:
+        if not self.given:
+            raise UsageError(
+                "--drop_near_duplicates, --keep_out and --check need to know the features of the records: "
+                "there is no manifest.json beside them; give a --schema"
+            )
+        features = {name: f for name, f in self.given.items() if name != _KEY}
+        return compared_of(features, tuple(self.class_names))
+
+    def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
+        return partial(example_sketches, self, near, rules)
 
     def schema_of(self, guess: SchemaGuess, needed: Collection[str] = ()) -> Schema:
         """The schema of the records that are written.

@@ -37,7 +37,7 @@ _MEASURED = 16
 FindBroken = Callable[[np.ndarray, np.ndarray, np.ndarray], list[tuple[int, str]]]
 
 
-def _batches(job: ReshardJob, task: Task) -> Iterator[tuple[Source, FrameBatch | Reject]]:
+def batches_of(job: ReshardJob, task: Task) -> Iterator[tuple[Source, FrameBatch | Reject]]:
     """Yields (file, some of its records) for all chunks of a task, and a reject if one cannot be read."""
     chunks = [chunk for chunk in task.chunks if not chunk.is_empty]
     with reading_ahead(read for chunk in chunks for read in job.reads(chunk)):
@@ -65,7 +65,7 @@ def _frame_batches(job: ReshardJob, chunk: Chunk) -> Iterator[FrameBatch | Rejec
         yield Reject.of(source.key, "read", f"cannot be read: {error}")
 
 
-class _Records(NamedTuple):
+class FoundExamples(NamedTuple):
     """The Examples of a batch that have a split.
 
     Attributes:
@@ -81,10 +81,28 @@ class _Records(NamedTuple):
     stops: np.ndarray
     rejects: list[Reject]
 
+    def without(self, dropped: np.ndarray, first: int) -> tuple[FoundExamples, np.ndarray]:
+        """The Examples that are kept, and the splits of those that are dropped, uint8 [m].
 
-def _records(
+        Args:
+            dropped: The numbers of the records of a task that are dropped, int64, rising.
+            first: The number of the first of these Examples.
+        """
+        low, high = np.searchsorted(dropped, [first, first + len(self.keys)])
+        if low == high:
+            return self, np.empty(0, np.uint8)
+        gone = dropped[low:high] - first
+        kept = np.delete(np.arange(len(self.keys)), gone)
+        keys = [self.keys[at] for at in kept.tolist()]
+        left = FoundExamples(
+            keys, self.splits[kept], self.starts[kept], self.stops[kept], self.rejects
+        )
+        return left, self.splits[gone]
+
+
+def records_of(
     rules: SplitRules, source: Source, batch: FrameBatch, find_broken: FindBroken
-) -> _Records:
+) -> FoundExamples:
     """The records of a batch, the same ones in both passes.
 
     Args:
@@ -115,7 +133,7 @@ def _records(
         ]
         kept = np.delete(np.arange(len(rows)), list(without))
         keys, splits, rows = [keys[at] for at in kept.tolist()], splits[kept], rows[kept]
-    return _Records(keys, splits, starts[rows], stops[rows], rejects)
+    return FoundExamples(keys, splits, starts[rows], stops[rows], rejects)
 
 
 def _reject(source: Source, number: int, error: str) -> Reject:
@@ -157,19 +175,29 @@ class ReshardFirstPass(FirstPass):
         return SchemaLearner()
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
-        for source, batch in _batches(self.job, task):
+        dropped, first = task.dropped_rows, 0
+        for source, batch in batches_of(self.job, task):
             if isinstance(batch, Reject):
                 yield FoundRecords.of_reject(batch)
                 continue
             guess = None if self.job.given else SchemaGuess()
-            found = _records(self.rules, source, batch, guess.add if guess else broken_examples)
+            every = records_of(self.rules, source, batch, guess.add if guess else broken_examples)
+            found, duplicates = every.without(dropped, first)
+            first += len(every.keys)
             sizes = self._sizes(batch.data.data, found)
             labels = [None] * len(found.keys)
             yield FoundRecords(
-                found.keys, found.splits, sizes, labels, found.rejects, learned=guess
+                found.keys,
+                found.splits,
+                sizes,
+                labels,
+                found.rejects,
+                learned=guess,
+                duplicates=duplicates,
+                texts=len(found.keys),
             )
 
-    def _sizes(self, view: memoryview, found: _Records) -> np.ndarray:
+    def _sizes(self, view: memoryview, found: FoundExamples) -> np.ndarray:
         """The size of each record's frame in bytes; an estimate if features are dropped."""
         sizes = found.stops - found.starts + FRAME_BYTES
         if not self.job.changes_records or not len(sizes):
@@ -235,16 +263,18 @@ class ReshardSecondPass(SecondPass):
         return RecordCounter({n: f for n, f in self.plan.schema.items() if not f.step})
 
     def encoded(self, task: Task, encoder: RecordCounter) -> Iterator[EncodedRecords]:
-        for source, batch in _batches(self.job, task):
+        dropped, first = task.dropped_rows, 0
+        for source, batch in batches_of(self.job, task):
             if isinstance(batch, Reject):
                 yield EncodedRecords.of_reject(batch)
-            else:
-                yield self._encode_batch(source, batch, encoder)
+                continue
+            every = records_of(self.plan.rules, source, batch, broken_examples)
+            yield self._encode_batch(batch, every.without(dropped, first)[0], encoder)
+            first += len(every.keys)
 
     def _encode_batch(
-        self, source: Source, batch: FrameBatch, encoder: RecordCounter
+        self, batch: FrameBatch, found: FoundExamples, encoder: RecordCounter
     ) -> EncodedRecords:
-        found = _records(self.plan.rules, source, batch, broken_examples)
         columns, errors = self._decoded(batch.data, found.starts, found.stops)
         late = []
         for at, error in sorted(errors.items()):

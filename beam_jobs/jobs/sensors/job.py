@@ -12,6 +12,7 @@ import numpy as np
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.encodings import Encodings
 from beam_jobs.jobs.file_passes import FilesInParts
+from beam_jobs.jobs.near import Compared, compared_of
 from beam_jobs.jobs.protocols import FileJob, Part, complete_schema
 from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.formats.registry import flags_of
@@ -202,6 +203,16 @@ class SensorJob(FilesInParts):
     @property
     def class_names(self) -> Names:
         return self.labels.class_names
+
+    @property
+    def compared(self) -> Compared:
+        signals = {name: f for name, f in self.features if f.encoding == "sequence" or f.shape}
+        if self.rows or any(len(feature.shape) > 2 for feature in signals.values()):
+            raise UsageError(
+                "--drop_near_duplicates, --keep_out and --check compare signals [time] or [time, channels]: "
+                f"drop {'--record row' if self.rows else '--spectrogram'}, or these flags"
+            )
+        return compared_of(signals)
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         return self.inputs.unpacked(source)

@@ -1,4 +1,4 @@
-"""Finds equal texts by their digests, without bringing the texts together."""
+"""Finds equal texts by their digests, and near ones by their sketches, without bringing the texts together."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from beam_jobs.errors import DataError, UsageError
+from beam_jobs.jobs.near import Near, SketchBuilder, Sketched, joined_texts
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.split_texts import all_texts, splits_of
 from beam_jobs.jobs.text.texts import Texts
@@ -57,6 +58,24 @@ def text_digests(
         first += len(texts.keys)
     found = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES)
     return task.id, (np.concatenate(numbers), found, np.concatenate(orders))
+
+
+def text_sketches(job: TextJob, near: Near, rules: SplitRules, task: Task) -> Sketched:
+    """The sketches of a task's texts, without those that are dropped because they are equal to others."""
+    builder = SketchBuilder(near, task.id)
+    dropped = task.dropped_rows
+    first = 0
+    for texts in all_texts(job, task):
+        splits, errors = splits_of(job, texts, rules)
+        rows = np.delete(np.arange(len(texts.keys)), list(errors))
+        rows = rows[~np.isin(rows + first, dropped)]
+        good = texts.take(rows)
+        fields = zip(*map(good.of_field, range(len(job.text_features))), strict=True)
+        values = list(map(joined_texts, fields))
+        orders = rules.placement.orders(good.keys)
+        builder.add(rows + first, orders, splits[rows], values)
+        first += len(texts.keys)
+    return builder.finish(len(task.chunks))
 
 
 def pack_digests(
@@ -160,18 +179,19 @@ class Tally:
         self.dropped += other.dropped
 
 
-def check_tally(summary: Summary, tally: Tally | None) -> Summary:
+def check_tally(summary: Summary, tally: Tally | None, near: int = 0) -> Summary:
     """The summary itself, once all of its texts are known to have been compared.
 
     Args:
         summary: The summary of all texts.
         tally: None if duplicates are kept.
+        near: How many of the texts are dropped because they are near others.
 
     Raises:
         DataError: The runner lost or repeated texts or duplicates.
     """
     if tally:
-        dropped = sum(split.duplicates for split in summary.splits)
+        dropped = sum(split.duplicates for split in summary.splits) - near
         if (tally.texts, tally.dropped) != (summary.texts, dropped):
             raise DataError(
                 f"the inputs have {summary.texts} texts, {tally.texts} were compared; of "

@@ -8,6 +8,7 @@ from functools import partial
 from typing import ClassVar, Literal
 
 from beam_jobs.jobs.encodings import Encodings
+from beam_jobs.jobs.near import Compared, Near, Sketched
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.protocols import (
     Digester,
@@ -19,7 +20,7 @@ from beam_jobs.jobs.protocols import (
     complete_schema,
 )
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.duplicates import text_digests
+from beam_jobs.jobs.text.duplicates import text_digests, text_sketches
 from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
 from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.reading import TextReader
@@ -121,6 +122,13 @@ class TextJob(TextReader, RecordJob):
 
     def digester(self, rules: SplitRules) -> Digester | None:
         return partial(text_digests, self, rules) if self.drop_duplicates else None
+
+    @property
+    def compared(self) -> Compared:
+        return Compared("text", {name: self.schema[name] for name in self.text_features})
+
+    def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
+        return partial(text_sketches, self, near, rules)
 
     def _sampler(self, rules: SplitRules, size: int) -> Callable[[Task], Sample]:
         return partial(sample_texts, self, rules, sample_below(size))

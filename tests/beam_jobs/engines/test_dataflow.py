@@ -339,6 +339,8 @@ SMALL = {
     *("Read/Plan/CheckPasses", "Read/List", "Read/LabelNames", "Read/Vocabulary", "Read/Schema"),
     *(
         "Read/Cut",
+        "Read/ListTasks/Cut",
+        "Read/ListTasks/List",
         "Read/Plan/CutDraft",
         "Read/Plan/CutPlan",
         "Write",

@@ -263,6 +263,7 @@ def test_a_planted_fault_is_found(tmp_path, name, feature, count, plant):
 
 def test_every_check_has_a_planted_fault():
     elsewhere = {"empty_splits", "rejected_inputs", "split_shares", "unknown_tokens"}
+    elsewhere |= {"groups_across_splits", "undecodable_pictures"}  # In test_groups_and_copies.py
     assert {check.name for check in CHECKS} == {name for name, *_ in PLANTED} | elsewhere
 
 

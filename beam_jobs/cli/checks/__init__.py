@@ -1,0 +1,1 @@
+"""Near duplicates and checks, as flags ask for them."""

@@ -1,0 +1,176 @@
+"""The parts of the files of a task, each with its split.
+
+Nothing here imports Beam.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.protocols import Part, PartsJob
+from beam_jobs.jobs.record import SourceValues, source_values
+from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.records.rejects import Reject
+from beam_jobs.sources.chunks import Task
+from beam_jobs.sources.source import Source
+from beam_jobs.storage.objects import reading_ahead
+
+# Parts of a file whose splits are decided together.
+_PARTS = 256
+
+
+class FilePart(NamedTuple):
+    """A whole file as its only part.
+
+    Attributes:
+        job: Defines the records.
+        source: The file.
+        content: Reads its bytes, once.
+    """
+
+    job: PartsJob
+    source: Source
+    content: Callable[[], bytes]
+    labels: None = None
+    rejects: tuple[Reject, ...] = ()
+
+    @property
+    def place(self) -> str:
+        return self.source.file
+
+    def planned(self) -> list[tuple[str, int]]:
+        return self.job.parts_of(self.source, self.content())
+
+    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        return self.job.records_of(self.source, self.content())
+
+
+class PlacedPart(NamedTuple):
+    """A part of a file.
+
+    Attributes:
+        part: The part.
+        values: What its source states.
+        split: Its split, a scalar of NumPy.
+        first: The number of its first record among those of the task; 0 if none is dropped.
+        gone: The numbers of its records that are dropped, from 0.
+    """
+
+    part: Part
+    values: SourceValues
+    split: Any
+    first: int = 0
+    gone: frozenset[int] = frozenset()
+
+
+class Placed(NamedTuple):
+    """Parts of a file.
+
+    Attributes:
+        parts: Those that may become records.
+        rejects: Parts that cannot become records.
+    """
+
+    parts: list[PlacedPart]
+    rejects: list[Reject]
+
+
+class _Numbering:
+    """Numbers the records of a task, if some are dropped or `always`."""
+
+    def __init__(self, task: Task, always: bool) -> None:
+        self._dropped, self._next = task.dropped_rows, 0
+        self._numbers = always or len(self._dropped) > 0
+
+    def of(self, part: Part) -> tuple[int, frozenset[int], bool]:
+        """The number of the next part's first record, which of its records are dropped, and whether all are."""
+        if not self._numbers:
+            return 0, frozenset(), False
+        try:
+            records = len(part.planned())
+        except RejectError:  # As a part without records, which the passes reject.
+            return self._next, frozenset(), False
+        first = self._next
+        self._next += records
+        low, high = np.searchsorted(self._dropped, [first, self._next])
+        return (
+            first,
+            frozenset((self._dropped[low:high] - first).tolist()),
+            0 < records == high - low,
+        )
+
+
+def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
+    """Yields the files of a task, and the bytes of those that are members of a packed archive."""
+    sources = [chunk.source for chunk in task.chunks]
+    with reading_ahead(itertools.chain.from_iterable(map(job.inputs.reads, sources))):
+        for source in sources:
+            if source.packed and not source.error:
+                yield from job.unpacked(source)
+            else:
+                yield source, None
+
+
+def _content(job: PartsJob, source: Source, data: bytes | None) -> bytes:
+    """The bytes of a file, which may be known."""
+    return job.inputs.read(source) if data is None else data
+
+
+def placed_parts(
+    job: PartsJob, rules: SplitRules, task: Task, numbered: bool = False
+) -> Iterator[Placed]:
+    """Yields the parts of all files of a task, some hundreds at a time."""
+    numbering = _Numbering(task, numbered)
+    for source, data in _files(job, task):
+        read = functools.cache(functools.partial(_content, job, source, data))
+        parts = job.parts_in(source, read)
+        try:
+            while some := list(itertools.islice(parts, _PARTS)):
+                yield _place(job, rules, some, numbering)
+        except RejectError as error:
+            yield Placed([], [Reject.of(source.key, "read", error)])
+
+
+def _place(job: PartsJob, rules: SplitRules, parts: list[Part], numbering: _Numbering) -> Placed:
+    """The parts, each with its split."""
+    stated: list[PlacedPart] = []
+    gone: list[PlacedPart] = []
+    rejects: list[Reject] = []
+    for part in parts:
+        try:
+            values = source_values(job, part.source, labelled=part.labels is not None)
+        except RejectError as error:
+            rejects.append(Reject.of(part.source.key, "read", error))
+            continue
+        first, dropped, all_dropped = numbering.of(part)
+        found = PlacedPart(part, values, 0, first, dropped)
+        (gone if all_dropped else stated).append(found)
+    # Strata only know the labels of records that are kept.
+    known = rules if rules.placement.deals_groups else replace(rules, strata=b"")
+    placed = [
+        *_with_splits(rules, stated, rejects),
+        *(_with_splits(known, gone, rejects) if gone else ()),
+    ]
+    return Placed(placed, rejects)
+
+
+def _with_splits(
+    rules: SplitRules, parts: list[PlacedPart], rejects: list[Reject]
+) -> Iterator[PlacedPart]:
+    """Yields the parts that have a split; the others become rejects."""
+    splits, errors = rules.splits_of(
+        [part.place.encode() for part, *_ in parts],
+        [part.source.row for part, *_ in parts],
+        [values.label for _, values, *_ in parts],
+    )
+    rejects += (Reject.of(parts[i].part.source.key, "read", errors[i]) for i in errors)
+    for number, part in enumerate(parts):
+        if number not in errors:
+            yield part._replace(split=splits[number])

@@ -1,0 +1,181 @@
+"""What near duplicates of a job's records are, and the sketches by which they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from beam_jobs.errors import UsageError
+from beam_jobs.plan.near.blocks import SketchBlock, sketch_blocks
+from readers.format.decode.images import EncodedImage
+from readers.format.schema import Feature
+from readers.similarity.kinds import kind_of
+from readers.similarity.likeness import Kind, Likeness, Sketches
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.protocols import RecordJob
+
+_KINDS: dict[str, Kind] = {"picture": "picture", "text": "text", "signal": "recording"}
+
+
+class Compared(NamedTuple):
+    """By what records are compared.
+
+    Attributes:
+        kind: What it is.
+        features: Its features: one picture, all texts, or all signals of a record.
+    """
+
+    kind: Kind
+    features: Mapping[str, Feature]
+
+
+def compared_of(features: Mapping[str, Feature], classes: Sequence[str] = ()) -> Compared:
+    """By what records of some features are compared: a picture, or else texts, or else signals.
+
+    Args:
+        features: The features of every record, without its key.
+        classes: The features whose values are classes with names.
+
+    Raises:
+        UsageError: There is no such feature.
+    """
+    for kind, name in _KINDS.items():
+        found = {n: f for n, f in features.items() if kind_of(f, n in classes) == kind}
+        if found:
+            some = dict(list(found.items())[:1]) if kind == "picture" else found
+            return Compared(name, some)
+    raise UsageError(
+        "--drop_near_duplicates, --keep_out and --check compare pictures, texts or signals [time] or "
+        f"[time, channels], and the records have {', '.join(features)}"
+    )
+
+
+@dataclass(frozen=True)
+class Near:
+    """Which records of a job are dropped because another is near.
+
+    Attributes:
+        likeness: Says which records are near.
+        compared: By what.
+        drops: Whether records that are near an earlier one of the job are dropped.
+        keep_out: Other datasets; records that are near one of theirs are dropped.
+        kept_out: The directory of the dataset, if this is about the records of one of `keep_out`.
+    """
+
+    likeness: Likeness
+    compared: Compared
+    drops: bool = True
+    keep_out: tuple[KeptOut, ...] = ()
+    kept_out: str = ""
+
+    def value_of(self, record: Mapping[str, Any]) -> Any:
+        """What `Likeness.sketch` takes of a record, or None if a picture cannot be decoded."""
+        values = [record[name] for name in self.compared.features]
+        if self.likeness.kind == "text":
+            return joined_texts([bytes(np.asarray(value, object).item()) for value in values])
+        if self.likeness.kind == "recording":
+            return [_real(np.asarray(value)) for value in values]
+        if not isinstance(values[0], bytes):
+            return np.asarray(values[0])
+        ((name, feature),) = self.compared.features.items()
+        try:
+            image = EncodedImage(name, feature, values[0])
+            pixels = np.empty(image.shape, image.dtype)
+            image.decode_into(pixels)
+        except ValueError:
+            return None
+        return pixels
+
+
+class KeptOut(NamedTuple):
+    """A dataset whose records are kept out of another.
+
+    Attributes:
+        job: Reads its records.
+        near: Says which of their features are compared.
+    """
+
+    job: RecordJob
+    near: Near
+
+
+def joined_texts(texts: Sequence[bytes]) -> str:
+    """The text that stands for the texts of a record, given in UTF-8."""
+    return "\n".join(text.decode("utf-8", "replace") for text in texts)
+
+
+def _real(array: np.ndarray) -> np.ndarray:
+    """The array itself, or float32 if NumPy does not know its dtype."""
+    return array if array.dtype.kind in "biuf" else array.astype(np.float32)
+
+
+class Sketched(NamedTuple):
+    """The sketches of the records of a task, or of a block of references.
+
+    Attributes:
+        blocks: Blocks of the records that have one.
+        records: How many records there are, with a sketch or without.
+        chunks: The number of chunks of the task.
+    """
+
+    blocks: list[SketchBlock]
+    records: int
+    chunks: int = 0
+
+
+@dataclass
+class SketchBuilder:
+    """Makes the sketches of the records of a task.
+
+    Attributes:
+        near: What is compared.
+        owner: The id of the task.
+    """
+
+    near: Near
+    owner: str
+    _records: int = 0
+    _columns: list[tuple[np.ndarray, np.ndarray, np.ndarray, Sketches]] = field(
+        default_factory=list
+    )
+
+    def skip(self, records: int) -> None:
+        """Counts records that have no sketch."""
+        self._records += records
+
+    def add(
+        self, numbers: np.ndarray, orders: np.ndarray, splits: np.ndarray, values: Sequence[Any]
+    ) -> None:
+        """Adds records.
+
+        Args:
+            numbers: int64 [n], the number of each among the records of the task.
+            orders: uint64 [n], its place in the global order.
+            splits: uint8 [n], its split.
+            values: What `Likeness.sketch` takes; None for a record without it.
+        """
+        self._records += len(values)
+        there = [row for row, value in enumerate(values) if value is not None]
+        if there:
+            sketches = self.near.likeness.sketch([values[row] for row in there])
+            self._columns.append((numbers[there], orders[there], splits[there], sketches))
+
+    def finish(self, chunks: int = 0) -> Sketched:
+        """The sketches of all records that were added."""
+        if not self._columns:
+            return Sketched([], self._records, chunks)
+        numbers, orders, splits, sketches = zip(*self._columns, strict=True)
+        every = Sketches(*(np.concatenate(column) for column in zip(*sketches, strict=True)))
+        blocks = sketch_blocks(
+            f"{self.near.kept_out}{self.owner}",
+            np.concatenate(numbers),
+            np.concatenate(orders),
+            np.concatenate(splits),
+            every,
+            bool(self.near.kept_out),
+        )
+        return Sketched(list(blocks), self._records, chunks)

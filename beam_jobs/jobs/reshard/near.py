@@ -1,0 +1,97 @@
+"""The sketches of existing records, by which near duplicates are found."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
+from beam_jobs.jobs.reshard.framed import FrameBatch
+from beam_jobs.jobs.reshard.passes import (
+    FoundExamples,
+    batches_of,
+    broken_examples,
+    records_of,
+)
+from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.records.rejects import Reject
+from beam_jobs.sources.chunks import Task
+from readers.format.decode.records import Decoder
+from readers.format.schema import Schema
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.reshard.job import ReshardJob
+
+# What separates the file of a record from its number in a key.
+_NUMBER = b"#"
+
+# The number of a shard, in its name.
+_SHARD = re.compile(r"-([0-9]{1,7})-of-[0-9]+")
+
+# Enough for the records of a shard, and leaves as many for its number.
+_RECORD_BITS = 32
+
+# Records that are sketched together: pictures of 2 MiB take 128 MiB.
+_AT_ONCE = 64
+
+
+def example_sketches(job: ReshardJob, near: Near, rules: SplitRules, task: Task) -> Sketched:
+    """The sketches of a task's records; one that does not fit the schema has none."""
+    builder = SketchBuilder(near, task.id)
+    first = 0
+    for source, batch in batches_of(job, task):
+        if not isinstance(batch, Reject):
+            found = records_of(rules, source, batch, broken_examples)
+            orders = rules.placement.orders(found.keys)
+            _add(builder, batch, found, np.arange(len(found.keys)) + first, orders)
+            first += len(found.keys)
+    return builder.finish(len(task.chunks))
+
+
+def dataset_sketches(job: ReshardJob, near: Near, rules: SplitRules, task: Task) -> Sketched:
+    """The same sketches of a dataset: owners are files, numbers are those in files, and the order is that of reading."""
+    builders: dict[str, SketchBuilder] = {}
+    for source, batch in batches_of(job, task):
+        if not isinstance(batch, Reject):
+            found = records_of(rules, source, batch, broken_examples)
+            numbers = np.array([key.rpartition(_NUMBER)[2] for key in found.keys]).astype(np.int64)
+            builder = builders.setdefault(source.key, SketchBuilder(near, source.key))
+            orders = _places(source.key, found.splits, numbers)
+            _add(builder, batch, found, numbers, orders)
+    made = [builder.finish() for builder in builders.values()]
+    blocks = [block for some in made for block in some.blocks]
+    return Sketched(blocks, sum(some.records for some in made), len(task.chunks))
+
+
+def _add(
+    builder: SketchBuilder,
+    batch: FrameBatch,
+    found: FoundExamples,
+    numbers: np.ndarray,
+    orders: np.ndarray,
+) -> None:
+    """Adds the records of a batch, some at a time."""
+    decoder = Decoder(Schema(dict(builder.near.compared.features)))
+    view = batch.data.data
+    for start in range(0, len(found.keys), _AT_ONCE):
+        rows = slice(start, start + _AT_ONCE)
+        spans = zip(found.starts[rows].tolist(), found.stops[rows].tolist(), strict=True)
+        values = [_value_of(builder.near, decoder, view[begin:end]) for begin, end in spans]
+        builder.add(numbers[rows], orders[rows], found.splits[rows], values)
+
+
+def _places(file: str, splits: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Where records of a shard are in their dataset: by split, shard and number, uint64 [n]."""
+    shard = _SHARD.search(file)
+    before = (int(shard[1]) if shard else 0) << _RECORD_BITS
+    return splits.astype(np.uint64) << np.uint64(56) | (numbers + before).astype(np.uint64)
+
+
+def _value_of(near: Near, decoder: Decoder, data: memoryview) -> Any:
+    """What is compared of a serialized record; None if it cannot be decoded."""
+    try:
+        return near.value_of(decoder.decode(data))
+    except ValueError:
+        return None

@@ -1,0 +1,86 @@
+"""Finds the near duplicates among all records of a dataset, and writes down how many there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton
+
+from beam_jobs.jobs.near import Near
+from beam_jobs.jobs.reshard.job import ReshardJob
+from beam_jobs.jobs.reshard.near import dataset_sketches
+from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.pipeline.near.drop import listed_tally
+from beam_jobs.pipeline.near.find import PROBES, TALLY, BlockPairs, FindNear, SketchTasks
+from beam_jobs.pipeline.reading.list_tasks import ListTasks
+from beam_jobs.pipeline.steps import MergeFn
+from beam_jobs.plan.near.survey import NearSurvey
+from beam_jobs.plan.near.tally import NearTally, check_survey
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.splits import Splits
+from beam_jobs.storage.atomic import write_file
+
+# The file for the process that started the pipeline, which deletes it.
+SURVEY = ".staging/near-duplicates.json"
+
+
+def _survey_of(found: BlockPairs) -> NearSurvey:
+    return NearSurvey.of(found.probes, found.pairs)
+
+
+class _Report(beam.DoFn):
+    """Writes the survey, once all records are known to have been compared."""
+
+    def __init__(self, directory: str, records: int) -> None:
+        self._directory, self._records = directory, records
+
+    def process(self, _: Any, survey: NearSurvey, tally: NearTally) -> Iterator[None]:
+        check_survey(tally, self._records)
+        write_file(self._directory, SURVEY, json.dumps(survey.to_json()).encode())
+        yield None
+
+
+class SurveyNear(beam.PTransform):
+    """A pipeline -> nothing; the `NearSurvey` of a dataset is in `SURVEY` of its directory.
+
+    Args:
+        directory: The dataset.
+        records: How many records it has.
+        job: Reads it.
+        near: What is compared.
+        processes: The number of processes that read, in each of the runner's workers.
+    """
+
+    def __init__(
+        self, directory: str, records: int, job: ReshardJob, near: Near, processes: int
+    ) -> None:
+        super().__init__()
+        self._report = _Report(directory, records)
+        self._job, self._near, self._processes = job, near, processes
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        placement = Placement(seed=0, splits=Splits.of_shards(self._job.splits.names))
+        sketch = partial(dataset_sketches, self._job, self._near, SplitRules(placement))
+        listed = pipeline | "ListTasks" >> ListTasks(
+            self._job, self._processes, [SketchTasks.PHASE]
+        )
+        sketched = listed.tasks | "Sketch" >> beam.ParDo(
+            SketchTasks(sketch, self._processes)
+        ).with_outputs(PROBES, TALLY, main="keys")
+        counted = listed.found | "Count" >> beam.Map(listed_tally)
+        tallies = (sketched[TALLY], counted) | "AllSketches" >> beam.Flatten()
+        found = (sketched["keys"], sketched[PROBES], tallies) | FindNear(self._near)
+        survey = (
+            found.pairs
+            | "Survey" >> beam.Map(_survey_of)
+            | "MergeSurveys" >> beam.CombineGlobally(MergeFn(NearSurvey))
+        )
+        return (
+            pipeline
+            | "ReportOnce" >> beam.Create([None])
+            | "Report" >> beam.ParDo(self._report, AsSingleton(survey), found.tally)
+        )

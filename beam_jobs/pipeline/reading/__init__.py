@@ -1,0 +1,1 @@
+"""Steps from patterns to the tasks that read their records."""

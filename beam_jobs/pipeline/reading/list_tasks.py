@@ -1,0 +1,112 @@
+"""Lists the tasks of jobs whose records are parts of files, and numbers the records of files cut into ranges."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import TaggedOutput
+
+from beam_jobs import progress
+from beam_jobs.jobs.protocols import RecordJob
+from beam_jobs.pipeline.steps import cut_patterns, with_span
+from beam_jobs.pipeline.text_steps import CountRangesFn, number_ranges
+from beam_jobs.sources.chunks import Task, batch_chunks
+from beam_jobs.storage.ranges import Span
+
+
+class _ListTasks(beam.DoFn):
+    """(Pattern, span) -> tasks, tasks of ranges whose records must be counted first, and their numbers.
+
+    Args:
+        phases: What progress calls the passes over all tasks.
+    """
+
+    FOUND, BYTES, UNCOUNTED = "found", "bytes", "uncounted"
+
+    def __init__(self, job: RecordJob, phases: Sequence[str]) -> None:
+        self._job, self._phases = job, phases
+
+    def _tasks(self, pattern: str, span: Span) -> Iterator[Task]:
+        """Yields tasks of numbered chunks, and tasks of ranges of one file that have no numbers."""
+        sources = with_span(self._job, span).sources(pattern)
+        chunks = itertools.chain.from_iterable(map(self._job.chunks, sources))
+        for _, alike in itertools.groupby(chunks, lambda c: (not c.first) and c.source.key):
+            yield from batch_chunks(alike, self._job.inputs.task_bytes)
+
+    def process(self, part: tuple[str, Span]) -> Iterator[Any]:
+        progress.begin("listing")
+        found = size = uncounted = 0
+        for task in self._tasks(*part):
+            found += len(task.chunks)
+            size += task.size
+            if task.chunks[0].first:
+                yield task
+            else:
+                uncounted += task.size
+                yield TaggedOutput(self.UNCOUNTED, task)
+        if uncounted:
+            progress.expect(CountRangesFn.PHASE, uncounted, "B")
+        for phase in self._phases:
+            progress.expect(phase, size, "B")
+        Metrics.counter("files", "chunks").inc(found)
+        Metrics.counter("files", "bytes").inc(size)
+        yield TaggedOutput(self.FOUND, found)
+        yield TaggedOutput(self.BYTES, size)
+
+
+class Listed(NamedTuple):
+    """The answers of `ListTasks`.
+
+    Attributes:
+        tasks: All tasks.
+        found: The numbers of chunks in parts of patterns.
+        bytes: Their sizes.
+        cut: The numbers of parts of the patterns.
+    """
+
+    tasks: beam.PCollection
+    found: beam.PCollection
+    bytes: beam.PCollection
+    cut: beam.PCollection
+
+
+class ListTasks(beam.PTransform):
+    """A pipeline -> `Listed`.
+
+    Args:
+        job: Defines the records.
+        processes: The number of processes that read, in each of the runner's workers.
+        phases: What progress calls the passes over all tasks.
+    """
+
+    def __init__(self, job: RecordJob, processes: int, phases: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._job, self._processes, self._phases = job, processes, phases
+
+    def expand(self, pipeline: beam.Pipeline) -> Listed:
+        job = self._job
+        parts, cut = cut_patterns(pipeline, job.inputs, self._processes)
+        listed = parts | "List" >> beam.ParDo(_ListTasks(job, self._phases)).with_outputs(
+            _ListTasks.FOUND, _ListTasks.BYTES, _ListTasks.UNCOUNTED, main="tasks"
+        )
+        tasks = self._numbered(listed)
+        return Listed(tasks, listed[_ListTasks.FOUND], listed[_ListTasks.BYTES], cut)
+
+    def _numbered(self, listed: beam.pvalue.DoOutputsTuple) -> beam.PCollection:
+        """All tasks; files that were cut into ranges come after their records are counted."""
+        tasks = listed["tasks"]
+        if counter := self._job.range_counter():
+            numbered = (
+                listed[_ListTasks.UNCOUNTED]
+                | "SpreadRanges" >> beam.Reshuffle()
+                | "CountRanges" >> beam.ParDo(CountRangesFn(counter, self._processes))
+                | "GroupByFile" >> beam.GroupByKey()
+                | "NumberRanges"
+                >> beam.FlatMap(number_ranges, counter, self._job.inputs.task_bytes)
+            )
+            tasks = (tasks, numbered) | "AllTasks" >> beam.Flatten()
+        return tasks | "Spread" >> beam.Reshuffle()

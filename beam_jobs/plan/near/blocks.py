@@ -1,0 +1,127 @@
+"""Blocks of sketches, and how they are cut into elements."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_jobs.records.pieces import PIECE_BYTES
+from readers.similarity.likeness import Sketches
+
+# The bytes of a block's name.
+NAME_BYTES = 16
+
+# Of each band, so that a billion texts have 750 MB in each.
+PARTS = 32
+
+# A key of a record in a partition.
+ROW = np.dtype([("key", "<u4"), ("digest", "<u8"), ("order", "<u8"), ("row", "<u4")])
+
+# What a record takes in an element beside its probe.
+_RECORD_BYTES = 9
+
+
+class Probes(NamedTuple):
+    """What decides about the records of a block, as one element.
+
+    Attributes:
+        owner: What the records are dropped from: the id of a task or of a block of references.
+        kept_out: Whether they are records to keep out, which are not dropped themselves.
+        numbers: int64 [n] as bytes, the number of each in its owner.
+        splits: uint8 [n] as bytes, the split of each.
+        probes: uint8 [n, bytes] as bytes.
+    """
+
+    owner: str
+    kept_out: bool
+    numbers: bytes
+    splits: bytes
+    probes: bytes
+
+    def rows(self) -> np.ndarray:
+        """The probes, uint8 [n, bytes]."""
+        count = len(self.splits)
+        return np.frombuffer(self.probes, np.uint8).reshape(count, -1)
+
+
+@dataclass(frozen=True)
+class SketchBlock:
+    """The sketches of some records of a task, or of a block of references.
+
+    Attributes:
+        name: Differs from block to block of a job.
+        owner, kept_out: As in `Probes`.
+        numbers: int64 [n], the number of each record in its owner.
+        orders: uint64 [n], its place in the global order.
+        splits: uint8 [n], its split.
+        sketches: Its sketch.
+    """
+
+    name: bytes
+    owner: str
+    kept_out: bool
+    numbers: np.ndarray
+    orders: np.ndarray
+    splits: np.ndarray
+    sketches: Sketches
+
+    def probes(self) -> Probes:
+        """The element that decides about the records."""
+        return Probes(
+            self.owner,
+            self.kept_out,
+            self.numbers.astype("<i8").tobytes(),
+            self.splits.astype(np.uint8).tobytes(),
+            self.sketches.probes.tobytes(),
+        )
+
+    def partitions(self) -> Iterator[tuple[int, bytes]]:
+        """Yields (number of a partition, packed `ROW`s of the records with a key in it)."""
+        sketches = self.sketches
+        for band in range(sketches.keys.shape[1]):
+            there = np.flatnonzero(sketches.known[:, band])
+            rows = np.zeros(len(there), ROW)
+            rows["key"] = sketches.keys[there, band]
+            rows["digest"] = sketches.digests[there]
+            rows["order"] = self.orders[there]
+            rows["row"] = there
+            parts = rows["key"] % PARTS
+            order = np.argsort(parts, kind="stable")
+            found, starts = np.unique(parts[order], return_index=True)
+            for part, some in zip(found.tolist(), np.split(rows[order], starts[1:]), strict=False):
+                yield band * PARTS + part, some.tobytes()
+
+
+def sketch_blocks(
+    owner: str,
+    numbers: np.ndarray,
+    orders: np.ndarray,
+    splits: np.ndarray,
+    sketches: Sketches,
+    kept_out: bool = False,
+) -> Iterator[SketchBlock]:
+    """Yields blocks of records, so small that each of their elements is within the limit.
+
+    Args:
+        owner: What the records are dropped from.
+        numbers, orders, splits, sketches: As in `SketchBlock`.
+        kept_out: Whether they are records to keep out.
+    """
+    step = max(1, PIECE_BYTES // (sketches.probes.shape[1] + _RECORD_BYTES))
+    for start in range(0, len(numbers), step):
+        part = slice(start, start + step)
+        named = f"{'kept out' if kept_out else 'job'} {owner}#{numbers[start]}"
+        name = hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=NAME_BYTES)
+        yield SketchBlock(
+            name.digest(),
+            owner,
+            kept_out,
+            numbers[part],
+            orders[part],
+            splits[part],
+            Sketches(*(column[part] for column in sketches)),
+        )

@@ -1,0 +1,87 @@
+"""A check of groups, such as speakers or patients, whose records are in several splits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from readers.checks.facts import EXAMPLES, Check, Facts
+from readers.checks.finding import Finding
+from readers.format.display import counted
+
+# Features of these names, alone or with `_id`, `_name` or `_number`, say whom or what a record is of.
+_GROUPS = (
+    "author|case|conversation|device|document|group|participant|patient|person|recording|scene|sequence|"
+    "session|site|speaker|subject|user|video|writer"
+)
+_NAME = re.compile(rf"(?:{_GROUPS})(?:_?(?:id|name|number))?", re.IGNORECASE)
+
+_COLUMN = "column:"
+
+# Fewer values are classes rather than groups.
+_FEWEST = 3
+
+
+def _groups(facts: Facts) -> Iterator[Finding]:
+    if len(facts.samples) < 2:
+        return
+    for name, groups, there in _found(facts):
+        yield from _in_several_splits(facts, name, groups, there)
+
+
+def _found(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yields (what names the groups, the number of the group of each record, which records have one)."""
+    stated = facts.group_by or str(facts.manifest.options.get("group_by", ""))
+    column = stated.removeprefix(_COLUMN) if stated.startswith(_COLUMN) else ""
+    for feature in facts.features("text", "integers"):
+        if not facts.manifest.schema[feature].shape and (
+            feature == column or _NAME.fullmatch(feature)
+        ):
+            digests = np.concatenate([s.digests[feature] for s in facts.samples.values()])
+            yield feature, np.unique(digests, return_inverse=True)[1].reshape(-1), digests != 0
+    # An expression of the manifest is not evaluated: it may take years, and the job has kept its groups together.
+    if facts.group_by and not column:
+        pattern = re.compile(facts.group_by)
+        keys = [key for sample in facts.samples.values() for key in sample.keys]
+        seen = sum(sample.seen for sample in facts.samples.values())
+        if len(keys) == seen:
+            found = [pattern.search(key) for key in keys]
+            names = np.array([m[bool(pattern.groups)] or "" if m else "" for m in found], object)
+            there = np.array([match is not None for match in found], bool)
+            yield "key", np.unique(names, return_inverse=True)[1].reshape(-1), there
+
+
+def _in_several_splits(
+    facts: Facts, name: str, groups: np.ndarray, there: np.ndarray
+) -> Iterator[Finding]:
+    sizes = [sample.seen for sample in facts.samples.values()]
+    splits = np.repeat(np.arange(len(sizes)), sizes)
+    rows = np.flatnonzero(there)
+    pairs = np.unique(np.stack([groups[rows], splits[rows]]), axis=1)
+    members, counts = np.unique(pairs[0], return_counts=True)
+    shared = members[counts > 1]
+    if len(members) < _FEWEST or not len(shared):
+        return
+    chosen = there & np.isin(groups, shared)
+    words = (
+        f"{len(shared):,} of {counted(len(members), 'value')} have records in several splits, so a model is "
+        "tested on groups that it was trained on"
+    )
+    feature = "" if name == "key" else name
+    examples = [np.flatnonzero(chosen & (groups == group)) for group in shared[:EXAMPLES]]
+    ends = [(rows[0], rows[splits[rows] != splits[rows[0]]][0]) for rows in examples]
+    named = tuple(" = ".join(facts.names_of_records(pair)) for pair in ends)
+    count = int(chosen.sum())
+    yield Finding("groups_across_splits", "warning", words, feature, "", count, len(there), named)
+
+
+CHECKS = (
+    Check(
+        "groups_across_splits",
+        "values of a feature such as speaker, patient_id or session, of the column of --group_by, or of what "
+        "`check --group_by` finds in the keys, that are in several splits",
+        _groups,
+    ),
+)

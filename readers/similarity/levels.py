@@ -1,0 +1,33 @@
+"""The levels of pictures of any dtype."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_LARGE_SIDE = 2048
+
+
+def reduced(pixels: np.ndarray) -> np.ndarray:
+    """A picture as uint8, of fewer than 4,096 pixels a side: every n-th of a larger one."""
+    step = max(1, max(pixels.shape[:2]) // _LARGE_SIDE)
+    return to_bytes(pixels[::step, ::step])
+
+
+def to_bytes(pixels: np.ndarray) -> np.ndarray:
+    """The pixels of a picture as uint8, and floats by `levels`.
+
+    Args:
+        pixels: Integers are levels from 0 to the largest of their dtype; floats are levels from 0 to 1, or to 255
+            if there is one above 1.
+    """
+    if pixels.dtype == np.uint8 or not pixels.size:
+        return pixels
+    if pixels.dtype.kind in "ui":
+        return (pixels / np.float32(np.iinfo(pixels.dtype).max / 255)).clip(0, 255).astype(np.uint8)
+    return (levels(pixels.astype(np.float32)) * 255).astype(np.uint8)
+
+
+def levels(values: np.ndarray) -> np.ndarray:
+    """Floats as levels from 0 to 1."""
+    finite = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+    return np.clip(finite / 255 if finite.max() > 1 else finite, 0, 1)

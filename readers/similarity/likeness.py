@@ -1,0 +1,232 @@
+"""When records are near duplicates, for all pairs of any number of records on many machines.
+
+A record becomes a sketch: keys, of which near duplicates share at least one, and a probe of a few hundred bytes.
+Records that share a key are candidates; the probes of two candidates decide. A record without a hash, such as
+a picture of one colour, is a near duplicate of its equals alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from readers.similarity.levels import reduced
+from readers.similarity.pictures import (
+    PICTURE_CORRELATION,
+    PICTURE_DIFFERENCE,
+    alike_pictures,
+    picture_hash,
+    small_luma,
+)
+from readers.similarity.recordings import (
+    PORTRAIT_SIZE,
+    RECORDING_CORRELATION,
+    alike_recordings,
+    recording_sketch,
+)
+from readers.similarity.signatures import band_rows, row_digests
+from readers.similarity.texts import SIGNATURE_SIZE, TEXT_SIMILARITY, text_signatures
+
+Kind = Literal["picture", "text", "recording"]
+
+# The thresholds of the checks, and the smallest that there are keys for.
+DEFAULTS: dict[Kind, float] = {"picture": 0.9, "text": TEXT_SIMILARITY, "recording": 0.9}
+SMALLEST: dict[Kind, float] = {"picture": 0.9, "text": 0.5, "recording": 0.9}
+
+_PICTURE, _TEXT = 16 * 16, 2 * SIGNATURE_SIZE
+_DIGEST = 16
+_BITS = 64
+_FACTOR = np.uint64(0xD6E8FEB86659FD93)
+# Sums of floats are not exact, and equal records have a correlation of 1.
+_ROUNDING = 1e-9
+
+
+class Sketches(NamedTuple):
+    """The sketches of n records.
+
+    Attributes:
+        keys: uint32 [n, bands]. Near duplicates have an equal key in one band at least.
+        known: bool [n, bands], which keys there are.
+        digests: uint64 [n], hashes, or digests that equal records share.
+        probes: uint8 [n, bytes], what decides whether two records are near.
+    """
+
+    keys: np.ndarray
+    known: np.ndarray
+    digests: np.ndarray
+    probes: np.ndarray
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Says which records are near duplicates.
+
+    Pictures are if of the 64 bits of their hashes at most (1 - threshold) * 64 differ, the correlation of their
+    lumas is at least 1 - (1 - threshold) / 5, and no part of them differs by more than 6 (1 - threshold) standard
+    deviations. Texts are if at least that part of their MinHash signatures is equal, which estimates Jaccard's
+    similarity of their runs of five characters. Recordings are if their hashes differ as those of pictures may,
+    and their portraits have a likeness of at least 1 - (1 - threshold) / 10; of several arrays, all must be.
+
+    Attributes:
+        kind: What the records are.
+        threshold: From `SMALLEST` of the kind to 1.
+        arrays: The number of arrays of a recording.
+    """
+
+    kind: Kind
+    threshold: float
+    arrays: int = 1
+
+    def __post_init__(self) -> None:
+        if not SMALLEST[self.kind] <= self.threshold <= 1:
+            raise ValueError(
+                f"{self.threshold:g}: expected a similarity of {self.kind}s from {SMALLEST[self.kind]:g} to 1"
+            )
+
+    @property
+    def distance(self) -> int:
+        """How many bits of hashes may differ; -1 if there are no hashes."""
+        if self.kind == "text":
+            return -1
+        return math.floor((1 - self.threshold) * _BITS + _ROUNDING)
+
+    @property
+    def bands(self) -> int:
+        """The number of keys of a record."""
+        if self.kind == "text":
+            return SIGNATURE_SIZE // band_rows(SIGNATURE_SIZE, self.threshold)
+        return len(_masks(self.distance))
+
+    def sketch(self, values: Sequence[Any]) -> Sketches:
+        """The sketches of records.
+
+        Args:
+            values: Pictures [height, width] or [height, width, 1, 3 or 4] of any real dtype; texts as `str`; or
+                recordings, each a list of `arrays` arrays [time] or [time, channels].
+        """
+        if self.kind == "text":
+            return self._texts(values)
+        made = [self._picture(v) if self.kind == "picture" else self._recording(v) for v in values]
+        hashes = np.array([digest for _, digest, _ in made], np.uint64)
+        hashed = np.array([is_hash for is_hash, _, _ in made], bool)
+        keys = np.stack([_mixed(hashes & mask) for mask in _masks(self.distance)], axis=1)
+        size = 1 + (_PICTURE if self.kind == "picture" else self.arrays * _ARRAY)
+        probes = np.frombuffer(b"".join(probe.ljust(size, b"\0") for *_, probe in made), np.uint8)
+        return _with_equals(Sketches(keys, hashed[:, None], hashes, probes.reshape(-1, size)))
+
+    def near(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Which pairs are near duplicates, bool [pairs].
+
+        Args:
+            one, other: Probes, uint8 [pairs, bytes].
+        """
+        equal: np.ndarray = (one == other).all(axis=1)
+        sketched = (one[:, 0] == 1) & (other[:, 0] == 1)
+        compare = {"picture": self._near_pictures, "text": self._near_texts}
+        decide: Callable[..., np.ndarray] = compare.get(self.kind, self._near_recordings)
+        return equal | (sketched & decide(one[:, 1:], other[:, 1:]))
+
+    def _texts(self, texts: Sequence[str]) -> Sketches:
+        signatures, there = text_signatures(texts)
+        rows = band_rows(SIGNATURE_SIZE, self.threshold)
+        starts = range(0, SIGNATURE_SIZE - rows + 1, rows)
+        bands = [row_digests(signatures[:, start : start + rows]) for start in starts]
+        keys = np.stack([_mixed(band) for band in bands], axis=1)
+        probes = np.zeros((len(texts), 1 + _TEXT), np.uint8)
+        probes[:, 0] = there
+        probes[:, 1:] = signatures.astype("<u2").view(np.uint8).reshape(-1, _TEXT)
+        # All texts without characters are equal.
+        return _with_equals(Sketches(keys, there[:, None], row_digests(signatures), probes))
+
+    def _picture(self, pixels: np.ndarray) -> tuple[bool, int, bytes]:
+        """Whether a picture has a hash, the hash or a digest, and the probe."""
+        small = reduced(pixels) if pixels.size else pixels
+        found = picture_hash(small) if small.size else None
+        if found is None:
+            return False, *_exact([pixels])
+        return True, found, b"\1" + np.rint(255 * small_luma(small)).astype(np.uint8).tobytes()
+
+    def _recording(self, arrays: Sequence[np.ndarray]) -> tuple[bool, int, bytes]:
+        found = [recording_sketch(array) for array in arrays]
+        hashes = [sketch.hash for sketch in found if sketch]
+        if not hashes:
+            return False, *_exact(arrays)
+        parts = [
+            b"\1" + sketch.portrait.tobytes() if sketch else b"\0" + _exact([array])[1]
+            for array, sketch in zip(arrays, found, strict=True)
+        ]
+        return True, hashes[0], b"\1" + b"".join(part.ljust(_ARRAY, b"\0") for part in parts)
+
+    def _near_pictures(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        found = alike_pictures(*(probes.reshape(-1, 16, 16) for probes in (one, other)))
+        correlation = 1 - (1 - self.threshold) * (1 - PICTURE_CORRELATION) / 0.1
+        difference = (1 - self.threshold) * PICTURE_DIFFERENCE / 0.1
+        near: np.ndarray = (found.correlation >= correlation - _ROUNDING) & (
+            found.difference <= difference + _ROUNDING
+        )
+        return near
+
+    def _near_texts(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        numbers = (np.ascontiguousarray(probes).view("<u2") for probes in (one, other))
+        near: np.ndarray = np.equal(*numbers).mean(axis=1) >= self.threshold - _ROUNDING
+        return near
+
+    def _near_recordings(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        least = 1 - (1 - self.threshold) * (1 - RECORDING_CORRELATION) / 0.1
+        near = np.ones(len(one), bool)
+        for start in range(0, self.arrays * _ARRAY, _ARRAY):
+            first, second = (probes[:, start : start + _ARRAY] for probes in (one, other))
+            sketched = (first[:, 0] == 1) & (second[:, 0] == 1)
+            portraits = (probes[:, 1:].astype(np.uint8).view(np.int8) for probes in (first, second))
+            alike = alike_recordings(*portraits) >= least - _ROUNDING
+            near &= np.where(sketched, alike, (first == second).all(axis=1))
+        return near
+
+
+# A flag, and a portrait or a digest.
+_ARRAY = 1 + PORTRAIT_SIZE
+
+
+def _exact(values: Sequence[np.ndarray]) -> tuple[int, bytes]:
+    """A digest of 64 bits that equal values share, and a probe with one of 128."""
+    hashed = hashlib.blake2b(digest_size=_DIGEST)
+    for value in values:
+        hashed.update(f"{value.dtype.str}{value.shape}|".encode())
+        hashed.update(np.ascontiguousarray(value).tobytes())
+    digest = hashed.digest()
+    return int.from_bytes(digest[:8], "little"), b"\0" + digest
+
+
+def _with_equals(found: Sketches) -> Sketches:
+    """The sketches, in which records without a hash have one key, their digest."""
+    hashed = found.known[:, 0]
+    keys = found.keys.copy()
+    keys[~hashed, 0] = _mixed(found.digests[~hashed])
+    known = np.repeat(found.known, keys.shape[1], axis=1)
+    known[:, 0] = True
+    return found._replace(keys=keys, known=known)
+
+
+def _masks(distance: int) -> list[np.ndarray]:
+    """Masks of the bits that are keys: hashes within the distance agree in those of one at least.
+
+    Hashes of 64 bits are cut into blocks, of which at most `distance` differ. A key has 16 bits or more.
+    """
+    agreeing = 1 if distance <= 3 else 2
+    blocks = distance + agreeing
+    edges = [_BITS * place // blocks for place in range(blocks + 1)]
+    whole = [((1 << edges[n + 1]) - (1 << edges[n])) for n in range(blocks)]
+    return [np.uint64(sum(chosen)) for chosen in combinations(whole, agreeing)]
+
+
+def _mixed(numbers: np.ndarray) -> np.ndarray:
+    """32 bits of uint64 numbers, each of which depends on all bits of a number, uint32 [n]."""
+    mixed = (numbers ^ (numbers >> np.uint64(32))) * _FACTOR
+    mixed ^= mixed >> np.uint64(29)
+    return ((mixed * _FACTOR) >> np.uint64(32)).astype(np.uint32)

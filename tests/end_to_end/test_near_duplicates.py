@@ -1,0 +1,326 @@
+"""Jobs drop planted near copies, all of them and nothing else, and keep a test set out."""
+
+import json
+import random
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.signal import resample_poly
+
+import readers
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.splits import Splits
+from readers.format.manifest import Manifest
+from tests.readers.similarity.lookalikes import drift, jpeg, noisy, resized, smooth_picture, speech
+from tests.support.commands import BEAM_WORKERS, IN_MEMORY, ONE, TWO, interrupted, refused, run
+from tests.support.datasets import files_of, records_of
+
+HALVES = ["--splits", "train=0.5,test=0.5", "--num_shards", "train=3,test=2"]
+
+
+def write_png(path, pixels):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+
+
+def make_pictures(folder):
+    """Yields the keys of pictures that are near; the others are alone."""
+    for seed in range(16):
+        pixels = smooth_picture(seed, 96)
+        label = "xy"[seed % 2]
+        write_png(folder / label / f"{seed}.png", pixels)
+        if seed < 4:
+            write_png(folder / "y" / f"small {seed}.png", resized(pixels, 0.7))
+            write_png(folder / "x" / f"packed {seed}.png", jpeg(pixels))
+            yield [f"{label}/{seed}.png", f"y/small {seed}.png", f"x/packed {seed}.png"]
+    for name in ("black", "black too"):
+        write_png(folder / "x" / f"{name}.png", np.zeros((50, 50, 3), np.uint8))
+    write_png(folder / "x" / "white.png", np.full((50, 50, 3), 255, np.uint8))
+    yield ["x/black.png", "x/black too.png"]
+    (folder / "x" / "broken.png").write_bytes(b"no picture")
+
+
+def make_texts(folder):
+    drawn = random.Random(0)
+    words = ["".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(2000)]
+    texts = [drawn.choices(words, k=60) for _ in range(60)]
+    copies = [[*text[:30], "other", *text[31:]] for text in texts[:8]]
+    shouted = [[word.upper() for word in text] for text in texts[:3]]
+    rows = [*texts, *copies, *shouted, ["short"], ["short"]]
+    lines = [json.dumps({"text": " ".join(row), "label": n % 3}) for n, row in enumerate(rows)]
+    folder.mkdir(parents=True)
+    (folder / "a.jsonl").write_text("\n".join([*lines[:40], "{", *lines[40:60]]))
+    (folder / "b.jsonl").write_text("\n".join(lines[60:]))
+
+    def key(number):
+        if number >= 60:
+            return f"b.jsonl#{number - 59}"
+        return f"a.jsonl#{number + (1 if number < 40 else 2)}"
+
+    for number in range(8):
+        more = [key(68 + number)] if number < 3 else []
+        yield [key(number), key(60 + number), *more]
+    yield [key(71), key(72)]
+
+
+def make_recordings(folder):
+    folder.mkdir(parents=True)
+    sounds = (speech(seed)[:, None] * [1, -2, 0.5] for seed in range(6))
+    made = [*sounds, *(drift(seed, 2000) for seed in range(6))]
+    for number, signal in enumerate(made):
+        np.save(folder / f"{number}.npy", signal)
+        if number % 3 == 0:
+            np.save(folder / f"copy {number}.npy", 5 * noisy(signal[2:-3]) + 1)
+            np.save(folder / f"half {number}.npy", resample_poly(signal, 1, 2, axis=0))
+            yield [f"{number}.npy", f"copy {number}.npy", f"half {number}.npy"]
+
+
+MAKE = {"images": make_pictures, "text": make_texts, "sensors": make_recordings}
+FLAGS = {
+    "images": ["--drop_near_duplicates", 0.9, "--encoding", "png"],
+    "text": ["--drop_near_duplicates", 0.8, "--label_field", "label"],
+    "sensors": ["--drop_near_duplicates", 0.9, "--label", "none"],
+}
+
+
+def first_of(keys):
+    """The one that is kept: the first in the global order."""
+    return min(keys, key=Placement(0, Splits.parse("train=1")).order)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Job -> (its folder, groups of keys that are near)."""
+    base = tmp_path_factory.mktemp("inputs")
+    return {name: (base / name, list(make(base / name))) for name, make in MAKE.items()}
+
+
+def keys_of(job, folder):
+    """The keys of all records, whatever is dropped."""
+    if job == "text":
+        lines = {path.name: len(path.read_text().splitlines()) for path in folder.iterdir()}
+        keys = {f"{name}#{n}" for name, count in lines.items() for n in range(1, count + 1)}
+        return keys - {"a.jsonl#41"}
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*.*")}
+    return files - {"x/broken.png"}
+
+
+def command(job, inputs, *more):
+    channels = "*.npy"
+    folder = inputs[job][0]
+    return [job, "--input", folder / channels if job == "sensors" else folder, *FLAGS[job], *more]
+
+
+@pytest.mark.parametrize("job", MAKE)
+def test_all_near_copies_are_dropped_and_nothing_else(job, inputs, tmp_path, capsys):
+    assert run(*command(job, inputs), *HALVES, *ONE, "--output", tmp_path / "out") == 0
+    folder, groups = inputs[job]
+    gone = {key for keys in groups for key in keys if key != first_of(keys)}
+    assert set(records_of(tmp_path / "out")) == keys_of(job, folder) - gone
+    manifest = Manifest.read(tmp_path / "out")
+    assert manifest.duplicates == len(gone)
+    assert manifest.rejected == (job != "sensors")
+    assert manifest.options["drop_near_duplicates"] == str(FLAGS[job][1])
+    assert f"duplicates dropped: {len(gone)}" in capsys.readouterr().err
+
+
+@pytest.mark.slow(base=["images-worker_flags0"])
+@pytest.mark.parametrize("worker_flags", [TWO, BEAM_WORKERS, IN_MEMORY])
+@pytest.mark.parametrize("job", MAKE)
+def test_every_worker_drops_the_same(job, worker_flags, inputs, tmp_path):
+    assert run(*command(job, inputs), *HALVES, *ONE, "--output", tmp_path / "one") == 0
+    assert run(*command(job, inputs), *HALVES, *worker_flags, "--output", tmp_path / "two") == 0
+    assert files_of(tmp_path / "two") == files_of(tmp_path / "one")
+
+
+@pytest.mark.parametrize("job", ["images", "text"])
+def test_a_dry_run_shows_what_would_be_dropped_and_a_killed_job_resumes(
+    job, inputs, tmp_path, capsys
+):
+    groups = inputs[job][1]
+    assert run("plan", *command(job, inputs), *HALVES, *ONE, "--json") == 0
+    splits = json.loads(capsys.readouterr().out)["splits"].values()
+    dropped = sum(map(len, groups)) - len(groups)
+    assert sum(split["duplicates"] for split in splits) == dropped
+    whole = [*command(job, inputs), *HALVES, *ONE, "--output"]
+    assert run(*whole, tmp_path / "whole") == 0
+    interrupted(*whole, tmp_path / "resumed")
+    assert run(*whole, tmp_path / "resumed") == 0
+    assert "kept 5 shards" in capsys.readouterr().err
+    assert files_of(tmp_path / "resumed") == files_of(tmp_path / "whole")
+
+
+def test_copies_among_members_of_a_packed_archive_are_dropped(inputs, tmp_path):
+    folder, groups = inputs["images"]
+    with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as archive:
+        archive.add(folder, "in")
+    flags = [*FLAGS["images"], *HALVES, "--stratify", *ONE]
+    assert (
+        run("images", "--input", tmp_path / "all.tar.gz", *flags, "--output", tmp_path / "out") == 0
+    )
+    names = [[f"all.tar.gz/in/{key}" for key in keys] for keys in groups]
+    gone = {key for keys in names for key in keys if key != first_of(keys)}
+    found = set(records_of(tmp_path / "out"))
+    assert found == {f"all.tar.gz/in/{key}" for key in keys_of("images", folder)} - gone
+    manifest = Manifest.read(tmp_path / "out")
+    assert (manifest.duplicates, manifest.rejected) == (len(gone), 1)
+
+
+def test_a_label_of_which_every_record_is_dropped_is_no_label(tmp_path):
+    """Strata know the labels of records that are kept alone; dropped ones have a split all the same."""
+    pixels = [smooth_picture(seed, 64) for seed in range(8)]
+    keys = [f"a/{n}.png" for n in range(8)]
+    later = [f"copies/{n}.png" for n in range(40)]
+    order = Placement(0, Splits.parse("train=1")).order
+    for number, key in enumerate(keys):
+        write_png(tmp_path / "in" / key, pixels[number])
+        copy = next(name for name in later if order(name) > order(key))
+        later.remove(copy)
+        write_png(tmp_path / "in" / copy, resized(pixels[number], 0.5))
+    flags = [*FLAGS["images"], "--stratify", *HALVES[:2], *ONE]
+    for inputs, out in (("in", "files"), ("packed/in.tgz", "archive")):
+        (tmp_path / "packed").mkdir(exist_ok=True)
+        with tarfile.open(tmp_path / "packed" / "in.tgz", "w:gz") as archive:
+            archive.add(tmp_path / "in", "in")
+        args = ["images", "--input", tmp_path / inputs, *flags, "--output", tmp_path / out]
+        assert run(*args) == 0
+        manifest = Manifest.read(tmp_path / out)
+        assert manifest.duplicates == 8
+    assert [split.records for split in manifest.splits.values()] == [4, 4] or out == "archive"
+
+
+def test_windows_that_are_near_are_dropped_one_by_one(tmp_path):
+    signal = np.concatenate([drift(seed, 500) for seed in (0, 1, 0, 2, 1)])
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "in" / "a.npy", signal)
+    np.save(tmp_path / "in" / "b.npy", 3 * signal[500:1500])
+    flags = ["--label", "none", "--window", 500, "--drop_near_duplicates", 0.9, *ONE]
+    for split in ([], [*HALVES[:2], "--exact_splits"]):
+        out = tmp_path / f"out{len(split)}"
+        assert run("sensors", "--input", tmp_path / "in", *flags, *split, "--output", out) == 0
+        keys = [["a.npy#1", "a.npy#3", "b.npy#2"], ["a.npy#2", "a.npy#5", "b.npy#1"], ["a.npy#4"]]
+        assert set(records_of(out)) == set(map(first_of, keys))
+        assert Manifest.read(out).duplicates == 4
+
+
+def test_records_that_are_near_those_of_other_datasets_are_kept_out(tmp_path, capsys):
+    for seed in range(12):
+        write_png(tmp_path / "in" / f"{seed}.png", smooth_picture(seed, 96))
+        write_png(tmp_path / "in" / f"{seed} again.png", smooth_picture(seed, 96))
+    for number, seeds in enumerate([(0, 1), (2,)]):
+        for seed in seeds:
+            copy = jpeg(resized(smooth_picture(seed, 96), 0.8))
+            write_png(tmp_path / f"test{number}" / f"t{seed}.png", copy)
+        tests = tmp_path / f"test{number}"
+        names = ["--label", "none", "--names", "image=pixels"] if number else ["--label", "none"]
+        size = ["--image_size", "64x64"] if number else ["--encoding", "jpeg"]
+        flags = [*names, *size, *ONE, "--output", tmp_path / f"out{number}"]
+        assert run("images", "--input", tests, *flags) == 0
+    capsys.readouterr()
+    both = f"{tmp_path / 'out0'},{tmp_path / 'out1'}"
+    flags = ["--label", "none", "--keep_out", both, *HALVES[:2], *ONE]
+    out = tmp_path / "out"
+    assert run("images", "--input", tmp_path / "in", *flags, "--output", out) == 0
+    kept = {f"{seed}{again}.png" for seed in range(3, 12) for again in ("", " again")}
+    assert set(records_of(out)) == kept
+    assert Manifest.read(out).duplicates == 6
+    error = capsys.readouterr().err
+    assert "warning: --keep_out: 6 records were dropped, because they are nearly the same" in error
+    flags += ["--drop_near_duplicates", "0.95", "--dry_run"]
+    assert run("images", "--input", tmp_path / "in", *flags) == 0
+    assert "warning: --keep_out: 6 records would be dropped" in capsys.readouterr().err
+
+
+def test_texts_and_recordings_are_kept_out(inputs, tmp_path):
+    for job, flags in (("text", []), ("sensors", ["--label", "none"])):
+        kept_out = tmp_path / f"tests of {job}"
+        assert run(*command(job, inputs), *ONE, "--output", kept_out) == 0
+        args = [job, "--input", inputs[job][0], *flags, "--keep_out", kept_out, *ONE]
+        (tmp_path / job).mkdir()
+        if job == "text":
+            (tmp_path / job / "new.jsonl").write_text('{"text": "nothing that was there before"}')
+        else:
+            np.save(tmp_path / job / "new.npy", drift(99, 2000).astype(np.float64))
+        args[2:3] = [inputs[job][0], "--input", tmp_path / job]
+        if job == "sensors":
+            args[2] = inputs[job][0] / "[6-9].npy"
+        assert run(*args, "--output", tmp_path / f"out {job}") == 0
+        (key,) = records_of(tmp_path / f"out {job}")
+        assert "new" in key
+
+
+@pytest.mark.parametrize("job", MAKE)
+def test_a_dataset_is_written_anew_without_near_duplicates(job, inputs, tmp_path):
+    plain = [*command(job, inputs), *ONE, *HALVES]
+    at = plain.index("--drop_near_duplicates")
+    assert run(*plain[:at], *plain[at + 2 :], "--output", tmp_path / "all") == 0
+    threshold = plain[at : at + 2]
+    args = ["reshard", "--input", tmp_path / "all", *threshold, *ONE]
+    assert run(*args, "--output", tmp_path / "out") == 0
+    groups = inputs[job][1]
+    assert Manifest.read(tmp_path / "out").duplicates == sum(map(len, groups)) - len(groups)
+    left = set(records_of(tmp_path / "out"))
+    assert [len(left & set(keys)) for keys in groups] == [1] * len(groups)
+
+
+def test_mistakes_name_the_flag(inputs, tmp_path, capsys):
+    images = ["images", "--input", inputs["images"][0], "--output", tmp_path / "out"]
+    near = "--drop_near_duplicates"
+    refused(capsys, 2, r"near_duplicates x: expected a similarity such as 0.8", *images, near, "x")
+    refused(capsys, 2, r"0.8: expected a similarity of pictures from 0.9 to 1", *images, near, 0.8)
+    refused(capsys, 2, r"nan: expected a similarity of pictures", *images, near, "nan")
+    out = ["--keep_out", tmp_path / "none"]
+    refused(capsys, 2, r"--keep_out .*none: no dataset: .*no file matches", *images, *out)
+    out = ["--keep_out", inputs["sensors"][0]]
+    refused(capsys, 2, r"--keep_out .*sensors: no dataset", *images, *out)
+    text = ["text", "--input", inputs["text"][0], *ONE, "--output", tmp_path / "texts"]
+    assert run(*text) == 0
+    out = ["--keep_out", tmp_path / "texts"]
+    refused(capsys, 2, r"texts: its records have text, expected a picture in image", *images, *out)
+    sensors = ["sensors", "--input", inputs["sensors"][0] / "?.npy", "--output", tmp_path / "out"]
+    rows = [*sensors, "--label", "none", "--record", "row"]
+    refused(capsys, 2, r"compare signals .*: drop --record row", *rows, near, 0.9)
+    shards = tmp_path / "texts" / "train-00000-of-00001.tfrecord"
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / shards.name).write_bytes(shards.read_bytes())
+    bare = ["reshard", "--input", tmp_path / "bare", "--output", tmp_path / "out"]
+    refused(capsys, 2, r"need to know the features .* give a --schema", *bare, near, 0.9)
+
+
+def test_check_compares_all_records_of_the_written_dataset(inputs, tmp_path, capsys):
+    folder, groups = inputs["images"]
+    images = ["images", "--input", folder, "--encoding", "png", *HALVES, *TWO, "--check"]
+    assert run(*images, "--output", tmp_path / "all", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    found = {finding["check"]: finding for finding in printed["findings"]}
+    near, leaks = found["near_duplicates"], found["near_leaks"]
+    splits = splits_in_order(tmp_path / "all")
+    counts = {True: 0, False: 0}
+    for keys in groups:
+        ordered = [key for key in splits if key in keys]
+        for number, key in enumerate(ordered):
+            for same in {splits[key] == splits[other] for other in ordered[:number]}:
+                counts[same] += 1
+    assert (near["count"], leaks["count"]) == (counts[True], counts[False])
+    assert near["seen"] == leaks["seen"] == sum(map(len, groups)) + 13
+    for example in [*near["examples"], *leaks["examples"]]:
+        pair = example.split(" = ")
+        assert any(set(pair) <= set(keys) for keys in groups)
+    assert not (tmp_path / "all" / ".staging").exists()
+    checked = [*images, "--drop_near_duplicates", 0.9, "--fail_on", "warning"]
+    assert run(*checked, "--output", tmp_path / "out") == 1
+    printed = capsys.readouterr().out
+    assert "near_duplicates" not in printed and "near_leaks" not in printed
+    assert " records, " in printed.splitlines()[-1]
+    refused(capsys, 2, "--check looks at", *images, "--detach", "--engine", "dataflow")
+
+
+def splits_in_order(directory):
+    """Key -> its split, in the order of reading."""
+    found = {}
+    for name in Manifest.read(directory).splits:
+        source = readers.RecordSource(directory, name, ["key"])
+        found |= {record["key"].decode(): name for record in source}
+    return found
