@@ -59,7 +59,7 @@ NAMES = ("cat", "dog", "bird")
 
 
 def a_record(rng: np.random.Generator, number: int) -> dict:
-    field = ndimage.gaussian_filter(rng.normal(size=(40, 48, 3)), (4, 4, 0))
+    field = ndimage.gaussian_filter(rng.normal(size=(40, 48, 3)), (1, 1, 0))
     field = 128 + 60 * field / field.std() + rng.normal(0, 8, field.shape)
     steps = int(rng.integers(80, 160))
     times = np.arange(steps)[:, None]
