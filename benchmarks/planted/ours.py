@@ -95,7 +95,8 @@ def main() -> None:
     facts = _AllNames(manifest, sample_of(directory, manifest, 1 << 40))
     object.__setattr__(facts, "named", {})
     findings = [finding for check in CHECKS for finding in check.find(facts)]
-    named = {kind: set() for kind in _RECORDS.values()} | _of_findings(dataset, findings)
+    named: dict[str, set[str]] = {kind: set() for kind in _RECORDS.values()}
+    named |= _of_findings(dataset, findings)
     for check, names in facts.named.items():
         if check in _RECORDS and not (dataset == "table" and check in _OF_TABLES):
             named[_RECORDS[check]] |= names
