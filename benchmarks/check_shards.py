@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from command import build_parser, parse_flags, parse_names, report, run_command, save
-from environment import ENVIRONMENTS, prepare, rival_python, versions
+from environment import prepare, rival_python, versions
 from planted.bench import PlantedBench, Result
 from planted.contender import CONTENDERS
 from planted.make import MAKERS
@@ -46,14 +46,17 @@ def main() -> None:
     results: list[Result] = []
     tables = []
     for dataset in datasets:
-        found = list(bench.measure(dataset, contenders, flags.runs))
+        found: list[Result] = []
+        for result in bench.measure(dataset, contenders, flags.runs):
+            found.append(result)
+            figures["results"] = to_json([*results, *found])
+            save(flags.json, figures)  # after every contender, in case a later one hangs
         results += found
-        figures["results"] = to_json(results)
-        used = {CONTENDERS[name].environment for name in contenders} - {""}
-        pythons = {name: rival_python(flags.data, name) for name in used if name in ENVIRONMENTS}
-        figures["versions"] |= versions({n: p for n, p in pythons.items() if Path(p).exists()})
-        save(flags.json, figures)
         tables.append(format_results(dataset, bench.truth(dataset), found))
+    used = {CONTENDERS[name].environment for name in contenders} - {""}
+    pythons = {name: rival_python(flags.data, name) for name in used}
+    figures["versions"] |= versions({n: p for n, p in pythons.items() if Path(p).exists()})
+    save(flags.json, figures)
     report(figures, tables, flags.quick)
 
 
