@@ -16,8 +16,13 @@ from measure import HERE, BenchmarkError, run
 _PACKAGES = (
     "apache-beam",
     "array-record",
+    "cleanlab",
+    "cleanvision",
     "datasets",
+    "datasketch",
+    "fastdup",
     "ffcv",
+    "fg-data-profiling",
     "grain",
     "litdata",
     "mosaicml-streaming",
@@ -30,6 +35,7 @@ _PACKAGES = (
     "protobuf",
     "spdl",
     "tensorflow",
+    "tensorflow-data-validation",
     "tensorflow-datasets",
     "torch",
     "torchvision",
@@ -78,6 +84,12 @@ ENVIRONMENTS = {
     "spdl": Environment("venv-spdl", "requirements/spdl.txt"),
     "dali": Environment("venv-dali", "requirements/dali.txt"),
     "plot": Environment("venv-plot", "requirements/plot.txt"),
+    "planted": Environment("venv-planted", "requirements/planted.txt"),
+    "datalab": Environment("venv-datalab", "requirements/datalab.txt"),
+    "fastdup": Environment("venv-fastdup", "requirements/fastdup.txt"),
+    "datasketch": Environment("venv-datasketch", "requirements/datasketch.txt"),
+    "profiling": Environment("venv-profiling", "requirements/profiling.txt"),
+    "tfdv": Environment("venv-tfdv", "requirements/tfdv.txt"),
 }
 
 

@@ -147,3 +147,48 @@ def test_near_duplicates_are_timed_and_all_planted_ones_are_dropped(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=BENCHMARKS.parent)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "100 of 100" in done.stdout
+
+
+def test_a_name_without_the_fault_is_a_false_alarm_unless_another_fault_implies_it(on_path):
+    from planted.truth import Truth, copies, score
+
+    truth = Truth(6, splits={"a": "train", "b": "train", "c": "val", "d": "val", "e": "val"})
+    truth.plant("exact duplicates", "a", "b")
+    truth.plant("leaks", "b", "c")
+    truth.plant("dark", "d")
+    truth.plant("low information", "e")
+    named = copies(truth, [["a", "b"], ["b", "c"], ["d", "e"]], [])
+    assert str(score(truth, "exact duplicates", named["exact duplicates"])) == "1 of 1, 2 false"
+    assert str(score(truth, "leaks", named["leaks"])) == "1 of 1"
+    assert str(score(truth, "low information", ["d"])) == "0 of 1"
+    assert str(score(truth, "dark", ["e", "d"])) == "1 of 1, 1 false"
+
+
+def test_a_page_needs_the_network_for_what_it_loads_and_not_for_what_it_links_to(on_path):
+    from planted.bench import loads_from_network
+
+    for loaded in (
+        b'<script async src="https://example.com/a.js"></script>',
+        b"<link rel=stylesheet href='//example.com/a.css'>",
+        b"<style>@import url(http://example.com/a.css)</style>",
+        b'<link rel="import" href="https://example.com/facets.html">',
+    ):
+        assert loads_from_network(b"<html>" + loaded)
+    assert not loads_from_network(
+        b'<a href="https://example.com">x</a><img src="data:image/png;base64,iVBO">'
+        b"<script>let x = 'http://www.w3.org/2000/svg'</script>"
+    )
+
+
+@pytest.mark.slow
+def test_this_project_finds_planted_copies_in_pictures(tmp_path):
+    command = [sys.executable, str(BENCHMARKS / "check_shards.py"), "--quick"]
+    command += ["--contenders", "ours", "--datasets", "pictures", "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line.split("|")[1:3] for line in done.stdout.splitlines() if line.startswith("| ")]
+    found = {kind.strip(): cell.strip() for kind, cell in rows}
+    for kind in ("exact duplicates", "leaks", "contradictions", "near duplicates", "near leaks"):
+        assert found[kind] == "3 of 3"
+    assert found["blurry"] == "3 of 3"
+    assert float(found["peak GB"]) > 0

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from readers.checks.contents import contents
 from readers.checks.facts import Check, Facts
 from readers.checks.finding import Finding
-
-# Values of a scalar are shared by many records; those of these kinds are not.
-_CONTENT = ("picture", "text", "signal")
 
 # A text that so many records share is not what a person wrote for each: "no answer", for example.
 _FEWEST_COPIES, _MOST_COPIES = 10, 0.01
@@ -50,7 +48,7 @@ def _in_several(numbers: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 def _duplicates(facts: Facts) -> Iterator[Finding]:
     splits = _splits(facts)
-    for feature in facts.features(*_CONTENT):
+    for feature in contents(facts):
         numbers, _ = _digests(facts, feature)
         first = np.unique(numbers * len(facts.samples) + splits, return_index=True)[1]
         again = _filled(facts, feature)
@@ -61,7 +59,7 @@ def _duplicates(facts: Facts) -> Iterator[Finding]:
 
 def _leaks(facts: Facts) -> Iterator[Finding]:
     splits = _splits(facts)
-    for feature in facts.features(*_CONTENT):
+    for feature in contents(facts):
         shared = _in_several(_digests(facts, feature)[0], splits) & _filled(facts, feature)
         finds = "have a value that is in several splits"
         yield from facts.of_records("leaks", "error", feature, shared, finds)
@@ -72,14 +70,15 @@ def _contradictions(facts: Facts) -> Iterator[Finding]:
     if len(samples) < len(facts.samples) or not samples:
         return
     labels = np.concatenate(samples)
-    for feature in facts.features(*_CONTENT):
+    for feature in contents(facts):
         several = _in_several(_digests(facts, feature)[0], labels) & _filled(facts, feature)
         finds = "have the value of one with another label"
         yield from facts.of_records("contradictions", "warning", feature, several, finds)
 
 
 def _phrases(facts: Facts) -> Iterator[Finding]:
-    for feature in facts.features("text"):
+    texts = facts.features("text")
+    for feature in (name for name in contents(facts) if name in texts):
         numbers, counts = _digests(facts, feature)
         filled = numbers[_filled(facts, feature)]
         if len(counts) < 2 or not len(filled):
@@ -92,7 +91,7 @@ def _phrases(facts: Facts) -> Iterator[Finding]:
 
 
 def _constant(facts: Facts) -> Iterator[Finding]:
-    for feature in facts.features(*_CONTENT, "floats", "integers"):
+    for feature in facts.features("picture", "text", "signal", "floats", "integers"):
         numbers, counts = _digests(facts, feature)
         if len(counts) == 1 and len(numbers) > 1:
             words = f"all {len(numbers):,} records have the same value"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from readers.checks.contents import is_name
 from readers.checks.facts import EXAMPLES, Check, Facts
 from readers.checks.finding import Finding
 from readers.similarity.pairs import Pairs, near_pairs
@@ -48,7 +49,7 @@ def similar_records(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]
             >= RECORDING_CORRELATION
         )
         yield _of_records(facts, feature, there, Pairs(*(part[alike] for part in pairs)))
-    for feature in facts.features("text"):
+    for feature in (name for name in facts.features("text") if not is_name(facts, name)):
         signatures = np.concatenate([s.signatures[feature] for s in samples])
         there = np.flatnonzero(signatures.any(axis=1))
         found = similar_pairs(signatures[there], TEXT_SIMILARITY)

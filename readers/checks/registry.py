@@ -10,7 +10,6 @@ from readers.checks import (
     near_duplicates,
     records,
     splits,
-    undecodable,
 )
 
 CHECKS = (
@@ -19,7 +18,6 @@ CHECKS = (
     *near_duplicates.CHECKS,
     *groups.CHECKS,
     *labels.CHECKS,
-    *undecodable.CHECKS,
     *records.CHECKS,
     *distributions.CHECKS,
 )

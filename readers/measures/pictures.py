@@ -6,8 +6,8 @@ import numpy as np
 
 from readers.similarity.levels import levels
 
-# Pixels of the middle of a larger picture in which its sharpness is measured, and the fewest at half size.
-_SHARPNESS_SIDE, _SMALLEST = 256, 16
+# Pixels of the middle of a larger picture in which its sharpness is measured, and the fewest at a quarter of its size.
+_SHARPNESS_SIDE, _SMALLEST = 256, 8
 
 # Rows and columns of a larger picture that are looked at for everything else, at equal distances.
 _SIDE = 256
@@ -20,8 +20,9 @@ def measure_picture(pixels: np.ndarray) -> dict[str, float]:
 
     `brightness` and `contrast` are the mean and the standard deviation of its luma, between 0 and 1;
     `dark` is the luma that one pixel in a hundred exceeds, and `light` that which nineteen in twenty
-    exceed. `sharpness` is the standard deviation of the Laplacian in its middle, relative to that of the
-    picture at half its size: 0.25 is as smooth as can be, and photographs in focus have 0.5 to 1.5.
+    exceed. `sharpness` is the standard deviation of the Laplacian in its middle at half its size, relative to
+    that at a quarter: 0.25 is as smooth as can be, and photographs in focus have 0.65 to 1.3. At full size a
+    JPEG's noise would count as edges. A picture with a side of less than 32 pixels has none.
     `entropy` is that of 256 levels of luma, in bits. `gray` is 1 if all three channels are the same. Of a
     picture of more than 511 pixels a side, every n-th pixel is looked at.
 
@@ -85,20 +86,27 @@ def _step(colors: np.ndarray) -> float:
 
 
 def _sharpness(luma: np.ndarray, step: float) -> float:
-    """The edges of a picture, relative to those at half its size; NaN if it has none, or is small.
+    """The edges of a picture at half its size, relative to those at a quarter; NaN if it has none, or is small.
 
     Args:
         luma: The luma.
         step: The difference of neighbouring levels, whose rounding is no edge; 0 for floats.
     """
-    height, width = (side // 2 for side in luma.shape)
-    if min(height, width) < _SMALLEST:
+    half = _halved(luma)
+    quarter = _halved(half)
+    if min(quarter.shape) < _SMALLEST:
         return np.nan
-    coarse = luma[: 2 * height, : 2 * width].reshape(height, 2, width, 2).mean((1, 3))
-    # The Laplacian adds the rounding errors of five levels, of which one counts four times.
+    # The Laplacian adds the rounding errors of five levels, of which one counts four times; a level is the
+    # mean of 4 or 16 pixels.
     rounding = step**2 * 20 / 12
-    edges, coarse_edges = _edges(luma) - rounding, _edges(coarse)
+    edges, coarse_edges = _edges(half) - rounding / 4, _edges(quarter) - rounding / 16
     return float(np.sqrt(max(0.0, edges) / coarse_edges)) if coarse_edges > rounding else np.nan
+
+
+def _halved(luma: np.ndarray) -> np.ndarray:
+    """The means of squares of two by two pixels."""
+    height, width = (side // 2 for side in luma.shape)
+    return luma[: 2 * height, : 2 * width].reshape(height, 2, width, 2).mean((1, 3))
 
 
 def _edges(luma: np.ndarray) -> float:

@@ -21,7 +21,7 @@ from readers.checks.distributions import by_chance, kolmogorov_smirnov
 from readers.checks.registry import CHECKS
 from readers.format.dtypes import numpy_dtype
 from readers.format.manifest import Manifest
-from readers.format.schema import Schema
+from readers.format.schema import Feature, Schema
 from tests.support.checkout import ROOT
 from tests.support.datasets import write_dataset
 
@@ -59,7 +59,7 @@ NAMES = ("cat", "dog", "bird")
 
 
 def a_record(rng: np.random.Generator, number: int) -> dict:
-    field = ndimage.gaussian_filter(rng.normal(size=(40, 48, 3)), (4, 4, 0))
+    field = ndimage.gaussian_filter(rng.normal(size=(40, 48, 3)), (1, 1, 0))
     field = 128 + 60 * field / field.std() + rng.normal(0, 8, field.shape)
     steps = int(rng.integers(80, 160))
     times = np.arange(steps)[:, None]
@@ -278,6 +278,16 @@ def test_texts_with_a_changed_word_are_near_duplicates(tmp_path):
     (found,) = readers.check(write(tmp_path / "d", records)).findings
     assert (found.check, found.feature, found.count) == ("near_leaks", "text", 10)
     assert found.examples == tuple(f"{n:05d} = {400 + n:05d}" for n in range(5))
+
+
+def test_names_of_categories_and_of_records_are_no_copies(tmp_path):
+    records = clean()
+    for number, record in enumerate(records["train"] + records["val"]):
+        record["city"] = ("Berne", "Lyon", "Oslo")[number % 3]
+        record["patient"] = f"patient-of-the-year-{number:04d}"
+    schema = Schema({**SCHEMA, "city": Feature("string"), "patient": Feature("string")})
+    report = readers.check(write(tmp_path / "d", records, schema=schema))
+    assert [(f.check, f.feature) for f in report.findings] == [("identifiers", "patient")]
 
 
 def test_the_examples_are_the_records_at_fault(tmp_path):

@@ -1,0 +1,107 @@
+"""This project: which records its checks name, all of them and not the first five.
+
+    python ours.py DATASET SHARDS RESULT
+
+Only the names are from here; time and memory are those of `python -m readers check`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from readers.checks.facts import Facts
+from readers.checks.finding import Finding
+from readers.checks.registry import CHECKS
+from readers.format.manifest import Manifest
+from readers.measures.sample import sample_of
+
+# Check -> kind of fault, where records are named.
+_RECORDS = {
+    "duplicates": "exact duplicates",
+    "leaks": "leaks",
+    "contradictions": "contradictions",
+    "near_duplicates": "near duplicates",
+    "near_leaks": "near leaks",
+    "repeated_texts": "repeated text",
+    "dark_pictures": "dark",
+    "light_pictures": "light",
+    "blurry_pictures": "blurry",
+    "flat_pictures": "low information",
+    "gray_pictures": "gray",
+    "long_pictures": "odd aspect",
+    "tiny_pictures": "tiny",
+    "empty_texts": "empty",
+    "wrong_encodings": "wrong encoding",
+    "control_characters": "control characters",
+    "markup": "markup",
+    "few_letters": "few letters",
+    "outlier_lengths": "outlier lengths",
+    "outlier_levels": "outlier levels",
+    "missing_values": "missing values",
+    "dead_channels": "dead channel",
+    "constant_channels": "constant channel",
+    "clipped_signals": "clipped",
+    "empty_arrays": "empty",
+}
+
+# Check -> kind of fault, where features are named.
+_FEATURES = {
+    "imbalance": "imbalance",
+    "sorted_labels": "sorted order",
+    "constant_features": "constant column",
+    "identifiers": "identifier",
+    "split_drift": "drift between splits",
+}
+_OF_TABLES = {"missing_values": "missing values", "outlier_levels": "outliers"}
+
+
+class _AllNames(Facts):
+    """Facts that remember the names of all records of each finding."""
+
+    named: dict[str, set[str]]
+
+    def of_records(
+        self, check: str, severity: str, feature: str, chosen: np.ndarray, finds: str
+    ) -> Iterator[Finding]:
+        self.named.setdefault(check, set()).update(self.names_of_records(np.flatnonzero(chosen)))
+        return super().of_records(check, severity, feature, chosen, finds)
+
+
+def _of_findings(dataset: str, findings: list[Finding]) -> dict[str, set[str]]:
+    """Kind -> the features, or splits and classes, that findings name."""
+    kinds = _FEATURES | (_OF_TABLES if dataset == "table" else {})
+    named: dict[str, set[str]] = {kind: set() for kind in kinds.values()}
+    named |= {"missing class": set(), "labels follow from brightness": set()}
+    for finding in findings:
+        if finding.check in kinds:
+            named[kinds[finding.check]].add(finding.feature)
+        if finding.check == "missing_classes":
+            classes = [name.rpartition("(")[2].rstrip(")") for name in finding.examples]
+            named["missing class"] |= {f"{finding.split}, {name}" for name in classes}
+        if finding.check == "telling_numbers":
+            named["labels follow from brightness"].add(finding.message.split()[-1])
+    return named
+
+
+def main() -> None:
+    """Writes which records and features the checks name for each kind of fault."""
+    dataset, directory, result = sys.argv[1:]
+    manifest = Manifest.read(directory)
+    facts = _AllNames(manifest, sample_of(directory, manifest, 1 << 40))
+    object.__setattr__(facts, "named", {})
+    findings = [finding for check in CHECKS for finding in check.find(facts)]
+    named: dict[str, set[str]] = {kind: set() for kind in _RECORDS.values()}
+    named |= _of_findings(dataset, findings)
+    for check, names in facts.named.items():
+        if check in _RECORDS and not (dataset == "table" and check in _OF_TABLES):
+            named[_RECORDS[check]] |= names
+    Path(result).write_text(json.dumps({kind: sorted(names) for kind, names in named.items()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""fastdup, as its guide says: duplicates, outliers and statistics of a folder, and five galleries."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ["SENTRY_OPT_OUT"] = "True"  # it would report to its makers
+
+from planted.contender import Found
+from planted.truth import Truth, copies
+
+# The similarities of copies, and the thresholds of statistics, in fastdup's guide to cleaning a folder.
+_EXACT, _NEAR = 1.0, 0.98
+_DARK, _LIGHT, _BLURRY = 13, 220.5, 50
+
+
+def find(dataset: str, folder: Path, pages: Path) -> Found:
+    """Looks at all pictures of the folder."""
+    import fastdup
+
+    lab = fastdup.create(work_dir=str(pages / "work"), input_dir=str(folder / "files"))
+    lab.run(ccthreshold=0.9, overwrite=True)
+    pairs = lab.similarity()
+    stats = lab.img_stats()
+
+    def groups(least: float) -> list[list[str]]:
+        some = pairs[pairs["distance"] >= least]
+        return [
+            [Path(one).stem, Path(other).stem]
+            for one, other in zip(some["filename_from"], some["filename_to"], strict=True)
+        ]
+
+    def named(chosen: str) -> list[str]:
+        return [Path(name).stem for name in stats.query(chosen)["filename"]]
+
+    found = {
+        "dark": named(f"mean < {_DARK}"),
+        "light": named(f"mean > {_LIGHT}"),
+        "blurry": named(f"blur < {_BLURRY}"),
+        **copies(Truth.read(folder), groups(_EXACT - 1e-6), groups(_NEAR)),
+    }
+
+    def page() -> None:
+        lab.vis.duplicates_gallery(save_path=str(pages))
+        lab.vis.outliers_gallery(save_path=str(pages))
+        lab.vis.component_gallery(save_path=str(pages))
+        for metric in ("dark", "bright", "blur"):
+            lab.vis.stats_gallery(metric=metric, save_path=str(pages))
+
+    return found, page
