@@ -141,6 +141,16 @@ def test_the_memory_of_one_task_is_sampled_in_each_stage(tmp_path):
     assert int(growth.split()[0]) < 20
 
 
+def test_the_time_and_memory_of_a_report_are_measured(tmp_path):
+    command = [sys.executable, str(BENCHMARKS / "report_sizes.py"), "--kinds", "texts"]
+    command += ["--records", "50", "--data", str(tmp_path), "--json", str(tmp_path / "r.json")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = json.loads((tmp_path / "r.json").read_text())
+    assert found["records"] == 50 and found["peak_bytes"] > 20 << 20
+    assert (tmp_path / "report-texts-50.html").stat().st_size == found["page_bytes"]
+
+
 @pytest.mark.slow
 def test_near_duplicates_are_timed_and_all_planted_ones_are_dropped(tmp_path):
     command = [sys.executable, str(BENCHMARKS / "near_duplicates.py"), "--quick"]

@@ -60,8 +60,9 @@ class Facts:
         starts = np.cumsum([0, *(sample.seen for sample in self.samples.values())])
         found = []
         for number in numbers:
-            place = int(np.searchsorted(starts, number, side="right")) - 1
-            found.append((splits[place], int(number - starts[place])))
+            split = splits[int(np.searchsorted(starts, number, side="right")) - 1]
+            place = number - starts[splits.index(split)]
+            found.append((split, int(self.samples[split].numbers[place])))
         return tuple(found)
 
     def names_of_records(self, numbers: Iterable[int]) -> tuple[str, ...]:
@@ -69,8 +70,7 @@ class Facts:
         names = []
         for split, number in self.places(numbers):
             sample = self.samples[split]
-            name = sample.named(number)
-            names.append(name if sample.keys else f"{split}, {name}")
+            names.append(sample.named(number) if sample.keys else f"{split}, record {number}")
         return tuple(names)
 
 

@@ -61,7 +61,7 @@ class Look:
         Raises:
             StoreError: (an OSError) A store still fails after several retries.
         """
-        options, roles = manifest.options, _roles(manifest)
+        options, roles = manifest.options, roles_of(manifest)
         has_tokens = "tokens" in roles.values()
         return cls(
             manifest.schema,
@@ -116,7 +116,7 @@ def rate_in(text: Any) -> float:
     return float(found[1]) * (1000 if found[2] else 1) if found else 0.0
 
 
-def _roles(manifest: Manifest) -> dict[str, str]:
+def roles_of(manifest: Manifest) -> dict[str, str]:
     """Feature -> its role, of those that have one."""
     former = _former_names(manifest.options.get("names"))
     label = counted_label(manifest)

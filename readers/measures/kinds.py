@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from readers.describe import class_names
 from readers.format.manifest import Manifest
+from readers.gallery.look import roles_of
 from readers.similarity.kinds import kind_of
 
 # The feature that names the input of a record.
 KEY = "key"
 
+# Roles of features that hold positions in a picture.
+_POSITIONS = ("boxes", "keypoints")
+
 
 def kinds_of(manifest: Manifest) -> dict[str, str]:
     """Feature -> `picture`, `text`, `signal`, `floats` or `integers`, of those that are measured.
 
-    Pictures and signals have levels, which are floats, or integers of 8 or 16 bits without names of classes.
+    Pictures and signals have levels, which are floats, or integers of 8 or 16 bits without names of classes. Boxes and
+    keypoints are floats that are neither.
     """
-    names = class_names(manifest)
+    names, roles = class_names(manifest), roles_of(manifest)
     kinds = {
-        name: kind_of(feature, name in names)
+        name: "floats" if roles.get(name) in _POSITIONS else kind_of(feature, name in names)
         for name, feature in manifest.schema.items()
         if name != KEY
     }

@@ -76,8 +76,9 @@ class SplitSample:
     details: Details | None = None
 
     def named(self, number: int) -> str:
-        """The name by which a user finds a record: its key, or its number."""
-        return self.keys[number] if self.keys else f"record {self.numbers[number]}"
+        """The name by which a user finds a record of the sample: its key, or its number in the split."""
+        place = int(np.searchsorted(self.numbers, number))
+        return self.keys[place] if self.keys else f"record {number}"
 
 
 _MEASURES: dict[str, Callable[[Any], dict[str, float]]] = {

@@ -48,7 +48,7 @@ _MEASURES = {
         _Measure("quietest", "loudest", "rms", lambda n: f"root mean square {short(n)}"),
     ),
     "spectrogram": (_Measure("shortest", "longest", "steps", lambda n: f"{n:,.0f} frames"),),
-    "boxes": (_Measure("", "most boxes", "steps", lambda n: f"{n:,.0f} boxes"),),
+    "boxes": (_Measure("", "most boxes", "size", lambda n: f"{n / 4:,.0f} boxes"),),
 }
 
 

@@ -99,8 +99,8 @@ class Study:
         }
         return {name: each for name, each in found.items() if each is not None}
 
-    def stored(self, split: str, place: int) -> dict[str, Any]:
-        """A record of a split by its place in the sample, whose encoded images are the bytes that are stored.
+    def stored(self, split: str, number: int) -> dict[str, Any]:
+        """A record of a split by its number, whose encoded images are the bytes that are stored.
 
         Raises:
             ValueError: The record is damaged.
@@ -109,13 +109,13 @@ class Study:
         if split not in self._undecoded:
             schema = undecoded(self.manifest.schema)
             self._undecoded[split] = RecordSource(self.directory, split, schema=schema)
-        return self._undecoded[split][int(self.samples[split].numbers[place])]
+        return self._undecoded[split][number]
 
     def drawn(self, split: str, most: int) -> list[int]:
-        """The places of some records of a split, drawn from its sample by a fixed seed, in order."""
-        seen = self.samples[split].seen
-        chosen = np.random.default_rng(0).choice(seen, min(most, seen), replace=False)
-        return sorted(map(int, chosen))
+        """The numbers of some records of a split, drawn from its sample by a fixed seed, in order."""
+        sample = self.samples[split]
+        chosen = np.random.default_rng(0).choice(sample.seen, min(most, sample.seen), replace=False)
+        return sorted(map(int, sample.numbers[chosen]))
 
     @functools.cached_property
     def _undecoded(self) -> dict[str, RecordSource]:
