@@ -1,5 +1,6 @@
 """The benchmark of pictures: what it makes, what it refuses to time, and that it runs."""
 
+import json
 import subprocess
 import sys
 from argparse import Namespace
