@@ -4,8 +4,8 @@
     python benchmarks/check_shards.py --datasets pictures --contenders ours,cleanvision,fastdup
 
 All contenders look at the same pictures, texts, rows and recordings, which are made once from real photographs, sentences
-and measurements, with known faults of each kind; this project looks at shards of them. Each rival runs as
-its own guide says, in an environment of its own, as a process of its own. A cell says how many of the planted
+and measurements, with known faults of each kind; this project looks at shards of them. Each rival runs
+with its own defaults where it has any, in an environment and a process of its own. A cell says how many of the planted
 faults a contender names, and how many names are false alarms: names without this fault. A dash is a kind that
 it does not look for. Seconds are from the start of the process to its end; the page's are in addition, except ours, which
 is a command of its own that checks again.

@@ -18,7 +18,8 @@ from rivals.planted.cleanvision_finder import of_issues
 
 _COMPONENTS = 64
 _STEPS = 256
-_EQUAL = 1e-5  # components of equal records differ by rounding
+# Distances of equal records: those of rows differ by the rounding of float64, components by that of float32.
+_EQUAL = {"table": 1e-12, "pictures": 1e-5, "texts": 1e-5, "recordings": 1e-5}
 
 
 def find(dataset: str, folder: Path, pages: Path) -> Found:
@@ -62,7 +63,7 @@ def _named(dataset: str, folder: Path, lab: Any, rows: Any) -> dict[str, list[st
     near = lab.get_issues("near_duplicate")
     places = np.flatnonzero(near["is_near_duplicate_issue"])
     groups = [[ids[place], *ids[near["near_duplicate_sets"].iloc[place]]] for place in places]
-    equal = near["distance_to_nearest_neighbor"].to_numpy() < _EQUAL
+    equal = near["distance_to_nearest_neighbor"].to_numpy() < _EQUAL[dataset]
     exact = [group for place, group in zip(places, groups, strict=True) if equal[place]]
     if dataset == "table":
         named["equal rows"] = [name for group in exact for name in group]

@@ -1,4 +1,4 @@
-"""datasketch, as its guide says: MinHash of runs of five characters, and an LSH of similarity 0.8. It has no page."""
+"""datasketch with our runs of characters and our similarity: MinHash and an LSH. It has no page."""
 
 from __future__ import annotations
 

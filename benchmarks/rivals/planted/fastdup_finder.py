@@ -1,4 +1,4 @@
-"""fastdup, as its guide says: duplicates, outliers and statistics of a folder, and five galleries."""
+"""fastdup with its defaults: duplicates, outliers and statistics of a folder, and five galleries."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ os.environ["SENTRY_OPT_OUT"] = "True"  # it would report to its makers
 from planted.contender import Found
 from planted.truth import Truth, copies
 
-# The similarities of copies, and the thresholds of statistics, in fastdup's guide to cleaning a folder.
-_EXACT, _NEAR = 1.0, 0.98
-_DARK, _LIGHT, _BLURRY = 13, 220.5, 50
+# Its default similarity of pictures that are nearly the same (`ccthreshold`), and the defaults of its `summary`.
+_EXACT, _NEAR = 1.0, 0.96
+_DARK, _LIGHT, _BLURRY = 4, 253, 150
 
 
 def find(dataset: str, folder: Path, pages: Path) -> Found:
@@ -20,7 +20,7 @@ def find(dataset: str, folder: Path, pages: Path) -> Found:
     import fastdup
 
     lab = fastdup.create(work_dir=str(pages / "work"), input_dir=str(folder / "files"))
-    lab.run(ccthreshold=0.9, overwrite=True)
+    lab.run(overwrite=True)
     pairs = lab.similarity()
     stats = lab.img_stats()
 

@@ -1,4 +1,4 @@
-"""ydata-profiling, now fg-data-profiling, as its guide says: a report with its defaults, whose alerts are read."""
+"""ydata-profiling, now fg-data-profiling, with its defaults: a report, whose alerts are read."""
 
 from __future__ import annotations
 

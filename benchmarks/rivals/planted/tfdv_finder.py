@@ -1,4 +1,4 @@
-"""TensorFlow Data Validation, as its guide says: a schema of the first split, and what the second has otherwise."""
+"""TensorFlow Data Validation: a schema of the first split, and what the second has otherwise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from planted.contender import Found
 from planted.table import NUMBERS
 
-# The distance of distributions above which the guide's examples warn.
+# It has no default distance of distributions above which it warns: this is ours, of `split_drift`.
 _DRIFT = 0.1
 
 
