@@ -82,7 +82,9 @@ def look(directory: Path) -> list[str]:
 
 
 def problems_of(directory: Path) -> list[str]:
-    report: readers.CheckReport = readers.check(directory, records=1_000, against=None)
+    report: readers.CheckReport = readers.check(directory, records=1_000, against=None, group_by="")
+    page: Path = readers.report(directory, "page.html", records=1_000, against=None)
+    assert page.exists()
     findings: tuple[readers.Finding, ...] = report.findings
     return [report.worst(), *(f"{found.check} {found.count}" for found in findings)]
 

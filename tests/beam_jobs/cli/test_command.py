@@ -640,6 +640,8 @@ def test_the_options_of_each_job_are_its_flags_in_order(data, job, command):
         "engine_page",
         "detach",
         "report",
+        "check",
+        "fail_on",
         "max_rejects",
         "config",
         "json",

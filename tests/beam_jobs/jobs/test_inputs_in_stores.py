@@ -15,7 +15,7 @@ from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.loading import Loader, classes_in
 from beam_jobs.jobs.reshard.job import ReshardJob
-from beam_jobs.jobs.reshard.passes import _batches
+from beam_jobs.jobs.reshard.passes import batches_of
 from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.split_texts import all_texts
@@ -267,12 +267,12 @@ def test_records_of_a_large_file_are_read_by_ranges(s3, tmp_path, monkeypatch):
     found = [
         batch.data[: int(batch.lengths.sum())].tobytes()
         for task in tasks
-        for _, batch in _batches(job, task)
+        for _, batch in batches_of(job, task)
     ]
     assert b"".join(found) == data
     whole = [
         batch.data[: int(batch.lengths.sum())].tobytes()
-        for _, batch in _batches(job, Task((Chunk(source, 0, 0, 1, len(data)),)))
+        for _, batch in batches_of(job, Task((Chunk(source, 0, 0, 1, len(data)),)))
     ]
     assert b"".join(whole) == data
 

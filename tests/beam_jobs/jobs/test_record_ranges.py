@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.reshard import ranges
 from beam_jobs.jobs.reshard.job import ReshardJob
-from beam_jobs.jobs.reshard.passes import _batches
+from beam_jobs.jobs.reshard.passes import batches_of
 from beam_jobs.jobs.reshard.ranges import RANGE_BYTES, count_records, number_ranges
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, Task, byte_ranges
@@ -36,7 +36,7 @@ def job_of(root):
 def found_in(job, chunks):
     """The records of some chunks, by number, with whether they are good; and the broken places."""
     found, broken = {}, []
-    for _, batch in _batches(job, Task(tuple(chunks))):
+    for _, batch in batches_of(job, Task(tuple(chunks))):
         if isinstance(batch, Reject):
             broken.append(batch)
             continue
