@@ -74,7 +74,7 @@ def broken_tabs(page: Page) -> list[str]:
     """Radio buttons that a click on their label, or an arrow key, does not choose, or that show nothing else."""
     found = []
     for name in page.evaluate(
-        "[...new Set([...document.querySelectorAll('input[type=radio]')].map(e => e.name))]"
+        "[...new Set([...document.querySelectorAll('input[type=radio]')].filter(e => !e.closest('details:not([open])')).map(e => e.name))]"
     )[:_GROUPS]:
         group = f"input[type=radio][name={json.dumps(name)}]"
         count = page.evaluate(f"document.querySelectorAll({json.dumps(group)}).length")
