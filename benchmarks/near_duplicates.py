@@ -24,8 +24,8 @@ from PIL import Image
 
 from readers.format.display import format_table
 from readers.format.manifest import Manifest
-from readers.similarity.pairs import near_pairs_in_parts
-from readers.similarity.pictures import PICTURE_DISTANCE, picture_hash, small_luma
+from readers.format.similarity.pairs import near_pairs_in_parts
+from readers.format.similarity.pictures import PICTURE_DISTANCE, picture_hash, small_luma
 
 _SEED = 0
 

@@ -21,12 +21,12 @@ if sys.platform in ("win32", "cygwin"):
 
 from readers import decoders, transforms
 from readers.batches.stream import Batches
-from readers.check import CheckReport, check
-from readers.checks.finding import Finding
+from readers.check import check
 from readers.dataset import Dataset, FeatureInfo, open
 from readers.export import export_npy
 from readers.files.retries import StoreError
 from readers.format.compiled.library import is_compiled
+from readers.format.findings import CheckReport, Finding
 from readers.format.manifest import DatasetError, Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split

@@ -12,10 +12,10 @@ from dataclasses import asdict
 from typing import NoReturn
 
 from readers.check import check
-from readers.checks.finding import SEVERITIES
 from readers.describe import describe
 from readers.export import export_npy
 from readers.files.retries import StoreError
+from readers.format.findings import SEVERITIES
 from readers.format.manifest import Manifest
 from readers.format.tfrecord import CorruptRecordError
 from readers.format.version import __version__
@@ -73,10 +73,9 @@ def _checked(parsed: argparse.Namespace) -> int:
     report = check(
         parsed.directory, records=parsed.records, against=parsed.against, group_by=parsed.group_by
     )
-    worst = report.worst()
-    fails = worst != "" and worst in SEVERITIES[: SEVERITIES.index(parsed.fail_on) + 1]
+    fails = report.fails(parsed.fail_on)
     if parsed.json:
-        print(json.dumps({"ok": not fails, **asdict(report)}, ensure_ascii=False))
+        print(json.dumps({"ok": not fails, **report.to_json()}, ensure_ascii=False))
     else:
         print(*report.findings, report, sep="\n")
     return 1 if fails else 0

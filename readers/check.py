@@ -4,44 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from readers.checks.finding import SEVERITIES, Finding
 from readers.files.remote import path_text
-from readers.format.display import counted
+from readers.format.findings import SEVERITIES, CheckReport
 from readers.format.manifest import Manifest
 
 if TYPE_CHECKING:
     from readers.checks.facts import Facts
-
-
-@dataclass(frozen=True)
-class CheckReport:
-    """The result of `check`.
-
-    Attributes:
-        seen, records: How many records the checks saw, of how many. Counts of labels, splits and tokens
-            are those of all records in any case.
-        checks: The number of checks.
-        findings: What was found, the worst first.
-    """
-
-    seen: int
-    records: int
-    checks: int
-    findings: tuple[Finding, ...]
-
-    def worst(self) -> str:
-        """The worst severity of the findings; empty without findings."""
-        found = {finding.severity for finding in self.findings}
-        return next((severity for severity in SEVERITIES if severity in found), "")
-
-    def __str__(self) -> str:
-        counts = Counter(finding.severity for finding in self.findings)
-        found = ", ".join(counted(counts[name], name) for name in SEVERITIES)
-        return f"{self.seen:,} of {self.records:,} records, {self.checks} checks: {found}"
 
 
 def check(

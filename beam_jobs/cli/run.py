@@ -15,7 +15,8 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult
 
-from beam_jobs.cli.checks.check import as_json, checked, fails, lines_of
+from beam_jobs.cli.checks.check import checked, lines_of
+from beam_jobs.cli.checks.readers_command import run_readers
 from beam_jobs.cli.command import Command
 from beam_jobs.cli.report import (
     HEADER,
@@ -245,8 +246,8 @@ def _check(command: Command, manifest: Manifest, report: Report) -> None:
         command.processes,
         lambda transform: launch(transform, command.beam, directory, [directory], command.follow),
     )
-    report.show("\n".join(lines_of(found)), findings=as_json(found))
-    if fails(found, asked.fail_on):
+    report.show("\n".join(lines_of(found)), findings=found.to_json()["findings"])
+    if found.fails(asked.fail_on):
         report.end_with(1)
 
 
@@ -305,11 +306,8 @@ def _run(command: Command, report: Report) -> None:
 
 def _write_page(directory: str, file: str, report: Report) -> None:
     """Writes the report on a dataset."""
-    # Here, because its rooms take longer to import than most jobs take to start.
-    from readers.report import report as write_report
-
     try:
-        write_report(directory, file)
-    except (ValueError, OSError, ImportError) as error:
+        run_readers("report", directory, "--output", file)
+    except DataError as error:
         raise DataError(f"the dataset is written, but not the report: {error}") from None
     report.note(f"report in {file}", report=file)

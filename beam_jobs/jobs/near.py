@@ -12,8 +12,8 @@ from beam_jobs.errors import UsageError
 from beam_jobs.plan.near.blocks import SketchBlock, sketch_blocks
 from readers.format.decode.images import EncodedImage
 from readers.format.schema import Feature
-from readers.similarity.kinds import kind_of
-from readers.similarity.likeness import Kind, Likeness, Sketches
+from readers.format.similarity.kinds import kind_of
+from readers.format.similarity.likeness import Kind, Likeness, Sketches
 
 if TYPE_CHECKING:
     from beam_jobs.jobs.protocols import RecordJob

@@ -17,8 +17,8 @@ from beam_jobs.records.exact_sums import sums_of_bytes
 from beam_jobs.records.numbers import Numbers
 from beam_jobs.records.pieces import Divisible, parts_of
 from readers.format.encode.values import is_integer
+from readers.format.protobuf.tensor import string_values
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
-from readers.format.tensor import string_values
 
 # Labels and tokens are counted up to this number of distinct ones, the maximum for labels.
 MAX_COUNTED = 100_000

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from readers.checks.facts import Facts
-from readers.checks.finding import Finding
 from readers.checks.registry import CHECKS
+from readers.format.findings import Finding
 from readers.format.manifest import Manifest
 from readers.measures.sample import sample_of
 

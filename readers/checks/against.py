@@ -9,8 +9,8 @@ import numpy as np
 
 from readers.checks.distributions import differences
 from readers.checks.facts import Facts
-from readers.checks.finding import Finding
 from readers.describe import class_names, counted_label
+from readers.format.findings import Finding
 from readers.format.schema import format_shape
 from readers.measures.sample import SplitSample
 

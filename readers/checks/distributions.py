@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from readers.checks.facts import Check, Facts
-from readers.checks.finding import Finding
+from readers.format.findings import Finding
 from readers.format.manifest import UNKNOWN_ID
 from readers.measures.sample import SplitSample
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from readers.checks.contents import contents
 from readers.checks.facts import Check, Facts
-from readers.checks.finding import Finding
+from readers.format.findings import Finding
 
 # A text that so many records share is not what a person wrote for each: "no answer", for example.
 _FEWEST_COPIES, _MOST_COPIES = 10, 0.01

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from readers.checks.finding import Finding
 from readers.format.display import counted
+from readers.format.findings import Finding
 from readers.format.manifest import Manifest
 from readers.measures.kinds import kinds_of
 from readers.measures.sample import Measures, SplitSample

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from readers.checks.facts import EXAMPLES, Check, Facts
-from readers.checks.finding import Finding
 from readers.format.display import counted
+from readers.format.findings import Finding
 
 # Features of these names, alone or with `_id`, `_name` or `_number`, say whom or what a record is of.
 _GROUPS = (

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from readers.checks.facts import EXAMPLES, Check, Facts
-from readers.checks.finding import Finding
 from readers.describe import class_names, counted_label, named
+from readers.format.findings import Finding
 
 # How many times rarer than the most frequent class the rarest is.
 _UNEQUAL, _VERY_UNEQUAL = 10, 100

@@ -9,21 +9,21 @@ import numpy as np
 
 from readers.checks.contents import is_name
 from readers.checks.facts import EXAMPLES, Check, Facts
-from readers.checks.finding import Finding
-from readers.similarity.pairs import Pairs, near_pairs
-from readers.similarity.pictures import (
+from readers.format.findings import Finding
+from readers.format.similarity.pairs import Pairs, near_pairs
+from readers.format.similarity.pictures import (
     PICTURE_CORRELATION,
     PICTURE_DIFFERENCE,
     PICTURE_DISTANCE,
     alike_pictures,
 )
-from readers.similarity.recordings import (
+from readers.format.similarity.recordings import (
     RECORDING_CORRELATION,
     RECORDING_DISTANCE,
     alike_recordings,
 )
-from readers.similarity.signatures import similar_pairs
-from readers.similarity.texts import TEXT_SIMILARITY
+from readers.format.similarity.signatures import similar_pairs
+from readers.format.similarity.texts import TEXT_SIMILARITY
 
 
 def similar_records(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from readers.checks.facts import Check, Facts, records_with
-from readers.checks.finding import Finding
+from readers.format.findings import Finding
 
 # Of crops of real photographs, 99 % have a sharpness above 0.6; blurred by a Gaussian of two or three pixels and then
 # saved as a JPEG of quality 75 or more, 95 % have one below 0.43 (tests/readers/measures/test_measures.py).

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from readers.checks.facts import Check, Facts
-from readers.checks.finding import Finding
+from readers.format.findings import Finding
 
 _MOST_REJECTED = 0.01
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from readers.describe import class_names
 from readers.format.manifest import Manifest
+from readers.format.similarity.kinds import kind_of
 from readers.gallery.look import roles_of
-from readers.similarity.kinds import kind_of
 
 # The feature that names the input of a record.
 KEY = "key"

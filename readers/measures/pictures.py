@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.similarity.levels import levels
+from readers.format.similarity.levels import levels
 
 # Pixels of the middle of a larger picture in which its sharpness is measured, and the fewest at a quarter of its size.
 _SHARPNESS_SIDE, _SMALLEST = 256, 8

@@ -15,6 +15,9 @@ import numpy as np
 
 from readers.describe import counted_label
 from readers.format.manifest import Manifest
+from readers.format.similarity.levels import reduced
+from readers.format.similarity.pictures import hash_and_luma
+from readers.format.similarity.texts import SIGNATURE_SIZE, text_signatures
 from readers.format.splits import Split
 from readers.measures.arrays import measure_array, measure_number, measure_signal
 from readers.measures.details import Details, DetailsCollector, joined_details
@@ -24,9 +27,6 @@ from readers.measures.signals import signal_portraits, signal_sketch
 from readers.measures.texts import measure_text
 from readers.measures.values import rows_each
 from readers.measures.visits import Undecodable, Visited, visit
-from readers.similarity.levels import reduced
-from readers.similarity.pictures import hash_and_luma
-from readers.similarity.texts import SIGNATURE_SIZE, text_signatures
 
 # Bytes of all samples of a dataset as they are stored; and what visiting them may cost, in bytes of decoded arrays.
 _MOST_BYTES, _MOST_COST = 2 << 30, 8 << 30

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from readers.similarity.recordings import PORTRAIT_SIZE, RecordingSketch, recording_sketch
+from readers.format.similarity.recordings import PORTRAIT_SIZE, RecordingSketch, recording_sketch
 
 
 def signal_sketch(value: np.ndarray) -> RecordingSketch | None:

@@ -9,11 +9,11 @@ import numpy as np
 
 from readers.checks.near_duplicates import similar_records
 from readers.format.display import shortened
+from readers.format.similarity.groups import groups_of
+from readers.format.similarity.pairs import Pairs, equal_pairs
 from readers.gallery.look import Look
 from readers.page.shown import Shown
 from readers.page.study import Study
-from readers.similarity.groups import groups_of
-from readers.similarity.pairs import Pairs, equal_pairs
 
 # Groups of a feature, and records of a group.
 _GROUPS, _RECORDS = 4, 5

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from readers.check import CheckReport
 from readers.checks.facts import Facts
 from readers.describe import class_names, counted_label
+from readers.format.findings import CheckReport
 from readers.format.manifest import Manifest
 from readers.gallery.look import undecoded
 from readers.measures.channels import Channels

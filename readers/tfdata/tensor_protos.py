@@ -13,8 +13,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from readers.format.dtypes import TENSORFLOW_DTYPES
+from readers.format.protobuf.tensor import tensor_header
 from readers.format.schema import Feature
-from readers.format.tensor import tensor_header
 from readers.tfdata.tensor_columns import (
     TensorColumn,
     checked,

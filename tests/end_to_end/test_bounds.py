@@ -34,7 +34,7 @@ FILES = [
     "readers/format/test_encode.py",
     "readers/format/test_fast_path.py",
     "readers/format/test_schema.py",
-    "readers/format/test_tensor.py",
+    "readers/format/protobuf/test_tensor.py",
     "readers/shards/test_features.py",
     "readers/tfdata/test_batching.py",
     "readers/tfdata/test_load.py",

@@ -13,7 +13,14 @@ import readers
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from readers.format.manifest import Manifest
-from tests.readers.similarity.lookalikes import drift, jpeg, noisy, resized, smooth_picture, speech
+from tests.readers.format.similarity.lookalikes import (
+    drift,
+    jpeg,
+    noisy,
+    resized,
+    smooth_picture,
+    speech,
+)
 from tests.support.commands import BEAM_WORKERS, IN_MEMORY, ONE, TWO, interrupted, refused, run
 from tests.support.datasets import files_of, records_of
 

@@ -17,7 +17,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image
 
 from beam_jobs import Schema, WriteShards
-from readers.format.tensor import tensor_header
+from readers.format.protobuf.tensor import tensor_header
 from tests.support.checkout import ROOT
 from tests.support.images import encoded
 

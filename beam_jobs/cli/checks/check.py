@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import apache_beam as beam
 
 from beam_jobs.cli.checks.near import dataset_job, threshold_of
+from beam_jobs.cli.checks.readers_command import run_readers
+from beam_jobs.dataset.moves import read_index
 from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.jobs.near import Near
 from beam_jobs.pipeline.near.survey import SURVEY, SurveyNear
 from beam_jobs.storage.atomic import STAGING, delete_files, drop_empty_directory
-from beam_jobs.storage.files import read_bytes
+from beam_jobs.storage.files import open_seekable, read_bytes
+from readers.format.decode.records import Decoder
 from readers.format.display import counted
+from readers.format.findings import SEVERITIES, CheckReport, Finding
 from readers.format.manifest import Manifest, join
-from readers.similarity.likeness import DEFAULTS, SMALLEST, Likeness
-
-if TYPE_CHECKING:
-    from readers.check import CheckReport
-    from readers.checks.finding import Finding
+from readers.format.schema import Schema
+from readers.format.similarity.likeness import DEFAULTS, SMALLEST, Likeness
+from readers.format.tfrecord import unframe
 
 _KEY = "key"
 
@@ -50,11 +52,8 @@ def checked(
     Raises:
         DataError: The dataset cannot be read, or the runner lost records.
     """
-    from readers.check import check
-    from readers.checks.finding import SEVERITIES
-
     try:
-        report = check(directory)
+        report = CheckReport.from_json(run_readers("check", directory))
         found = _near(directory, manifest, threshold, processes, launch)
     except (ValueError, OSError, JobError) as error:
         raise DataError(f"the dataset is written, but it could not be checked: {error}") from None
@@ -93,52 +92,45 @@ def _near(
 def _findings(
     directory: str, manifest: Manifest, survey: dict[str, Any], records: int, feature: str
 ) -> Iterator[Finding]:
-    from readers.checks.finding import Finding
-
+    shards = {
+        shard.file: (name, sum(before.records for before in split.shards[:number]))
+        for name, split in manifest.splits.items()
+        for number, shard in enumerate(split.shards)
+    }
     for check, (where, words) in _NEAR.items():
         count = sum(survey[where].values())
-        if count:
-            message = f"{count:,} of all {counted(records, 'record')} are nearly the same as, or equal to, {words}"
-            pairs = survey[f"{where}_examples"]
-            examples = tuple(_named(directory, manifest, pair) for pair in pairs)
-            yield Finding(check, "warning", message, feature, "", count, records, examples)
+        if not count:
+            continue
+        message = f"{count:,} of all {counted(records, 'record')} are nearly the same as, or equal to, {words}"
+        examples, places = [], []
+        for later, earlier in survey[f"{where}_examples"]:
+            names = []
+            for file, number in (earlier, later):
+                split, before = shards[file]
+                place = split, before + number - 1
+                places.append(place)
+                names.append(
+                    _key(directory, file, number - 1)
+                    if _KEY in manifest.schema
+                    else f"{split}, record {place[1]}"
+                )
+            examples.append(" = ".join(names))
+        yield Finding(
+            check, "warning", message, feature, "", count, records, tuple(examples), tuple(places)
+        )
 
 
-def _named(directory: str, manifest: Manifest, pair: Sequence[Sequence[Any]]) -> str:
-    """The keys of two records, the one that is near the other last."""
-    later, earlier = (_key(directory, manifest, file, number) for file, number in pair)
-    return f"{earlier} = {later}"
-
-
-def _key(directory: str, manifest: Manifest, file: str, number: int) -> str:
-    """The key of a record, or its place if records have none."""
-    from readers.source import RecordSource
-
-    for name, split in manifest.splits.items():
-        before = 0
-        for shard in split.shards:
-            if shard.file == file:
-                if _KEY not in manifest.schema:
-                    return f"{name}, record {before + number - 1}"
-                source = RecordSource(directory, name, [_KEY])
-                return bytes(source[before + number - 1][_KEY]).decode("utf-8", "replace")
-            before += shard.records
-    return f"{file}#{number}"
-
-
-def fails(report: CheckReport, fail_on: str) -> bool:
-    """Whether a finding is as bad as `--fail_on`."""
-    from readers.checks.finding import SEVERITIES
-
-    worst = report.worst()
-    return worst != "" and SEVERITIES.index(worst) <= SEVERITIES.index(fail_on)
+def _key(directory: str, file: str, number: int) -> str:
+    """The key of a record of a shard."""
+    offset, length = map(int, read_index(directory, file)[number])
+    path = join(directory, file)
+    with open_seekable(path) as stream:
+        stream.seek(offset)
+        data = unframe(stream.read(length), path, offset, number)
+    record = Decoder(Schema({_KEY: ("string", ())})).decode(data)
+    return bytes(record[_KEY].item()).decode("utf-8", "replace")
 
 
 def lines_of(report: CheckReport) -> Iterable[str]:
     """The lines that are printed, the worst finding first."""
     return [*map(str, report.findings), str(report)]
-
-
-def as_json(report: CheckReport) -> list[dict[str, Any]]:
-    """The findings as JSON values."""
-    return [asdict(finding) for finding in report.findings]

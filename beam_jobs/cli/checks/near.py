@@ -11,7 +11,7 @@ from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.reshard.job import ReshardJob, reshard_job
 from beam_jobs.sources.inputs import Inputs
 from readers.format.schema import Feature
-from readers.similarity.likeness import DEFAULTS, Kind, Likeness
+from readers.format.similarity.likeness import DEFAULTS, Kind, Likeness
 
 _KEY = "key"
 

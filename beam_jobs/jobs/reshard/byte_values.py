@@ -12,7 +12,7 @@ from beam_jobs.jobs.reshard.example_walk import Walk
 from readers.format.decode.column import Spans
 from readers.format.decode.scanner import MARGIN
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
-from readers.format.tensor import parse_tensor, tensor_header
+from readers.format.protobuf.tensor import parse_tensor, tensor_header
 
 _DTYPES = {number: name for name, number in TENSORFLOW_DTYPES.items()}
 

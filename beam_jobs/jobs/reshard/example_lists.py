@@ -14,7 +14,7 @@ import numpy as np
 from readers.format.decode.column import Spans
 from readers.format.decode.records import RawList, parse_example, parse_feature_lists
 from readers.format.decode.scanner import MARGIN
-from readers.format.wire import BYTES_LIST, INT64_LIST
+from readers.format.protobuf.wire import BYTES_LIST, INT64_LIST
 
 # Bytes of the longest int64.
 LONGEST_VARINT = 10

@@ -20,7 +20,7 @@ from beam_jobs.jobs.reshard.example_lists import (
     parsed_lists,
 )
 from readers.format.decode.column import Spans
-from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
+from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
 
 # Tags of fields of type bytes.
 _FIRST, _SECOND = 0x0A, 0x12

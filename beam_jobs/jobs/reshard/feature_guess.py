@@ -11,8 +11,8 @@ from beam_jobs.jobs.reshard.byte_values import are_utf8, image_formats, tensor_s
 from beam_jobs.jobs.reshard.example_lists import Lists
 from readers.format.decode.column import Spans
 from readers.format.dtypes import numpy_dtype
+from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, unpacked_varints
 from readers.format.schema import Feature
-from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, unpacked_varints
 
 Shape = tuple[int | None, ...]
 

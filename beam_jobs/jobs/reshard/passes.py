@@ -24,8 +24,8 @@ from beam_jobs.sources.source import Source
 from beam_jobs.storage.objects import reading_ahead
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import Decoder, parse_example
+from readers.format.protobuf.wire import BYTES_LIST, INT64_LIST, fields, unpacked_varints, varint
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, frame
-from readers.format.wire import BYTES_LIST, INT64_LIST, fields, unpacked_varints, varint
 
 if TYPE_CHECKING:
     from beam_jobs.jobs.reshard.job import ReshardJob

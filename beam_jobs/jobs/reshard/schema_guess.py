@@ -13,8 +13,8 @@ from beam_jobs.jobs.reshard.example_lists import FeatureList, Features
 from beam_jobs.jobs.reshard.example_walk import all_lists
 from beam_jobs.jobs.reshard.feature_guess import CommonShape, FeatureGuess, ShapesGuess
 from beam_jobs.records.pieces import Divisible
+from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
 from readers.format.schema import Feature, Schema
-from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
 
 # More different names than this are data, not names.
 MAX_FEATURES = 10_000

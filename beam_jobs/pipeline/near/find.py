@@ -22,7 +22,7 @@ from beam_jobs.plan.near.candidates import PAIR, candidates
 from beam_jobs.plan.near.tally import NearTally
 from beam_jobs.plan.near.verify import NearPairs, Sent, near_pairs, only_one, sent
 from beam_jobs.sources.chunks import Task
-from readers.similarity.likeness import Likeness
+from readers.format.similarity.likeness import Likeness
 
 # What progress calls the pass that makes sketches.
 SKETCHING = "sketching"

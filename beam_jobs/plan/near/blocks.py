@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_jobs.records.pieces import PIECE_BYTES
-from readers.similarity.likeness import Sketches
+from readers.format.similarity.likeness import Sketches
 
 # The bytes of a block's name.
 NAME_BYTES = 16

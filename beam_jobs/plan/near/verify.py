@@ -11,7 +11,7 @@ from beam_jobs.errors import DataError
 from beam_jobs.plan.near.blocks import Probes
 from beam_jobs.plan.near.candidates import PAIR
 from beam_jobs.records.pieces import PIECE_BYTES
-from readers.similarity.likeness import Likeness
+from readers.format.similarity.likeness import Likeness
 
 
 class NearPairs(NamedTuple):

@@ -20,9 +20,9 @@ from readers.format.compiled.library import (
 )
 from readers.format.decode.from_spans import stored_kind
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
+from readers.format.protobuf.tensor import tensor_header
+from readers.format.protobuf.wire import INT64_LIST, varint
 from readers.format.schema import Feature, Schema
-from readers.format.tensor import tensor_header
-from readers.format.wire import INT64_LIST, varint
 
 
 @dataclass(frozen=True)

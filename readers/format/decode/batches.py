@@ -18,8 +18,8 @@ from readers.format.decode.column import Allocator, FeatureColumn, Spans
 from readers.format.decode.from_spans import column_of, stored_kind
 from readers.format.decode.records import parse_example
 from readers.format.decode.scanner import IrregularRecords, Scanner, require
+from readers.format.protobuf.wire import INT64_LIST, varint
 from readers.format.schema import Schema
-from readers.format.wire import INT64_LIST, varint
 
 # How often irregular records are set aside before all records are left to `Decoder`.
 _ATTEMPTS = 8

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
-from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, LONGEST_LENGTH
+from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, LONGEST_LENGTH
 
 # Arrays of higher rank need NumPy 2 and do not occur in datasets.
 _MAX_RANK = 32

@@ -11,9 +11,9 @@ from readers.format.decode.column import Allocator, FeatureColumn, LazyValues, S
 from readers.format.decode.records import list_kind
 from readers.format.decode.scanner import Scanner, require
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
+from readers.format.protobuf.tensor import tensor_header
+from readers.format.protobuf.wire import BYTES_LIST, INT64_LIST, unpacked_varints
 from readers.format.schema import IMAGE_ENCODINGS, Feature
-from readers.format.tensor import tensor_header
-from readers.format.wire import BYTES_LIST, INT64_LIST, unpacked_varints
 
 
 def stored_kind(feature: Feature) -> int:

@@ -15,9 +15,16 @@ import numpy as np
 
 from readers.format.decode.fast_path import fast_lists
 from readers.format.dtypes import FLOATS_IN_A_LIST, numpy_dtype
+from readers.format.protobuf.tensor import parse_tensor
+from readers.format.protobuf.wire import (
+    BYTES_LIST,
+    FLOAT_LIST,
+    INT64_LIST,
+    fields,
+    unpacked_varints,
+    varint,
+)
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema, fits, format_shape
-from readers.format.tensor import parse_tensor
-from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, fields, unpacked_varints, varint
 
 # The kind of a feature's list (1 bytes, 2 float, 3 int64; 0 for none), and its chunks. A chunk is
 # one bytes value or a run of packed numbers.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.format.wire import LONGEST_LENGTH
+from readers.format.protobuf.wire import LONGEST_LENGTH
 
 # Bytes that the buffer needs after the last record, so that no step reads outside of it: a varint
 # may run past the end of a record before this is noticed, and eight bytes are read at a time.

@@ -14,9 +14,9 @@ import numpy as np
 
 from readers.format.dtypes import FLOATS_IN_A_LIST
 from readers.format.encode.values import checked, is_integer
+from readers.format.protobuf.tensor import little_endian, string_values, tensor_parts
+from readers.format.protobuf.wire import FLOAT_LIST, INT64_LIST, packed_varints, varint
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
-from readers.format.tensor import little_endian, string_values, tensor_parts
-from readers.format.wire import FLOAT_LIST, INT64_LIST, packed_varints, varint
 
 Parts = list[bytes | memoryview]
 

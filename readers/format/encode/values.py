@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from readers.format.dtypes import dtype_name, numpy_dtype
+from readers.format.protobuf.tensor import string_values
 from readers.format.schema import IMAGE_ENCODINGS, Feature, fits, format_shape
-from readers.format.tensor import string_values
 
 _INTEGER = Feature("int64", (), "list")
 

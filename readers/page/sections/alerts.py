@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from readers.checks.finding import Finding
 from readers.format.display import shortened
+from readers.format.findings import Finding
 from readers.page.section import Section, fill
 from readers.page.study import Study
 

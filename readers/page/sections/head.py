@@ -6,9 +6,9 @@ import datetime
 import os
 from collections import Counter
 
-from readers.checks.finding import SEVERITIES
 from readers.files.remote import local_path
 from readers.format.display import counted
+from readers.format.findings import SEVERITIES
 from readers.format.manifest import MANIFEST, join
 from readers.page.command import command_of
 from readers.page.section import Section, fill

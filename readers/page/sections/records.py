@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-from readers.checks.finding import Finding
 from readers.format.display import counted, shortened
+from readers.format.findings import Finding
 from readers.gallery.look import Look
 from readers.page.copies import copies
 from readers.page.extremes import extremes

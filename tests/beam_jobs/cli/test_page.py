@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import os
 
 import pytest
 
@@ -26,7 +26,9 @@ def test_a_job_writes_a_report_on_its_dataset(texts, tmp_path, capsys):
 
 
 def test_a_report_that_fails_leaves_the_dataset_and_one_line(texts, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "jinja2", None)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/jinja2.py").write_text("raise ImportError('it is broken')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "broken"), prepend=os.pathsep)
     assert run(*texts, "--output", tmp_path / "o", "--report", tmp_path / "x.html", "--json") == 1
     printed = json.loads(capsys.readouterr().out)
     assert printed["exit_code"] == 1 and "pip install" in printed["error"]

@@ -29,8 +29,8 @@ from readers.format.decode.records import Decoder
 from readers.format.decode.scanner import MARGIN
 from readers.format.dtypes import TENSORFLOW_DTYPES, dtype_name, numpy_dtype
 from readers.format.encode import Encoder
+from readers.format.protobuf.wire import varint
 from readers.format.schema import Feature, Schema
-from readers.format.wire import varint
 from tests.support.images import encoded
 from tests.support.plain import example, sequence_example, tensor
 

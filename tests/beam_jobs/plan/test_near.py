@@ -16,7 +16,7 @@ from beam_jobs.plan.near.candidates import PAIR, candidates
 from beam_jobs.plan.near.tally import NearTally, check_near
 from beam_jobs.plan.near.verify import near_pairs, only_one, sent
 from beam_jobs.plan.summary import Summary
-from readers.similarity.likeness import Likeness, Sketches
+from readers.format.similarity.likeness import Likeness, Sketches
 
 HASHES = st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=30)
 

@@ -12,7 +12,7 @@ from PIL import Image
 import readers
 from readers.__main__ import main
 from readers.format.schema import Schema
-from tests.readers.similarity.lookalikes import drift, noisy, smooth_picture
+from tests.readers.format.similarity.lookalikes import drift, noisy, smooth_picture
 from tests.support.datasets import write_dataset
 
 SIGNALS = Schema({"signal": ("float32", (None, 2)), "key": ("string", ())})

@@ -16,9 +16,9 @@ from readers.format.decode.column import Spans
 from readers.format.decode.records import Decoder
 from readers.format.dtypes import numpy_dtype
 from readers.format.encode import Encoder
+from readers.format.protobuf.wire import varint
 from readers.format.schema import Schema
 from readers.format.tfrecord import frame
-from readers.format.wire import varint
 from tests.readers.format.mutations import mutated
 from tests.support.plain import example, tensor
 

@@ -13,8 +13,8 @@ from readers.format.decode.records import Decoder
 from readers.format.decode.scanner import MARGIN
 from readers.format.dtypes import numpy_dtype
 from readers.format.encode import Encoder
+from readers.format.protobuf.wire import varint
 from readers.format.schema import Feature, Schema
-from readers.format.wire import varint
 from tests.support.plain import example, tensor
 
 SCHEMA = Schema(

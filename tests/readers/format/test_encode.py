@@ -19,8 +19,8 @@ from readers.format.dtypes import (
     numpy_dtype,
 )
 from readers.format.encode.records import Encoder, map_order
+from readers.format.protobuf.wire import varint
 from readers.format.schema import Feature, Schema
-from readers.format.wire import varint
 from tests.readers.format.mutations import mutated
 from tests.support.arrays import assert_same, random_array
 from tests.support.plain import example, tensor

@@ -13,8 +13,8 @@ from readers.format import tensor
 from readers.format.decode.fast_path import fast_lists, fast_tensor
 from readers.format.decode.records import parse_example
 from readers.format.encode import Encoder
+from readers.format.protobuf.tensor import parse_tensor, serialize_tensor
 from readers.format.schema import Schema
-from readers.format.tensor import parse_tensor, serialize_tensor
 from tests.readers.format.mutations import mutated
 from tests.support import plain
 from tests.support.arrays import assert_same

@@ -4,7 +4,13 @@ import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from readers.format.wire import fields, packed_varints, read_varint, unpacked_varints, varint
+from readers.format.protobuf.wire import (
+    fields,
+    packed_varints,
+    read_varint,
+    unpacked_varints,
+    varint,
+)
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 EDGES = sorted(

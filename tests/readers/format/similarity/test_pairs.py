@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.similarity import pairs as module
-from readers.similarity.groups import groups_of
-from readers.similarity.pairs import Pairs, near_pairs, near_pairs_in_parts, popcount
+from readers.format.similarity import pairs as module
+from readers.format.similarity.groups import groups_of
+from readers.format.similarity.pairs import Pairs, near_pairs, near_pairs_in_parts, popcount
 
 # Few bits differ, so that there are pairs.
 HASHES = st.lists(

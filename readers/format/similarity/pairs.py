@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from readers.similarity.runs import pairs_in_runs
+from readers.format.similarity.runs import pairs_in_runs
 
 _BITS = 64
 # What a hash costs in each sorting, in comparisons of two hashes: 60 ns and 4 ns.

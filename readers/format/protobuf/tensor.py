@@ -15,8 +15,8 @@ import numpy as np
 
 from readers.format.decode.fast_path import fast_tensor
 from readers.format.dtypes import TENSORFLOW_DTYPES, dtype_name, numpy_dtype
+from readers.format.protobuf.wire import fields, varint
 from readers.format.schema import format_shape
-from readers.format.wire import fields, varint
 
 _DTYPE_NAMES = {number: name for name, number in TENSORFLOW_DTYPES.items()}
 

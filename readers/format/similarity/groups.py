@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from readers.similarity.pairs import Pairs
+from readers.format.similarity.pairs import Pairs
 
 
 def groups_of(records: int, parts: Iterable[Pairs]) -> np.ndarray:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from readers.similarity.pairs import Pairs, equal_pairs, in_order
-from readers.similarity.runs import pairs_in_runs
+from readers.format.similarity.pairs import Pairs, equal_pairs, in_order
+from readers.format.similarity.runs import pairs_in_runs
 
 _MISSED = 0.01
 _FACTOR = np.uint64(0xD6E8FEB86659FD93)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
-from readers.format.tensor import parse_tensor, serialize_tensor, tensor_header
-from readers.format.wire import varint
+from readers.format.protobuf.tensor import parse_tensor, serialize_tensor, tensor_header
+from readers.format.protobuf.wire import varint
 from tests.readers.format.mutations import mutated
 from tests.support.arrays import assert_same
 from tests.support.plain import tensor

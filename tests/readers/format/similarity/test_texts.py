@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.similarity import texts as module
-from readers.similarity.signatures import similar_pairs
-from readers.similarity.texts import SIGNATURE_SIZE, TEXT_SIMILARITY, text_signatures
+from readers.format.similarity import texts as module
+from readers.format.similarity.signatures import similar_pairs
+from readers.format.similarity.texts import SIGNATURE_SIZE, TEXT_SIMILARITY, text_signatures
 
 FIRST = [54755, 36128, 35257, 32061]
 ALL = 2070491483

@@ -16,22 +16,22 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from readers.similarity.levels import reduced
-from readers.similarity.pictures import (
+from readers.format.similarity.levels import reduced
+from readers.format.similarity.pictures import (
     PICTURE_CORRELATION,
     PICTURE_DIFFERENCE,
     alike_pictures,
     picture_hash,
     small_luma,
 )
-from readers.similarity.recordings import (
+from readers.format.similarity.recordings import (
     PORTRAIT_SIZE,
     RECORDING_CORRELATION,
     alike_recordings,
     recording_sketch,
 )
-from readers.similarity.signatures import band_rows, row_digests
-from readers.similarity.texts import SIGNATURE_SIZE, TEXT_SIMILARITY, text_signatures
+from readers.format.similarity.signatures import band_rows, row_digests
+from readers.format.similarity.texts import SIGNATURE_SIZE, TEXT_SIMILARITY, text_signatures
 
 Kind = Literal["picture", "text", "recording"]
 

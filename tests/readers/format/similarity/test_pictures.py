@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from readers.similarity.pairs import near_pairs
-from readers.similarity.pictures import (
+from readers.format.similarity.pairs import near_pairs
+from readers.format.similarity.pictures import (
     PICTURE_CORRELATION,
     PICTURE_DIFFERENCE,
     PICTURE_DISTANCE,
@@ -15,7 +15,7 @@ from readers.similarity.pictures import (
     picture_hash,
     small_luma,
 )
-from tests.readers.similarity.lookalikes import (
+from tests.readers.format.similarity.lookalikes import (
     brighter,
     gray,
     jpeg,

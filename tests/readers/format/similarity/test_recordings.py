@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.signal import resample_poly
 
-from readers.similarity.pairs import near_pairs
-from readers.similarity.recordings import RECORDING_DISTANCE, recording_hash
-from tests.readers.similarity.lookalikes import drift, noisy, speech
+from readers.format.similarity.pairs import near_pairs
+from readers.format.similarity.recordings import RECORDING_DISTANCE, recording_hash
+from tests.readers.format.similarity.lookalikes import drift, noisy, speech
 
 GOLDEN = [12535652294253131792, 5478212621355284644, 5478208223258442916]
 

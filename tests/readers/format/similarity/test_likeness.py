@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.similarity import likeness as module
-from readers.similarity.likeness import DEFAULTS, Likeness
-from readers.similarity.pictures import PICTURE_DISTANCE
-from readers.similarity.recordings import RECORDING_DISTANCE
-from readers.similarity.texts import TEXT_SIMILARITY
-from tests.readers.similarity.lookalikes import (
+from readers.format.similarity import likeness as module
+from readers.format.similarity.likeness import DEFAULTS, Likeness
+from readers.format.similarity.pictures import PICTURE_DISTANCE
+from readers.format.similarity.recordings import RECORDING_DISTANCE
+from readers.format.similarity.texts import TEXT_SIMILARITY
+from tests.readers.format.similarity.lookalikes import (
     brighter,
     drift,
     gray,

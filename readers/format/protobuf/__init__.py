@@ -1,0 +1,1 @@
+"""Messages of protocol buffers: their wire format, and TensorProto."""
