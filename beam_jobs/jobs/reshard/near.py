@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
-from beam_jobs.jobs.reshard.framed import FrameBatch
-from beam_jobs.jobs.reshard.passes import (
+from beam_jobs.jobs.reshard.examples import (
     FoundExamples,
     batches_of,
     broken_examples,
     records_of,
 )
+from beam_jobs.jobs.reshard.framed import FrameBatch
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task

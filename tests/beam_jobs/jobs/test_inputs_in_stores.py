@@ -14,8 +14,8 @@ from beam_jobs.errors import DataError
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.loading import Loader, classes_in
+from beam_jobs.jobs.reshard.examples import batches_of
 from beam_jobs.jobs.reshard.job import ReshardJob
-from beam_jobs.jobs.reshard.passes import batches_of
 from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.split_texts import all_texts

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.reshard import ranges
+from beam_jobs.jobs.reshard.examples import batches_of
 from beam_jobs.jobs.reshard.job import ReshardJob
-from beam_jobs.jobs.reshard.passes import batches_of
 from beam_jobs.jobs.reshard.ranges import RANGE_BYTES, count_records, number_ranges
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, Task, byte_ranges

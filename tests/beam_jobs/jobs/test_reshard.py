@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.passes import EncodingPlan
+from beam_jobs.jobs.reshard.examples import single_values
 from beam_jobs.jobs.reshard.job import UNKNOWN_SCHEMA, ReshardJob, reshard_job
 from beam_jobs.jobs.reshard.manifests import InputSplits, manifests_in, read_schema, splits_of
 from beam_jobs.jobs.reshard.passes import (
     ReshardFirstPass,
     ReshardSecondPass,
-    single_values,
     with_features,
 )
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
