@@ -29,7 +29,7 @@ from readers.format.similarity.pictures import PICTURE_DISTANCE, picture_hash, s
 
 _SEED = 0
 
-# One text in so many is a copy with a changed word.
+# One text in 20 is a copy with a changed word.
 _COPIES = 20
 
 _WORDS = 20_000

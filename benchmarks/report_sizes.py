@@ -82,7 +82,7 @@ _KINDS: dict[str, Callable[[Path], tuple[Schema, list[Record]]]] = {
 
 
 def write(directory: Path, schema: Schema, records: Sequence[Record], count: int) -> None:
-    """Writes a dataset of so many records, which are the given ones again and again."""
+    """Writes a dataset of `count` records, which repeats the given ones."""
     directory.mkdir(parents=True, exist_ok=True)
     encoder = Encoder(schema)
     framed = [frame(encoder.encode(record)) for record in records]

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import Any
 
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, Output
-from beam_jobs.dataset.reasons import Reason, reasons_of
 from beam_jobs.errors import JobError
 from beam_jobs.pipeline.dry_run import Findings, SplitSurvey
 from beam_jobs.plan.shards import ONE_KEY, shard_sizes
@@ -17,6 +16,7 @@ from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import COLUMN
 from readers.format.display import counted, first_names, format_balance, format_bytes, format_table
 from readers.format.manifest import Manifest
+from readers.format.rejects import Reason, reasons_of
 from readers.format.schema import Schema, format_shape
 
 # What gives two records of a job one key.

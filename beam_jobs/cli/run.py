@@ -36,7 +36,7 @@ from beam_jobs.cli.report import (
     warnings_of,
 )
 from beam_jobs.dataset.directory import submitted
-from beam_jobs.dataset.reasons import first_rejects, reasons_of
+from beam_jobs.dataset.reasons import first_rejects
 from beam_jobs.dataset.replace import check_replaced
 from beam_jobs.dataset.reservation import reserved
 from beam_jobs.engines.executable import executable_path
@@ -46,12 +46,12 @@ from beam_jobs.engines.remote.look import look, name_of
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
 from beam_jobs.pipeline.near.drop import KEPT_OUT
-from beam_jobs.records.rejects import REJECTS
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.paths import is_local
 from readers.format.display import format_table
 from readers.format.manifest import MANIFEST, DatasetError, Manifest, join
+from readers.format.rejects import REJECTS, reasons_of
 
 
 class Outcome(NamedTuple):

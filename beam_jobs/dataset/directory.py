@@ -11,7 +11,6 @@ from pathlib import Path
 from apache_beam.io.filesystem import BeamIOError
 
 from beam_jobs.errors import DataError, JobError, UsageError
-from beam_jobs.records.rejects import REJECTS
 from beam_jobs.storage.atomic import (
     STAGING,
     delete_files,
@@ -25,6 +24,7 @@ from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.paths import is_local
 from readers.format.manifest import CARD, INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, join
+from readers.format.rejects import REJECTS
 
 # The suffix of notes about committed shards.
 DONE = ".done"

@@ -20,7 +20,6 @@ from beam_jobs.dataset.directory import (
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.reservation import refuse_if_running, reserved
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.records.rejects import REJECTS
 from beam_jobs.storage.atomic import (
     STAGING,
     clear_staging,
@@ -32,6 +31,7 @@ from beam_jobs.storage.atomic import (
 )
 from beam_jobs.storage.files import read_bytes
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, DatasetError, Manifest, join
+from readers.format.rejects import REJECTS
 
 # Lists the files of the new dataset; exists while they are being moved.
 JOURNAL = f"{STAGING}/REPLACING"

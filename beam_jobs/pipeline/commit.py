@@ -27,7 +27,6 @@ from beam_jobs.pipeline.plan_shards import Planned
 from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces
 from beam_jobs.plan.shards import Plan
 from beam_jobs.plan.summary import Summary
-from beam_jobs.records.rejects import REJECTS
 from beam_jobs.records.statistics import SplitStatistics, Statistics
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.labels import LABEL
@@ -40,6 +39,7 @@ from beam_jobs.storage.atomic import (
     write_file,
 )
 from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, Manifest, join
+from readers.format.rejects import REJECTS
 from readers.format.schema import Schema
 from readers.format.splits import Split
 

@@ -43,13 +43,14 @@ from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
-from beam_jobs.records.rejects import REJECTS, OnReject, Reject
+from beam_jobs.records.rejects import OnReject, Reject
 from beam_jobs.records.runs import RunBuilder
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import make_directory
 from readers.format.encode import Encoder
 from readers.format.manifest import Manifest, join
+from readers.format.rejects import REJECTS
 from readers.format.schema import Feature, Schema
 
 # Now, because a pipeline begins with other transforms than `WriteShards`.

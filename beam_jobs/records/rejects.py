@@ -10,8 +10,7 @@ from fractions import Fraction
 from typing import Literal
 
 from beam_jobs.errors import UsageError
-
-REJECTS = "rejects"
+from readers.format.rejects import REJECTS
 
 # Whether a reject is listed, or fails the job.
 OnReject = Literal["skip", "fail"]

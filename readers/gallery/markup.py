@@ -6,6 +6,8 @@ import base64
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+import numpy as np
+
 from readers.format.display import visible
 
 _CELL = "text-align: left; padding: 0 1em 0 0"
@@ -45,6 +47,16 @@ def data_uri(kind: str, data: bytes) -> str:
 def to_html(tree: Element) -> str:
     """A tree as HTML."""
     return ElementTree.tostring(tree, encoding="unicode", method="html")
+
+
+def line_path(across: np.ndarray, down: np.ndarray) -> str:
+    """The commands of an SVG path through points, with gaps where `down` is not finite."""
+    commands, is_drawn = [], False
+    for x, y in zip(across, down, strict=True):
+        if np.isfinite(y):
+            commands.append(f"{'L' if is_drawn else 'M'}{x:.1f} {y:.1f}")
+        is_drawn = bool(np.isfinite(y))
+    return "".join(commands)
 
 
 def table(rows: list[tuple[str, ...]]) -> Element:

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from readers.gallery.levels import bright, finite_range, levels
-from readers.gallery.markup import element
+from readers.gallery.markup import element, line_path
 
 _WIDTH, _HEIGHT = 240, 80
 
@@ -75,9 +75,4 @@ def _path(values: np.ndarray, low: float, high: float) -> str:
     """The points of a line as the commands of an SVG path."""
     x = np.linspace(0, _WIDTH, len(values))
     y = (_HEIGHT - 2) * (1 - levels(values, low, high)) + 1
-    commands, is_drawn = [], False
-    for across, down in zip(x, y, strict=True):
-        if np.isfinite(down):
-            commands.append(f"{'L' if is_drawn else 'M'}{across:.1f} {down:.1f}")
-        is_drawn = bool(np.isfinite(down))
-    return "".join(commands)
+    return line_path(x, y)

@@ -1,6 +1,6 @@
 """Values of a feature in the records of a sample: so few of each record that they fit memory, drawn evenly.
 
-A place is drawn in each of so many equal parts of a record, at a fraction that the multiples of the golden ratio
+A record is divided into equal parts, and a place is drawn in each of them, at a fraction that the multiples of the golden ratio
 give: at equal distances, a picture would be looked at in a few of its columns alone.
 """
 

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from readers.gallery.markup import element
+from readers.gallery.markup import element, line_path
 from readers.page.numbers import compact, decades, percent, short, ticks
 
 # Units of the viewBox, which are pixels unless the screen is narrower.
@@ -235,12 +235,7 @@ def _steps(counts: np.ndarray, edges: np.ndarray, x: _Scale, y: _Scale) -> str:
 
 
 def _path(across: np.ndarray, up: np.ndarray, x: _Scale, y: _Scale) -> str:
-    commands, is_drawn = [], False
-    for a, b in zip(across, up, strict=True):
-        if np.isfinite(b):
-            commands.append(f"{'L' if is_drawn else 'M'}{x(a):.1f} {y(b):.1f}")
-        is_drawn = bool(np.isfinite(b))
-    return "".join(commands)
+    return line_path(np.array([x(value) for value in across]), np.array([y(value) for value in up]))
 
 
 def _across(x: _Scale, places: Sequence[float], is_log: bool = False) -> list[Element]:

@@ -1,59 +1,47 @@
-"""Why inputs were rejected, from the lists that a job leaves in `rejects/` of its output."""
+"""Reads the rejects that a job lists in its output, as far as a report shows them."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import fsspec
 
 from readers.format.manifest import join
+from readers.format.rejects import REJECTS
 
 # Files and bytes that are read: enough for the reasons, whatever the number of rejects.
 _FILES, _BYTES = 64, 8 << 20
 
-# Names and numbers in a reason, which differ from input to input.
-_VARIABLE = re.compile(r"""(?<!\w)'[^']*'|"[^"]*"|(?<!\w)(?<!\w-)-?\d[\d,.]*""")
-_LONGEST, _EXAMPLES = 160, 3
+# Characters of a key, and of an error.
+_LONGEST = 500
 
 
-@dataclass(frozen=True)
-class Reason:
-    """A reason for which inputs were rejected.
+class ListedReject(NamedTuple):
+    """An input that could not become a record.
 
     Attributes:
-        text: The reason, with an ellipsis for names and numbers.
-        count: How many of the rejects that were read have it.
-        examples: Keys of the first of them, with their own words.
+        key: Its key.
+        error: Why.
     """
 
-    text: str
-    count: int
-    examples: tuple[tuple[str, str], ...]
+    key: str
+    error: str
 
 
-def reasons_in(directory: str) -> list[Reason]:
-    """The reasons in the lists of rejects of a dataset, the most frequent first; none if they cannot be read.
+def first_rejects(directory: str) -> Iterator[ListedReject]:
+    """Yields the first rejects that a dataset lists; nothing if the lists cannot be read.
 
     Args:
         directory: The dataset's directory, on any filesystem.
     """
-    counts: Counter[str] = Counter()
-    examples: dict[str, list[tuple[str, str]]] = {}
-    for line in _lines(join(directory, "rejects")):
+    for line in _lines(join(directory, REJECTS)):
         try:
-            reject = json.loads(line)
-            key, error = str(reject["key"]), str(reject["error"])
-        except (ValueError, KeyError, TypeError):
+            found = json.loads(line)
+            yield ListedReject(str(found["key"])[:_LONGEST], str(found["error"])[:_LONGEST])
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
-        text = _VARIABLE.sub("…", error)[:_LONGEST]
-        counts[text] += 1
-        known = examples.setdefault(text, [])
-        if len(known) < _EXAMPLES:
-            known.append((key[:_LONGEST], error[:_LONGEST]))
-    return [Reason(text, n, tuple(examples[text])) for text, n in counts.most_common()]
 
 
 def _lines(folder: str) -> list[bytes]:

@@ -7,7 +7,7 @@ import itertools
 import operator
 import resource
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from readers.shards.cache import ShardCache
 from readers.shards.fetch import ShardBytes, fetch
 from readers.shards.gzip_files import DecompressedRecords, GzippedShard
 from readers.shards.index import RecordOffsets
-from readers.shards.local_shard import CHANGED, LONG_RUN, Run, is_changed
+from readers.shards.local_shard import CHANGED, LONG_RUN, Run, is_changed, runs_of
 from readers.shards.plan import Part, Plan
 
 # Linux allows a process 65,530 maps, and a process may read several datasets.
@@ -262,7 +262,7 @@ class FramedReader:
         for number, found in decompressed.items():
             index[parts == number] = found.index
         data, starts, stops = self._allocate(index[:, 1])
-        runs = _runs(parts[order], index[order], starts[order])
+        runs = runs_of(parts[order], index[order], starts[order])
         remote = list[tuple[ShardBytes, list[Run]]]()
         for number, several in itertools.groupby(runs, key=operator.itemgetter(0)):
             shard = decompressed.get(number) or self._open(self._plan.parts[number].path)
@@ -343,22 +343,3 @@ def _open_gzipped(part: Part) -> GzippedShard:
     if is_changed(part):
         raise DatasetError(f"{part.path}: {CHANGED}")
     return GzippedShard(part.path)
-
-
-def _runs(parts: np.ndarray, index: np.ndarray, at: np.ndarray) -> Iterator[Run]:
-    """Runs of records that follow one another both in their file and in a buffer.
-
-    Args:
-        parts: int64 [B], ascending, the number of each record's file.
-        index: int64 [B, 2], the (offset, length) of each record in its file.
-        at: int64 [B], the position of each record in the buffer.
-    """
-    if not len(parts):
-        return iter(())
-    lengths = index[:, 1]
-    follows = parts[1:] == parts[:-1]
-    for places in (index[:, 0], at):
-        follows &= places[1:] == places[:-1] + lengths[:-1]
-    firsts = np.flatnonzero(np.append(True, ~follows))
-    columns = parts[firsts], index[firsts, 0], np.add.reduceat(lengths, firsts), at[firsts]
-    return zip(*(column.tolist() for column in columns), strict=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
+
+import numpy as np
 
 from readers.files.mapped import MappedFile
 from readers.files.mounts import is_on_local_disk
@@ -143,3 +145,22 @@ def _read_at(descriptor: int, start: int, buffer: memoryview) -> None:
             fill(buffer, memoryview(b""))
             return
         buffer, start = buffer[found:], start + found
+
+
+def runs_of(parts: np.ndarray, index: np.ndarray, at: np.ndarray) -> Iterator[Run]:
+    """Runs of records that follow one another both in their file and in a buffer.
+
+    Args:
+        parts: int64 [B], ascending, the number of each record's file.
+        index: int64 [B, 2], the (offset, length) of each record in its file.
+        at: int64 [B], the position of each record in the buffer.
+    """
+    if not len(parts):
+        return iter(())
+    lengths = index[:, 1]
+    follows = parts[1:] == parts[:-1]
+    for places in (index[:, 0], at):
+        follows &= places[1:] == places[:-1] + lengths[:-1]
+    firsts = np.flatnonzero(np.append(True, ~follows))
+    columns = parts[firsts], index[firsts, 0], np.add.reduceat(lengths, firsts), at[firsts]
+    return zip(*(column.tolist() for column in columns), strict=True)

@@ -32,7 +32,7 @@ def examine(browser: Browser, path: Path, output: Path | None = None) -> list[st
             faults = [f"wider than the window: {name}" for name in page.overflow()]
             faults += inaccessible(page)
             if scheme == SCHEMES[0]:
-                # The keyboard is first: a click moves the place from which Tab goes on.
+                # The keyboard is tested first, because a click moves the place where the next Tab begins.
                 faults += unreached(page) if width == _TABS_AT else []
                 faults += broken_links(page) + broken_tabs(page) + broken_folds(page)
             if (width, scheme) == (WIDTHS[0], SCHEMES[0]):

@@ -78,7 +78,7 @@ class Page:
         return self._evaluated("window.__ran", {"context": self._tab})
 
     def settle(self) -> None:
-        """Waits until timers without a delay have run, and the page is drawn and stands still; 3 s at most."""
+        """Waits until pending timers have run and the page has stopped moving, for 3 s at most."""
         self.evaluate(_SETTLED)
 
     def evaluate(self, expression: str) -> Any:

@@ -28,7 +28,8 @@ def near_of(
         feature_names: Names of features in Examples that differ from those in the schema.
 
     Raises:
-        UsageError: The threshold is none for such records, or a directory holds no dataset, or none of such records.
+        UsageError: The threshold is out of the range for this kind of record, or a directory holds no dataset, or a dataset
+            whose records cannot be compared with these.
     """
     if not (threshold or keep_out):
         return None
@@ -54,7 +55,7 @@ def threshold_of(text: str) -> float:
     """The number in a value of `--drop_near_duplicates`.
 
     Raises:
-        UsageError: There is none.
+        UsageError: The value is not a number.
     """
     try:
         return float(text)

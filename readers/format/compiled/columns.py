@@ -22,7 +22,7 @@ from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 # Bytes for each thread: to start one takes 20 us, in which 200 KB are copied.
 _THREAD_BYTES = 1 << 20
 
-# After so many batches in a row that the kernel could not decode, it is not asked again.
+# After this many batches in a row that the kernel could not decode, it is no longer called.
 _MOST_MISSES = 8
 
 

@@ -60,7 +60,7 @@ def is_compiled() -> bool:
 
 
 def library() -> Any:
-    """The library; None if there is none for this processor."""
+    """The library; None if it was not built, or does not fit this processor."""
     return _loaded()
 
 

@@ -13,7 +13,7 @@ MOST_BINS = 60
 # Bins of values whose quartiles are the same.
 _USUAL_BINS = 30
 
-# Positive numbers whose largest is so many times the one that 95 % exceed have bins of equal ratios.
+# Positive numbers have bins of equal ratios if the largest is more than this many times the 5 % quantile.
 _WIDE = 1e4
 
 

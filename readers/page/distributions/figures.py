@@ -22,7 +22,7 @@ class Sampled:
     Attributes:
         drawn: How many were drawn.
         nan, infinite, zero: Their shares; NaN without values.
-        low, high, mean, std: Of the finite ones; NaN without any.
+        low, high, mean, std: Of the finite values; NaN if no value is finite.
         quantiles: Those of `QUANTILES`, of the finite ones.
     """
 
@@ -49,7 +49,7 @@ class Counted:
     Attributes:
         count: The number of finite values.
         missing: How many are NaN or infinite.
-        low, high, mean, std: Of the finite ones.
+        low, high, mean, std: Of the finite values.
     """
 
     count: int

@@ -67,7 +67,7 @@ def _longest(lengths: Lengths, drawn: int) -> float:
     count = len(lengths.seen)
     ends = np.flatnonzero(np.diff(lengths.seen, append=-1)) + 1.0
     if lengths.records == count:
-        # Without replacement, as these are all: the chance that all draws are of the first so many.
+        # Drawn without replacement: the chance that no record of a batch is longer than this length.
         left = np.arange(min(drawn, count))
         below = (np.maximum(ends[:, None] - left, 0) / (count - left)).prod(axis=1)
     else:

@@ -7,9 +7,10 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from readers.format.rejects import reasons_of
 from readers.format.splits import Split
 from readers.page import charts
-from readers.page.rejects import Reason, reasons_in
+from readers.page.rejects import first_rejects
 from readers.page.section import Section, fill
 from readers.page.study import Study
 
@@ -45,7 +46,8 @@ def section(study: Study) -> Section:
         )
         for name, split in splits.items()
     ]
-    reasons: list[Reason] = reasons_in(study.directory) if study.manifest.rejected else []
+    rejects = first_rejects(study.directory) if study.manifest.rejected else ()
+    reasons = reasons_of(rejects)
     values: dict[str, Any] = {"rows": rows, "rejected": study.manifest.rejected}
     return Section("splits", "Splits", fill("splits.html", reasons=reasons[:_REASONS], **values))
 
@@ -80,7 +82,7 @@ def _shards(split: Split) -> list[Element]:
 
 
 def _largest_of(values: np.ndarray, several: int) -> np.ndarray:
-    """The largest of each run of so many values."""
+    """The largest value of each run of `several` neighbours."""
     return np.maximum.reduceat(values, np.arange(0, len(values), several))
 
 

@@ -14,13 +14,14 @@ from beam_jobs.cli.report import (
     warnings_of,
 )
 from beam_jobs.dataset.output import Output
-from beam_jobs.dataset.reasons import first_rejects, reasons_of
+from beam_jobs.dataset.reasons import first_rejects
 from beam_jobs.pipeline.dry_run import SplitSurvey
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject, format_rejects
 from readers.format.manifest import Manifest
+from readers.format.rejects import reasons_of
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split
 

@@ -9,6 +9,7 @@ import wave
 
 import numpy as np
 import pytest
+import tokenizers
 from PIL import Image
 from scipy import signal as dsp
 
@@ -140,7 +141,6 @@ def test_words_that_the_vocabulary_lacks_are_marked_in_the_text(tmp_path):
 
 
 def test_subwords_are_those_of_the_library(tmp_path):
-    tokenizers = pytest.importorskip("tokenizers")
     text = "Zwölf Boxkämpfer jagen Viktor über den großen Deich \N{EURO SIGN} 12\n" * 3
     level = tokenizers.pre_tokenizers.ByteLevel
     trained = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="[UNK]"))

@@ -56,7 +56,7 @@ LABELLED = Schema({"label": ("int64", ()), "x": ("float32", ())})
 
 
 def labelled(directory, counts, **manifest):
-    """A dataset of records with so many of each label in each split."""
+    """A dataset whose splits have the given number of records of each label."""
     records = {
         name: [{"label": label, "x": n} for label, n in each.items() for _ in range(n)]
         for name, each in counts.items()
