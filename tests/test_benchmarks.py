@@ -142,6 +142,7 @@ def test_the_memory_of_one_task_is_sampled_in_each_stage(tmp_path):
     assert int(growth.split()[0]) < 20
 
 
+@pytest.mark.slow
 def test_the_time_and_memory_of_a_report_are_measured(tmp_path):
     command = [sys.executable, str(BENCHMARKS / "report_sizes.py"), "--kinds", "texts"]
     command += ["--records", "50", "--data", str(tmp_path), "--json", str(tmp_path / "r.json")]

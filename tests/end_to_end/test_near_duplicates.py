@@ -142,6 +142,7 @@ def test_every_worker_drops_the_same(job, worker_flags, inputs, tmp_path):
     assert files_of(tmp_path / "two") == files_of(tmp_path / "one")
 
 
+@pytest.mark.slow(base=["images"])
 @pytest.mark.parametrize("job", ["images", "text"])
 def test_a_dry_run_shows_what_would_be_dropped_and_a_killed_job_resumes(
     job, inputs, tmp_path, capsys
@@ -198,6 +199,7 @@ def test_a_label_of_which_every_record_is_dropped_is_no_label(tmp_path):
     assert [split.records for split in manifest.splits.values()] == [4, 4] or out == "archive"
 
 
+@pytest.mark.slow
 def test_windows_that_are_near_are_dropped_one_by_one(tmp_path):
     signal = np.concatenate([drift(seed, 500) for seed in (0, 1, 0, 2, 1)])
     (tmp_path / "in").mkdir()
@@ -240,6 +242,7 @@ def test_records_that_are_near_those_of_other_datasets_are_kept_out(tmp_path, ca
     assert "warning: --keep_out: 6 records would be dropped" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_texts_and_recordings_are_kept_out(inputs, tmp_path):
     for job, flags in (("text", []), ("sensors", ["--label", "none"])):
         kept_out = tmp_path / f"tests of {job}"
@@ -258,6 +261,7 @@ def test_texts_and_recordings_are_kept_out(inputs, tmp_path):
         assert "new" in key
 
 
+@pytest.mark.slow(base=["images"])
 @pytest.mark.parametrize("job", MAKE)
 def test_a_dataset_is_written_anew_without_near_duplicates(job, inputs, tmp_path):
     plain = [*command(job, inputs), *ONE, *HALVES]
