@@ -45,7 +45,10 @@ def report(
         PosixPath('photos.html')
     """
     from readers.page.document import document
+    from readers.page.section import templates
     from readers.page.study import Study
+
+    templates()  # Before a minute of work, so that a missing package costs none.
 
     target = Path(output)
     if not target.parent.is_dir():

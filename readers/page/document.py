@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import datetime
 
-from markupsafe import Markup
-
 from readers.format.version import __version__
-from readers.page.section import TEMPLATES, Section, fill
+from readers.page.section import fill
 from readers.page.sections import (
     alerts,
     boxes,
@@ -46,19 +44,12 @@ def document(study: Study) -> str:
         study: The dataset.
     """
     sections = [made for make in SECTIONS if (made := make(study)) is not None]
-    _check_anchors(sections)
     return str(
         fill(
             "page.html",
             name=study.name,
-            style=Markup((TEMPLATES / "style.css").read_text(encoding="utf-8")),
             sections=sections,
             version=__version__,
             now=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         )
     )
-
-
-def _check_anchors(sections: list[Section]) -> None:
-    anchors = [section.anchor for section in sections]
-    assert len(set(anchors)) == len(anchors), anchors

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-TEMPLATES = Path(__file__).parent / "templates"
+_FOLDER = Path(__file__).parent / "templates"
 
 
 class Section(NamedTuple):
@@ -43,13 +43,20 @@ def fill(template: str, **values: Any) -> Markup:
         template: The name of the file.
         values: What the template names. A name without a value is an error.
     """
+    made = templates().get_template(template).render(values)
+
     from markupsafe import Markup
 
-    return Markup(_environment().get_template(template).render(values))
+    return Markup(made)
 
 
 @functools.cache
-def _environment() -> Environment:
+def templates() -> Environment:
+    """The templates of a report.
+
+    Raises:
+        ImportError: Jinja2 is not installed.
+    """
     try:
         import jinja2
         from markupsafe import Markup
@@ -65,7 +72,7 @@ def _environment() -> Environment:
         return value if hasattr(value, "__html__") else visible(str(value))
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+        loader=jinja2.FileSystemLoader(_FOLDER),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=shown,
