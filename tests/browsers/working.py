@@ -10,6 +10,9 @@ from tests.browsers.page import NAME_OF, Page
 # Of each kind, the first ones are tried.
 _LINKS, _GROUPS, _TABS, _FOLDS, _SOUNDS = 25, 4, 8, 10, 5
 
+# A page may begin to scroll after it seemed settled, on a busy machine.
+_SCROLL_MS = 3000
+
 _SEEN = "element => element.checkVisibility({visibilityProperty: true})"
 
 # A link that skips the navigation is left of the page until it has the focus.
@@ -56,12 +59,18 @@ def broken_links(page: Page) -> list[str]:
     for number, name in enumerate(mark(page, "a[href^='#']:not([href='#'])", _LINKS, _POINTED_AT)):
         page.click(f"[data-tested='{number}']")
         place: dict[str, Any] = page.evaluate(
-            f"""(() => {{
+            f"""(async () => {{
               const link = document.querySelector("[data-tested='{number}']").getAttribute("href");
-              const target = document.getElementById(decodeURIComponent(link.slice(1)));
-              const top = target ? target.getBoundingClientRect().top : NaN;
-              return {{followed: location.hash === link, seen: target !== null && ({_SEEN})(target),
-                       near: -2 <= top && top < innerHeight}};
+              const look = () => {{
+                const target = document.getElementById(decodeURIComponent(link.slice(1)));
+                const top = target ? target.getBoundingClientRect().top : NaN;
+                return {{followed: location.hash === link, seen: target !== null && ({_SEEN})(target),
+                         near: -2 <= top && top < innerHeight}};
+              }};
+              const last = performance.now() + {_SCROLL_MS};
+              while (Object.values(look()).includes(false) && performance.now() < last)
+                await new Promise(done => setTimeout(done, 20));
+              return look();
             }})()"""
         )
         if not all(place.values()):
