@@ -118,7 +118,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
     FileSystems.set_options(options)
     directory = dataset.directory()
     job = flags.job.make_job(dataset.columns, directory)
-    output = dataset.make_output(directory, job, flags.options)
+    output = dataset.make_output(directory, job, {**flags.options, **job.facts})
     return Command(
         name=flags.name,
         job=job,

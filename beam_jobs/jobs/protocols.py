@@ -294,6 +294,11 @@ class RecordJob(abc.ABC):
         """Whether a source may give several records, all in one split."""
         return False
 
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the job knows of all its inputs, which the manifest states with the options."""
+        return {}
+
     def as_file_job(self) -> FileJob | None:
         """The job itself if each record is a whole file, so references can be shuffled; else None."""
         return None

@@ -36,6 +36,10 @@ CROISSANT = "croissant.json"
 TFDS_INFO, TFDS_FEATURES = "dataset_info.json", "features.json"
 CARD = (README, CROISSANT, TFDS_INFO, TFDS_FEATURES)
 
+# The option that is none: samples per second of all recordings, which a job found in its inputs.
+SAMPLE_RATE = "sample_rate"
+_RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
+
 _SEAL = f"The SHA-256 of {MANIFEST} is "
 _SEALED = re.compile(re.escape(_SEAL) + "([0-9a-f]{64})")
 
@@ -61,6 +65,12 @@ def seals_in(card: str) -> list[str]:
 def join(directory: str, name: str) -> str:
     """The path of a file in a directory, on any filesystem."""
     return directory + ("" if not directory or directory.endswith("/") else "/") + name
+
+
+def _rate_in(value: Any) -> float:
+    """Samples per second of a number, or of a flag such as `16kHz` or `50`; 0 if it states none."""
+    found = _RATE.fullmatch(str(value).strip())
+    return float(found[1]) * (1000 if found[2] else 1) if found else 0.0
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,12 @@ class Manifest:
     def __str__(self) -> str:
         tables = features_table(self.schema), splits_table(self.splits)
         return "\n\n".join(map(format_table, tables))
+
+    @property
+    def sample_rate(self) -> float:
+        """Samples per second of all recordings, as stored; 0 if neither their files nor the job's flags state them."""
+        rates = (_rate_in(self.options.get(name)) for name in ("resample", SAMPLE_RATE, "rate"))
+        return next(filter(None, rates), 0.0)
 
     @property
     def duplicates(self) -> int:

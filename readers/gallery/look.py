@@ -16,7 +16,6 @@ from readers.gallery.pictures import MOST_BYTES
 from readers.gallery.sounds import LOWEST_RATE
 from readers.gallery.tokens import Vocabulary, vocabulary_of
 
-_RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
 _RATES = ("sample_rate", "sampling_rate", "samplerate")
 
 # A key that names a file of sound, perhaps with the number of a row or a window.
@@ -68,7 +67,7 @@ class Look:
             roles,
             class_names(manifest),
             options.get("box_order") == "xyxy",
-            rate_in(options.get("resample")) or rate_in(options.get("rate")),
+            manifest.sample_rate,
             vocabulary_of(directory, manifest) if has_tokens else Vocabulary(),
         )
 
@@ -108,12 +107,6 @@ def _undecoded(feature: Feature) -> Feature:
     if feature.step:
         return Feature("string", feature.shape[:1], "text steps")
     return Feature("string")
-
-
-def rate_in(text: Any) -> float:
-    """Samples per second of a flag such as `16kHz` or `50`; 0 if it states none."""
-    found = _RATE.fullmatch(text) if isinstance(text, str) else None
-    return float(found[1]) * (1000 if found[2] else 1) if found else 0.0
 
 
 def roles_of(manifest: Manifest) -> dict[str, str]:

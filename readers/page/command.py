@@ -6,7 +6,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# Options that are the same as without the flag.
+from readers.format.manifest import SAMPLE_RATE
+
+# Options that are no flags, and values that are the same as without the flag.
+_NO_FLAGS = ("job", SAMPLE_RATE)
 _UNSET: tuple[Any, ...] = ("", None, False, [], {})
 
 
@@ -20,7 +23,10 @@ def command_of(options: Mapping[str, Any]) -> str:
     if not isinstance(job, str) or "input" not in options:
         return ""
     flags = [
-        flag for name, value in options.items() if name != "job" for flag in _flag(name, value)
+        flag
+        for name, value in options.items()
+        if name not in _NO_FLAGS
+        for flag in _flag(name, value)
     ]
     return " \\\n    ".join([f"python -m beam_jobs {shlex.quote(job)}", *flags])
 

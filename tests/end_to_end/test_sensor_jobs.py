@@ -643,3 +643,24 @@ def test_recordings_of_tables_are_cut_to_the_same_bytes_by_all_workers(tmp_path,
     printed = capsys.readouterr().out
     for name, split in Manifest.read(str(tmp_path / "out")).splits.items():
         assert re.search(rf"^{name} +{split.records} +2 ", printed, re.M)
+
+
+def test_the_manifest_states_the_sampling_rate_of_files_and_resharding_keeps_it(tmp_path):
+    for name, rate in (("a", 16_000), ("b", 8_000)):
+        (tmp_path / name).mkdir()
+        for number in range(3):
+            path = tmp_path / name / f"{number}.wav"
+            soundfile.write(path, noise(number, 500).clip(-1, 1), rate)
+
+    def written(job, source, output, *flags):
+        assert run(job, "--input", tmp_path / source, "--output", tmp_path / output, *flags) == 0
+        return Manifest.read(str(tmp_path / output))
+
+    label = ("--label", "none")
+    assert written("sensors", "a", "A", *label).sample_rate == 16_000
+    assert written("sensors", "b", "B", *label).sample_rate == 8_000
+    resampled = written("sensors", "a", "8k", "--resample", "8kHz", *label)
+    assert resampled.sample_rate == 8_000 and "sample_rate" not in resampled.options
+    assert written("reshard", "A", "again").sample_rate == 16_000
+    assert written("reshard", "8k", "again-8k").sample_rate == 8_000
+    assert written("reshard", "[AB]", "both").sample_rate == 0

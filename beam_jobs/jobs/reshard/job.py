@@ -7,9 +7,10 @@ imports Beam.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.near import Compared, Near, Sketched, compared_of
@@ -19,6 +20,7 @@ from beam_jobs.jobs.reshard.manifests import (
     MAX_TEXT_BYTES,
     Description,
     InputSplits,
+    common_sample_rate,
     description_of,
     manifests_in,
     read_text,
@@ -36,7 +38,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.ahead import Read
 from beam_jobs.storage.objects import EAGER_BYTES
-from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST, SAMPLE_RATE, TOKENIZER, VOCABULARY
 from readers.format.schema import Feature, Schema
 
 # The schema until a record is known.
@@ -65,6 +67,7 @@ class ReshardJob(RecordJob):
         vocabulary: All words by id, from the manifest of the input; empty without words.
         tokenizer: The text of the input's `tokenizer.json`; empty without subwords.
         splits: The splits that the files belong to.
+        sample_rate: Samples per second of all recordings; 0 if unknown.
     """
 
     inputs: Inputs
@@ -75,6 +78,7 @@ class ReshardJob(RecordJob):
     vocabulary: tuple[bytes, ...] = ()
     tokenizer: str = ""
     splits: InputSplits = field(default_factory=InputSplits)
+    sample_rate: float = 0.0
 
     def sources(self, pattern: str) -> Iterator[Source]:
         """Yields the files that match a pattern, except indexes and texts beside shards."""
@@ -102,6 +106,11 @@ class ReshardJob(RecordJob):
     def schema(self) -> Schema:
         """A placeholder, until the records are read."""
         return UNKNOWN_SCHEMA
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The sampling rate that the manifests of all inputs state."""
+        return {SAMPLE_RATE: self.sample_rate} if self.sample_rate else {}
 
     @property
     def learns(self) -> Learns:
@@ -203,7 +212,9 @@ def reshard_job(
 
     manifests = manifests_in(files, read)
     description = description_of(manifests, schema, read)
-    job = replace(job, splits=splits_of(files, manifests))
+    job = replace(
+        job, splits=splits_of(files, manifests), sample_rate=common_sample_rate(manifests)
+    )
     return _with_description(job, description) if description else job
 
 

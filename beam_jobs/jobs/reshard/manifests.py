@@ -161,6 +161,14 @@ def description_of(
     return None
 
 
+def common_sample_rate(manifests: Manifests) -> float:
+    """Samples per second of all recordings; 0 if a folder does not state them, or another number."""
+    rates = {
+        found.sample_rate if isinstance(found, Manifest) else 0.0 for found in manifests.values()
+    }
+    return rates.pop() if len(rates) == 1 else 0.0
+
+
 def _contradiction(one: str, other: str) -> UsageError:
     return UsageError(
         f"--input: {one} and {other} differ in features, labels or tokens, so the same number would "

@@ -32,6 +32,7 @@ from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
+from readers.format.manifest import SAMPLE_RATE
 from readers.format.schema import Feature, Schema
 
 SensorEncoding = Literal["tensor", "raw", "list"]
@@ -178,6 +179,11 @@ class SensorJob(FilesInParts):
     def schema(self) -> Schema:
         """The schema of the records: their arrays, key, label and extra columns."""
         return complete_schema(dict(self.features), self.labels, self.extras, self.encodings)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The sampling rate of all files, if they state one and `--resample` does not replace it."""
+        return {SAMPLE_RATE: self.rate} if self.rate and not self.conditioning.resample else {}
 
     @property
     def has_windows(self) -> bool:

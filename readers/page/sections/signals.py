@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
@@ -25,8 +24,6 @@ _COLUMNS = (
     *("min", "max", "mean", "std", "RMS", "missing"),
     *("constant", "dead", "clipped", "in gaps", "longest gap"),
 )
-
-_RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(k?)(?:Hz)?\s*", re.IGNORECASE)
 
 
 class _Signal(NamedTuple):
@@ -52,7 +49,7 @@ def section(study: Study) -> Section | None:
             shown=found,
             columns=_COLUMNS,
             gap=GAP,
-            rate=_rate(study),
+            rate=study.manifest.sample_rate,
             left=len(names) - len(names[:_FEATURES]),
         ),
     )
@@ -61,16 +58,6 @@ def section(study: Study) -> Section | None:
 def _is_signal(study: Study, name: str) -> bool:
     steps = study.manifest.schema[name].shape[0]
     return (steps is None or steps >= _FEWEST_STEPS) and not is_boxes(study, name)
-
-
-def _rate(study: Study) -> float:
-    """The sampling rate in Hz that the options of the job name; 0 if they name none."""
-    options = study.manifest.options
-    for name in ("resample", "rate"):
-        found = _RATE.fullmatch(str(options.get(name, "")))
-        if found:
-            return float(found[1]) * (1000 if found[2] else 1)
-    return 0.0
 
 
 def _signal(study: Study, name: str) -> _Signal:
@@ -83,7 +70,7 @@ def _signal(study: Study, name: str) -> _Signal:
         histograms(
             {s: m["rms"] for s, m in measures.items() if "rms" in m}, anchor, "Records by RMS"
         ),
-        _spectrum(found, _rate(study)),
+        _spectrum(found, study.manifest.sample_rate),
     ]
     more = (
         ""

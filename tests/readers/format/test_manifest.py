@@ -431,3 +431,14 @@ def test_the_error_for_an_invalid_manifest_begins_with_its_path(tmp_path, text, 
 def test_the_error_for_an_unknown_filesystem_names_the_path():
     with pytest.raises(DatasetError, match=r"^nosuch://a/manifest.json: Protocol not known"):
         Manifest.read("nosuch://a")
+
+
+def test_the_sampling_rate_is_that_of_the_stored_recordings():
+    def rate(**options):
+        return Manifest(Schema({"signal": ("int16", (None,))}), {}, options=options).sample_rate
+
+    texts = ("16kHz", "50", " 0.5 Hz", "column:rate", "", None, True, "x", "1e99")
+    assert [rate(rate=text) for text in texts] == [16_000, 50, 0.5, *[0] * 6]
+    stated = {"sample_rate": 44_100.5, "rate": "5Hz"}
+    assert rate(**stated, resample="8kHz") == 8_000
+    assert rate(**stated, resample="") == 44_100.5

@@ -16,7 +16,7 @@ from scipy import signal as dsp
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.gallery.levels import bright, rgb, viridis
-from readers.gallery.look import Look, rate_in
+from readers.gallery.look import Look
 from readers.gallery.markup import to_html
 from readers.gallery.overlays import Marks, marked
 from readers.gallery.pictures import thumbnail
@@ -250,11 +250,6 @@ def test_a_recording_without_a_rate_has_no_player(tmp_path):
     stored = look_of(tmp_path, {**schema, "sample_rate": ("int64", ())})
     assert card_of({**record, "sample_rate": np.int64(44_100)}, stored).sounds
     assert not card_of({**record, "sample_rate": np.int64(-1)}, stored).sounds
-
-
-def test_rates_are_read_as_the_jobs_write_them():
-    rates = [rate_in(text) for text in ("16kHz", "50", "0.5 Hz", "", None, "x", 3)]
-    assert rates == [16_000, 50, 0.5, 0, 0, 0, 0]
 
 
 def levels_of(img) -> np.ndarray:
