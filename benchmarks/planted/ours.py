@@ -35,6 +35,7 @@ _RECORDS = {
     "gray_pictures": "gray",
     "long_pictures": "odd aspect",
     "tiny_pictures": "tiny",
+    "outlier_sizes": "huge",
     "empty_texts": "empty",
     "wrong_encodings": "wrong encoding",
     "control_characters": "control characters",
@@ -58,6 +59,7 @@ _FEATURES = {
     "split_drift": "drift between splits",
 }
 _OF_TABLES = {"missing_values": "missing values", "outlier_levels": "outliers"}
+_ROWS_OF_TABLES = {"duplicates": "equal rows"}
 
 
 class _AllNames(Facts):
@@ -95,11 +97,14 @@ def main() -> None:
     facts = _AllNames(manifest, sample_of(directory, manifest, 1 << 40))
     object.__setattr__(facts, "named", {})
     findings = [finding for check in CHECKS for finding in check.find(facts)]
-    named: dict[str, set[str]] = {kind: set() for kind in _RECORDS.values()}
+    named: dict[str, set[str]] = {
+        kind: set() for kind in (*_RECORDS.values(), *_ROWS_OF_TABLES.values())
+    }
     named |= _of_findings(dataset, findings)
+    records = _RECORDS | (_ROWS_OF_TABLES if dataset == "table" else {})
     for check, names in facts.named.items():
-        if check in _RECORDS and not (dataset == "table" and check in _OF_TABLES):
-            named[_RECORDS[check]] |= names
+        if check in records and not (dataset == "table" and check in _OF_TABLES):
+            named[records[check]] |= names
     Path(result).write_text(json.dumps({kind: sorted(names) for kind, names in named.items()}))
 
 

@@ -15,14 +15,16 @@ from readers.measures.sample import SplitSample
 # Of which measures outliers are looked for, on a logarithmic scale, and what they are called.
 _LENGTHS = {"text": "characters", "signal": "steps"}
 _LEVELS = {"signal": "rms", "floats": "max"}
+_SIDES = {"picture": "side"}
 
 _FEWEST = 100
 
 # Interquartile ranges beyond the quartiles: 4.7 standard deviations of a normal distribution.
 _RANGES = 3
 
-# The narrowest interquartile range that counts, as a ratio: equal values have none.
-_NARROWEST = math.log(1.05)
+# The narrowest interquartile range that counts, as a logarithm: equal values have none. Pictures of one camera
+# are of two or three sizes, and a preview has a third of their sides or less.
+_NARROWEST, _NARROWEST_SIDES = math.log(1.05), math.log(3) / _RANGES
 
 _MOST_UNKNOWN = 0.05
 
@@ -38,22 +40,25 @@ _COMPARED = {
 }
 
 
-def _outliers(name: str, noun: str, measures: dict[str, str]) -> Check:
+def _outliers(
+    name: str, noun: str, measures: dict[str, str], narrowest: float = _NARROWEST
+) -> Check:
     def find(facts: Facts) -> Iterator[Finding]:
         for kind, measure in measures.items():
             for feature in facts.features(kind):
                 values = facts.measured(feature, measure)
-                mask, low, high = _far_out(values)
+                mask, low, high = _far_out(values, narrowest)
                 words = (
                     f"have {noun} far from the others, which are between {low:,.4g} and {high:,.4g}"
                 )
                 yield from facts.of_records(name, "warning", feature, mask, words)
 
-    finds = f"{noun} farther from the quartiles than three interquartile ranges, as ratios"
+    least = math.exp(_RANGES * narrowest)
+    finds = f"{noun} farther from the quartiles than {_RANGES} interquartile ranges, as ratios, and than {least:.3g} times"
     return Check(name, finds, find)
 
 
-def _far_out(values: np.ndarray) -> tuple[np.ndarray, float, float]:
+def _far_out(values: np.ndarray, narrowest: float) -> tuple[np.ndarray, float, float]:
     """A mask of values that are far from the others, and the bounds of these.
 
     Few values, of which most are the same, or that are not positive, have no outliers.
@@ -63,7 +68,7 @@ def _far_out(values: np.ndarray) -> tuple[np.ndarray, float, float]:
     if good.sum() < _FEWEST:
         return nothing, 0.0, 0.0
     low, high = np.percentile(np.log(values[good]), (25, 75))
-    reach = _RANGES * max(high - low, _NARROWEST)
+    reach = _RANGES * max(high - low, narrowest)
     ends = math.exp(low - reach), math.exp(high + reach)
     return good & ((values < ends[0]) | (values > ends[1])), *ends
 
@@ -138,6 +143,7 @@ def by_chance(one: int, two: int) -> float:
 CHECKS = (
     _outliers("outlier_lengths", "lengths", _LENGTHS),
     _outliers("outlier_levels", "levels", _LEVELS),
+    _outliers("outlier_sizes", "sides", _SIDES, _NARROWEST_SIDES),
     Check(
         "unknown_tokens", "splits of which 5 % of the tokens are not in the vocabulary", _unknown
     ),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from readers.checks.contents import contents
+from readers.checks.contents import contents, digests
 from readers.checks.facts import Check, Facts
 from readers.format.findings import Finding
 
@@ -20,20 +20,10 @@ def _splits(facts: Facts) -> np.ndarray:
     return np.repeat(np.arange(len(seen)), seen)
 
 
-def _digests(facts: Facts, feature: str) -> tuple[np.ndarray, np.ndarray]:
-    """The number of the value of each record of the samples, and how many records have each value."""
-    digests = [sample.digests[feature] for sample in facts.samples.values()]
-    _, numbers, counts = np.unique(
-        np.concatenate([*digests, np.empty(0, np.uint64)]), return_inverse=True, return_counts=True
-    )
+def _values(digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The number of the value of each record, given their digests, and how many records have each value."""
+    _, numbers, counts = np.unique(digests, return_inverse=True, return_counts=True)
     return numbers.reshape(-1), counts
-
-
-def _filled(facts: Facts, feature: str) -> np.ndarray:
-    """Which records have a value that is not empty, bool [records]: empty ones are no copies."""
-    digests = [sample.digests[feature] for sample in facts.samples.values()]
-    filled: np.ndarray = np.concatenate([*digests, np.empty(0, np.uint64)]) != 0
-    return filled
 
 
 def _in_several(numbers: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -48,20 +38,19 @@ def _in_several(numbers: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 def _duplicates(facts: Facts) -> Iterator[Finding]:
     splits = _splits(facts)
-    for feature in contents(facts):
-        numbers, _ = _digests(facts, feature)
-        first = np.unique(numbers * len(facts.samples) + splits, return_index=True)[1]
-        again = _filled(facts, feature)
+    for feature, found in contents(facts):
+        first = np.unique(_values(found)[0] * len(facts.samples) + splits, return_index=True)[1]
+        again = found != 0
         again[first] = False
-        finds = "have the value of an earlier one in their split"
+        finds = f"have the {_same(feature)} of an earlier one in their split"
         yield from facts.of_records("duplicates", "warning", feature, again, finds)
 
 
 def _leaks(facts: Facts) -> Iterator[Finding]:
     splits = _splits(facts)
-    for feature in contents(facts):
-        shared = _in_several(_digests(facts, feature)[0], splits) & _filled(facts, feature)
-        finds = "have a value that is in several splits"
+    for feature, found in contents(facts):
+        shared = _in_several(_values(found)[0], splits) & (found != 0)
+        finds = f"have the {_same(feature)} of one in another split"
         yield from facts.of_records("leaks", "error", feature, shared, finds)
 
 
@@ -70,18 +59,22 @@ def _contradictions(facts: Facts) -> Iterator[Finding]:
     if len(samples) < len(facts.samples) or not samples:
         return
     labels = np.concatenate(samples)
-    for feature in contents(facts):
-        several = _in_several(_digests(facts, feature)[0], labels) & _filled(facts, feature)
-        finds = "have the value of one with another label"
+    for feature, found in contents(facts):
+        several = _in_several(_values(found)[0], labels) & (found != 0)
+        finds = f"have the {_same(feature)} of one with another label"
         yield from facts.of_records("contradictions", "warning", feature, several, finds)
+
+
+def _same(feature: str) -> str:
+    return "value" if feature else "values, apart from the label,"
 
 
 def _phrases(facts: Facts) -> Iterator[Finding]:
     texts = facts.features("text")
-    for feature in (name for name in contents(facts) if name in texts):
-        numbers, counts = _digests(facts, feature)
-        filled = numbers[_filled(facts, feature)]
-        if len(counts) < 2 or not len(filled):
+    for feature, found in contents(facts):
+        numbers, counts = _values(found)
+        filled = numbers[found != 0]
+        if feature not in texts or len(counts) < 2 or not len(filled):
             continue
         most = np.bincount(filled).argmax()
         if (filled == most).sum() >= max(_FEWEST_COPIES, _MOST_COPIES * len(numbers)):
@@ -92,7 +85,7 @@ def _phrases(facts: Facts) -> Iterator[Finding]:
 
 def _constant(facts: Facts) -> Iterator[Finding]:
     for feature in facts.features("picture", "text", "signal", "floats", "integers"):
-        numbers, counts = _digests(facts, feature)
+        numbers, counts = _values(digests(facts, feature))
         if len(counts) == 1 and len(numbers) > 1:
             words = f"all {len(numbers):,} records have the same value"
             yield Finding("constant_features", "warning", words, feature, seen=len(numbers))
@@ -100,7 +93,7 @@ def _constant(facts: Facts) -> Iterator[Finding]:
 
 def _identifiers(facts: Facts) -> Iterator[Finding]:
     for feature in facts.features("integers", "text"):
-        numbers, counts = _digests(facts, feature)
+        numbers, counts = _values(digests(facts, feature))
         schema = facts.manifest.schema[feature]
         if schema.shape or len(numbers) < 100:
             continue
@@ -112,11 +105,13 @@ def _identifiers(facts: Facts) -> Iterator[Finding]:
             yield Finding("identifiers", "note", words, feature, seen=len(numbers))
 
 
+_CONTENTS = "pictures, texts and signals, or rows of a table without them,"
+
 CHECKS = (
-    Check("duplicates", "pictures, texts and signals that occur twice in a split", _duplicates),
-    Check("leaks", "pictures, texts and signals that are in several splits", _leaks),
+    Check("duplicates", f"{_CONTENTS} that occur twice in a split", _duplicates),
+    Check("leaks", f"{_CONTENTS} that are in several splits", _leaks),
     Check(
-        "contradictions", "equal pictures, texts and signals with different labels", _contradictions
+        "contradictions", f"{_CONTENTS} that are equal and have different labels", _contradictions
     ),
     Check("repeated_texts", "a text that is 1 % of all, and ten or more", _phrases),
     Check("constant_features", "features with one value in all records", _constant),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from readers.format.similarity.levels import levels
@@ -18,6 +20,7 @@ _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 def measure_picture(pixels: np.ndarray) -> dict[str, float]:
     """Numbers that describe a picture.
 
+    `side` is that of a square of as many pixels.
     `brightness` and `contrast` are the mean and the standard deviation of its luma, between 0 and 1;
     `dark` is the luma that one pixel in a hundred exceeds, and `light` that which nineteen in twenty
     exceed. `sharpness` is the standard deviation of the Laplacian in its middle at half its size, relative to
@@ -41,6 +44,7 @@ def measure_picture(pixels: np.ndarray) -> dict[str, float]:
     return {
         "width": width,
         "height": height,
+        "side": math.sqrt(width * height),
         "aspect": width / height,
         "brightness": float(luma.mean()),
         "contrast": float(luma.std()),

@@ -243,6 +243,7 @@ PLANTED = [
     ("clipped_signals", "signal", 20, every("signal", lambda x: np.clip(x, -0.8, 0.8))),
     ("outlier_lengths", "text", 20, every("text", lambda x: f"{x} " * 200)),
     ("outlier_levels", "signal", 20, every("signal", lambda x: x * 1000)),
+    ("outlier_sizes", "image", 20, every("image", lambda x: x.repeat(8, 0).repeat(8, 1))),
     ("split_drift", "signal", 0, louder_val),
 ]  # fmt: skip
 
@@ -288,6 +289,70 @@ def test_names_of_categories_and_of_records_are_no_copies(tmp_path):
     schema = Schema({**SCHEMA, "city": Feature("string"), "patient": Feature("string")})
     report = readers.check(write(tmp_path / "d", records, schema=schema))
     assert [(f.check, f.feature) for f in report.findings] == [("identifiers", "patient")]
+
+
+TABLE = Schema(
+    {
+        "weight": ("float32", ()),
+        "values": ("float32", (3,)),
+        "rooms": ("int64", ()),
+        "city": ("string", ()),
+        "patient": ("string", ()),
+        "key": ("string", ()),
+        "label": ("int64", ()),
+    }
+)
+
+
+def rows_of_a_table() -> dict[str, list[dict]]:
+    rng = np.random.default_rng(5)
+    return {
+        name: [
+            {
+                "weight": round(rng.normal(50, 5), 1),
+                "values": rng.normal(50, 5, 3).astype(np.float32),
+                "rooms": int(rng.integers(1, 6)),
+                "city": str(rng.choice(["Berne", "Lyon", "Oslo"])),
+                "patient": f"patient-{name[0]}-{number:03d}",
+                "key": f"{name}-{number:03d}",
+                "label": int(rng.integers(0, 3)),
+            }
+            for number in range(size)
+        ]
+        for name, size in SIZES.items()
+    }
+
+
+def test_equal_rows_of_a_table_are_copies(tmp_path):
+    def copied(row: dict, name: str) -> dict:
+        return {**row, "key": name, "patient": f"patient-{name}"}
+
+    records = rows_of_a_table()
+    clean = readers.check(write(tmp_path / "clean", records, schema=TABLE))
+    assert [(f.check, f.feature) for f in clean.findings] == [("identifiers", "patient")]
+    train, val = records["train"], records["val"]
+    for number in range(4):
+        train[number] = copied(train[number + 50], f"c-{number:03d}")
+    for number in range(3):
+        val[number] = copied(train[number + 100], f"l-{number:03d}")
+    train[7] = copied(train[70], "o-007") | {"label": (train[70]["label"] + 1) % 3}
+    found = found_in(readers.check(write(tmp_path / "d", records, schema=TABLE)))
+    del found["identifiers"]
+    assert {name: finding.count for name, finding in found.items()} == {
+        "duplicates": 5,
+        "leaks": 6,
+        "contradictions": 2,
+    }
+    assert found["contradictions"].examples == ("o-007", "train-070")
+
+
+def test_rows_that_chance_makes_equal_are_no_copies(tmp_path):
+    schema = Schema({name: TABLE[name] for name in ("rooms", "city", "key", "label")})
+    records = {
+        name: [{column: row[column] for column in schema} for row in rows]
+        for name, rows in rows_of_a_table().items()
+    }
+    assert readers.check(write(tmp_path / "d", records, schema=schema)).findings == ()
 
 
 def test_the_examples_are_the_records_at_fault(tmp_path):
