@@ -663,4 +663,4 @@ def test_the_manifest_states_the_sampling_rate_of_files_and_resharding_keeps_it(
     assert resampled.sample_rate == 8_000 and "sample_rate" not in resampled.options
     assert written("reshard", "A", "again").sample_rate == 16_000
     assert written("reshard", "8k", "again-8k").sample_rate == 8_000
-    assert written("reshard", "[AB]", "both").sample_rate == 0
+    assert written("reshard", "[AB]/*.tfrecord", "both").sample_rate == 0
