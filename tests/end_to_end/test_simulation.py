@@ -7,7 +7,7 @@ import pytest
 from beam_jobs.__main__ import main
 from beam_jobs.dataset import encoded_records
 from beam_jobs.pipeline import commit
-from readers.format.manifest import CARD
+from readers.format.manifest import CARD, Manifest
 from tests.simulation.scenario import JOBS, flags_of, job_of, simulate
 from tests.simulation.world import World
 from tests.support.datasets import files_of
@@ -22,11 +22,12 @@ FOUND = [37, 123, 7533, 19554, 45026, 60181, 68277, 90637, 95326]
     ("command", "names"),
     [
         ("text", ("text", "merged", "replaced")),
-        *((name, (name,)) for name in ("sensors", "dropped", "windows", "grouped")),
+        *((name, (name,)) for name in ("sensors", "dropped", "windows", "grouped", "near")),
     ],
 )
 def test_the_simulated_runner_writes_what_beams_own_writes(tmp_path, command, names):
     assert main([*flags_of(command), "--output", str(tmp_path / "out")]) == 0
+    assert bool(Manifest.read(str(tmp_path / "out")).duplicates) == (command in ("dropped", "near"))
     theirs = files_of(tmp_path / "out")
     versioned = ("manifest.json", *CARD)  # They have versions of packages.
     assert all(map(theirs.pop, versioned))
@@ -43,6 +44,13 @@ def test_whatever_fails_a_dataset_is_whole_or_has_no_manifest(part):
         struck += simulate(seed)
     everything = {"dies", "refused", "unanswered", "full", "retried", "zombie", "lost", "repeated"}
     assert {*everything, "runs: complete", "runs: failed", "runs: crashed"} <= struck.keys()
+
+
+def test_whatever_fails_near_duplicates_are_dropped_and_counted():
+    struck = Counter[str]()
+    for seed in range(20):
+        struck += simulate(seed, "near")
+    assert {"runs: complete", "runs: failed"} <= struck.keys()
 
 
 @pytest.mark.parametrize("seed", FOUND)

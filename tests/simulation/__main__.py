@@ -1,4 +1,4 @@
-"""A campaign of many seeds: `python -m tests.simulation 100000 [first_seed]`."""
+"""A campaign of many seeds, of all jobs or of one: `python -m tests.simulation 100000 [first_seed [near]]`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 
 from beam_jobs.engines.direct import cores
 from beam_jobs.engines.fork_server import fork_context
@@ -23,7 +24,8 @@ def main(arguments: list[str]) -> int:
     ]
     struck, failures, began = Counter[str](), dict[int, str](), time.monotonic()
     with fork_context(()).Pool(cores()) as pool:
-        found: Iterable[tuple[Counter[str], dict[int, str]]] = pool.imap_unordered(run_seeds, tasks)
+        run = partial(run_seeds, name="".join(arguments[2:]))
+        found: Iterable[tuple[Counter[str], dict[int, str]]] = pool.imap_unordered(run, tasks)
         for number, (more, failed) in enumerate(found, 1):
             struck += more
             failures |= failed

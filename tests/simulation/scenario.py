@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import random
+import string
 import tempfile
 import traceback
 import uuid
@@ -97,7 +98,20 @@ def _inputs() -> Path:
     for n in range(14):
         np.save(folder / f"{n}.npy", np.full((n % 5 + 1, 2), n, np.float32))
     (folder / "5.npy").write_bytes(b"not an array")
+    (folder / "near").mkdir()
+    for name in "ab":
+        lines = [json.dumps({"text": text, "label": len(text) % 3}) for text in _alike(name)]
+        (folder / "near" / f"{name}.jsonl").write_text("\n".join(lines))
     return folder
+
+
+def _alike(name: str) -> Iterator[str]:
+    """Yields 30 texts, of which some are like another of their file or of the other one."""
+    for number in range(30):
+        drawn = random.Random(number % 11 if number < 26 else f"{name} {number}")
+        words = ["".join(drawn.choices(string.ascii_lowercase, k=6)) for _ in range(40)]
+        words[number] = name
+        yield " ".join(words)
 
 
 def _command(*flags: str) -> tuple[beam.PTransform, Output | None]:
@@ -109,6 +123,7 @@ _TEXT = ("text", "--input", "*.jsonl", "--label_field", "label")
 _WORDS = (*_TEXT, "--tokens", "words")
 _FEW_WORDS = (*_WORDS, "--vocabulary_size", "9")
 _WINDOWS = (*_TEXT, "--tokens", "bpe", "--vocabulary_size", "264", "--window", "3")
+_NEAR = ("text", "--input", "near/*.jsonl", "--label_field", "label")
 _SENSORS = ("sensors", "--input", "*.npy", "--label", "none", "--balance", "bytes")
 _SPLITS = ("--splits", "train=0.7,val=0.3", "--num_shards", "train=3,val=2")
 _HERE = ("--direct_num_workers", "1")  # No other process, whose store would be another.
@@ -123,8 +138,11 @@ _COMMANDS = {
     "windows": (*_WINDOWS, "--exact_splits"),
     "grouped": (*_SENSORS, "--group_by", r"(\d)\.npy", "--exact_splits"),
     "replaced": (*_WORDS, "--overwrite"),
+    "near": (*_NEAR, "--drop_near_duplicates", "0.8"),
 }
-JOBS = [*_COMMANDS, "made"]
+
+# Those of the seeds; a seed of a campaign stays what it was if another command is added.
+JOBS = [*(name for name in _COMMANDS if name != "near"), "made"]
 
 
 def flags_of(name: str, *more: str) -> tuple[str, ...]:
@@ -182,14 +200,18 @@ def _check(job: Job, world: World, what: str) -> None:
     assert not differing, f"{what}: a manifest, but {sorted(differing)} are not as it says"
 
 
-def simulate(seed: int) -> Counter[str]:
+def simulate(seed: int, name: str = "") -> Counter[str]:
     """Runs a job under faults until it is complete; returns how often each fault struck.
+
+    Args:
+        seed: Decides what fails.
+        name: The job; by default, the seed decides which one of `JOBS`.
 
     Raises:
         AssertionError: Something does not hold.
     """
     chance = random.Random(seed)
-    name = JOBS[seed % len(JOBS)]
+    name = name or JOBS[seed % len(JOBS)]
     job, world, struck = job_of(name), World(), Counter[str]()
     world.objects = dict(job.before)
     runner = Runner(world, chance)
@@ -243,12 +265,12 @@ def _run(job: Job, world: World, runner: Runner, what: str) -> str:
     return "complete"
 
 
-def run_seeds(seeds: range) -> tuple[Counter[str], dict[int, str]]:
-    """Simulates some seeds; returns what struck, and the traceback of each seed that failed."""
+def run_seeds(seeds: range, name: str = "") -> tuple[Counter[str], dict[int, str]]:
+    """Simulates some seeds of a job; returns what struck, and the traceback of each seed that failed."""
     struck, failures = Counter[str](), {}
     for seed in seeds:
         try:
-            struck += simulate(seed)
+            struck += simulate(seed, name)
         except Exception:
             failures[seed] = traceback.format_exc()
     return struck, failures
