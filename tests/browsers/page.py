@@ -115,7 +115,7 @@ class Page:
         """The text that the page has for printers, whether or not it fits on their paper."""
         self._emulate("print")
         try:
-            text: str = self.evaluate("document.body.innerText")
+            text: str = self.evaluate(_TEXT)
             return text
         finally:
             self._emulate("")
@@ -188,6 +188,17 @@ class Page:
         for event in self._connection.events:
             yield event["method"], event["params"]
 
+
+# The text that is seen. `innerText` would join those of neighbours in a drawing to one word.
+_TEXT = """(() => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+  while (walker.nextNode()) {
+    const parent = walker.currentNode.parentElement;
+    if (!parent.closest("title, desc, script, style")
+        && parent.checkVisibility({visibilityProperty: true})) found.push(walker.currentNode.data);
+  }
+  return found.join("\\n");
+})()"""
 
 # A window in the background is never drawn.
 _SETTLED = """new Promise(done => {
