@@ -42,7 +42,7 @@ def _duplicates(facts: Facts) -> Iterator[Finding]:
         first = np.unique(_values(found)[0] * len(facts.samples) + splits, return_index=True)[1]
         again = found != 0
         again[first] = False
-        finds = f"have the {_same(feature)} of an earlier one in their split"
+        finds = f"{_are_equal_to(feature)} an earlier one of their split"
         yield from facts.of_records("duplicates", "warning", feature, again, finds)
 
 
@@ -50,7 +50,7 @@ def _leaks(facts: Facts) -> Iterator[Finding]:
     splits = _splits(facts)
     for feature, found in contents(facts):
         shared = _in_several(_values(found)[0], splits) & (found != 0)
-        finds = f"have the {_same(feature)} of one in another split"
+        finds = f"{_are_equal_to(feature)} one of another split"
         yield from facts.of_records("leaks", "error", feature, shared, finds)
 
 
@@ -61,12 +61,12 @@ def _contradictions(facts: Facts) -> Iterator[Finding]:
     labels = np.concatenate(samples)
     for feature, found in contents(facts):
         several = _in_several(_values(found)[0], labels) & (found != 0)
-        finds = f"have the {_same(feature)} of one with another label"
+        finds = f"{_are_equal_to(feature)} one with another label"
         yield from facts.of_records("contradictions", "warning", feature, several, finds)
 
 
-def _same(feature: str) -> str:
-    return "value" if feature else "values, apart from the label,"
+def _are_equal_to(feature: str) -> str:
+    return "have the same value as" if feature else "have the same values, but for the label, as"
 
 
 def _phrases(facts: Facts) -> Iterator[Finding]:

@@ -17,6 +17,9 @@ from readers.page.numbers import compact, decades, percent, short, ticks
 WIDTH, HEIGHT = 340, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 6, 20
 
+# What is left free of a bin that is a thing, for the next bar to stand apart.
+_GAP = 0.15
+
 # Series with a colour of their own; `style.css` has one class for each.
 SERIES = 6
 
@@ -27,6 +30,7 @@ def histogram(
     caption: str,
     log: bool = False,
     is_log_across: bool = False,
+    are_things: bool = False,
 ) -> Element:
     """Bars of how many values are between neighbouring edges.
 
@@ -36,6 +40,7 @@ def histogram(
         caption: What is counted.
         log: Whether the height of a bar is the logarithm of one more than its count.
         is_log_across: Whether the edges, which are positive then, are on a logarithmic scale.
+        are_things: Whether each bin is a thing with a number, such as a shard: bars stand apart.
     """
     ends = f"{short(float(edges[0]))} to {short(float(edges[-1]))}"
     if is_log_across:
@@ -51,14 +56,18 @@ def histogram(
             continue
         for count, left, right in zip(counts, edges[:-1], edges[1:], strict=True):
             if count:
-                marks.append(_rectangle(x(left), y(count), x(right), y(0), f"bar {color}"))
+                gap = _GAP * (right - left) if are_things else 0.0
+                marks.append(_rectangle(x(left), y(count), x(right - gap), y(0), f"bar {color}"))
     heights = ticks(0, top, 4)
     labels = [compact(height) for height in heights]
     if log:
         counts_shown = decades(10**top - 1)
         heights = [float(np.log10(1 + count)) for count in counts_shown]
         labels = [compact(count) for count in counts_shown]
-    axes = [*_across(x, ticks(edges[0], edges[-1]), is_log_across), *_up(y, heights, labels)]
+    places = ticks(edges[0], edges[-1])
+    if are_things:
+        places = [place for place in places if place.is_integer()]
+    axes = [*_across(x, places, is_log_across), *_up(y, heights, labels)]
     return _figure(f"{caption}: {ends}", [*axes, *marks], caption, list(series))
 
 

@@ -18,8 +18,8 @@ from readers.page.study import Study
 # Groups of a feature, and records of a group.
 _GROUPS, _RECORDS = 4, 5
 
-# Characters of the name of a feature.
-_NAME = 40
+# Characters of the name of a feature, and of a key.
+_NAME, _KEY = 40, 24
 
 _CONTENT = ("picture", "text", "signal")
 
@@ -82,11 +82,12 @@ def _group(
     words = [
         "" if n == 0 else _compared(digests[order[0]], digests[m]) for n, m in enumerate(order)
     ]
-    title = f"{len(members):,} records"
+    (name,) = study.facts.names_of_records(order[:1])
+    title = f"{shortened(name.rpartition('/')[2], _KEY)} \u00d7{len(members):,}"
     kind = "are equal" if is_equal else "are nearly the same"
     return Shown(
         f"{shortened(feature, _NAME)}: {title}" if several else title,
-        f"{title} {kind} in {shortened(feature, _NAME)}: {where}",
+        f"{len(members):,} records {kind} in {shortened(feature, _NAME)}: {where}",
         tuple(zip(study.facts.places(order), words, strict=True)),
     )
 

@@ -50,13 +50,13 @@ def section(study: Study) -> Section:
 
 
 def _drawn(study: Study) -> list[Shown]:
-    """Records of each split, drawn by chance from its sample."""
+    """Records of each split, drawn at random from its sample."""
     names = list(study.samples)[:_SPLITS]
     most = min(_OF_SPLIT, max(1, _OF_ALL // max(1, len(names))))
     found = []
     for name in names:
         numbers, split = study.drawn(name, most), study.manifest.splits[name]
-        words = f"{len(numbers):,} of {counted(split.records, 'record')}, drawn by chance"
+        words = f"{len(numbers):,} of {counted(split.records, 'record')}, drawn at random"
         places = tuple(((name, number), "") for number in numbers)
         words = words if numbers else "no records"
         found.append(Shown(shortened(name, _NAME), words, places, of_one_split=True))

@@ -72,8 +72,8 @@ def pictures(tmp_path_factory):
 def test_each_split_has_a_tab_of_records(pictures):
     page = page_of(pictures)
     assert [id for id in page.ids if id.startswith("drawn-")] == ["drawn-0", "drawn-1"]
-    assert "24 of 28 records, drawn by chance" in page.text
-    assert "12 of 12 records, drawn by chance" in page.text
+    assert "24 of 28 records, drawn at random" in page.text
+    assert "12 of 12 records, drawn at random" in page.text
     assert page.tags["figure"] > 36 and page.tags["script"] == 0
 
 
@@ -94,6 +94,7 @@ def test_extremes_are_the_records_with_the_smallest_and_largest_numbers(pictures
 def test_equal_records_are_shown_side_by_side_with_their_splits(pictures):
     study = study_of(pictures)
     (group,) = copies(study, Look.of(str(pictures), study.manifest))
+    assert group.title == "6.png \u00d72"
     assert group.words == "2 records are equal in image: 1 in train, 1 in val"
     assert [place for place, _ in group.records] == [("train", 6), ("val", 2)]
     assert group.records[1][1] == "equal to the first"
