@@ -74,6 +74,7 @@ class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
     def start_bundle(self) -> None:
         give_back_freed()  # The memory of planning, before the results of the pool need some.
         super().start_bundle()
+        self._loader: Loader | None = None
 
     def process(
         self, element: tuple[int, Iterable[bytes]], plan: bytes, names: Names
@@ -82,9 +83,14 @@ class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
         # A list, because the runner may free the elements once this returns.
         blocks = list(packed)
         writer = ShardWriter(self._output, Plan.unpack(plan), key)
-        loader = Loader(self._job, self._output.schema, names, self._output.feature_names)
+        if self._loader is None:
+            schema, renamed = self._output.schema, self._output.feature_names
+            self._loader = Loader(self._job, schema, names, renamed)
+            # Before any shard is begun: threads that write one compute properties that the job keeps, and what
+            # changes cannot be pickled.
+            self._load = pickle.dumps(self._loader.load)
         pool = loading_pool(self._processes)
-        yield from self.submit(write_references, writer, blocks, loader, pool)
+        yield from self.submit(write_references, writer, blocks, self._loader, self._load, pool)
 
     def outputs(
         self, result: tuple[ShardResult, Statistics]
@@ -96,9 +102,16 @@ class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
 
 
 def write_references(
-    writer: ShardWriter, packed: list[bytes], loader: Loader, pool: Pool
+    writer: ShardWriter, packed: list[bytes], loader: Loader, load: bytes, pool: Pool
 ) -> tuple[ShardResult, Statistics]:
     """Writes a shard from the packed references of its files, unless a finished one exists.
+
+    Args:
+        writer: Writes the shard.
+        packed: Blocks of references.
+        loader: Loads and encodes the records.
+        load: Its method `load`, pickled.
+        pool: Where records are loaded.
 
     Raises:
         JobError: References are missing or repeated, a file is rejected and `on_reject` is "fail",
@@ -113,7 +126,7 @@ def write_references(
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
             return result, Statistics.of_state(loader.schema, state)
     statistics = Statistics(loader.schema)
-    result = writer.write(_runs(references, writer.record_bytes, loader, pool, statistics))
+    result = writer.write(_runs(references, writer.record_bytes, loader, load, pool, statistics))
     writer.note_done(digest.text(), result, statistics.state())
     return result, statistics
 
@@ -139,16 +152,14 @@ def _runs(
     references: list[bytes],
     record_bytes: int,
     loader: Loader,
+    load: bytes,
     pool: Pool,
     statistics: Statistics,
 ) -> Iterator[Run]:
     """Yields the records of files in order, and merges their statistics."""
-    packed = pickle.dumps(loader.load)
     batch_bytes = _STORE_BATCH_BYTES if loader.job.inputs.in_store else _BATCH_BYTES
     step = max(1, min(batch_bytes // max(record_bytes, 1), _BATCH_FILES))
-    tasks = (
-        (packed, references[start : start + step]) for start in range(0, len(references), step)
-    )
+    tasks = ((load, references[start : start + step]) for start in range(0, len(references), step))
     loaded: FramedRecords
     for loaded in pool.map(call_pickled, tasks, step * record_bytes):
         statistics.merge(loaded.statistics)

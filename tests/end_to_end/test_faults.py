@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,7 @@ from beam_jobs.plan import run_ranges
 from beam_jobs.plan.shards import HeldBlocks
 from beam_jobs.records import runs
 from beam_jobs.records.spool import HeldLocators, Spool
+from beam_jobs.sources.inputs import Inputs
 from tests.support import forked
 from tests.support.commands import IN_MEMORY, TWO, kept_shards, only_error, run
 from tests.support.datasets import files_of, npy, write_recordings
@@ -219,6 +221,21 @@ def test_two_simultaneous_attempts_at_a_shard_agree(jobs, tmp_path, monkeypatch,
         together(ShardWriter, "note_done")
     assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
     assert len(seen) == 8
+    assert files_of(tmp_path / "out") == expected
+
+
+def test_shards_written_at_once_do_not_pickle_what_another_one_changes(jobs, tmp_path, monkeypatch):
+    arguments, expected = jobs["sensors"]
+
+    def slow_state(self):
+        state = {}
+        for name, value in self.__dict__.items():
+            state[name] = value
+            time.sleep(0.02)
+        return state
+
+    monkeypatch.setattr(Inputs, "__getstate__", slow_state, raising=False)
+    assert run(*arguments, "--output", tmp_path / "out") == 0
     assert files_of(tmp_path / "out") == expected
 
 

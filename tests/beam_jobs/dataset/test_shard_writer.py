@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import random
 import resource
 import tempfile
@@ -325,8 +326,11 @@ def write_files(
     pool = Pool(processes)
     records = sum(len(Block.unpack(block).hashes) for block in blocks)
     output = output_of(directory, loader.schema, options=options)
+    load = pickle.dumps(loader.load)
     try:
-        return write_references(ShardWriter(output, plan_of(records), KEY), blocks, loader, pool)
+        return write_references(
+            ShardWriter(output, plan_of(records), KEY), blocks, loader, load, pool
+        )
     finally:
         pool.close()
 
