@@ -48,14 +48,16 @@ def _outliers(
             for feature in facts.features(kind):
                 values = facts.measured(feature, measure)
                 mask, low, high = _far_out(values, narrowest)
-                words = (
-                    f"have {noun} far from the others, which are between {low:,.4g} and {high:,.4g}"
-                )
+                words = f"have {noun} far from the others, which are between {_shown(low)} and {_shown(high)}"
                 yield from facts.of_records(name, "warning", feature, mask, words)
 
     least = math.exp(_RANGES * narrowest)
     finds = f"{noun} farther from the quartiles than {_RANGES} interquartile ranges, as ratios, and than {least:.3g} times"
     return Check(name, finds, find)
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _far_out(values: np.ndarray, narrowest: float) -> tuple[np.ndarray, float, float]:
