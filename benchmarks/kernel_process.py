@@ -1,0 +1,56 @@
+"""A process that reads with the compiled kernel or without it, for as long as a line of its input says.
+
+    python kernel_process.py with|without WAY KIND FOLDER BATCHING ORDER
+
+It prints a line when it has begun, and the records per second of each turn.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import contender_process
+from contender import SHUFFLED, Task
+from records import BATCH, KINDS
+
+from readers import is_compiled
+from readers.format.compiled import library
+
+_WARM_SECONDS = 0.6
+_WARM_SHARE = 0.15
+
+
+def main() -> None:
+    """Reads by turns until the input ends."""
+    kernel, way, kind, folder, batching, order = sys.argv[1:]
+    if kernel == "without":
+        library._loaded = lambda: None  # type: ignore[assignment]
+    elif not is_compiled():
+        sys.exit("the kernel is not compiled: install the package where there is a C compiler")
+    contender = contender_process.load_contender("ours")
+    contender.prepare(way)
+    task = Task(KINDS[kind], Path(folder) / "ours", batching, order == SHUFFLED, None)
+    batches = iter(contender.modes[way](task))
+
+    def read(seconds: float) -> float:
+        count, began = 0, time.perf_counter()
+        while (spent := time.perf_counter() - began) < seconds:
+            next(batches)
+            count += BATCH
+        return count / spent
+
+    next(batches)
+    read(_WARM_SECONDS)
+    print("reading", flush=True)
+    for line in sys.stdin:
+        read(_WARM_SHARE * float(line))
+        print(read(float(line)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
