@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,9 @@ _SANDBOX = "tests"
 # The code points of keys in WebDriver.
 _KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Shift": "\ue008", "Space": " "}
 _KEYS |= {"Left": "\ue012", "Up": "\ue013", "Right": "\ue014", "Down": "\ue015"}
+
+# How often a page may go elsewhere while it settles.
+_NAVIGATIONS = 3
 
 # Pixels; Chromium draws no more than 16,384 in one piece.
 _TALLEST = 12_000
@@ -79,6 +83,11 @@ class Page:
 
     def settle(self) -> None:
         """Waits until pending timers have run and the page has stopped moving, for 3 s at most."""
+        for _ in range(_NAVIGATIONS):
+            # A page that goes elsewhere meanwhile takes the script with it.
+            with contextlib.suppress(BrowserError):
+                self.evaluate(_SETTLED)
+                return
         self.evaluate(_SETTLED)
 
     def evaluate(self, expression: str) -> Any:
