@@ -23,7 +23,7 @@ _FEWEST = 100
 _RANGES = 3
 
 # The narrowest interquartile range that counts, as a logarithm: equal values have none. Pictures of one camera
-# are of two or three sizes, and a preview has a third of their sides or less.
+# are of two or three sizes; the outliers that are looked for, such as previews, are far from all of them.
 _NARROWEST, _NARROWEST_SIDES = math.log(1.05), math.log(3) / _RANGES
 
 _MOST_UNKNOWN = 0.05

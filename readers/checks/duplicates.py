@@ -6,18 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from readers.checks.contents import contents, digests
 from readers.checks.facts import Check, Facts
 from readers.format.findings import Finding
 
 # A text that so many records share is not what a person wrote for each: "no answer", for example.
 _FEWEST_COPIES, _MOST_COPIES = 10, 0.01
-
-
-def _splits(facts: Facts) -> np.ndarray:
-    """The number of the split of each record of the samples."""
-    seen = [sample.seen for sample in facts.samples.values()]
-    return np.repeat(np.arange(len(seen)), seen)
 
 
 def _values(digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -37,9 +30,10 @@ def _in_several(numbers: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def _duplicates(facts: Facts) -> Iterator[Finding]:
-    splits = _splits(facts)
-    for feature, found in contents(facts):
-        first = np.unique(_values(found)[0] * len(facts.samples) + splits, return_index=True)[1]
+    for feature, found in facts.contents:
+        first = np.unique(_values(found)[0] * len(facts.samples) + facts.splits, return_index=True)[
+            1
+        ]
         again = found != 0
         again[first] = False
         finds = f"{_are_equal_to(feature)} an earlier one of their split"
@@ -47,9 +41,8 @@ def _duplicates(facts: Facts) -> Iterator[Finding]:
 
 
 def _leaks(facts: Facts) -> Iterator[Finding]:
-    splits = _splits(facts)
-    for feature, found in contents(facts):
-        shared = _in_several(_values(found)[0], splits) & (found != 0)
+    for feature, found in facts.contents:
+        shared = _in_several(_values(found)[0], facts.splits) & (found != 0)
         finds = f"{_are_equal_to(feature)} one of another split"
         yield from facts.of_records("leaks", "error", feature, shared, finds)
 
@@ -59,7 +52,7 @@ def _contradictions(facts: Facts) -> Iterator[Finding]:
     if len(samples) < len(facts.samples) or not samples:
         return
     labels = np.concatenate(samples)
-    for feature, found in contents(facts):
+    for feature, found in facts.contents:
         several = _in_several(_values(found)[0], labels) & (found != 0)
         finds = f"{_are_equal_to(feature)} one with another label"
         yield from facts.of_records("contradictions", "warning", feature, several, finds)
@@ -71,7 +64,7 @@ def _are_equal_to(feature: str) -> str:
 
 def _phrases(facts: Facts) -> Iterator[Finding]:
     texts = facts.features("text")
-    for feature, found in contents(facts):
+    for feature, found in facts.contents:
         numbers, counts = _values(found)
         filled = numbers[found != 0]
         if feature not in texts or len(counts) < 2 or not len(filled):
@@ -85,7 +78,7 @@ def _phrases(facts: Facts) -> Iterator[Finding]:
 
 def _constant(facts: Facts) -> Iterator[Finding]:
     for feature in facts.features("picture", "text", "signal", "floats", "integers"):
-        numbers, counts = _values(digests(facts, feature))
+        numbers, counts = _values(facts.digests(feature))
         if len(counts) == 1 and len(numbers) > 1:
             words = f"all {len(numbers):,} records have the same value"
             yield Finding("constant_features", "warning", words, feature, seen=len(numbers))
@@ -93,7 +86,7 @@ def _constant(facts: Facts) -> Iterator[Finding]:
 
 def _identifiers(facts: Facts) -> Iterator[Finding]:
     for feature in facts.features("integers", "text"):
-        numbers, counts = _values(digests(facts, feature))
+        numbers, counts = _values(facts.digests(feature))
         schema = facts.manifest.schema[feature]
         if schema.shape or len(numbers) < 100:
             continue

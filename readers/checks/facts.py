@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from readers.checks.contents import Content, contents_of
 from readers.format.display import counted
 from readers.format.findings import Finding
 from readers.format.manifest import Manifest
@@ -34,9 +36,24 @@ class Facts:
     samples: Mapping[str, SplitSample] = field(default_factory=dict)
     group_by: str = ""
 
+    @functools.cached_property
+    def _kinds(self) -> dict[str, str]:
+        return kinds_of(self.manifest)
+
+    @functools.cached_property
+    def contents(self) -> list[Content]:
+        """What of the records copies share."""
+        return contents_of(self)
+
+    @functools.cached_property
+    def splits(self) -> np.ndarray:
+        """The number of the split of each record of the samples, int64 [records]."""
+        seen = [sample.seen for sample in self.samples.values()]
+        return np.repeat(np.arange(len(seen)), seen)
+
     def features(self, *kinds: str) -> list[str]:
         """The measured features of some kinds, which `measures.kinds.kinds_of` names."""
-        return [name for name, kind in kinds_of(self.manifest).items() if kind in kinds]
+        return [name for name, kind in self._kinds.items() if kind in kinds]
 
     def of_records(
         self, check: str, severity: str, feature: str, chosen: np.ndarray, finds: str
@@ -53,6 +70,11 @@ class Facts:
         """A number of a feature in all samples, float64, in the order of the splits."""
         found = [s.measures[feature].get(measure, _nothing(s.seen)) for s in self.samples.values()]
         return np.concatenate([*found, np.empty(0)])
+
+    def digests(self, feature: str) -> np.ndarray:
+        """Digests of a feature's values in all samples, uint64 [records]; equal values have equal ones, empty ones 0."""
+        found = [sample.digests[feature] for sample in self.samples.values()]
+        return np.concatenate([*found, np.empty(0, np.uint64)])
 
     def places(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
         """The split of records and their numbers there, given their numbers in all samples."""

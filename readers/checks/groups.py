@@ -39,14 +39,13 @@ def _found(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         if not facts.manifest.schema[feature].shape and (
             feature == column or _NAME.fullmatch(feature)
         ):
-            digests = np.concatenate([s.digests[feature] for s in facts.samples.values()])
+            digests = facts.digests(feature)
             yield feature, np.unique(digests, return_inverse=True)[1].reshape(-1), digests != 0
     # An expression of the manifest is not evaluated: it may take years, and the job has kept its groups together.
     if facts.group_by and not column:
         pattern = re.compile(facts.group_by)
         keys = [key for sample in facts.samples.values() for key in sample.keys]
-        seen = sum(sample.seen for sample in facts.samples.values())
-        if len(keys) == seen:
+        if len(keys) == len(facts.splits):
             found = [pattern.search(key) for key in keys]
             names = np.array([m[bool(pattern.groups)] or "" if m else "" for m in found], object)
             there = np.array([match is not None for match in found], bool)
@@ -56,8 +55,7 @@ def _found(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
 def _in_several_splits(
     facts: Facts, name: str, groups: np.ndarray, there: np.ndarray
 ) -> Iterator[Finding]:
-    sizes = [sample.seen for sample in facts.samples.values()]
-    splits = np.repeat(np.arange(len(sizes)), sizes)
+    splits = facts.splits
     rows = np.flatnonzero(there)
     pairs = np.unique(np.stack([groups[rows], splits[rows]]), axis=1)
     members, counts = np.unique(pairs[0], return_counts=True)

@@ -59,16 +59,15 @@ def similar_records(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]
 def _of_records(
     facts: Facts, feature: str, there: np.ndarray, found: Pairs
 ) -> tuple[str, np.ndarray, np.ndarray]:
-    digests = np.concatenate([sample.digests[feature] for sample in facts.samples.values()])
+    digests = facts.digests(feature)
     first, second = there[found.first], there[found.second]
     differ = digests[first] != digests[second]
     return feature, first[differ], second[differ]
 
 
 def _found(facts: Facts, name: str, words: str, in_one_split: bool) -> Iterator[Finding]:
-    seen = [sample.seen for sample in facts.samples.values()]
-    splits = np.repeat(np.arange(len(seen)), seen)
-    for feature, first, second in similar_records(facts) if seen else ():
+    splits = facts.splits
+    for feature, first, second in similar_records(facts) if facts.samples else ():
         chosen = (splits[first] == splits[second]) == in_one_split
         mask = np.zeros(len(splits), bool)
         mask[first[chosen]] = mask[second[chosen]] = True

@@ -46,9 +46,7 @@ def _of(
     near: Mapping[str, tuple[np.ndarray, np.ndarray]],
     several: bool,
 ) -> list[Shown]:
-    samples = list(study.samples.values())
-    digests = np.concatenate([sample.digests[feature] for sample in samples])
-    splits = np.repeat(np.arange(len(samples)), [sample.seen for sample in samples])
+    digests, splits = study.facts.digests(feature), study.facts.splits
     _, first, number = np.unique(digests, return_index=True, return_inverse=True)
     firsts = np.where(digests == 0, np.arange(len(digests)), first[number.reshape(-1)])
     pairs = [equal_pairs(firsts.astype(np.int64), np.zeros((), np.uint8))]

@@ -16,12 +16,15 @@ from scipy.spatial.distance import jensenshannon
 
 import readers
 from readers.__main__ import main
+from readers.checks import facts
 from readers.checks.against import _jensen_shannon
 from readers.checks.distributions import by_chance, kolmogorov_smirnov
 from readers.checks.registry import CHECKS
 from readers.format.dtypes import numpy_dtype
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
+from readers.measures.kinds import kinds_of
+from readers.measures.sample import sample_of
 from tests.support.checkout import ROOT
 from tests.support.datasets import write_dataset
 
@@ -344,6 +347,20 @@ def test_equal_rows_of_a_table_are_copies(tmp_path):
         "contradictions": 2,
     }
     assert found["contradictions"].examples == ("o-007", "train-070")
+
+
+def test_the_features_are_sorted_into_kinds_once_for_all_checks(good, monkeypatch):
+    manifest, calls = Manifest.read(good), []
+
+    def counted(given):
+        calls.append(given)
+        return kinds_of(given)
+
+    monkeypatch.setattr(facts, "kinds_of", counted)
+    seen = facts.Facts(manifest, sample_of(str(good), manifest, 100))
+    for check in CHECKS:
+        list(check.find(seen))
+    assert len(calls) == 1
 
 
 def test_rows_that_chance_makes_equal_are_no_copies(tmp_path):
