@@ -36,7 +36,7 @@ CROISSANT = "croissant.json"
 TFDS_INFO, TFDS_FEATURES = "dataset_info.json", "features.json"
 CARD = (README, CROISSANT, TFDS_INFO, TFDS_FEATURES)
 
-# The option that is none: samples per second of all recordings, which a job found in its inputs.
+# Beside the options of a job: samples per second of all recordings, as their files state them.
 SAMPLE_RATE = "sample_rate"
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
 
@@ -104,7 +104,12 @@ class Manifest:
 
     @property
     def sample_rate(self) -> float:
-        """Samples per second of all recordings, as stored; 0 if neither their files nor the job's flags state them."""
+        """Samples per second of all recordings, as stored.
+
+        0 if neither their files nor the job's flags state them, or if the records are spectrograms.
+        """
+        if self.options.get("spectrogram"):
+            return 0.0
         rates = (_rate_in(self.options.get(name)) for name in ("resample", SAMPLE_RATE, "rate"))
         return next(filter(None, rates), 0.0)
 

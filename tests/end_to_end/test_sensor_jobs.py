@@ -661,6 +661,9 @@ def test_the_manifest_states_the_sampling_rate_of_files_and_resharding_keeps_it(
     assert written("sensors", "b", "B", *label).sample_rate == 8_000
     resampled = written("sensors", "a", "8k", "--resample", "8kHz", *label)
     assert resampled.sample_rate == 8_000 and "sample_rate" not in resampled.options
+    frames = written("sensors", "a", "S", "--spectrogram", "16:8", *label)
+    assert frames.sample_rate == 0 and frames.options["sample_rate"] == 16_000
     assert written("reshard", "A", "again").sample_rate == 16_000
+    assert written("reshard", "S", "again-S").sample_rate == 0
     assert written("reshard", "8k", "again-8k").sample_rate == 8_000
     assert written("reshard", "[AB]/*.tfrecord", "both").sample_rate == 0
