@@ -5,7 +5,7 @@
 For each kind of records, processes with the kernel and without it read the same shards by turns of half a second,
 so whatever else the machine does disturbs both alike. A ratio is the median over the rounds of the rate with the kernel
 over that without it in the same round. Before its first turn a process reads for 0.6 s, and at the begin of each turn
-for a seventh of it: its buffers were filled while others read. The shards are those of `read_shards.py`.
+for 0.075 s: its buffers were filled while others read. The shards are those of `read_shards.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from contender import ORDERS
+from command import parse_flags, parse_names, run_command
+from contender import IN_ORDER, SHUFFLED
 from measure import HERE, BenchmarkError
 from read_bench import QUICK_RECORDS, Bench
 from records import KINDS, Kind
@@ -25,8 +25,7 @@ from records import KINDS, Kind
 WAYS = ("as_numpy", "load")
 KERNELS = ("without", "with")
 
-_ROUNDS, _SECONDS = 11, 0.5
-_QUICK_ROUNDS, _QUICK_SECONDS = 2, 0.05
+_ROUNDS, _SECONDS, _QUICK_SECONDS = 11, 0.5, 0.05
 
 
 class Reader:
@@ -106,9 +105,8 @@ def measure(bench: Bench, kind: Kind, batching: str, order: str, flags: argparse
         Reader(flags.python, kernel, [way, kind.name, str(folder), batching, order])
         for way, kernel in columns
     ]
-    rounds, seconds = (_QUICK_ROUNDS, _QUICK_SECONDS) if flags.quick else (flags.rounds, _SECONDS)
     try:
-        rates = turns(readers, rounds, seconds)
+        rates = turns(readers, flags.runs, _QUICK_SECONDS if flags.quick else _SECONDS)
     finally:
         for reader in readers:
             reader.end()
@@ -122,29 +120,30 @@ def measure(bench: Bench, kind: Kind, batching: str, order: str, flags: argparse
 
 
 def main() -> None:
-    """Prints a table of Markdown."""
+    """Prints a table of Markdown.
+
+    Raises:
+        BenchmarkError: A process failed, or a flag is wrong.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--data", type=Path, default=Path("benchmark_data"), help="folder of the shards"
-    )
+    default = "(default: %(default)s)"
+    parser.add_argument("--data", default="benchmark_data", help=f"folder of the shards {default}")
     parser.add_argument("--python", default=sys.executable, help="this project's interpreter")
-    parser.add_argument("--datasets", default="small,images,sensors,tokens")
-    parser.add_argument("--rounds", type=int, default=_ROUNDS)
-    parser.add_argument("--quick", action="store_true", help="smoke test: tiny inputs, two rounds")
-    flags = parser.parse_args()
+    parser.add_argument("--datasets", default=",".join(KINDS), help=default)
+    parser.add_argument("--runs", type=int, default=_ROUNDS, help=f"number of rounds {default}")
+    parser.add_argument("--quick", action="store_true", help="smoke test: tiny inputs, one round")
+    flags = parse_flags(parser)
     bench = Bench(flags.data, flags.python, flags.quick)
+    kinds = [KINDS[name] for name in parse_names(list(KINDS), flags.datasets)]
     columns = " | ".join(f"`{way}`, NumPy | kernel | times" for way in WAYS)
     print(f"| records/s | order | {columns} |\n|---|---|{'--:|' * 3 * len(WAYS)}")
-    try:
-        for order in ORDERS[::-1]:
-            for name in flags.datasets.split(","):
-                for batching in KINDS[name].batchings:
-                    print(measure(bench, KINDS[name], batching, order, flags), flush=True)
-    except (BenchmarkError, KeyError) as error:
-        sys.exit(f"error: {error}")
+    for order in (SHUFFLED, IN_ORDER):
+        for kind in kinds:
+            for batching in kind.batchings:
+                print(measure(bench, kind, batching, order, flags), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -30,7 +30,7 @@ def main() -> None:
     kernel, way, kind, folder, batching, order = sys.argv[1:]
     if kernel == "without":
         library._loaded = lambda: None  # type: ignore[assignment]
-    elif not is_compiled():
+    if is_compiled() != (kernel == "with"):
         sys.exit("the kernel is not compiled: install the package where there is a C compiler")
     contender = contender_process.load_contender("ours")
     contender.prepare(way)

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import readers
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -85,6 +87,20 @@ def test_a_rival_that_fails_is_a_row_below_those_that_it_loses_to_and_those_that
         "",
         "- FFCV: install ffcv: exit code 1",
     ]
+
+
+@pytest.mark.slow
+def test_readers_with_the_kernel_and_without_it_take_turns(tmp_path):
+    command = [sys.executable, str(BENCHMARKS / "compiled_kernel.py"), "--quick"]
+    command += ["--datasets", "small", "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if not readers.is_compiled():
+        assert done.returncode == 1 and "the kernel is not compiled" in done.stderr
+        return
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if "dense" in line]
+    assert [row[1].strip() for row in rows] == ["shuffled", "in order"]
+    assert min(float(cell.replace(",", "")) for row in rows for cell in row[2:]) > 0
 
 
 @pytest.mark.slow
