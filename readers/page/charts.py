@@ -17,7 +17,7 @@ from readers.page.numbers import compact, decades, percent, short, ticks
 WIDTH, HEIGHT = 340, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 6, 20
 
-# What is left free of a bin that is a thing, for the next bar to stand apart.
+# The part of a bin that is left free where bars stand apart.
 _GAP = 0.15
 
 # Series with a colour of their own; `style.css` has one class for each.
@@ -30,7 +30,7 @@ def histogram(
     caption: str,
     log: bool = False,
     is_log_across: bool = False,
-    are_things: bool = False,
+    are_apart: bool = False,
 ) -> Element:
     """Bars of how many values are between neighbouring edges.
 
@@ -40,7 +40,7 @@ def histogram(
         caption: What is counted.
         log: Whether the height of a bar is the logarithm of one more than its count.
         is_log_across: Whether the edges, which are positive then, are on a logarithmic scale.
-        are_things: Whether each bin is a thing with a number, such as a shard: bars stand apart.
+        are_apart: Whether bars stand apart, with whole numbers below them, as those of shards do.
     """
     ends = f"{short(float(edges[0]))} to {short(float(edges[-1]))}"
     if is_log_across:
@@ -56,7 +56,7 @@ def histogram(
             continue
         for count, left, right in zip(counts, edges[:-1], edges[1:], strict=True):
             if count:
-                gap = _GAP * (right - left) if are_things else 0.0
+                gap = _GAP * (right - left) if are_apart else 0.0
                 marks.append(_rectangle(x(left), y(count), x(right - gap), y(0), f"bar {color}"))
     heights = ticks(0, top, 4)
     labels = [compact(height) for height in heights]
@@ -65,7 +65,7 @@ def histogram(
         heights = [float(np.log10(1 + count)) for count in counts_shown]
         labels = [compact(count) for count in counts_shown]
     places = ticks(edges[0], edges[-1])
-    if are_things:
+    if are_apart:
         places = [place for place in places if place.is_integer()]
     axes = [*_across(x, places, is_log_across), *_up(y, heights, labels)]
     return _figure(f"{caption}: {ends}", [*axes, *marks], caption, list(series))

@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     ]
     struck, failures, began = Counter[str](), dict[int, str](), time.monotonic()
     with fork_context(()).Pool(cores()) as pool:
-        run = partial(run_seeds, name="".join(arguments[2:]))
+        run = partial(run_seeds, name=arguments[2] if len(arguments) > 2 else "")
         found: Iterable[tuple[Counter[str], dict[int, str]]] = pool.imap_unordered(run, tasks)
         for number, (more, failed) in enumerate(found, 1):
             struck += more

@@ -63,7 +63,7 @@ def _strip(split: Split) -> Element:
 
 
 def _shards(split: Split) -> list[Element]:
-    """The records and the bytes of each shard as bars, from 0; nothing to compare if there is one."""
+    """The records and the bytes of each shard as bars from 0; none for a single shard."""
     if len(split.shards) < 2:
         return []
     several = -(-len(split.shards) // _BARS)
@@ -73,7 +73,7 @@ def _shards(split: Split) -> list[Element]:
             {"": _largest_of(np.array(values, np.float64), several)},
             np.linspace(0, len(split.shards), -(-len(split.shards) // several) + 1),
             f"{noun} of {what}, by its number",
-            are_things=True,
+            are_apart=True,
         )
         for noun, values in (
             ("Records", [shard.records for shard in split.shards]),
@@ -88,15 +88,15 @@ def _largest_of(values: np.ndarray, several: int) -> np.ndarray:
 
 
 def _spread(split: Split) -> str:
-    """How much shards differ, in words; empty without shards to compare."""
+    """How much shards differ, in words; empty for a single shard."""
     if not split.records:
-        return ": no records"
+        return "no records"
     if len(split.shards) < 2:
         return ""
     records = [shard.records for shard in split.shards]
     sizes = [shard.bytes for shard in split.shards]
     mean = sum(sizes) / len(sizes) or 1.0
     return (
-        f": {min(records):,} to {max(records):,} records a shard (difference "
+        f"{min(records):,} to {max(records):,} records a shard (difference "
         f"{max(records) - min(records):,}); the largest has {max(sizes) / mean:.3f} times the mean of the bytes"
     )
