@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,18 +22,18 @@ from readers.batches.options import ReadOptions
 from readers.format.decode.column import Allocator
 from readers.format.schema import Feature, Schema
 from readers.tfdata.batching import ragged
-from readers.tfdata.records.errors import error_text, no_error, unless_failed
+from readers.tfdata.python_calls import of_shapes
 from readers.tfdata.tensor_columns import TensorColumn
 
 
 class TensorBridge:
     """Turns a batch into a flat list of arrays in Python, and back into a batch in TensorFlow.
 
-    The list holds an error message; an array for each dense name; three arrays for each ragged
-    feature; and the keys of the records, if the options ask for them.
+    The list holds an array for each dense name; three arrays for each ragged feature; and the keys of
+    the records, if the options ask for them.
 
     Attributes:
-        dtypes: The dtypes of the arrays.
+        specs: The dtypes and shapes of the arrays.
     """
 
     def __init__(self, schema: Schema, options: ReadOptions) -> None:
@@ -43,50 +43,32 @@ class TensorBridge:
         self._ragged = [n for n, f in schema.items() if is_ragged and not f.is_fixed]
         self._dense = {n: f for n, f in schema.items() if n not in self._ragged}
         self._rows = options.rows
-        self._specs = _dense_specs(batch_format, self._dense, self._rows)
+        self._dense_specs = _dense_specs(batch_format, self._dense, self._rows)
         self._pads = options.pads
         if options.pads:
-            self._specs[BATCH_MASK] = tf.TensorSpec([self._rows], tf.bool)
+            self._dense_specs[BATCH_MASK] = tf.TensorSpec([self._rows], tf.bool)
         self._seed, self._has_keys = options.seed or 0, options.keys
         self._part = options.part_of_host or 0
-        # After the error message: the (dtype, rank) of each array.
-        self._kinds = [(spec.dtype, spec.shape.rank) for spec in self._specs.values()]
+        self.specs = list(self._dense_specs.values())
         for name in self._ragged:
-            self._kinds += [(tf.as_dtype(schema[name].dtype), 1), (tf.int64, 2), (tf.int64, 1)]
+            self.specs += _ragged_specs(schema[name], self._rows)
         if self._has_keys:
-            self._kinds.append((tf.int64, 1))
-        self.dtypes = [tf.string, *(dtype for dtype, _ in self._kinds)]
+            self.specs.append(tf.TensorSpec([self._rows], tf.int64))
 
-    def arrays(self, read: Callable[[], BatchSlice | None], empty: Allocator) -> list[np.ndarray]:
+    def arrays(self, found: BatchSlice, empty: Allocator) -> list[np.ndarray]:
         """The arrays of a batch.
 
-        If reading fails, the first array is the error message and the others are empty; if there
-        is no batch, all of them are.
-
         Args:
-            read: Reads the batch; None if there is none.
+            found: The batch.
             empty: Allocates large arrays.
         """
-        try:
-            found = read()
-        except Exception as error:
-            return [error_text(error), *self.no_arrays()[1:]]
-        if found is None:
-            return self.no_arrays()
         batch = found.arrays(self._dense, self._format, empty)
-        arrays = [batch[name] for name in self._specs]
+        arrays = [batch[name] for name in self._dense_specs]
         for name in self._ragged:
             arrays += flat_arrays(self._schema[name], found.columns[name], empty)
         if self._has_keys:
             arrays.append(found.keys(self._seed, self._part))
-        return [no_error(), *arrays]
-
-    def no_arrays(self) -> list[np.ndarray]:
-        """The empty arrays that stand for no batch."""
-        return [
-            no_error(),
-            *(np.empty([0] * rank, d.as_numpy_dtype) for d, rank in self._kinds),
-        ]
+        return arrays
 
     def batch(self, tensors: Sequence[tf.Tensor]) -> Any:
         """The batch of a list of arrays, now tensors; with keys, the pair (batch, keys)."""
@@ -108,15 +90,12 @@ class TensorBridge:
         self, tensors: Sequence[tf.Tensor]
     ) -> tuple[dict[str, Any], dict[str, TensorColumn], tf.Tensor | None]:
         """The dense tensors, the ragged features as columns, and the keys."""
-        tensors = unless_failed(tensors[0], tensors[1:])
-        dense, varying = {}, {}
-        for (name, spec), tensor in zip(self._specs.items(), tensors, strict=False):
-            dense[name] = tf.ensure_shape(tensor, spec.shape)
-        for number, name in enumerate(self._ragged):
-            values, shapes, counts = tensors[len(self._specs) + 3 * number :][:3]
-            varying[name] = _column_of(self._schema[name], values, shapes, counts, self._rows)
-        keys = tf.ensure_shape(tensors[-1], [self._rows]) if self._has_keys else None
-        return dense, varying, keys
+        rest = iter(of_shapes(tensors, self.specs))
+        dense = {name: next(rest) for name in self._dense_specs}
+        varying = {}
+        for name in self._ragged:
+            varying[name] = _column_of(self._schema[name], next(rest), next(rest), next(rest))
+        return dense, varying, next(rest) if self._has_keys else None
 
 
 def _dense_specs(
@@ -143,15 +122,23 @@ def _dense_specs(
     return specs
 
 
+def _ragged_specs(feature: Feature, rows: int | None) -> list[tf.TensorSpec]:
+    """The specs of what `flat_arrays` returns of a feature."""
+    if feature.is_sequence:
+        arrays, rank = None, len(feature.shape) - 1
+    else:
+        arrays, rank = rows, len(feature.shape)
+    values = tf.TensorSpec([None], tf.as_dtype(feature.dtype))
+    return [values, tf.TensorSpec([arrays, rank], tf.int64), tf.TensorSpec([rows], tf.int64)]
+
+
 def _column_of(
-    feature: Feature, values: tf.Tensor, shapes: tf.Tensor, counts: tf.Tensor, rows: int | None
+    feature: Feature, values: tf.Tensor, shapes: tf.Tensor, counts: tf.Tensor
 ) -> TensorColumn:
     """The column that `flat_arrays` describes."""
-    values = tf.ensure_shape(values, [None])
     if not feature.is_sequence:
-        return TensorColumn(values, tf.ensure_shape(shapes, [rows, len(feature.shape)]))
-    counts = tf.ensure_shape(counts, [rows])
+        return TensorColumn(values, shapes)
     inner = feature.shape[1:]
     if None in inner:
-        return TensorColumn(values, tf.ensure_shape(shapes, [None, len(inner)]), counts)
+        return TensorColumn(values, shapes, counts)
     return TensorColumn(tf.reshape(values, [-1, *inner]), None, counts)

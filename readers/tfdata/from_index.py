@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from readers.batches.batch_slice import BatchSlice
 from readers.batches.by_length import BatchesByLength
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
@@ -18,6 +17,8 @@ from readers.order.state import Cursor
 from readers.tfdata.bridge import TensorBridge
 from readers.tfdata.handle import DatasetHandle
 from readers.tfdata.passes import bounds_of_each_pass
+from readers.tfdata.python_calls import arrays_of_nothing, of_shapes, python_call
+from readers.tfdata.records.errors import message_of, unless_failed
 from readers.tfdata.tensor_columns import TensorColumn
 
 # Batches handed to TensorFlow in one Python call: a call costs as much as a batch of small records,
@@ -57,40 +58,53 @@ def dataset_by_step(
     bridge = TensorBridge(schema, options)
     schedule = handle().schedule
     together = max(min(int(_CALL_BYTES / handle().batch_bytes), _CALL_STEPS), 1)
-    width, nothing = len(bridge.dtypes), bridge.no_arrays()
+    width, nothing = len(bridge.specs), arrays_of_nothing(bridge.specs)
 
-    def read(first: Any, end: Any, name: Any) -> list[Any]:
+    def read(first: Any, end: Any, name: Any, failure: Any) -> list[Any]:
         steps, nbytes, arrays = 0, 0, list[np.ndarray]()
+        if failure:
+            raise ValueError(failure.decode())
         if first < end:
             reader, name = handle.reader(int(name), int(first))
         for step in range(int(first), min(int(first) + together, int(end))):
-            found = bridge.arrays(functools.partial(reader.step, step), reader.memory.empty)
+            try:
+                found = bridge.arrays(reader.step(step), reader.memory.empty)
+            except Exception as error:
+                if not steps:
+                    raise
+                failure = message_of(error)  # After the batches before it, the next call fails.
+                break
             steps, nbytes = steps + 1, nbytes + sum(array.nbytes for array in found)
             arrays += found
             if nbytes >= _CALL_BYTES:
                 break
-        return [np.int64(steps), name, *arrays, *nothing * (together - steps)]
+        return [np.int64(steps), name, failure, *arrays, *nothing * (together - steps)]
 
-    def separate(count: tf.Tensor, *arrays: tf.Tensor) -> tf.data.Dataset:
-        ends = range(width, len(arrays) + 1, width)
-        several = [tf.data.Dataset.from_tensors(arrays[end - width : end]) for end in ends]
-        return functools.reduce(tf.data.Dataset.concatenate, several).take(count)
-
-    def call(state: _State, _: tf.Tensor) -> tuple[_State, tf.data.Dataset]:
-        dtypes = [tf.int64, tf.int64, *bridge.dtypes * together]
+    def call(state: _State, _: tf.Tensor) -> tuple[_State, tuple[tf.Tensor, tf.data.Dataset]]:
+        specs = [_SCALAR, _SCALAR, tf.TensorSpec([], tf.string), *bridge.specs * together]
         # Stateless as TensorFlow means it: reading steps again gives the same batches.
-        steps, name, *arrays = tf.numpy_function(read, state, dtypes, stateful=False)
-        steps, name = tf.ensure_shape(steps, []), tf.ensure_shape(name, [])
-        return (state[0] + steps, state[1], name), separate(steps, *arrays)
+        failed, tensors = python_call(read, state, specs)
+        steps, name, failure = of_shapes(tensors[:3], specs[:3])
+        arrays = tensors[3:]
+        ends = range(width, len(arrays) + 1, width)
+        several = [tf.data.Dataset.from_tensors(tuple(arrays[end - width : end])) for end in ends]
+        batches = functools.reduce(tf.data.Dataset.concatenate, several).take(steps)
+        # After a step that failed comes the next one.
+        after = state[0] + tf.maximum(steps, 1), state[1], name, failure
+        return after, (failed, batches)
+
+    def unless_it_failed(failed: tf.Tensor, batches: tf.data.Dataset) -> tf.data.Dataset:
+        (count,) = unless_failed(failed, [tf.constant(_NO_END)])
+        return batches.take(count)
 
     def bounds(number: int) -> list[Any]:
         begin, end = schedule.steps_of_pass(number)
         return [np.int64(begin), np.int64(_NO_END if end is None else end)]
 
     def one_pass(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
-        state = (begin, end, _NO_NAME)
+        state = (begin, end, _NO_NAME, b"")
         calls = tf.data.Dataset.counter().scan(state, call).prefetch(1)
-        return calls.flat_map(lambda several: several).take(end - begin)
+        return calls.flat_map(unless_it_failed).take(end - begin)
 
     passes = bounds_of_each_pass(bounds, [_SCALAR, _SCALAR], options.next_epochs).flat_map(one_pass)
     return handle.kept_by(_finished(passes, bridge, finish))
@@ -108,29 +122,24 @@ def dataset_by_length(
     """
     bridge = TensorBridge(schema, options)
 
+    specs = [tf.TensorSpec([], tf.bool), _SCALAR, *_CURSOR, *bridge.specs]
+    nothing = arrays_of_nothing(bridge.specs)
+
     def read(epoch: Any, place: Any, held: np.ndarray, end: Any, name: Any) -> list[Any]:
         cursor = Cursor(int(epoch), int(place), tuple(held.tolist()))
         reader, name = handle.reader(int(name), cursor)
-        after, more = cursor, True
-
-        def next_slice() -> BatchSlice | None:
-            nonlocal after, more
-            found = reader.batch(cursor, int(end))
-            more = found is not None
-            if found is None:
-                return None
-            after = found[1]
-            return found[0]
-
-        arrays = bridge.arrays(next_slice, reader.memory.empty)
-        return [np.bool_(more), name, *_cursor_arrays(after), *arrays]
+        found = reader.batch(cursor, int(end))
+        if found is None:
+            return [np.bool_(False), name, *_cursor_arrays(cursor), *nothing]
+        batch, after = found
+        arrays = bridge.arrays(batch, reader.memory.empty)
+        return [np.bool_(True), name, *_cursor_arrays(after), *arrays]
 
     def call(state: _State, _: tf.Tensor) -> tuple[_State, _State]:
-        dtypes = [tf.bool, *[tf.int64] * 4, *bridge.dtypes]
-        more, name, *found = tf.numpy_function(read, state, dtypes, stateful=False)
-        cursor = [tf.ensure_shape(t, s.shape) for t, s in zip(found[:3], _CURSOR, strict=True)]
-        state = (*cursor, state[3], tf.ensure_shape(name, []))
-        return state, (tf.ensure_shape(more, []), *found[3:])
+        failed, tensors = python_call(read, state, specs)
+        found = unless_failed(failed, tensors)
+        more, name, epoch, place, held = of_shapes(found[:5], specs[:5])
+        return (epoch, place, held, state[3], name), (more, *found[5:])
 
     def bounds(number: int) -> list[Any]:
         begin, end = handle().bounds_of(number)

@@ -8,6 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from readers.tfdata.python_calls import of_shapes, python_call
+from readers.tfdata.records.errors import unless_failed
+
 
 def once_per_pass(element: Callable[[], Any]) -> tf.data.Dataset:
     """A dataset of one element, computed anew in each pass over the dataset.
@@ -32,9 +35,8 @@ def bounds_of_each_pass(
     numbers = itertools.count() if next_epochs else itertools.repeat(0)
 
     def found() -> tuple[tf.Tensor, ...]:
-        dtypes = [spec.dtype for spec in specs]
-        tensors = tf.numpy_function(lambda: bounds(next(numbers)), [], dtypes)
-        return tuple(tf.ensure_shape(t, s.shape) for t, s in zip(tensors, specs, strict=True))
+        failed, tensors = python_call(lambda: bounds(next(numbers)), [], specs, stateful=True)
+        return tuple(of_shapes(unless_failed(failed, tensors), specs))
 
     return once_per_pass(found)
 

@@ -14,7 +14,8 @@ from readers.decoders.record_work import RecordWork
 from readers.format.decode.column import FeatureColumn
 from readers.format.schema import Feature, Schema
 from readers.shards.plan import Plan
-from readers.tfdata.records.errors import error_text, no_error, unless_failed
+from readers.tfdata.python_calls import of_shapes, python_call
+from readers.tfdata.records.errors import unless_failed
 from readers.tfdata.tensor_columns import TensorColumn
 
 
@@ -40,15 +41,11 @@ def decoded_columns(
     made = work.made
     read = {name: work.stored[name] for name in made}
     read |= {name: Feature("string") for name, feature in read.items() if feature.is_image}
-    no_arrays = [np.empty([0] * rank, dtype.as_numpy_dtype) for dtype, rank in _kinds(made)]
+    rows = keys.shape[0]
 
     def decode(keys: np.ndarray, *arrays: np.ndarray) -> list[np.ndarray]:
         batch = Batch(_columns_of(read, iter(arrays)), keys, _located, np.empty)
-        try:
-            found = work.decoded(batch)
-        except Exception as error:
-            return [error_text(error), *no_arrays]
-        flat = [no_error()]
+        found, flat = work.decoded(batch), list[np.ndarray]()
         for name in made:
             flat.append(found[name].flat())
             if (shapes := found[name].shapes) is not None:
@@ -60,31 +57,25 @@ def decoded_columns(
         given.append(columns[name].values)
         if not feature.is_fixed:
             given.append(columns[name].shapes)
-    dtypes = [tf.string, *(dtype for dtype, _ in _kinds(made))]
-    error, *tensors = tf.numpy_function(decode, [keys, *given], dtypes, stateful=False)
-    rest, rows = iter(unless_failed(error, tensors)), keys.shape[0]
+    specs = _specs(made, rows)
+    failed, tensors = python_call(decode, [keys, *given], specs)
+    rest = iter(of_shapes(unless_failed(failed, tensors), specs))
     found = dict(columns)
     for name, feature in made.items():
-        if feature.is_fixed:
-            values = tf.ensure_shape(next(rest), [rows, *feature.shape])
-            found[name] = TensorColumn(values)
-        else:
-            values = tf.ensure_shape(next(rest), [None])
-            shapes = tf.ensure_shape(next(rest), [rows, len(feature.shape)])
-            found[name] = TensorColumn(values, shapes)
+        found[name] = TensorColumn(next(rest), None if feature.is_fixed else next(rest))
     return found
 
 
-def _kinds(features: Mapping[str, Feature]) -> list[tuple[tf.DType, int]]:
-    """The (dtype, rank) of the arrays that hold columns of features."""
-    kinds = []
+def _specs(features: Mapping[str, Feature], rows: int | None) -> list[tf.TensorSpec]:
+    """The specs of the arrays that hold columns of features."""
+    specs = []
     for feature in features.values():
-        dtype = tf.as_dtype(feature.dtype)
         if feature.is_fixed:
-            kinds.append((dtype, 1 + len(feature.shape)))
+            specs.append(tf.TensorSpec([rows, *feature.shape], feature.dtype))
         else:
-            kinds += [(dtype, 1), (tf.int64, 2)]
-    return kinds
+            specs.append(tf.TensorSpec([None], feature.dtype))
+            specs.append(tf.TensorSpec([rows, len(feature.shape)], tf.int64))
+    return specs
 
 
 def _columns_of(

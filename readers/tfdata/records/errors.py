@@ -22,9 +22,14 @@ def error_text(error: Exception) -> np.ndarray:
     An exception would be shown with twenty lines of Python stack, and where errors are ignored
     TensorFlow would retry the step without end.
     """
+    return np.array(f"\n{message_of(error)}".encode(), object)
+
+
+def message_of(error: Exception) -> str:
+    """The message of an error, on one line."""
     is_expected = isinstance(error, (ValueError, OSError, ImportError))
     text = str(error) if is_expected else f"{type(error).__name__}: {error}"
-    return np.array(("\n" + " ".join(text.splitlines())).encode(), object)
+    return " ".join(text.splitlines())
 
 
 def unless_failed(error: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:

@@ -47,7 +47,7 @@ def line_of(error):
     """The line of an error's text that is not TensorFlow's."""
     text = str(error)
     assert "Traceback" not in text and "readers/" not in text
-    before, line, *after = text[text.index("Error in user-defined function") :].splitlines()
+    before, line, *after = text[text.index("StringToNumberOp") :].splitlines()
     assert before.endswith(": ") and after[0].startswith("\t [[{{node reading_failed}}]]")
     return line
 

@@ -1,9 +1,11 @@
-"""Deleted datasets release their files and memory."""
+"""Deleted datasets release their files and memory, and a process ends with those that are left."""
 
 from __future__ import annotations
 
 import gc
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -210,8 +212,8 @@ def test_a_python_call_ends_with_the_batch_that_makes_it_large(tmp_path, monkeyp
     def spy(function, inputs, dtypes, **options):
         def called(*arguments):
             found = function(*arguments)
-            if len(dtypes) > 2:
-                steps.append(int(found[0]))
+            if len(dtypes) > 3:
+                steps.append(int(found[1]))
             return found
 
         return original(called, inputs, dtypes, **options)
@@ -224,3 +226,39 @@ def test_a_python_call_ends_with_the_batch_that_makes_it_large(tmp_path, monkeyp
     # 24 MiB of pixels, or 1.5 KiB: large batches are not all held at once, small ones are.
     assert (max(steps) == 8) == (side == 4)
     assert max(steps) * 4 * side * side * 3 < 16 << 20
+
+
+# A script with an iterator whose next batch is being read when the interpreter ends.
+ENDS = """
+import os, time
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
+import readers
+from readers.batches import by_length, by_step
+
+reader, name = {reader}
+read = getattr(reader, name)
+def slow(*arguments):
+    time.sleep(0.3)
+    return read(*arguments)
+
+batches = iter(readers.load({path!r}, repeat=None, order="global", **{options}))
+next(batches)
+setattr(reader, name, slow)
+next(batches), next(batches), next(batches)
+print("done")
+"""
+READERS = {
+    "shuffled": "by_step.StepReader, 'step'",
+    "in buckets": "by_length.LengthReader, 'batch'",
+}
+
+
+@pytest.mark.parametrize("way", READERS)
+def test_a_process_ends_though_an_iterator_is_left(paths, way):
+    path, options = paths.get(way, paths[None]), {"batch_size": 2} | WAYS[way]
+    script = ENDS.format(path=path, reader=READERS[way], options=options)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "done\n")
+    assert "the interpreter ends" not in ended.stderr and "Error" not in ended.stderr
