@@ -21,17 +21,21 @@ from readers.tfdata.tensor_columns import (
 from readers.tfdata.tensor_protos import tensor_column
 
 
-def decode_batch(serialized: tf.Tensor, schema: Schema) -> dict[str, TensorColumn]:
+def decode_batch(
+    serialized: tf.Tensor, schema: Schema, is_foreign: bool = False
+) -> dict[str, TensorColumn]:
     """The columns of a schema's features, by name.
 
     Args:
         serialized: string [B], serialized Examples; or SequenceExamples if the schema has features
             of steps.
         schema: The features to decode; others in the Examples are ignored.
+        is_foreign: Whether anyone may have written them, so that they are checked first.
 
     Raises:
         tf.errors.InvalidArgumentError: When run, if a record does not fit the schema; the message
             names the feature, what was expected and what was found.
+        tf.errors.DataLossError: When run, if a foreign record is no serialized Example.
     """
     spec: dict[str, Any] = {}
     steps: dict[str, Any] = {}
@@ -40,6 +44,8 @@ def decode_batch(serialized: tf.Tensor, schema: Schema) -> dict[str, TensorColum
             steps[name] = tf.io.RaggedFeature(_list_dtype(feature.step), row_splits_dtype=tf.int64)
         else:
             spec.update(_parse_spec(name, feature))
+    if is_foreign:
+        serialized = _checked(serialized, f"tensorflow.{'Sequence' if steps else ''}Example")
     if steps:
         parsed, lists, _ = tf.io.parse_sequence_example(serialized, spec or None, steps)
     else:
@@ -50,6 +56,26 @@ def decode_batch(serialized: tf.Tensor, schema: Schema) -> dict[str, TensorColum
         else _decode(name, feature, parsed[name], parsed.get(f"{name}/shape"))
         for name, feature in schema.items()
     }
+
+
+def _checked(serialized: tf.Tensor, message: str) -> tf.Tensor:
+    """The records, string [B]; when run, fails if protobuf's own parser refuses one.
+
+    TensorFlow's faster parsers believe the length of a string, and crash the process if it is 2^31 or
+    more. With the check, batches in the order `interleave` take 1.3 to 1.7 times as long.
+    """
+    sizes, _ = tf.raw_ops.DecodeProtoV2(
+        bytes=serialized,
+        message_type=message,
+        field_names=[],
+        output_types=[],
+        descriptor_source="local://",
+        message_format="binary",
+        sanitize=True,
+    )
+    # TensorFlow drops an op whose result is not used, but no Assert.
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_sum(sizes) == 0, [sizes])]):
+        return tf.identity(serialized)
 
 
 def _parse_spec(name: str, feature: Feature) -> dict[str, Any]:

@@ -68,10 +68,10 @@ def dataset_from_streams(
         record_map: A function of each record; None for none.
     """
 
-    read = read_schema(plan)
+    read, is_foreign = read_schema(plan), any(part.bytes is None for part in plan.parts)
 
     def decode(serialized: tf.Tensor) -> Any:
-        return batch(decode_batch(serialized, read), tf.size(serialized))
+        return batch(decode_batch(serialized, read, is_foreign), tf.size(serialized))
 
     def batch(columns: dict[str, TensorColumn], count: tf.Tensor) -> Any:
         mask = {}
@@ -81,7 +81,7 @@ def dataset_from_streams(
         return batch_of(columns, plan.schema, options.format) | mask
 
     def decode_with_keys(epoch: tf.Tensor, place: tf.Tensor, serialized: tf.Tensor) -> Any:
-        count, columns = tf.size(serialized), decode_batch(serialized, read)
+        count, columns = tf.size(serialized), decode_batch(serialized, read, is_foreign)
         places = place + tf.range(tf.size(serialized, tf.int64))
         keys = record_keys(places, [options.seed, epoch, options.part_of_host or 0], shift)
         if plan.work:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -191,3 +193,27 @@ def test_every_reader_decodes_every_image_format_to_the_same_pixels(tmp_path, na
 def test_gray_pixels_equal_those_of_tensorflow_to_within_one_level(tmp_path, name):
     # When a color PNG becomes gray, Pillow rounds and libpng truncates.
     assert_pixels(tmp_path, IMAGES[name], 1, tolerance=0 if "JPEG" in name else 1)
+
+
+LOADS = """
+import sys
+import readers
+schema = readers.Schema({"x": readers.Feature("string")})
+try:
+    list(readers.load(sys.argv[1], schema=schema, batch_size=2, order="interleave"))
+except Exception as error:
+    print(type(error).__name__, "Unable to parse" in str(error))
+"""
+
+
+@pytest.mark.parametrize("packed", ["", "GZIP"])
+def test_a_length_that_crashes_the_parser_of_tensorflow_is_an_error(tmp_path, packed):
+    text = b"\x0a\x80\x80\x80\x80\x08abc"  # Three bytes that claim to be 2^31.
+    entry = b"\x0a\x01x\x12" + bytes([len(text) + 2]) + b"\x0a" + bytes([len(text)]) + text
+    features = b"\x0a" + bytes([len(entry)]) + entry
+    hostile = b"\x0a" + bytes([len(features)]) + features
+    path = tmp_path / f"a.tfrecord{'.gz' if packed else ''}"
+    write_plain(path, [example(x=b"abc"), hostile], packed)
+    command = [sys.executable, "-c", LOADS, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "DataLossError True\n")
