@@ -19,6 +19,10 @@ from beam_jobs.storage.ranges import ALL, Span, listed_in_ranges, spans_at, span
 _ENOUGH_FOLDERS = 64
 _LEVELS = 3
 
+# Folders that link to each other in a circle have paths of any number of links: for 14 of them, more than
+# anything can list.
+_MOST_LINKS = 8
+
 # Every task lists the folders above those at which a listing is cut, so it is not cut at folders
 # beside more files than this.
 _MOST_LISTED_AGAIN = 100_000
@@ -33,33 +37,53 @@ def local_files(pattern: str, in_order: bool = False, span: Span = ALL) -> Itera
     Args:
         in_order: Whether to sort each folder by name, which holds its entries in memory.
         span: The paths that are listed.
+
+    Raises:
+        UsageError: A path leads through many links to folders.
+        OSError: A folder cannot be listed.
     """
     fixed = fixed_folder(pattern)
     top = unescaped(fixed)
     wanted = _matching(pattern)
     hidden = "/." in pattern[len(fixed) :]
 
-    def walk(folder: str, above: frozenset[str]) -> Iterator[FileInfo]:
-        real = os.path.realpath(folder)
-        if real in above:  # A link to a folder above itself.
-            return
+    # The folders from the top to the one that is listed: each with its device and inode, how many links
+    # lead to it, and its entries.
+    listed: list[tuple[str, tuple[int, int], int, Iterator[os.DirEntry[str]]]] = []
+
+    def enter(folder: str, links: int) -> None:
         try:
+            status = os.stat(folder or "/")
             entries: Iterable[os.DirEntry[str]] = os.scandir(folder or "/")
         except (FileNotFoundError, NotADirectoryError):
             return
+        identity = status.st_dev, status.st_ino
+        if any(identity == above for _, above, *_ in listed):  # A link to a folder above itself.
+            return
+        if links > _MOST_LINKS:
+            raise UsageError(
+                f"--input {pattern}: {folder} leads through {links} links to folders, expected "
+                f"{_MOST_LINKS} at most: give the folders themselves"
+            )
         if in_order:
             entries = sorted(entries, key=lambda entry: entry.name)
-        for entry in entries:
-            path = f"{folder}/{entry.name}"
-            if entry.name.startswith(".") and not hidden:
-                continue
-            if _is_folder(entry):
-                if span.may_hold(path):
-                    yield from walk(path, above | {real})
-            elif wanted.match(path) and span.holds(path):
-                yield _local_info(entry, path)
+        listed.append((folder, identity, links, iter(entries)))
 
-    return walk(top, frozenset())
+    enter(top, 0)
+    while listed:
+        folder, _, links, entries = listed[-1]
+        entry = next(entries, None)
+        if entry is None:
+            listed.pop()
+            continue
+        path = f"{folder}/{entry.name}"
+        if entry.name.startswith(".") and not hidden:
+            continue
+        if _is_folder(entry):
+            if span.may_hold(path):
+                enter(path, links + entry.is_symlink())
+        elif wanted.match(path) and span.holds(path):
+            yield _local_info(entry, path)
 
 
 def _matching(pattern: str) -> re.Pattern[str]:

@@ -50,7 +50,7 @@ def absolute(pattern: str) -> str:
             f"{pattern}: this is {str(path)!r}, whose name is not UTF-8: rename the folder, as keys and the "
             "manifest are UTF-8"
         )
-    if path.exists():
+    if os.path.exists(path):  # Path.exists raises an error for a name that is too long.
         return glob.escape(str(path)) + ("/**" if path.is_dir() else "")
     return str(path)
 

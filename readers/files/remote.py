@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -161,11 +163,11 @@ def read_head(path: str, size: int) -> bytes:
     """
     local = local_path(path)
     if local is not None:
-        with Path(local).open("rb") as file:
-            return file.read(size)
+        with open_local(local) as file:
+            data: bytes = file.read(size)
+            return data
     filesystem, name = filesystem_of(path)
-    (data,) = read_ranges(filesystem, [(path, name, 0, size)])
-    return data
+    return read_ranges(filesystem, [(path, name, 0, size)])[0]
 
 
 def open_file(path: str, read_ahead: int = _READ_AHEAD_BYTES) -> io.BufferedReader:
@@ -177,16 +179,35 @@ def open_file(path: str, read_ahead: int = _READ_AHEAD_BYTES) -> io.BufferedRead
 
     Raises:
         FileNotFoundError: The file does not exist.
+        OSError: It is a pipe or a device, whose end may never come.
         StoreError: (an OSError) The store did not deliver it; reads of the file raise it as well.
     """
     local = local_path(path)
     if local is not None:
-        return Path(local).open("rb")
+        return cast(io.BufferedReader, open_local(local))
     filesystem, name = filesystem_of(path)
     size = with_retries(path, lambda: filesystem.size(name))
     if size is None:  # The server does not report sizes.
         return cast(io.BufferedReader, with_retries(path, lambda: filesystem.open(name, "rb")))
     return io.BufferedReader(_RangeReader(filesystem, name, path, int(size)), read_ahead)
+
+
+def open_local(path: str, buffering: int = -1) -> Any:
+    """Opens a file of this machine, but no pipe, which would wait for a writer, and no device.
+
+    Args:
+        path: The path of the file.
+        buffering: As for `open`.
+    """
+    file = open(path, "rb", buffering, opener=_open_at_once)  # noqa: SIM115 - the caller closes it
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "expected a regular file, found a pipe or a device", path)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class _RangeReader(io.RawIOBase):

@@ -5,10 +5,15 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import BinaryIO
 
-from readers.files.remote import REQUEST_BYTES, filesystem_of, local_path, read_ranges
+from readers.files.remote import (
+    REQUEST_BYTES,
+    filesystem_of,
+    local_path,
+    open_local,
+    read_ranges,
+)
 from readers.shards.local_shard import LocalShard, Run, fill
 
 # A request to an object store costs about as long as a MiB takes to arrive: with a smaller gap between
@@ -42,7 +47,7 @@ class ShardBytes:
         if cached is None and local is None:
             self.filesystem, self.name = filesystem_of(path)
             return
-        with cached or Path(local or "").open("rb", buffering=0) as file:
+        with cached or open_local(local or "", buffering=0) as file:
             self.local = LocalShard(file, None if cached else local, descriptor)
 
     def read(self, runs: Sequence[Run], buffer: memoryview) -> None:

@@ -1,5 +1,6 @@
 import io
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -279,6 +280,39 @@ def test_links_to_nothing_and_to_themselves_are_files_that_cannot_be_read(tmp_pa
     found = {Path(file.path).name: file[1:] for file in match(f"{tmp_path}/*.jpg")}
     assert found.pop("a.jpg")[0] == 5
     assert found == {"gone.jpg": (0, 0), "self.jpg": (0, 0)}
+
+
+def test_folders_that_link_to_each_other_are_an_error_and_not_listed_without_end(tmp_path):
+    for name in range(14):
+        write(tmp_path, f"{name}/a.jpg")
+        for other in {*range(14)} - {name}:
+            (tmp_path / f"{name}" / f"to{other}").symlink_to(f"../{other}")
+    with pytest.raises(UsageError, match="9 links to folders, expected 8 at most"):
+        list(match(f"{tmp_path}/**"))
+
+
+def test_a_circle_of_links_is_followed_once_round(tmp_path):
+    write(tmp_path, "a/1.jpg", "b/2.jpg")
+    (tmp_path / "a" / "to b").symlink_to("../b")
+    (tmp_path / "b" / "to a").symlink_to("../a")
+    found = {file.path.removeprefix(f"{tmp_path}/") for file in match(f"{tmp_path}/**")}
+    assert found == {"a/1.jpg", "a/to b/2.jpg", "b/2.jpg", "b/to a/1.jpg"}
+
+
+def test_folders_more_than_a_thousand_levels_deep_are_listed(tmp_path):
+    folder = str(tmp_path)
+    for _ in range(1200):
+        folder += "/d"
+        os.mkdir(folder)
+    write(Path(folder), "a.jpg")
+    found = [file.size for file in match(f"{tmp_path}/**")]
+    subprocess.run(["rm", "-r", f"{tmp_path}/d"], check=True)  # shutil.rmtree is recursive.
+    assert found == [5]
+
+
+def test_a_pattern_that_is_too_long_for_a_path_is_kept(tmp_path):
+    pattern = f"{tmp_path}/{'a' * 5000}"
+    assert absolute(pattern) == pattern
 
 
 def test_a_folder_that_may_not_be_read_ends_the_listing(tmp_path, monkeypatch):

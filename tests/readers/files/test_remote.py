@@ -1,6 +1,7 @@
 """Datasets in object stores: real servers, behind a network that throttles, truncates and drops."""
 
 import itertools
+import os
 import shutil
 import subprocess
 import sys
@@ -362,3 +363,13 @@ def test_threads_read_from_a_store_concurrently(s3: Bucket, large: Path) -> None
     for thread in threads:
         thread.join()
     assert all(number == i for number, i in found.items()) and len(found) == 40
+
+
+@pytest.mark.parametrize(
+    "read", [remote.read_file, remote.open_file, lambda path: remote.read_head(path, 9)]
+)
+def test_a_pipe_and_a_device_are_not_read(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/zero"):
+        with pytest.raises(OSError, match="expected a regular file, found a pipe or a device"):
+            read(path)
