@@ -1,4 +1,4 @@
-"""How much faster batches are read with the compiled kernel than by NumPy alone.
+"""How much faster batches are read with the compiled kernel than by NumPy alone, and what limits `load`.
 
     python benchmarks/compiled_kernel.py
 
@@ -6,6 +6,10 @@ For each kind of records, processes with the kernel and without it read the same
 so whatever else the machine does disturbs both alike. A ratio is the median over the rounds of the rate with the kernel
 over that without it in the same round. Before its first turn a process reads for 0.6 s, and at the begin of each turn
 for 0.075 s: its buffers were filled while others read. The shards are those of `read_shards.py`.
+
+The last columns are those of a loop over a `tf.data.Dataset` that repeats one batch of `load` in memory, and of `load`, with
+the kernel, beside a limit: what it would have if the thread that reads (as `as_numpy`) and the loop took turns, because
+both hold the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from records import KINDS, Kind
 
 WAYS = ("as_numpy", "load")
 KERNELS = ("without", "with")
+LOOP = "loop over one batch"
 
 _ROUNDS, _SECONDS, _QUICK_SECONDS = 11, 0.5, 0.05
 
@@ -100,7 +105,7 @@ def measure(bench: Bench, kind: Kind, batching: str, order: str, flags: argparse
         BenchmarkError: A process failed.
     """
     folder = bench.make_stores(kind, QUICK_RECORDS if flags.quick else kind.records, ["ours"])
-    columns = [(way, kernel) for way in WAYS for kernel in KERNELS]
+    columns = [*((way, kernel) for way in WAYS for kernel in KERNELS), (LOOP, "with")]
     readers = [
         Reader(flags.python, kernel, [way, kind.name, str(folder), batching, order])
         for way, kernel in columns
@@ -110,13 +115,22 @@ def measure(bench: Bench, kind: Kind, batching: str, order: str, flags: argparse
     finally:
         for reader in readers:
             reader.end()
-    cells = []
+    cells = list[str]()
     for way in range(len(WAYS)):
         without, with_kernel = 2 * way, 2 * way + 1
         middle = [statistics.median(each[at] for each in rates) for at in (without, with_kernel)]
         ratio = statistics.median(each[with_kernel] / each[without] for each in rates)
         cells += [f"{middle[0]:,.0f}", f"{middle[1]:,.0f}", f"{ratio:.2f}"]
+    by_way = [dict(zip(columns, each, strict=True)) for each in rates]
+    loop = statistics.median(each[LOOP, "with"] for each in by_way)
+    cells += [f"{loop:,.0f}", f"{statistics.median(map(_of_limit, by_way)):.2f}"]
     return f"| {kind.name}, {batching} | {order} | {' | '.join(cells)} |"
+
+
+def _of_limit(rates: dict[tuple[str, str], float]) -> float:
+    """The rate of `load` with the kernel, divided by that of `as_numpy` and the loop one after the other."""
+    numpy, load, loop = (rates[way, "with"] for way in (*WAYS, LOOP))
+    return load * (1 / numpy + 1 / loop)
 
 
 def main() -> None:
@@ -138,7 +152,8 @@ def main() -> None:
     bench = Bench(flags.data, flags.python, flags.quick)
     kinds = [KINDS[name] for name in parse_names(list(KINDS), flags.datasets)]
     columns = " | ".join(f"`{way}`, NumPy | kernel | times" for way in WAYS)
-    print(f"| records/s | order | {columns} |\n|---|---|{'--:|' * 3 * len(WAYS)}")
+    print(f"| records/s | order | {columns} | {LOOP} | `load` of its limit |")
+    print(f"|---|---|{'--:|' * (3 * len(WAYS) + 2)}")
     for order in (SHUFFLED, IN_ORDER):
         for kind in kinds:
             for batching in kind.batchings:
