@@ -2,8 +2,10 @@
 
 import io
 import pickle
+import re
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 import h5py
@@ -282,3 +284,26 @@ def test_an_h5_file_that_claims_a_huge_array_is_rejected_unread():
         assert rejected("h5", data) == expected
     halves = h5_of(lambda file: [file.create_dataset(name, 2**27 + 1, "f8") for name in "ab"])
     assert rejected("h5", halves).startswith("it unpacks to 2147483664 bytes")
+
+
+@pytest.mark.parametrize("count", [256, 200_000])
+def test_a_chunk_that_unpacks_to_more_than_its_values_is_rejected_before_it_is_unpacked(count):
+    packed = zlib.compress(bytes(300 << 20), 9)
+    assert (len(packed) > 4 * count) == (count == 256)
+
+    def write(file):
+        array = file.create_dataset("x", count, "f4", chunks=(count,), compression="gzip")
+        array.id.write_direct_chunk((0,), packed)
+
+    expected = "array 'x': a chunk unpacks to [0-9]+ bytes or more, expected at most [0-9]+"
+    assert re.match(expected, rejected("h5", h5_of(write)))
+
+
+@pytest.mark.parametrize("filters", [{}, {"shuffle": True}, {"fletcher32": True}])
+def test_large_chunks_of_honest_arrays_are_read(filters):
+    values = np.random.default_rng(0).normal(size=(100_000, 2))
+
+    def write(file):
+        file.create_dataset("x", data=values, chunks=(50_000, 2), compression="gzip", **filters)
+
+    assert_same(signal("h5", h5_of(write)), values)
