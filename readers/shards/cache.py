@@ -152,8 +152,11 @@ class ShardCache:
             while True:
                 with contextlib.suppress(FileNotFoundError):
                     file = path.open("rb")
-                    os.utime(path)  # The least recently opened shards are deleted first.
-                    return file
+                    if os.fstat(file.fileno()).st_size == size:
+                        os.utime(path)  # The least recently opened shards are deleted first.
+                        return file
+                    file.close()
+                    path.unlink()  # Something has cut it off: it is fetched again.
                 with open_partial(path.with_suffix(".partial")) as partial:
                     if partial is not None and not path.exists():
                         return self._filled(part, size, partial, path)

@@ -279,3 +279,27 @@ def test_a_cached_shard_is_read_through_a_memory_map(s3, numbered, directory) ->
     maps = Path("/proc/self/maps")
     if maps.exists():
         assert str(directory) in maps.read_text()
+
+
+def test_a_cached_shard_that_was_cut_off_is_fetched_again(s3, numbered, directory) -> None:
+    url, how = s3.upload(numbered), {"split": "train", "cache_dir": directory, "batch_size": 30}
+    ids(readers.as_numpy(url, **how))
+    cut = sorted(directory.glob("*.shard"))[0]
+    os.truncate(cut, cut.stat().st_size // 2)
+    before = len(shards(s3))
+    assert ids(readers.as_numpy(url, **how)) == list(range(RECORDS))
+    assert len(shards(s3)) == before + 1
+    assert held(directory) == sum(f.stat().st_size for f in numbered.glob("train*.tfrecord"))
+
+
+def test_nothing_is_written_through_a_link(s3, numbered, directory, tmp_path) -> None:
+    url, how = s3.upload(numbered), {"split": "train", "cache_dir": directory, "batch_size": 30}
+    ids(readers.as_numpy(url, **how))
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for path in directory.glob("*.shard"):
+        path.unlink()
+        path.with_suffix(".partial").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic links"):
+        ids(readers.as_numpy(url, **how))
+    assert victim.read_text() == "precious"
