@@ -15,6 +15,7 @@ from readers.check import check
 from readers.describe import describe
 from readers.export import export_npy
 from readers.files.retries import StoreError
+from readers.format.display import visible, without_credentials
 from readers.format.findings import SEVERITIES
 from readers.format.manifest import Manifest
 from readers.format.tfrecord import CorruptRecordError
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = _checked(parsed)
         else:
             for line in _output(parsed):
-                print(line)
+                print(visible(line))
         sys.stdout.flush()
     except BrokenPipeError:
         # The program that reads the output, such as `head`, has ended. Python would flush stdout
@@ -51,11 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, OSError, ImportError) as error:
-        message = " ".join(str(error).split())
+        message = without_credentials(" ".join(str(error).split()))
         code = 1 if isinstance(error, (CorruptRecordError, StoreError)) else 2
         if "--json" in arguments:
             print(json.dumps({"error": message, "exit_code": code}, ensure_ascii=False))
-        print(f"error: {message}", file=sys.stderr)
+        print(f"error: {visible(message)}", file=sys.stderr)
     return code
 
 
@@ -64,7 +65,7 @@ def _verified(directory: str, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"ok": report.ok, **asdict(report)}, ensure_ascii=False))
     else:
-        print(*report.problems, report, sep="\n")
+        print(*map(visible, (*map(str, report.problems), str(report))), sep="\n")
     return 0 if report.ok else 1
 
 
@@ -77,7 +78,7 @@ def _checked(parsed: argparse.Namespace) -> int:
     if parsed.json:
         print(json.dumps({"ok": not fails, **report.to_json()}, ensure_ascii=False))
     else:
-        print(*report.findings, report, sep="\n")
+        print(*map(visible, (*map(str, report.findings), str(report))), sep="\n")
     return 1 if fails else 0
 
 

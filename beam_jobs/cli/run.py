@@ -49,7 +49,7 @@ from beam_jobs.pipeline.near.drop import KEPT_OUT
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.paths import is_local
-from readers.format.display import format_table
+from readers.format.display import format_table, visible, without_credentials
 from readers.format.manifest import MANIFEST, DatasetError, Manifest, join
 from readers.format.rejects import REJECTS, reasons_of
 
@@ -164,13 +164,13 @@ class Report:
         """Prints text on stdout; the object gets the values instead."""
         self._values |= values
         if not self._as_json:
-            print(text)
+            print(visible(text))
 
     def note(self, *lines: str, **values: Any) -> None:
         """Prints lines on stderr; the object gets the values, too."""
         self._values |= values
         for line in filter(None, lines):
-            print(line, file=sys.stderr)
+            print(visible(without_credentials(line)), file=sys.stderr)
 
     def warn(self, *warnings: str) -> None:
         """Prints warnings on stderr; the object gets them, too."""
@@ -181,7 +181,7 @@ class Report:
     def fail(self, code: int, message: str) -> None:
         """Prints the error that ends the command with an exit code."""
         self._code = code
-        self.note(f"error: {message}", error=message)
+        self.note(f"error: {message}", error=without_credentials(message))
 
     def end_with(self, code: int) -> None:
         """Sets the exit code of a command that did not fail."""

@@ -15,6 +15,9 @@ _UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 # Control characters, and those that change the direction of the text around them.
 _HIDDEN = ("Cc", "Cf", "Cs")
 
+# In a URL: the name and password of a user, or an access key and its secret.
+_CREDENTIALS = re.compile(r"(?<=://)[^\s/@]*:[^\s/@]*(?=@)")
+
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
 
 
@@ -101,6 +104,13 @@ def visible(text: str) -> str:
         else "\N{REPLACEMENT CHARACTER}"
         for character in text
     )
+
+
+def without_credentials(text: str) -> str:
+    """A text with `***` in place of each name and password in its URLs, and wherever else they occur."""
+    for secret in set(_CREDENTIALS.findall(text)) - {":"}:
+        text = text.replace(secret, "***")
+    return text
 
 
 def shortened(text: str, most: int) -> str:

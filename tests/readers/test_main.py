@@ -434,3 +434,20 @@ def test_the_version_is_printed(capsys):
     with pytest.raises(SystemExit) as end:
         main(["--version"])
     assert (end.value.code, capsys.readouterr().out) == (0, f"beam-shards {readers.__version__}\n")
+
+
+def test_nothing_of_a_dataset_controls_the_terminal(tmp_path, capsys):
+    schema = Schema({"text": Feature("string")})
+    path = write_dataset(
+        tmp_path, schema, {"train": [[{"text": b"a"}]]}, label_names=("\x1b[31mred\x07",)
+    )
+    assert main(["info", str(path)]) == 0
+    assert "\N{REPLACEMENT CHARACTER}[31mred" in (shown := capsys.readouterr().out)
+    assert not {"\x1b", "\x07"} & set(shown)
+
+
+def test_credentials_in_a_url_are_not_shown(capsys):
+    assert main(["info", "nowhere://me:SECRET@host/data", "--json"]) == 2
+    shown = capsys.readouterr()
+    assert "nowhere://***@host/data" in shown.err
+    assert "SECRET" not in shown.err + shown.out

@@ -13,6 +13,7 @@ from beam_jobs.cli.report import (
     fractions_as_names,
     warnings_of,
 )
+from beam_jobs.cli.run import Report
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.reasons import first_rejects
 from beam_jobs.pipeline.dry_run import SplitSurvey
@@ -217,3 +218,12 @@ def test_nothing_is_said_of_shapes_that_vary_or_are_not_known(splits):
 def test_nothing_is_said_of_shapes_that_cannot_vary():
     fixed = Schema({"image": Feature("uint8", (8, 9, 1))})
     assert not equal_shapes(Manifest(fixed, {"train": sized(2)}))
+
+
+def test_a_report_shows_no_control_characters_and_no_credentials(capsys):
+    report = Report(as_json=False)
+    report.show("labels: 1 (\x1b[31mred: 3)")
+    report.fail(2, "s3://KEY:SECRET@b/x: 'KEY:SECRET@b' is no bucket")
+    shown = capsys.readouterr()
+    assert shown.out == "labels: 1 (\N{REPLACEMENT CHARACTER}[31mred: 3)\n"
+    assert shown.err == "error: s3://***@b/x: '***@b' is no bucket\n"
