@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = _checked(parsed)
         else:
             for line in _output(parsed):
-                print(visible(line))
+                # JSON escapes control characters, and is not for a terminal.
+                print(line if getattr(parsed, "json", False) else visible(line))
         sys.stdout.flush()
     except BrokenPipeError:
         # The program that reads the output, such as `head`, has ended. Python would flush stdout

@@ -174,7 +174,7 @@ class Report:
 
     def warn(self, *warnings: str) -> None:
         """Prints warnings on stderr; the object gets them, too."""
-        found = list(filter(None, warnings))
+        found = [without_credentials(warning) for warning in filter(None, warnings)]
         self._warnings += found
         self.note(*(f"warning: {warning}" for warning in found))
 

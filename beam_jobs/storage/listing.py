@@ -54,7 +54,7 @@ def local_files(pattern: str, in_order: bool = False, span: Span = ALL) -> Itera
     def enter(folder: str, links: int) -> None:
         try:
             status = os.stat(folder or "/")
-            entries: Iterable[os.DirEntry[str]] = os.scandir(folder or "/")
+            entries = os.scandir(folder or "/")
         except (FileNotFoundError, NotADirectoryError):
             return
         identity = status.st_dev, status.st_ino
@@ -65,9 +65,10 @@ def local_files(pattern: str, in_order: bool = False, span: Span = ALL) -> Itera
                 f"--input {pattern}: {folder} leads through {links} links to folders, expected "
                 f"{_MOST_LINKS} at most: give the folders themselves"
             )
-        if in_order:
-            entries = sorted(entries, key=lambda entry: entry.name)
-        listed.append((folder, identity, links, iter(entries)))
+        in_turn = (
+            sorted(entries, key=lambda entry: entry.name) if in_order else _files_first(entries)
+        )
+        listed.append((folder, identity, links, iter(in_turn)))
 
     enter(top, 0)
     while listed:
@@ -84,6 +85,20 @@ def local_files(pattern: str, in_order: bool = False, span: Span = ALL) -> Itera
                 enter(path, links + entry.is_symlink())
         elif wanted.match(path) and span.holds(path):
             yield _local_info(entry, path)
+
+
+def _files_first(entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+    """Yields the entries that are no folders, then the folders, before which all have been read.
+
+    So no descriptor is open while the folders are listed, however many levels they have.
+    """
+    folders = []
+    for entry in entries:
+        if _is_folder(entry):
+            folders.append(entry)
+        else:
+            yield entry
+    yield from folders
 
 
 def _matching(pattern: str) -> re.Pattern[str]:

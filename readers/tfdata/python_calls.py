@@ -34,8 +34,8 @@ def python_call(
         stateful: Whether it may return something else for the same arrays.
 
     Returns:
-        What `unless_failed` takes: an error, a string []; and the tensors, whose shapes are unknown. If
-        the function fails they have no elements, or are 0 if they are scalars.
+        The error, string [], which `unless_failed` raises; and the tensors, of unknown shapes. If the
+        function fails, the tensors have no elements, and scalars are 0.
     """
     nothing = arrays_of_nothing(specs)
 

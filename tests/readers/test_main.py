@@ -444,6 +444,8 @@ def test_nothing_of_a_dataset_controls_the_terminal(tmp_path, capsys):
     assert main(["info", str(path)]) == 0
     assert "\N{REPLACEMENT CHARACTER}[31mred" in (shown := capsys.readouterr().out)
     assert not {"\x1b", "\x07"} & set(shown)
+    assert main(["info", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["label_names"] == ["\x1b[31mred\x07"]
 
 
 def test_credentials_in_a_url_are_not_shown(capsys):

@@ -307,3 +307,14 @@ def test_large_chunks_of_honest_arrays_are_read(filters):
         file.create_dataset("x", data=values, chunks=(50_000, 2), compression="gzip", **filters)
 
     assert_same(signal("h5", h5_of(write)), values)
+
+
+def test_an_array_that_is_packed_twice_is_rejected():
+    def write(file):
+        space, plist = h5py.h5s.create_simple((256,)), h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((256,))
+        plist.set_deflate(9)
+        plist.set_filter(h5py.h5z.FILTER_DEFLATE, 0, (9,))
+        h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_FLOAT, space, plist)
+
+    assert rejected("h5", h5_of(write)).startswith("array 'x' is packed more than once")

@@ -1,5 +1,6 @@
 import io
 import os
+import resource
 import subprocess
 import tempfile
 from pathlib import Path
@@ -305,7 +306,12 @@ def test_folders_more_than_a_thousand_levels_deep_are_listed(tmp_path):
         folder += "/d"
         os.mkdir(folder)
     write(Path(folder), "a.jpg")
-    found = [file.size for file in match(f"{tmp_path}/**")]
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, most[1]))
+    try:
+        found = [file.size for file in match(f"{tmp_path}/**")]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
     subprocess.run(["rm", "-r", f"{tmp_path}/d"], check=True)  # shutil.rmtree is recursive.
     assert found == [5]
 

@@ -10,6 +10,9 @@ from h5py import h5z
 
 from beam_jobs.errors import RejectError
 
+# Filters that unpack a few bytes to many: DEFLATE, SZIP, and the LZF of h5py.
+_PACKING = (h5z.FILTER_DEFLATE, h5z.FILTER_SZIP, h5z.FILTER_LZF)
+
 # In bytes: what filters may add to the values, and the size up to which a chunk does no harm. A byte of
 # DEFLATE unpacks to at most 1,032.
 _SLACK = 64 << 10
@@ -26,12 +29,14 @@ def check_chunks(name: str, item: Any) -> None:
         item: The array in the file.
 
     Raises:
-        RejectError: A chunk unpacks to more than its values take.
+        RejectError: A chunk unpacks to more than its values take, or is packed more than once.
     """
     plist = item.id.get_create_plist()
     filters = [plist.get_filter(number)[0] for number in range(plist.get_nfilters())]
     if not filters or item.chunks is None:
         return
+    if sum(filters.count(number) for number in _PACKING) > 1:
+        raise RejectError(f"array {name!r} is packed more than once: write it with one filter")
     most = math.prod(item.chunks) * item.dtype.itemsize
     most += most // 8 + _SLACK
     large = list[Any]()
