@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from readers.batches.batch_format import LENGTH, MASK, BatchFormat
 from readers.format.schema import Feature, Schema
-from readers.tfdata.tensor_columns import TensorColumn, first_rows
+from readers.tfdata.columns.column import TensorColumn, first_rows
 
 
 def batch_of(

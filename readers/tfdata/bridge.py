@@ -22,8 +22,8 @@ from readers.batches.options import ReadOptions
 from readers.format.decode.column import Allocator
 from readers.format.schema import Feature, Schema
 from readers.tfdata.batching import ragged
+from readers.tfdata.columns.column import TensorColumn
 from readers.tfdata.python_calls import of_shapes
-from readers.tfdata.tensor_columns import TensorColumn
 
 
 class TensorBridge:

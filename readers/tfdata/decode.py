@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from readers.format.dtypes import FLOATS_IN_A_LIST
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
-from readers.tfdata.tensor_columns import (
+from readers.tfdata.columns.column import (
     TensorColumn,
     checked,
     fits_feature,
@@ -18,7 +18,7 @@ from readers.tfdata.tensor_columns import (
     one_by_one,
     varying_column,
 )
-from readers.tfdata.tensor_protos import tensor_column
+from readers.tfdata.columns.protos import tensor_column
 
 
 def decode_batch(

@@ -22,12 +22,12 @@ from readers.order.schedule import Schedule
 from readers.shards.index import read_index
 from readers.shards.plan import Part, Plan
 from readers.tfdata.batching import batch_of
+from readers.tfdata.columns.column import TensorColumn, padded_columns
 from readers.tfdata.decode import decode_batch
 from readers.tfdata.passes import epochs_of_each_pass
 from readers.tfdata.permutation import shift, whole_permutation
 from readers.tfdata.records.decoders import decoded_columns, read_schema
 from readers.tfdata.records.mapped import RecordMap
-from readers.tfdata.tensor_columns import TensorColumn, padded_columns
 
 # The buffer of each open file, the default of TFRecordDataset.
 _READ_BYTES = 256 << 10

@@ -14,9 +14,9 @@ from readers.decoders.record_work import RecordWork
 from readers.format.decode.column import FeatureColumn
 from readers.format.schema import Feature, Schema
 from readers.shards.plan import Plan
+from readers.tfdata.columns.column import TensorColumn
 from readers.tfdata.python_calls import of_shapes, python_call
 from readers.tfdata.records.errors import unless_failed
-from readers.tfdata.tensor_columns import TensorColumn
 
 
 def read_schema(plan: Plan) -> Schema:

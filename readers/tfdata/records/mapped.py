@@ -11,7 +11,7 @@ from readers.batches.batch_format import BATCH_MASK
 from readers.batches.options import ReadOptions
 from readers.format.schema import Feature, Schema
 from readers.tfdata.batching import batch_of
-from readers.tfdata.tensor_columns import TensorColumn, padded_columns
+from readers.tfdata.columns.column import TensorColumn, padded_columns
 
 _KEY = tf.TensorSpec([], tf.int64)
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from readers.format.dtypes import TENSORFLOW_DTYPES
 from readers.format.protobuf.tensor import tensor_header
 from readers.format.schema import Feature
-from readers.tfdata.tensor_columns import (
+from readers.tfdata.columns.column import (
     TensorColumn,
     checked,
     fits_feature,
@@ -23,7 +23,7 @@ from readers.tfdata.tensor_columns import (
     one_by_one,
     varying_column,
 )
-from readers.tfdata.tensor_headers import read_headers
+from readers.tfdata.columns.headers import read_headers
 
 _DTYPE_OF_OCTET = ["an unknown dtype"] * 256
 

@@ -1,0 +1,1 @@
+"""Columns of parsed records as tensors."""
