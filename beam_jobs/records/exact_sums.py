@@ -14,6 +14,12 @@ import numpy as np
 # Sums are integers in units of 2**-1074, the smallest float64, of which every float64 is a multiple.
 UNIT_BITS = 1074
 
+# float64 holds all integers up to this.
+_FLOAT64_EXACT = 1 << 53
+
+# The square of this, and a sum of 2**32 numbers up to this, are in int64.
+_INT32_EXACT = (1 << 31) - 1
+
 # Between these, a product of two values and a count is a float64, and so is its rounding error.
 _SMALLEST, _LARGEST = 1e-100, 1e100
 
@@ -40,17 +46,26 @@ def square_root(variance: Fraction) -> float:
 
 
 def sums_of_integers(flat: np.ndarray) -> tuple[int, int]:
-    """The sums of integers [n] and of their squares, if the latter is below 2**53.
+    """The sums of integers [n], n up to 2**31, and of their squares.
 
-    Every partial sum is then an integer that float64 holds, which takes half the time of int64. Not
+    If every partial sum is an integer that float64 holds, it takes half the time of int64. Not
     `wide @ wide`: BLAS would start threads, which compete with the workers and nearly doubled the time
     of a whole job.
     """
-    if flat.itemsize > 1:
+    if flat.itemsize == 1:
+        ((total, squares),) = sums_of_bytes(flat, 1)
+        return total, squares
+    largest = max(abs(int(flat.min())), abs(int(flat.max())))
+    if largest * largest * flat.size < _FLOAT64_EXACT:
         wide = flat.astype(np.float64)
         return int(wide.sum()), int(np.einsum("i,i->", wide, wide))
-    ((total, squares),) = sums_of_bytes(flat, 1)
-    return total, squares
+    if largest <= _INT32_EXACT:
+        wide = flat.astype(np.int64)
+        squared = np.square(wide)
+        high, low = squared >> 31, squared & _INT32_EXACT
+        return int(wide.sum()), (int(high.sum()) << 31) + int(low.sum())
+    items = flat.tolist()
+    return sum(items), sum(item * item for item in items)
 
 
 def sums_of_bytes(flat: np.ndarray, channels: int) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -11,8 +11,11 @@ import numpy as np
 
 from beam_jobs.records.exact_sums import UNIT_BITS, exact, moved_sums, square_root, sums_of_integers
 
-# float64 holds all integers up to this.
-_FLOAT64_EXACT = 1 << 53
+# Values that are converted to float64 and summed at a time, in megabytes of memory.
+_VALUES_AT_ONCE = 1 << 19
+
+# Values whose exact integers, of a hundred bytes and more, are summed at a time.
+_EXACT_AT_ONCE = 1 << 12
 
 
 @dataclass
@@ -51,36 +54,29 @@ class Numbers:
             sizes: Number of values in each record, int64 [m], none of them 0.
         """
         if flat.dtype.kind in "biu":
-            self._add_integers(flat)
+            for part in _parts(flat):
+                total, squares = sums_of_integers(part)
+                self.add_sums(len(part), int(part.min()), int(part.max()), total, squares)
         elif flat.dtype.kind != "c":
-            self._add_floats(flat.astype(np.float64), sizes)
-
-    def _add_integers(self, flat: np.ndarray) -> None:
-        low, high = int(flat.min()), int(flat.max())
-        largest = max(abs(low), abs(high))
-        if largest * largest * flat.size < _FLOAT64_EXACT:
-            total, squares = sums_of_integers(flat)
-        else:
-            items = flat.tolist()
-            total, squares = sum(items), sum(item * item for item in items)
-        self.add_sums(flat.size, low, high, total, squares)
+            for records, values in _slices(sizes):
+                self._add_floats(flat[values], sizes[records])
 
     def add_sums(self, count: int, low: int, high: int, total: int, squares: int) -> None:
         """Adds integers by their number, extremes, sum and sum of squares."""
         self._merge(count, 0, low, high, total << UNIT_BITS, squares << UNIT_BITS)
 
     def _add_floats(self, flat: np.ndarray, sizes: np.ndarray) -> None:
+        """Adds the values of records that together have few values, or of one that has many."""
         # Relative to the smallest value of the record: beside squares of a large mean, a small
         # deviation would be lost. Each sum is within one record, so it does not depend on which
         # records are added together; adding each record by itself takes four times as long.
-        starts = np.cumsum(sizes) - sizes
         with np.errstate(over="ignore", invalid="ignore"):
-            lows = np.minimum.reduceat(flat, starts)
-            highs = np.maximum.reduceat(flat, starts)
-            above = flat - np.repeat(lows, sizes)
-            totals = np.add.reduceat(above, starts)
-            squares = np.add.reduceat(np.square(above), starts)
+            if len(sizes) == 1:
+                lows, highs, totals, squares = _sums_of_one(flat)
+            else:
+                lows, highs, totals, squares = _sums(flat.astype(np.float64), sizes)
         finite = np.isfinite(squares)
+        starts = np.cumsum(sizes) - sizes
         for row in np.flatnonzero(~finite).tolist():
             self._add_extreme(flat[starts[row] : starts[row] + sizes[row]])
         if not finite.any():
@@ -92,12 +88,13 @@ class Numbers:
 
     def _add_extreme(self, flat: np.ndarray) -> None:
         """Adds a record with values that are not finite, or whose squares are not."""
-        finite = flat[np.isfinite(flat)]
-        self.nan += int(flat.size - finite.size)
-        if finite.size:
-            items = [exact(item) for item in finite.tolist()]
-            sums = (sum(items), sum(item * item for item in items) >> UNIT_BITS)
-            self._merge(finite.size, 0, float(finite.min()), float(finite.max()), *sums)
+        for part in _parts(flat, _EXACT_AT_ONCE):
+            finite = part[np.isfinite(part)]
+            self.nan += int(part.size - finite.size)
+            if finite.size:
+                items = [exact(item) for item in finite.tolist()]
+                sums = (sum(items), sum(item * item for item in items) >> UNIT_BITS)
+                self._merge(finite.size, 0, float(finite.min()), float(finite.max()), *sums)
 
     def _merge(self, count: int, nan: int, low: Any, high: Any, total: int, squares: int) -> None:
         self.count += count
@@ -133,3 +130,43 @@ class Numbers:
                 "std": square_root(variance),
             }
         return result
+
+
+def _parts(flat: np.ndarray, most: int = _VALUES_AT_ONCE) -> Iterator[np.ndarray]:
+    """Yields the values [n] in parts of at most so many."""
+    for start in range(0, len(flat), most):
+        yield flat[start : start + most]
+
+
+def _slices(sizes: np.ndarray) -> Iterator[tuple[slice, slice]]:
+    """Yields the records and the values of successive parts: at most `_VALUES_AT_ONCE`, or one record."""
+    ends = np.cumsum(sizes)
+    first = start = 0
+    while first < len(sizes):
+        last = max(int(ends.searchsorted(start + _VALUES_AT_ONCE, side="right")), first + 1)
+        yield slice(first, last), slice(start, int(ends[last - 1]))
+        first, start = last, int(ends[last - 1])
+
+
+def _sums(flat: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The extremes of each record, and the sums of its distances from the low one and of their squares.
+
+    Args:
+        flat: float64 [n], the values of all records.
+        sizes: int64 [m], the number of values in each.
+    """
+    starts = np.cumsum(sizes) - sizes
+    lows, highs = np.minimum.reduceat(flat, starts), np.maximum.reduceat(flat, starts)
+    above = flat - np.repeat(lows, sizes)
+    return lows, highs, np.add.reduceat(above, starts), np.add.reduceat(np.square(above), starts)
+
+
+def _sums_of_one(flat: np.ndarray) -> tuple[np.ndarray, ...]:
+    """As `_sums`, of one record of any number of values."""
+    low = np.float64(np.min([part.min() for part in _parts(flat)]))
+    high = np.float64(np.max([part.max() for part in _parts(flat)]))
+    sums = np.zeros(2)
+    for part in _parts(flat):
+        above = part.astype(np.float64) - low
+        sums += np.add.reduceat(above, [0])[0], np.add.reduceat(np.square(above), [0])[0]
+    return tuple(np.array([number]) for number in (low, high, *sums))

@@ -87,12 +87,14 @@ class FeatureStatistics:
         rows = [array.reshape(-1, count) for array in arrays if array.size]
         if not rows:
             return
-        flat, sizes = np.concatenate(rows), np.fromiter(map(len, rows), np.int64)
+        flat = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        sizes = np.fromiter(map(len, rows), np.int64)
         for channel, numbers in enumerate(self.channels):
             numbers.add_flat(flat[:, channel], sizes)
 
     def _add_bytes(self, arrays: Sequence[np.ndarray]) -> None:
-        flat = np.concatenate([array.reshape(-1) for array in arrays])
+        flats = [array.reshape(-1) for array in arrays]
+        flat = flats[0] if len(flats) == 1 else np.concatenate(flats)
         if not flat.size:
             return
         # The extremes of a single channel are never shown, so each has those of all.

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from beam_jobs.records.exact_sums import exact, sum_exactly
 from beam_jobs.records.numbers import Numbers
-from beam_jobs.records.statistics import MAX_COUNTED, Statistics
+from beam_jobs.records.statistics import MAX_COUNTED, FeatureStatistics, Statistics
 from readers.format.dtypes import numpy_dtype
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
+from tests.support.memory import peak_below
 
 INTEGERS = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 FLOATS = ["float16", "float32", "float64"]
@@ -230,6 +231,42 @@ def test_many_long_arrays_at_once_count_as_one_by_one(dtype, kind):
         together.add(arrays)
         assert together == numbers_of(*arrays)
         assert together.count + together.nan == sum(LENGTHS)
+
+
+@pytest.fixture
+def in_parts_of_seven(monkeypatch):
+    monkeypatch.setattr("beam_jobs.records.numbers._VALUES_AT_ONCE", 7)
+    monkeypatch.setattr("beam_jobs.records.numbers._EXACT_AT_ONCE", 3)
+
+
+@pytest.mark.parametrize("kind", ["small", "large", "odd"])
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_records_of_many_parts_have_exact_figures(in_parts_of_seven, dtype, kind):
+    rng = np.random.default_rng(len(dtype))
+    arrays = [long_array(rng, dtype, size, kind) for size in (1, 6, 7, 8, 90, 2, 2, 2, 2, 31)]
+    together = Numbers()
+    together.add(arrays)
+    assert together == numbers_of(*arrays)
+    found = together.to_json()
+    values = np.concatenate(arrays)
+    values = values[np.isfinite(values.astype(np.float64))].tolist()
+    mean, std = exact_figures(values)
+    assert (found["min"], found["max"]) == (min(values), max(values))
+    assert found["mean"] == pytest.approx(mean, rel=1e-12)
+    assert found["std"] == pytest.approx(std, rel=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int64", "float32", "bool"])
+@pytest.mark.parametrize("value", [0, np.nan], ids=["finite", "odd"])
+def test_a_long_record_is_summed_in_memory_of_bounded_size(dtype, value):
+    array = np.full((2_000_000, 4), 1, dtype)
+    if array.dtype.kind == "f":
+        array[0, 0] = value
+    feature = Feature(dtype, (None, 4))
+    found = FeatureStatistics([Numbers() for _ in range(4)], {})
+    with peak_below(32 << 20):
+        found.add(feature, [array])
+    assert found.channels[1].count == 2_000_000
 
 
 @given(
