@@ -205,16 +205,17 @@ def _fill_rows(out: np.ndarray, pieces: Spans, padding: Any) -> None:
     """
     if not out.size:
         return
-    filling = np.full(out.shape[1:], padding, out.dtype)
+    width, lengths = out[0].nbytes, pieces.stops - pieces.starts
+    filling = np.full((width - int(lengths.min())) // out.itemsize, padding, out.dtype)
     if library.pad(out, pieces.data, pieces.starts, pieces.stops, filling):
         return
-    width, filler = filling.nbytes, filling.reshape(-1).view(np.uint8).data
+    filler = filling.view(np.uint8).data
     source, target = pieces.data.data, out.reshape(-1).view(np.uint8).data
     at = 0
     for start, stop in zip(pieces.starts.tolist(), pieces.stops.tolist(), strict=True):
         end = at + stop - start
         target[at:end] = source[start:stop]
-        target[end : at + width] = filler[stop - start :]
+        target[end : at + width] = filler[: at + width - end]
         at += width
 
 

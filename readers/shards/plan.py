@@ -103,7 +103,7 @@ class Plan:
         """The plan for a process that may be on another machine, where files have other inodes."""
         return replace(self, parts=tuple(replace(part, version=None) for part in self.parts))
 
-    @property
+    @functools.cached_property
     def gzipped(self) -> bool:
         """Whether any file is compressed with GZIP, which can only be read from front to back."""
         return any(part.gzipped for part in self.parts)

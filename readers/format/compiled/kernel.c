@@ -31,7 +31,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Another one for each change of what library.py calls. */
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 enum { HEADER = 12, FOOTER = 4, FRAME = 16 };
 
@@ -366,7 +366,7 @@ EXPORT int64_t readers_pad(uint8_t *out, int64_t width, const uint8_t *source, c
         const int64_t length = stops[row] - starts[row];
         if (length < 0 || length > width) return row;
         memcpy(out, source + starts[row], (size_t)length);
-        memcpy(out + length, filler + length, (size_t)(width - length));
+        memcpy(out + length, filler, (size_t)(width - length));
     }
     return -1;
 }

@@ -21,7 +21,7 @@ import numpy as np
 SKIPPED, BYTES, HEADED, TENSOR, INTEGERS = range(5)
 
 # The version of these functions, `VERSION` of `kernel.c`.
-_VERSION = 1
+_VERSION = 2
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 
@@ -136,11 +136,10 @@ def pad(
         out: [B, ...], contiguous.
         data: uint8 [n].
         starts, stops: int64 [B], the bytes of each row in the data, at most as many as a row has.
-        filler: A row of padding, of the size of a row of `out`.
+        filler: Padding, as long as the longest that a row needs.
     """
     if library() is None:
         return False
     starts, stops = np.ascontiguousarray(starts), np.ascontiguousarray(stops)
-    width = filler.nbytes
     rows = address(data), address(starts), address(stops), len(out), address(filler)
-    return bool(library().readers_pad(address(out), width, *rows) < 0)
+    return bool(library().readers_pad(address(out), out[0].nbytes, *rows) < 0)
