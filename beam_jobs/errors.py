@@ -6,7 +6,9 @@ last line names the class and the message. `find_job_error` finds both.
 
 from __future__ import annotations
 
+import pickle
 import re
+import traceback
 
 _IN_A_TRACEBACK = re.compile(
     r"\bbeam_jobs\.errors\.(UsageError|DataError): (.*?)"
@@ -60,3 +62,12 @@ def job_error_in(text: str) -> JobError | None:
         return None
     kind = UsageError if found[1] == "UsageError" else DataError
     return kind(found[2])
+
+
+def portable(error: Exception) -> Exception:
+    """The exception itself if it survives pickling, else one with the text of its traceback."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError("".join(traceback.format_exception(error)))
+    return error

@@ -15,21 +15,27 @@ import pickle
 import queue
 import signal
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from multiprocessing.sharedctypes import RawArray
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from beam_jobs.engines.fork_server import fork_context
 from beam_jobs.engines.memory import keep_freed
-from beam_jobs.errors import DataError, JobError, UsageError
+from beam_jobs.errors import DataError, JobError, UsageError, portable
 from beam_jobs.storage.options import ProcessContext, adopt, process_context
 
 T = TypeVar("T")
 
 # Tasks queued per process, so that none is idle while results are written.
 _AHEAD = 2
+
+# How long the process may take to end after its connection has.
+_SECONDS_TO_END = 10
+
+# The longest name of an input that is kept, in bytes.
+_NAME_BYTES = 1024
 
 # Bytes of results that may wait to be written, but always one result per process.
 _BYTES_AHEAD = 64 << 20
@@ -76,6 +82,7 @@ class Pool:
         self.processes = processes
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._broken = self._closed = False
+        self._failure: JobError = _killed()
         self._lock = threading.Lock()
         self._ahead = _AHEAD * processes if processes > 1 else 0
         if processes > 1:
@@ -152,15 +159,15 @@ class Pool:
     def _serve(self, context: Any, known: ProcessContext) -> None:
         """Starts a process and hands tasks to it until the pool is closed."""
         here, there = context.Pipe()
-        process = context.Process(target=_work, args=(there, known), daemon=True)
-        failure: JobError = _killed()
+        reading = RawArray("c", _NAME_BYTES)
+        process = context.Process(target=_work, args=(there, known, reading), daemon=True)
         try:
             process.start()
         except (EOFError, OSError):  # The fork server was killed.
             self._broken = True
         except RuntimeError:  # Python starts no process while it imports the program itself.
             self._broken = True
-            failure = UsageError(
+            self._failure = UsageError(
                 "no process can be started while a program is imported: run the job below "
                 "if __name__ == '__main__', or with --direct_num_workers 1"
             )
@@ -175,9 +182,12 @@ class Pool:
                 here.send((task.function, task.arguments))
                 result, error = here.recv()
             except (EOFError, OSError):
+                if not self._broken:
+                    process.join(_SECONDS_TO_END)
+                    self._failure = _killed(process.exitcode, reading.value)
                 # All waiting tasks must fail: the threads meant for them may be gone.
                 self._broken = True
-                future.set_exception(failure)
+                future.set_exception(self._failure)
                 continue
             except Exception as raised:  # The task cannot be pickled, or its result not unpickled.
                 future.set_exception(raised)
@@ -204,16 +214,35 @@ class _Task(NamedTuple):
     meeting: threading.Barrier | None = None
 
 
-def _killed() -> DataError:
+def _killed(code: int | None = None, reading: bytes = b"") -> DataError:
+    """The error for a process that ended with a code, if it is known, while it read an input."""
+    where = f" while it read {reading.decode(errors='backslashreplace')!r}" if reading else ""
+    if code not in (None, -signal.SIGKILL, -signal.SIGTERM):
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return DataError(
+            f"a process that loads records crashed{where} ({how}); no dataset was written. Leave the "
+            "file out and run the same command again"
+        )
     return DataError(
-        "a process that loads records was killed, by hand or for lack of memory; no dataset was "
-        "written. Run the same command again: it keeps the shards that are done "
+        f"a process that loads records was killed{where}, by hand or for lack of memory; no dataset "
+        "was written. Run the same command again: it keeps the shards that are done "
         "(--direct_num_workers 1 takes the least memory)"
     )
 
 
-def _work(connection: Any, given: ProcessContext) -> None:
+def note_reading(name: str) -> None:
+    """Notes the input that this process reads, for the error if it is killed meanwhile."""
+    if _reading is not None:
+        _reading.value = name.encode(errors="surrogateescape")[: _NAME_BYTES - 1]
+
+
+_reading: Any = None  # In a process of a pool: memory that it shares with its parent.
+
+
+def _work(connection: Any, given: ProcessContext, reading: Any) -> None:
     """Runs tasks until the parent closes the connection or dies."""
+    global _reading
+    _reading = reading
     adopt(given)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent.
     keep_freed()
@@ -226,22 +255,14 @@ def _work(connection: Any, given: ProcessContext) -> None:
         try:
             result = function(*arguments)
         except Exception as raised:
-            error = _portable(raised)
+            error = portable(raised)
+        reading.value = b""
         try:
             connection.send((result, error))
         except OSError:
             return
         except Exception as raised:  # The result cannot be pickled.
-            connection.send((None, _portable(raised)))
-
-
-def _portable(error: Exception) -> Exception:
-    """The exception itself if it survives pickling, else one with the text of its traceback."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError("".join(traceback.format_exception(error)))
-    return error
+            connection.send((None, portable(raised)))
 
 
 def call_pickled(packed: bytes, *arguments: Any) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import BinaryIO
 
+from beam_jobs.engines.pool import note_reading
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.archives.archive import (
     archive_kind,
@@ -328,6 +329,7 @@ class Inputs:
             RejectError: the source is missing, unreadable, larger than a record may be, or a damaged
                 member.
         """
+        note_reading(source.key)
         try:
             if source.location is None:
                 if source.size > MAX_RECORD_BYTES:

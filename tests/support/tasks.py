@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+from beam_jobs.engines.pool import note_reading
 from beam_jobs.errors import DataError, RejectError, UsageError
 
 
@@ -117,3 +118,8 @@ def packed(number: int) -> bytes:
     made = Unpickled()
     made.number = number
     return pickle.dumps(made.told)
+
+
+def die_reading(name: str, number: int) -> None:
+    note_reading(name)
+    os.kill(os.getpid(), number)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ TimeUnit = Literal["s", "ms", "us", "ns"]
 TimesPolicy = Literal["strict", "drop_duplicates", "sort"]
 
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NOTHING: Mapping[str, Any] = {}  # A MappingProxyType could not be pickled.
 
 
 class Recording(NamedTuple):

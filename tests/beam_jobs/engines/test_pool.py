@@ -439,3 +439,23 @@ def test_a_packed_object_is_unpickled_once_in_each_process(pool):
     for number in (2, 3, 1, 2):
         found = list(pool.map(call_pickled, [(tasks.packed(number), 0.05)] * 20))
     assert {times for _, times in found} == {3}
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (signal.SIGSEGV, "crashed while it read 'a/ü\\\\xff.png' (SIGSEGV)"),
+        (
+            signal.SIGKILL,
+            "was killed while it read 'a/ü\\\\xff.png', by hand or for lack of memory",
+        ),
+    ],
+)
+def test_the_error_names_the_input_that_a_killed_process_read(number, expected):
+    pool = Pool(2)
+    done([pool.submit(tasks.doubled, n) for n in range(4)])
+    waiting = [pool.submit(tasks.die_reading, "a/ü\udcff.png", number)]
+    waiting += [pool.submit(tasks.doubled, n) for n in range(30)]
+    errors = [str(future.exception(SECONDS)) for future in waiting if future.exception(SECONDS)]
+    assert errors and all(expected in error for error in errors)
+    pool.close()

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.engines.guarded import guarded
+from beam_jobs.errors import JobError, RejectError, UsageError
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
 from beam_jobs.packages import require
+from readers.format.tfrecord import MAX_RECORD_BYTES
 
 Reader = Callable[[bytes, ReadOptions], Recording]
 
@@ -40,6 +42,7 @@ class Format:
         flags: Those of `FLAGS` that apply to its files.
         libraries: The modules that the reader imports, if not everybody has them.
         extra: The extra of this package that installs them.
+        crashes: Whether they crash on some damaged files, and so read them in another process.
     """
 
     suffixes: tuple[str, ...]
@@ -47,13 +50,19 @@ class Format:
     flags: tuple[str, ...] = FLAGS
     libraries: tuple[str, ...] = ()
     extra: str = ""
+    crashes: bool = False
 
 
 def _own(
-    suffixes: str, reader: str, flags: tuple[str, ...], libraries: str = "", extra: str = ""
+    suffixes: str,
+    reader: str,
+    flags: tuple[str, ...],
+    libraries: str = "",
+    extra: str = "",
+    crashes: bool = False,
 ) -> Format:
     names = tuple(suffixes.split())
-    return Format(names, f"{__package__}.{reader}", flags, tuple(libraries.split()), extra)
+    return Format(names, f"{__package__}.{reader}", flags, tuple(libraries.split()), extra, crashes)
 
 
 FORMATS = (
@@ -73,9 +82,9 @@ FORMATS = (
     ),
     _own(".parquet", "arrow:read_parquet", _TABLE, "pyarrow", "beam"),
     _own(".feather .arrow", "arrow:read_feather", _TABLE, "pyarrow", "beam"),
-    _own(".h5 .hdf5", "hdf5:read_h5", _ARRAYS, "h5py", "hdf5"),
-    _own(".mat", "matlab:read_mat", _ARRAYS, "scipy h5py", "matlab"),
-    _own(".nc", "netcdf:read_nc", _ARRAYS, "scipy h5py", "netcdf"),
+    _own(".h5 .hdf5", "hdf5:read_h5", _ARRAYS, "h5py", "hdf5", crashes=True),
+    _own(".mat", "matlab:read_mat", _ARRAYS, "scipy h5py", "matlab", crashes=True),
+    _own(".nc", "netcdf:read_nc", _ARRAYS, "scipy h5py", "netcdf", crashes=True),
     _own(".edf", "edf:read_edf", _CHANNELS, "edfio", "edf"),
     _own(".bdf", "edf:read_bdf", _CHANNELS, "edfio", "edf"),
 )
@@ -108,7 +117,10 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
         raise RejectError(_refusal(name))
     read = _reader(found, suffix)
     try:
-        recording = read(data, options)
+        if found.crashes:
+            recording = guarded(read, data, options, memory=len(data) + 4 * MAX_RECORD_BYTES)
+        else:
+            recording = read(data, options)
         known = {*recording.columns, *recording.metadata}
         if missing := [name for name in options.inside if name not in known]:
             raise RejectError(
@@ -116,7 +128,7 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
                 "or a column, an array or an attribute of the file"
             )
         return recording if options.recording_column else recording.in_order(options.times)
-    except (RejectError, UsageError):
+    except (RejectError, JobError):
         raise
     except Exception as error:  # libraries raise nearly everything on broken input
         raise RejectError(f"not a whole {suffix} file: {error!s:.200}") from None

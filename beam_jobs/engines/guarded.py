@@ -1,0 +1,209 @@
+"""Calls functions in a process that may die: libraries in native code crash on some damaged files.
+
+The process is started for the first call, and answers one call at a time. Bytes that are passed to it,
+and arrays that come back, are in files in memory: a pipe would take several times as long.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import mmap
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
+from typing import IO, Any, NoReturn, TypeVar
+
+from beam_jobs.engines.memory import keep_freed
+from beam_jobs.errors import DataError, RejectError, portable
+
+T = TypeVar("T")
+
+# What the process may allocate beside the memory of a call, for Python and the libraries.
+_OWN_BYTES = 1 << 30
+
+# In bytes: where arrays may begin, as NumPy and its compiled loops expect.
+_ALIGNMENT = 64
+
+
+def guarded(function: Callable[..., T], data: bytes, *arguments: Any, memory: int) -> T:
+    """Returns `function(data, *arguments)`, which only another process computes.
+
+    Args:
+        function: A function of a module.
+        data: Bytes, of any number.
+        arguments: Picklable.
+        memory: How many bytes the call may allocate; MemoryError is raised in it for more.
+
+    Raises:
+        RejectError: The process crashed, and so did a new one.
+        DataError: Both were killed, or could not start.
+        Exception: What the function raises.
+    """
+    with _GUARD.lock:
+        for _ in range(2):
+            try:
+                return _GUARD.call(function, data, arguments, memory)
+            except EOFError:
+                code, words = _GUARD.end()
+    _fail(code, words)
+
+
+def _fail(code: int, words: str) -> NoReturn:
+    """Raises the error for a process that ended twice, with this code and these words."""
+    if code == -signal.SIGKILL:
+        raise DataError(
+            "the process that reads it was killed twice, by hand or for lack of memory; no dataset was "
+            "written. Give the job more memory, or leave the file out"
+        )
+    if code >= 0:
+        raise DataError(f"the process that reads it ended with exit code {code}: {words:.500}")
+    name = signal.Signals(-code).name
+    raise RejectError(f"the library that reads it crashed twice ({name}): the file is damaged")
+
+
+class _Guard:
+    """The process that this one calls.
+
+    Attributes:
+        lock: Held during a call.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._words: IO[bytes] | None = None
+
+    def call(
+        self, function: Callable[..., T], data: bytes, arguments: tuple[Any, ...], memory: int
+    ) -> T:
+        """The result of a call.
+
+        Raises:
+            EOFError: The process has ended.
+        """
+        connection = self._connection or self._start()
+        try:
+            _send(connection, (function, arguments, memory), [data])
+            (packed, error), buffers = _receive(connection)
+        except OSError:  # A broken pipe.
+            raise EOFError from None
+        if error:
+            raise error
+        result: T = pickle.loads(packed, buffers=buffers)
+        return result
+
+    def _start(self) -> Connection:
+        here, there = Pipe()
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it.
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"import {__name__} as g; g.serve({there.fileno()})"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._words,
+            pass_fds=[there.fileno()],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+        )
+        there.close()
+        self._connection = here
+        return here
+
+    def end(self) -> tuple[int, str]:
+        """Ends the process; returns its exit code, and the last line that it wrote."""
+        if not self._process or not self._connection or not self._words:
+            return 0, ""
+        self._connection.close()
+        code = self._process.wait()
+        self._words.seek(0)
+        lines = self._words.read().decode(errors="replace").splitlines()
+        self._words.close()
+        self._connection = self._process = self._words = None
+        return code, lines[-1] if lines else "it wrote nothing"
+
+    def forget(self) -> None:
+        """Leaves the process to the one that this one was forked from."""
+        self.__init__()  # type: ignore[misc]
+
+
+_GUARD = _Guard()
+atexit.register(_GUARD.end)
+os.register_at_fork(after_in_child=_GUARD.forget)
+
+
+def serve(descriptor: int) -> None:
+    """Answers calls until the other end of the connection is closed; runs in the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that calls.
+    keep_freed()
+    with Connection(descriptor) as connection:
+        while True:
+            try:
+                (function, arguments, memory), (data,) = _receive(connection)
+            except EOFError:
+                return
+            _limit(memory)
+            arrays: list[pickle.PickleBuffer] = []
+            packed, error = b"", None
+            try:
+                result = function(bytes(data), *arguments)
+                packed = pickle.dumps(result, 5, buffer_callback=arrays.append)
+            except Exception as raised:
+                error = portable(raised)
+                arrays.clear()
+            _send(connection, (packed, error), [array.raw() for array in arrays])
+
+
+def _limit(memory: int) -> None:
+    """Lets this process allocate so many bytes more than it has for itself."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = memory + _OWN_BYTES
+    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _send(connection: Connection, message: Any, buffers: Sequence[bytes | memoryview]) -> None:
+    """Sends a picklable message, and buffers in a file."""
+    sizes = [memoryview(buffer).nbytes for buffer in buffers]
+    connection.send((message, sizes))
+    if not any(sizes):
+        return
+    with _memory_file() as file:
+        for buffer, size in zip(buffers, sizes, strict=True):
+            file.write(buffer)
+            file.write(bytes(-size % _ALIGNMENT))
+        file.flush()
+        send_handle(connection, file.fileno(), os.getpid())
+
+
+def _receive(connection: Connection) -> tuple[Any, list[memoryview]]:
+    """A message and its buffers, in memory of their own that can be written.
+
+    Raises:
+        EOFError: The other end is closed.
+    """
+    message, sizes = connection.recv()
+    if not any(sizes):
+        return message, [memoryview(bytearray()) for _ in sizes]
+    descriptor = recv_handle(connection)
+    try:
+        data = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY))
+    finally:
+        os.close(descriptor)
+    starts = itertools.accumulate((size + -size % _ALIGNMENT for size in sizes), initial=0)
+    return message, [data[at : at + size] for at, size in zip(starts, sizes, strict=False)]
+
+
+def _memory_file() -> IO[bytes]:
+    """A file without a name, which Linux keeps in memory."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("guarded"), "wb")
+    return tempfile.TemporaryFile()

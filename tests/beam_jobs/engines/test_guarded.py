@@ -1,0 +1,111 @@
+"""A library that crashes ends a process of its own, and the file becomes a reject."""
+
+import os
+import pickle
+import signal
+import sys
+
+import numpy as np
+import pytest
+
+from beam_jobs.engines.guarded import _Guard, guarded
+from beam_jobs.errors import DataError, RejectError, UsageError
+from beam_jobs.jobs.sensors.formats.registry import read_recording
+from beam_jobs.jobs.sensors.recording import ReadOptions
+from tests.support import guarded_calls as calls
+from tests.support.checkout import ROOT
+from tests.support.commands import run
+from tests.support.datasets import rejects_of
+from tests.support.recordings import h5
+
+MIB = 1 << 20
+
+# An HDF5 file in which a few bytes were changed: version 1.14 of the library crashes on it.
+CRASHES = (ROOT / "tests/corpus/hostile/crashes_hdf5.h5").read_bytes()
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 3 * MIB])
+def test_results_are_those_of_a_call_and_can_be_written(size):
+    data = np.random.default_rng(size).bytes(size)
+    found, text, empty = guarded(calls.shifted, data, 3, memory=64 * MIB)
+    expected = calls.shifted(data, 3)
+    np.testing.assert_array_equal(found["a"], expected[0]["a"])
+    np.testing.assert_array_equal(found["b"], expected[0]["b"])
+    assert (text, empty.shape, empty.dtype) == (expected[1], (0, 3), np.float32)
+    for array in (*found.values(), empty):
+        assert array.flags.writeable and array.flags.aligned
+    kept = found["a"].copy()
+    guarded(calls.shifted, bytes(size), 5, memory=64 * MIB)
+    np.testing.assert_array_equal(found["a"], kept)  # The next call has memory of its own.
+
+
+def test_one_process_answers_all_calls_and_it_is_another():
+    pids = {guarded(calls.pid, b"", memory=0) for _ in range(5)}
+    assert len(pids) == 1 and os.getpid() not in pids
+
+
+@pytest.mark.parametrize("error", [RejectError("no"), UsageError("typed wrong"), KeyError("k")])
+def test_errors_arrive(error):
+    with pytest.raises(type(error), match=str(error.args[0])):
+        guarded(calls.fail, b"", pickle.dumps(error), memory=0)
+    assert guarded(calls.pid, b"", memory=0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE])
+def test_a_crash_is_a_reject_after_a_second_try_and_the_next_call_is_answered(tmp_path, number):
+    tries = tmp_path / "tries"
+    with pytest.raises(RejectError, match=rf"crashed twice \({number.name}\)"):
+        guarded(calls.die, str(tries).encode(), number, 2, memory=0)
+    assert tries.read_text() == "xx"
+    assert guarded(calls.pid, b"", memory=0)
+
+
+def test_one_crash_alone_is_no_reject(tmp_path):
+    tries = tmp_path / "tries"
+    assert guarded(calls.die, str(tries).encode(), signal.SIGKILL, 1, memory=0) == 2
+
+
+def test_a_process_that_is_killed_twice_fails_the_job(tmp_path):
+    with pytest.raises(DataError, match="killed twice, by hand or for lack of memory"):
+        guarded(calls.die, str(tmp_path / "tries").encode(), signal.SIGKILL, 2, memory=0)
+
+
+def test_a_process_that_cannot_start_states_why(tmp_path, monkeypatch):
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\necho first >&2; echo 'no such library' >&2; exit 7")
+    script.chmod(0o755)
+    monkeypatch.setattr("beam_jobs.engines.guarded._GUARD", _Guard())
+    monkeypatch.setattr(sys, "executable", str(script))
+    with pytest.raises(DataError, match="ended with exit code 7: no such library"):
+        guarded(calls.pid, b"", memory=0)
+
+
+def test_memory_is_bounded():
+    assert guarded(calls.allocate, b"", 1024 * MIB, memory=1024 * MIB) == 1024 * MIB
+    with pytest.raises(MemoryError):
+        guarded(calls.allocate, b"", 2048 * MIB, memory=512 * MIB)
+    assert guarded(calls.allocate, b"", 2048 * MIB, memory=2048 * MIB) == 2048 * MIB
+
+
+def test_a_forked_process_has_a_guard_of_its_own():
+    before = guarded(calls.pid, b"", memory=0)
+    assert calls.in_a_fork(lambda: guarded(calls.pid, b"", memory=0)) != before
+    assert guarded(calls.pid, b"", memory=0) == before
+
+
+def test_a_file_that_crashes_hdf5_is_a_reject():
+    with pytest.raises(RejectError, match="the library that reads it crashed twice"):
+        read_recording("a.h5", CRASHES, ReadOptions())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("name", ["a.h5", "z.h5"], ids=["first", "last"])
+def test_a_job_names_the_file_that_crashes_hdf5(tmp_path, workers, name):
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        (tmp_path / f"in/m{number}.h5").write_bytes(h5(x=np.ones((5 + number, 3), np.float32)))
+    (tmp_path / "in" / name).write_bytes(CRASHES)
+    flags = ["--label", "none", "--num_shards", 1, "--direct_num_workers", workers]
+    assert run("sensors", "--input", tmp_path / "in", "--output", tmp_path / "out", *flags) == 0
+    ((key, error),) = rejects_of(tmp_path / "out").items()
+    assert key == name and "crashed twice (SIGSEGV)" in error
