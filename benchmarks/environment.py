@@ -61,11 +61,13 @@ class Environment:
         folder: Its folder.
         requirements: The file with its packages.
         base: The name of the environment whose packages it also sees.
+        alone: A package that is installed without what it requires.
     """
 
     folder: str
     requirements: str
     base: str | None = None
+    alone: str | None = None
 
 
 def _on_torch(name: str) -> Environment:
@@ -83,6 +85,7 @@ ENVIRONMENTS = {
     "ffcv": _on_torch("ffcv"),
     "spdl": Environment("venv-spdl", "requirements/spdl.txt"),
     "dali": Environment("venv-dali", "requirements/dali.txt"),
+    "dlio": Environment("venv-dlio", "requirements/dlio.txt", alone="dlio_benchmark==2.0.0"),
     "plot": Environment("venv-plot", "requirements/plot.txt"),
     "planted": Environment("venv-planted", "requirements/planted.txt"),
     "datalab": Environment("venv-datalab", "requirements/datalab.txt"),
@@ -120,8 +123,10 @@ def make_environment(data: Path, name: str) -> None:
         own = venv / site.relative_to(data / ENVIRONMENTS[wanted.base].folder)
         (own / "base.pth").write_text(f"{site}\n")
     pip = [rival_python(data, name), "-m", "pip", "install", "--quiet"]
-    pip += ["--disable-pip-version-check", "--requirement", str(requirements)]
-    run(f"install {name}", pip, log)
+    pip += ["--disable-pip-version-check"]
+    run(f"install {name}", [*pip, "--requirement", str(requirements)], log)
+    if wanted.alone:
+        run(f"install {wanted.alone}", [*pip, "--no-deps", wanted.alone], log)
     installed.write_text(required)
 
 
