@@ -117,7 +117,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
     # A pipeline would set them later; inputs and output are looked at here.
     FileSystems.set_options(options)
     directory = dataset.directory()
-    job = flags.job.make_job(dataset.columns, directory)
+    job = flags.job.make_job(dataset.columns, directory, dataset.most_bytes)
     output = dataset.make_output(directory, job, {**flags.options, **job.facts})
     return Command(
         name=flags.name,

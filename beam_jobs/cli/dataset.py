@@ -26,6 +26,7 @@ from beam_jobs.plan.placement import Exact, Placement, check_seed
 from beam_jobs.plan.splits import MAX_SPLITS, Splits
 from beam_jobs.records.rejects import MaxRejects, OnReject
 from beam_jobs.sources.columns import split_names
+from readers.format.tfrecord import MAX_RECORD_BYTES
 
 # Without --splits.
 ONE_SPLIT = "train=1"
@@ -95,6 +96,12 @@ class DatasetFlags(RunFlags):
         unset="any number may be, but not all",
         metavar="N|N%",
     )
+    max_record_bytes: str = flag(
+        "256MiB",
+        "reject an input that takes more bytes in memory, packed or not; a process needs some four times "
+        "as much. At most 2GiB",
+        metavar="SIZE",
+    )
     drop_near_duplicates: str = flag(
         "",
         "drop records that are nearly the same as one before them in the global order: a similarity such as 0.8 "
@@ -127,10 +134,25 @@ class DatasetFlags(RunFlags):
         parse_size(self.shard_size)
         Groups.parse(self.group_by)
         MaxRejects.parse(self.max_rejects)
+        _ = self.most_bytes
         if self.drop_near_duplicates:
             threshold_of(self.drop_near_duplicates)
         self.check_splits()
         self._check_folds()
+
+    @property
+    def most_bytes(self) -> int:
+        """The most bytes that an input may take in memory.
+
+        Raises:
+            UsageError: It is no size, or more than a record can hold.
+        """
+        size = parse_size(self.max_record_bytes, "--max_record_bytes")
+        if size > MAX_RECORD_BYTES + 1:
+            raise UsageError(
+                f"--max_record_bytes {self.max_record_bytes}: a record can hold 2GiB at most"
+            )
+        return min(size, MAX_RECORD_BYTES)
 
     def check_splits(self) -> None:
         """Checks the value of `--splits`.

@@ -75,12 +75,13 @@ class JobFlags(Flags):
     """The flags that say what a job reads and what its records are."""
 
     @abc.abstractmethod
-    def make_job(self, columns: tuple[str, ...], output: str) -> RecordJob:
+    def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> RecordJob:
         """The job, after a look at its inputs.
 
         Args:
             columns: Columns that decide the splits of records.
             output: The output directory, whose files are never inputs.
+            max_bytes: The most bytes that an input may take in memory.
 
         Raises:
             UsageError: The flags do not fit the inputs.

@@ -201,7 +201,7 @@ class ImageFlags(InputFlags):
                 "--frames all: --encoding source keeps all frames in one record; use png or tensor"
             )
 
-    def make_job(self, columns: tuple[str, ...], output: str) -> ImageJob:
+    def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ImageJob:
         annotations = parse_annotations(
             boxes=self.boxes,
             class_names=self.class_names,
@@ -221,7 +221,7 @@ class ImageFlags(InputFlags):
         )
         annotations.check_files(inputs)
         return ImageJob(
-            inputs=inputs,
+            inputs=replace(inputs, max_bytes=max_bytes),
             labels=labels,
             image_size=parse_image_size(self.image_size),
             resize=self.resize,

@@ -52,9 +52,9 @@ class ReshardFlags(JobFlags):
         if self.keep and self.drop:
             raise UsageError("--keep and --drop both choose the features: drop one")
 
-    def make_job(self, columns: tuple[str, ...], output: str) -> ReshardJob:
+    def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ReshardJob:
         return reshard_job(
-            inputs=Inputs.of(self.input, output),
+            inputs=replace(Inputs.of(self.input, output), max_bytes=max_bytes),
             schema=self.schema,
             keep=names_in(self.keep),
             drop=names_in(self.drop),

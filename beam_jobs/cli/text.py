@@ -169,13 +169,13 @@ class TextFlags(InputFlags):
                 "--window keeps all tokens of a text, but --max_length drops some: choose one"
             )
 
-    def make_job(self, columns: tuple[str, ...], output: str) -> TextJob:
+    def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
         extras = self.extras
         columns = tuple(dict.fromkeys((*columns, *(extra.column for extra in extras))))
         tokens, tokenizer = self._tokenizer()
         inputs, labels, label_field = self._find_texts(columns, output)
         job = TextJob(
-            inputs=inputs,
+            inputs=replace(inputs, max_bytes=max_bytes),
             labels=labels,
             record=self.record,
             text_field=names_in(self.text_field)[0],

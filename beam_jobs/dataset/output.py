@@ -19,8 +19,11 @@ DEFAULT_SHARD_SIZE = 128 << 20
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, name: str = "--shard_size") -> int:
     """The number of bytes in `128MiB`, `1GB`, `500k` or `1000`.
+
+    Args:
+        name: The flag, for the error.
 
     Raises:
         UsageError: The text is not a size, or not a positive one.
@@ -32,7 +35,7 @@ def parse_size(text: str) -> int:
     except (KeyError, ValueError, OverflowError):
         size = 0
     if size <= 0:
-        raise UsageError(f"--shard_size {text}: expected a size such as 128MiB or 500MB")
+        raise UsageError(f"{name} {text}: expected a size such as 128MiB or 500MB")
     return size
 
 

@@ -33,18 +33,17 @@ from beam_jobs.sources.archives.sidecars import (
     read_sidecar,
     row_of,
     stem_of,
-    too_large,
 )
 from beam_jobs.sources.chunks import CHUNK_BYTES, STORE_TASK_BYTES, Chunk
 from beam_jobs.sources.rows import DEFAULT, Dialect
 from beam_jobs.sources.source import Source, used_columns
 from beam_jobs.storage.ahead import Read
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
+from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, check_bytes
 from beam_jobs.storage.listing import match, spans_of_pattern
 from beam_jobs.storage.objects import EAGER_BYTES, is_store
 from beam_jobs.storage.paths import absolute, common_root, inside, is_local
 from beam_jobs.storage.ranges import ALL, Span
-from readers.format.tfrecord import MAX_RECORD_BYTES
 
 
 def _has_index(path: str) -> bool:
@@ -71,6 +70,7 @@ class Inputs:
         dialect: How tables and texts are written.
         key: What a record's key is: "path", or "member" for the paths of members inside their archives.
         span: The names that are listed, if the inputs are on a disk or in a store.
+        max_bytes: The most bytes of a file or a member that are read into memory.
     """
 
     patterns: tuple[str, ...]
@@ -82,6 +82,7 @@ class Inputs:
     dialect: Dialect = DEFAULT
     key: str = "path"
     span: Span = ALL
+    max_bytes: int = DEFAULT_RECORD_BYTES
 
     @classmethod
     def of(
@@ -237,14 +238,14 @@ class Inputs:
 
         A damaged archive ends with a source that has an error. Sidecars must be next to their member.
         """
-        group = MemberGroup("")
+        group = MemberGroup("", self.max_bytes)
         broken = ""
         try:
             with open_file(self.path(source.key)) as file:
                 for member, stream in walk(file):
                     if stem_of(member.name) != group.stem:
                         yield from self._rest(source, group)
-                        group = MemberGroup(stem_of(member.name))
+                        group = MemberGroup(stem_of(member.name), self.max_bytes)
                     if self.samples and is_sidecar(member.name):
                         group.add_sidecar(member, stream)
                     elif self.samples and is_companion(member.name):
@@ -306,10 +307,10 @@ class Inputs:
             return
         path, at = self.path_of(source), source.location
         if at:
-            size = min(member_bytes(at, source.key), most or MAX_RECORD_BYTES)
+            size = min(member_bytes(at, source.key), most or self.max_bytes)
             if size:
                 yield Read(path, at.offset, size, size)
-        elif source.size <= MAX_RECORD_BYTES:
+        elif source.size <= self.max_bytes:
             whole = most is None or 0 < source.size <= most
             expected = min(source.size, most or source.size)
             yield Read(path, 0, None if whole else most, expected)
@@ -332,10 +333,10 @@ class Inputs:
         note_reading(source.key)
         try:
             if source.location is None:
-                if source.size > MAX_RECORD_BYTES:
-                    raise RejectError(too_large(source.size, MAX_RECORD_BYTES))
+                check_bytes(source.size, self.max_bytes, "it has")
                 return read_bytes(self.path_of(source))
+            check_bytes(source.location.size, self.max_bytes, "it has")
             with open_file(self.path_of(source)) as archive:
-                return read_member(archive, source.location, source.key, MAX_RECORD_BYTES)
+                return read_member(archive, source.location, source.key, self.max_bytes)
         except OSError as error:
             raise RejectError(f"cannot be read: {error}") from None

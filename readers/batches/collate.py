@@ -19,7 +19,7 @@ from readers.format.decode.column import (
     object_array,
 )
 from readers.format.dtypes import numpy_dtype
-from readers.format.schema import Feature
+from readers.format.schema import Feature, format_shape
 
 
 def collate(
@@ -179,7 +179,13 @@ def _padded(
     empty: Allocator,
 ) -> np.ndarray:
     """The array of a shape [B, ...], padded in every unknown dimension."""
-    out = empty(shape, numpy_dtype(feature.dtype))
+    try:
+        out = empty(shape, numpy_dtype(feature.dtype))
+    except MemoryError:
+        raise ValueError(
+            f"a padded batch {format_shape(shape)} of {feature.dtype} does not fit into memory: use "
+            "batching='ragged' or a smaller batch_size"
+        ) from None
     if not feature.is_sequence and feature.varying_rank == 1 and not out.dtype.hasobject:
         _fill_rows(out, column.spans(), padding)
         return out

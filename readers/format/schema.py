@@ -29,17 +29,37 @@ _WITH_COMPANION = ("tensor", "list", "raw")
 _NAME = re.compile(r"[^\x00-\x1f\\\ud800-\udfff]{1,255}")
 
 
+# An array without values takes no bytes, whatever its sizes are; a batch of such arrays does.
+MAX_EMPTY_SIZE = 1 << 20
+
+
 def format_shape(shape: tuple[int | None, ...]) -> str:
     """A shape as error messages and reports print it: `[224, 224, 3]`, `[None, 6]` or `[]`."""
     return "[" + ", ".join(str(d) for d in shape) + "]"
 
 
+def format_found(shape: tuple[int, ...]) -> str:
+    """A shape that does not fit, as error messages print it; with the reason if a size is too long."""
+    if not _is_long_and_empty(shape):
+        return format_shape(shape)
+    return f"{format_shape(shape)}: beside a size of 0, others may be up to {MAX_EMPTY_SIZE}"
+
+
 def fits(expected: tuple[int | None, ...], found: tuple[int, ...]) -> bool:
-    """Whether a shape has the expected rank and the expected size in every known dimension."""
+    """Whether a shape has the expected rank and the expected size in every known dimension.
+
+    None fits that has a size of 0 and another above `MAX_EMPTY_SIZE`.
+    """
+    if _is_long_and_empty(found):
+        return False
     return expected == found or (
         len(expected) == len(found)
         and all(e is None or e == f for e, f in zip(expected, found, strict=True))
     )
+
+
+def _is_long_and_empty(shape: tuple[int, ...]) -> bool:
+    return 0 in shape and max(shape) > MAX_EMPTY_SIZE
 
 
 def _default_encoding(dtype: str, shape: tuple[int | None, ...]) -> str:

@@ -11,7 +11,6 @@ import pytest
 import soundfile
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors import recording
 from beam_jobs.jobs.sensors.formats.registry import read_recording
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
 
@@ -49,8 +48,11 @@ def edf(bits: int = 16, rates=(4, 4), kind: str = "", blocks: int = 3) -> tuple[
     return head + body, [values.ravel() * 100 / top for values in digital]
 
 
+_LIMITS: dict[str, int] = {}
+
+
 def read(kind: str, data: bytes, **options) -> Recording:
-    return read_recording(f"walk.{kind}", data, ReadOptions(**options))
+    return read_recording(f"walk.{kind}", data, ReadOptions(**_LIMITS, **options))
 
 
 def signal(kind: str, data: bytes, **options) -> np.ndarray:
@@ -69,7 +71,7 @@ def rejected(kind: str, data: bytes, **options) -> str:
 
 def limit_records(monkeypatch, size: int) -> None:
     """Lowers the largest size of a record, in bytes."""
-    monkeypatch.setattr(recording, "MAX_RECORD_BYTES", size)
+    monkeypatch.setitem(_LIMITS, "max_bytes", size)
 
 
 def npy(array, **options) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from beam_jobs.cli.flags import flag, names_in
@@ -196,7 +196,7 @@ class SensorFlags(RecordingFlags):
             gain=self.gain,
         )
 
-    def make_job(self, columns: tuple[str, ...], output: str) -> SensorJob:
+    def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> SensorJob:
         extras = self.extras
         rate_column = self.rate.removeprefix(COLUMN) if self.rate.startswith(COLUMN) else ""
         names = [*columns, *(extra.column for extra in extras), rate_column]
@@ -224,15 +224,16 @@ class SensorFlags(RecordingFlags):
             mono=self.channels == 1,
             inside=inside,
             recording_column=self.recording_column,
+            max_bytes=max_bytes,
         )
         return SensorJob(
-            inputs=inputs,
+            inputs=replace(inputs, max_bytes=max_bytes),
             labels=labels,
             read_options=read_options,
             dtype=self.dtype,
             encoding=self.encoding,
             extras=extras,
-            conditioning=self._conditioning(),
+            conditioning=replace(self._conditioning(), max_bytes=max_bytes),
             rows=self.record == "row",
             window_label=WindowLabel.parse(self.window_label),
             rate_column=rate_column,

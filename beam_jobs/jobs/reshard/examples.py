@@ -39,17 +39,17 @@ def batches_of(job: ReshardJob, task: Task) -> Iterator[tuple[Source, FrameBatch
 
 def _frame_batches(job: ReshardJob, chunk: Chunk) -> Iterator[FrameBatch | Reject]:
     """Yields the records of a file or a range of it, and a reject if it cannot be read."""
-    source = chunk.source
+    source, limit = chunk.source, job.inputs.max_bytes
     try:
         if source.error:
             raise RejectError(source.error)
         with job.inputs.stream(source) as file:
             if not chunk.end:
-                yield from frame_batches(decompressed(cast(io.BufferedReader, file)))
+                yield from frame_batches(decompressed(cast(io.BufferedReader, file)), limit)
                 return
             file.seek(chunk.start)
             stream = cast(io.BufferedReader, file)
-            yield from frame_batches(stream, chunk.start, chunk.end, chunk.first)
+            yield from frame_batches(stream, limit, chunk.start, chunk.end, chunk.first)
     except RejectError as error:
         yield Reject.of(source.key, "read", error)
     except OSError as error:

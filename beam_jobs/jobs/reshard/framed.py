@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_jobs.errors import RejectError
+from beam_jobs.storage.limits import exceeds
 from readers.format.decode.scanner import MARGIN
 from readers.format.tfrecord import (
     FRAME_BYTES,
     HEADER_BYTES,
-    MAX_RECORD_BYTES,
     intact,
     masked_crc32c,
 )
@@ -105,7 +105,7 @@ def decompressed(file: io.BufferedReader) -> Stream:
 
 
 def frame_batches(
-    file: Stream, start: int = 0, end: int = 0, first: int = 1
+    file: Stream, limit: int, start: int = 0, end: int = 0, first: int = 1
 ) -> Iterator[FrameBatch]:
     """Yields the records of a file, a few megabytes at a time, in memory that is reused.
 
@@ -115,6 +115,7 @@ def frame_batches(
 
     Args:
         file: A file positioned at `start`.
+        limit: The most bytes of a record.
         start, end: The bytes between which the records are; `end` is 0 for the end of the file.
         first: The number of the first record.
     """
@@ -128,7 +129,7 @@ def frame_batches(
         read, error = _read_into(file, buffer.data[held:room])
         held += read
         ended = held < room or offset + held == end
-        sizes, needed, wrong = frames_of(buffer[:held])
+        sizes, needed, wrong = frames_of(buffer[:held], limit)
         used = int(sizes.sum())
         if wrong or (ended and held > used):
             error = wrong or error or f"cut off after {held - used:,} bytes"
@@ -176,7 +177,7 @@ def _with_room(buffer: np.ndarray, used: int, held: int, needed: int) -> np.ndar
     return buffer
 
 
-def frames_of(data: np.ndarray) -> tuple[np.ndarray, int, str]:
+def frames_of(data: np.ndarray, limit: int) -> tuple[np.ndarray, int, str]:
     """The complete frames that some bytes, uint8 [n], begin with.
 
     A length is trusted if its own checksum matches.
@@ -192,7 +193,7 @@ def frames_of(data: np.ndarray) -> tuple[np.ndarray, int, str]:
     while at + HEADER_BYTES <= size:
         header = data[at : at + HEADER_BYTES].tobytes()
         if header not in known:
-            wrong = header_error(header)
+            wrong = header_error(header, limit)
             if wrong:
                 break
             known[header] = FRAME_BYTES + _LENGTH.unpack_from(header)[0]
@@ -207,19 +208,15 @@ def frames_of(data: np.ndarray) -> tuple[np.ndarray, int, str]:
     return np.array(lengths, np.int64), needed, wrong
 
 
-def header_error(header: bytes) -> str:
-    """The error in the header of a record; "" if it is intact."""
+def header_error(header: bytes, limit: int) -> str:
+    """The error in the header of a record, which may have so many bytes; "" if it is intact."""
     if masked_crc32c(header[:8]) != _CRC.unpack_from(header, 8)[0]:
         return (
             "the checksum of its length does not match: the next record cannot be found, so the "
             "rest of the file is lost"
         )
     (length,) = _LENGTH.unpack_from(header)
-    return (
-        f"a record of {length:,} bytes, expected less than 2 GiB"
-        if length > MAX_RECORD_BYTES
-        else ""
-    )
+    return exceeds(length, limit, "a record of") if length > limit else ""
 
 
 def _count_alike(data: np.ndarray, at: int, frame: int, most: int) -> int:

@@ -38,13 +38,13 @@ def count_records(inputs: Inputs, task: Task) -> list[RangeCount]:
 
 
 def _count_range(inputs: Inputs, chunk: Chunk) -> RangeCount:
-    start, end = chunk.start, chunk.end
+    start, end, limit = chunk.start, chunk.end, inputs.max_bytes
     try:
         with inputs.stream(chunk.source) as file:
             # The first record of a file is nowhere else.
-            begins = _headers(file, start, end) if start else iter([0])
+            begins = _headers(file, start, end, limit) if start else iter([0])
             for begin in itertools.islice(begins, _TRIES):
-                if followed := _follow(file, begin, end):
+                if followed := _follow(file, begin, end, limit):
                     records, last = followed
                     return RangeCount(chunk, records, begin, last)
             if start and next(begins, None) is None:
@@ -54,13 +54,13 @@ def _count_range(inputs: Inputs, chunk: Chunk) -> RangeCount:
     return RangeCount(chunk, error="its records do not follow each other")
 
 
-def _headers(file: BinaryIO, start: int, end: int) -> Iterator[int]:
+def _headers(file: BinaryIO, start: int, end: int, limit: int) -> Iterator[int]:
     """Yields where a record may begin in a range: the bytes there have the form of a header."""
     for at in range(start, end, _BLOCK_BYTES):
         file.seek(at)
         block = file.read(min(_BLOCK_BYTES, end - at) + HEADER_BYTES - 1)
         for place in _candidates(np.frombuffer(block, np.uint8)):
-            if not header_error(block[place : place + HEADER_BYTES]):
+            if not header_error(block[place : place + HEADER_BYTES], limit):
                 yield at + place
 
 
@@ -78,7 +78,7 @@ def _candidates(data: np.ndarray) -> list[int]:
     return places
 
 
-def _follow(file: BinaryIO, begin: int, end: int) -> tuple[int, int] | None:
+def _follow(file: BinaryIO, begin: int, end: int, limit: int) -> tuple[int, int] | None:
     """The number of records that begin from `begin` to `end`, and where the last one ends.
 
     None if one of their headers is damaged, or the file ends within one.
@@ -87,7 +87,7 @@ def _follow(file: BinaryIO, begin: int, end: int) -> tuple[int, int] | None:
     while at < end:
         file.seek(at)
         block = np.frombuffer(file.read(min(_BLOCK_BYTES, end - at) + HEADER_BYTES), np.uint8)
-        lengths, needed, wrong = frames_of(block)
+        lengths, needed, wrong = frames_of(block, limit)
         starts = at + np.cumsum(lengths) - lengths
         inside = int(np.searchsorted(starts, end))
         records += inside

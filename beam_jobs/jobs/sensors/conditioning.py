@@ -14,6 +14,7 @@ from beam_jobs.jobs.sensors.signals import NanPolicy, amplify, fill_missing
 from beam_jobs.jobs.sensors.spans import Gain, Span, parse_gain, parse_rate, parse_span
 from beam_jobs.jobs.sensors.spectra.spectrograms import Spectrogram
 from beam_jobs.jobs.sensors.values import no_tensor
+from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 
 # The feature that holds the share of samples that were interpolated, not measured.
 FILLED = "filled"
@@ -39,6 +40,7 @@ class Conditioning:
         sequence: Whether all pieces of a recording become one record.
         pad: Whether the samples after the last whole window become a window that zeros complete.
         gain: What each array is multiplied by.
+        max_bytes: The most bytes that a result of these steps may take.
     """
 
     nan: NanPolicy = "keep"
@@ -51,6 +53,7 @@ class Conditioning:
     sequence: bool = False
     pad: bool = False
     gain: Gain = 1.0
+    max_bytes: int = DEFAULT_RECORD_BYTES
 
     @classmethod
     def parse(
@@ -179,7 +182,9 @@ class Conditioning:
             name = next(iter(arrays))
             times[_SAMPLE] = times[name]  # Without a rate, it is interpolated and never filtered.
             arrays = {**arrays, _SAMPLE: np.arange(len(arrays[name]), dtype=np.float64)}
-        segments = resample_arrays(arrays, times, self.resample, self.max_gap, rates)
+        segments = resample_arrays(
+            arrays, times, self.resample, self.max_gap, rates, self.max_bytes
+        )
         segments = [_with_samples(segment) for segment in segments] if labelled else segments
         gaps = find_gaps(times, self.resample, self.max_gap)
         if not segments or (gaps and not (self.sequence or self.window)):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.recording import check_size
+from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, check_bytes
 
 # The filter is a sinc that is cut after this many zeros on each side by a Kaiser window. From 1.2
 # times half of the new rate on, it leaves less than 1/10,000 of a tone.
@@ -26,7 +26,12 @@ _BLOCK = 1 << 17
 
 
 def sample_at_lower_rate(
-    signal: np.ndarray, step: Fraction, offset: Fraction, count: int, dtype: np.dtype
+    signal: np.ndarray,
+    step: Fraction,
+    offset: Fraction,
+    count: int,
+    dtype: np.dtype,
+    limit: int = DEFAULT_RECORD_BYTES,
 ) -> np.ndarray:
     """Returns the signal at the points offset + k * step, k < count: [count, channels].
 
@@ -40,6 +45,7 @@ def sample_at_lower_rate(
         offset: The place of point 0, in samples after the first.
         count: The number of points. The last is less than a step after the last sample.
         dtype: The dtype of the result.
+        limit: The most bytes that the filter may take.
 
     Raises:
         RejectError: the signal is shorter than a step, 1/32 of the filter, or the filter would take
@@ -53,7 +59,7 @@ def sample_at_lower_rate(
     reach = math.ceil(_ZEROS * step)
     taps, channels = 2 * reach + 1, signal.shape[1]
     # Filter weights and their temporaries, and the samples under them as stored and as float64.
-    check_size(8 * taps * (6 + 4 * channels), "the filter of --resample takes")
+    check_bytes(8 * taps * (6 + 4 * channels), limit, "the filter of --resample takes")
     block = max(1, _BLOCK // (taps * max(1, channels)))
     # Points that are a whole number of samples apart have the same weights.
     period = min(count, step.denominator * max(1, block // step.denominator))

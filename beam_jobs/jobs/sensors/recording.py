@@ -11,7 +11,7 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.inside.columns import Column
 from beam_jobs.storage.encodings import UTF8
-from readers.format.tfrecord import MAX_RECORD_BYTES
+from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 
 # Text states no dtype; models take this one.
 TEXT_DTYPE = "float32"
@@ -134,6 +134,7 @@ class ReadOptions:
             and other metadata.
         recording_column: The one of these that says which recording a row belongs to; "" if a file
             is one recording.
+        max_bytes: The most bytes that the arrays of a file may take.
     """
 
     arrays: tuple[str, ...] = ()
@@ -149,6 +150,7 @@ class ReadOptions:
     mono: bool = False
     inside: tuple[str, ...] = ()
     recording_column: str = ""
+    max_bytes: int = DEFAULT_RECORD_BYTES
 
 
 def choose_arrays(names: Iterable[str], options: ReadOptions) -> list[str]:
@@ -194,13 +196,3 @@ def single_signal(
     """
     choose_arrays(("signal",), options)
     return Recording({"signal": signal}, rate, times, notes, columns, dtype=dtype)
-
-
-def check_size(size: int, claim: str = "it unpacks to") -> None:
-    """Checks a number of bytes before they are allocated: a small file may claim to hold anything.
-
-    Raises:
-        RejectError: the size exceeds protobuf's 2 GiB for a record.
-    """
-    if size > MAX_RECORD_BYTES:
-        raise RejectError(f"{claim} {size} bytes, more than a record can hold (2 GiB)")

@@ -9,10 +9,10 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning
-from beam_jobs.jobs.sensors.recording import check_size
 from beam_jobs.jobs.sensors.resampling import Segment
 from beam_jobs.jobs.sensors.signals import window_starts
 from beam_jobs.jobs.sensors.spans import Span
+from beam_jobs.storage.limits import check_bytes
 
 # The feature that holds the number of samples of a window before the zeros that pad it.
 LENGTH = "length"
@@ -118,7 +118,7 @@ class RecordingRecords:
         # An array without a channel has no bytes, but its padding has a length.
         sizes = (max(1, array.nbytes // len(array)) for array in arrays.values())
         size = sum(sizes) * self._size
-        check_size(size, "a padded window takes")
+        check_bytes(size, self._conditioning.max_bytes, "a padded window takes")
         return {
             name: np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
             for name, array in arrays.items()
@@ -133,7 +133,7 @@ class RecordingRecords:
             return dict(arrays)
         for name, array in arrays.items():
             try:
-                values = spectrogram.of(array, self._rate)
+                values = spectrogram.of(array, self._rate, self._conditioning.max_bytes)
             except RejectError as error:
                 raise RejectError(f"{name}: {error}") from None
             result[name] = self._convert(values)

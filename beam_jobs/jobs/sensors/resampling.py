@@ -11,8 +11,8 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.lowpass import sample_at_lower_rate
-from beam_jobs.jobs.sensors.recording import check_size
 from beam_jobs.jobs.sensors.signals import fill_missing, flat
+from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, check_bytes
 
 # In steps of the grid: files round their times, so ten steps of 1/30 s may be 0.3333 s.
 _SLACK = 0.01
@@ -42,6 +42,7 @@ def resample_arrays(
     rate: float,
     max_gap: float,
     rates: Mapping[str, float] | None = None,
+    limit: int = DEFAULT_RECORD_BYTES,
 ) -> list[Segment]:
     """Brings arrays to one grid and returns the segments between gaps.
 
@@ -57,6 +58,7 @@ def resample_arrays(
         rate: Points per second.
         max_gap: Seconds; two successive measurements of an array further apart are a gap.
         rates: Name -> samples per second, for the arrays that are sampled regularly.
+        limit: The most bytes that the result may take.
 
     Raises:
         RejectError: the arrays have no time in common, an array has more or fewer rows than times,
@@ -71,7 +73,7 @@ def resample_arrays(
     size = sum(last - first for first, last in ranges) * sum(
         math.prod(array.shape[1:]) * dtypes[name].itemsize for name, array in arrays.items()
     )
-    check_size(size, f"at {rate:g} Hz it takes")
+    check_bytes(size, limit, f"at {rate:g} Hz it takes")
     start, _ = _common_time(times)
     clocks = {name: clock - start for name, clock in times.items()}
     # All segments at once, because a recording may have thousands.
@@ -80,7 +82,8 @@ def resample_arrays(
     values = {}
     for name, array in arrays.items():
         if rates and rates.get(name, 0) > rate:
-            found = _filter(points, clocks[name], rates[name], rate, flat(array), dtypes[name])
+            sampled = clocks[name], rates[name], rate, flat(array)
+            found = _filter(points, *sampled, dtypes[name], limit)
         else:
             found = _interpolate(grid, clocks[name], flat(array), dtypes[name])
         values[name] = found.reshape(len(grid), *array.shape[1:])
@@ -180,6 +183,7 @@ def _filter(
     rate: float,
     values: np.ndarray,
     dtype: np.dtype,
+    limit: int,
 ) -> np.ndarray:
     """Returns the values at points of the grid without frequencies above half of its rate.
 
@@ -191,6 +195,7 @@ def _filter(
         found_rate, rate: Samples per second of the values and of the grid.
         values: [time, channels].
         dtype: The dtype of the result.
+        limit: The most bytes that the filter may take.
     """
     if not len(points):
         return np.empty((0, values.shape[1]), dtype)
@@ -200,7 +205,7 @@ def _filter(
     good = np.isfinite(values)
     known = good.any(0)
     whole = fill_missing(values if known.all() else np.where(known, values, 0), "interpolate")
-    result = sample_at_lower_rate(whole, step, offset, int(points[-1]) + 1, dtype)[points]
+    result = sample_at_lower_rate(whole, step, offset, int(points[-1]) + 1, dtype, limit)[points]
     if not good.all():
         missing = np.pad(np.cumsum(~good, 0, np.int32), ((1, 0), (0, 0)))
         edges = [np.searchsorted(clock, points / rate + half) for half in (-0.5 / rate, 0.5 / rate)]

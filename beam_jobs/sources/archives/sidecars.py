@@ -13,7 +13,7 @@ from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.archive import read_member
 from beam_jobs.sources.archives.member import Member
 from beam_jobs.sources.source import Source
-from readers.format.tfrecord import MAX_RECORD_BYTES
+from beam_jobs.storage.limits import exceeds
 
 _KINDS = ("cls", "txt", "json")
 
@@ -79,11 +79,13 @@ class MemberGroup:
 
     Attributes:
         stem: The stem.
+        max_bytes: The most bytes of a member, and of those that wait for sidecars.
         sidecars: The sidecars and their bytes.
         has_record: Whether one of the members is neither a sidecar nor a companion.
     """
 
     stem: str
+    max_bytes: int
     sidecars: list[tuple[Member, bytes]] = field(default_factory=list)
     has_record: bool = False
     _companions: list[tuple[Member, bytes]] = field(default_factory=list)
@@ -91,29 +93,33 @@ class MemberGroup:
     _held: int = 0
 
     def add_sidecar(self, member: Member, stream: BinaryIO) -> None:
-        self.sidecars.append(self._read(member, stream, MAX_SIDECAR_BYTES))
+        if not member.error and member.size > MAX_SIDECAR_BYTES:
+            error = f"it has {member.size} bytes, more than {MAX_SIDECAR_BYTES}"
+            member = member._replace(error=error)
+        self.sidecars.append(self._read(member, stream))
 
     def add_record(self, member: Member, stream: BinaryIO) -> None:
         self.has_record = True
-        self._records.append(self._read(member, stream, MAX_RECORD_BYTES))
+        self._records.append(self._read(member, stream))
 
     def add_companion(self, member: Member, stream: BinaryIO) -> None:
         if not self.has_record:
-            self._companions.append(self._read(member, stream, MAX_RECORD_BYTES))
+            self._companions.append(self._read(member, stream))
 
     def end(self) -> None:
         """Makes the companions records if no other member is one."""
         if not self.has_record and self._companions:
             self.has_record, self._records = True, self._companions
 
-    def _read(self, member: Member, stream: BinaryIO, limit: int) -> tuple[Member, bytes]:
+    def _read(self, member: Member, stream: BinaryIO) -> tuple[Member, bytes]:
         if member.error:
             return member, b""
-        if member.size > limit:
-            member = member._replace(error=too_large(member.size, limit))
-        elif self._held + member.size > MAX_RECORD_BYTES:
-            held = f"{self._held + member.size} bytes with those of its name before it"
-            member = member._replace(error=f"{held}, more than {MAX_RECORD_BYTES}")
+        if member.size > self.max_bytes:
+            member = member._replace(error=exceeds(member.size, self.max_bytes))
+        elif self._held + member.size > self.max_bytes:
+            claim = "with those of its name before it, it has"
+            error = exceeds(self._held + member.size, self.max_bytes, claim)
+            member = member._replace(error=error)
         try:
             data = b"" if member.error else stream.read(member.size)
         except RejectError as error:
@@ -149,8 +155,3 @@ def read_sidecar(file: BinaryIO, member: Member) -> tuple[Member, bytes]:
         return member, read_member(file, member.location, member.name, MAX_SIDECAR_BYTES)
     except RejectError as error:
         return member._replace(error=str(error)), b""
-
-
-def too_large(size: int, limit: int) -> str:
-    """The error of a file or member with too many bytes."""
-    return f"it has {size} bytes, more than {limit}"

@@ -16,7 +16,7 @@ from readers.format.compiled import library
 from readers.format.compiled.fields import Fields, Stored, companion_of, stored_features
 from readers.format.decode.column import Allocator, FeatureColumn
 from readers.format.decode.records import parse_example
-from readers.format.schema import Feature, Schema
+from readers.format.schema import MAX_EMPTY_SIZE, Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 
 # Bytes for each thread: to start one takes 20 us, in which 200 KB are copied.
@@ -134,6 +134,8 @@ class CompiledDecoder:
             found = shapes[:, axis]
             if not (found >= 0 if size is None else found == size).all():
                 return None
+        if not ((shapes.max(axis=1, initial=0) <= MAX_EMPTY_SIZE) | (counts > 0)).all():
+            return None
         # Unlike a product of integers, one of floats does not wrap around.
         product = np.prod(shapes.astype(np.float64), axis=1)
         return shapes if (product == counts).all() else None

@@ -13,7 +13,7 @@ from readers.format.decode.scanner import Scanner, require
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.protobuf.tensor import tensor_header
 from readers.format.protobuf.wire import BYTES_LIST, INT64_LIST, unpacked_varints
-from readers.format.schema import IMAGE_ENCODINGS, Feature
+from readers.format.schema import IMAGE_ENCODINGS, MAX_EMPTY_SIZE, Feature
 
 
 def stored_kind(feature: Feature) -> int:
@@ -111,6 +111,7 @@ def _shaped(
     """
     for axis, size in enumerate(feature.shape):
         require(shapes[:, axis] >= 0 if size is None else shapes[:, axis] == size)
+    require((shapes.max(axis=1, initial=0) <= MAX_EMPTY_SIZE) | (counts > 0))
     # Unlike a product of integers, one of floats does not wrap around.
     require(np.prod(shapes.astype(np.float64), axis=1) == counts)
     if isinstance(found, Spans):

@@ -24,7 +24,7 @@ from readers.format.protobuf.wire import (
     unpacked_varints,
     varint,
 )
-from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema, fits, format_shape
+from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema, fits, format_found, format_shape
 
 # The kind of a feature's list (1 bytes, 2 float, 3 int64; 0 for none), and its chunks. A chunk is
 # one bytes value or a run of packed numbers.
@@ -297,6 +297,6 @@ def _checked(feature: Feature, array: np.ndarray) -> np.ndarray:
     """The array, if its shape fits the feature."""
     if not fits(feature.shape, array.shape):
         raise ValueError(
-            f"expected {format_shape(feature.shape)}, found {format_shape(array.shape)}"
+            f"expected {format_shape(feature.shape)}, found {format_found(array.shape)}"
         )
     return array

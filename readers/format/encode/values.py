@@ -8,7 +8,7 @@ import numpy as np
 
 from readers.format.dtypes import dtype_name, numpy_dtype
 from readers.format.protobuf.tensor import string_values
-from readers.format.schema import IMAGE_ENCODINGS, Feature, fits, format_shape
+from readers.format.schema import IMAGE_ENCODINGS, Feature, fits, format_found, format_shape
 
 _INTEGER = Feature("int64", (), "list")
 
@@ -79,7 +79,7 @@ def _checked_array(name: str, feature: Feature, value: Any) -> np.ndarray:
     if found != feature.dtype or not fits(feature.shape, array.shape):
         raise ValueError(
             f"feature {name!r}: expected {feature.dtype} {format_shape(feature.shape)}, "
-            f"got {found} {format_shape(array.shape)}"
+            f"got {found} {format_found(array.shape)}"
         )
     return array
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from readers.format.schema import Feature, Schema, format_shape
+from readers.format.schema import MAX_EMPTY_SIZE, Feature, Schema, format_shape
 
 # decode_raw does not support uint32 and uint64; signed integers have the same bits.
 _SIGNED = {"uint32": tf.int32, "uint64": tf.int64}
@@ -68,7 +68,9 @@ def fits_feature(feature: Feature, shapes: tf.Tensor) -> tf.Tensor:
 
 
 def _fits_rank(expected: tf.Tensor, shapes: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_all((shapes >= 0) & ((expected < 0) | (shapes == expected)), axis=1)
+    is_alike = tf.reduce_all((shapes >= 0) & ((expected < 0) | (shapes == expected)), axis=1)
+    has_values = tf.reduce_all(shapes > 0, axis=1)
+    return is_alike & (has_values | tf.reduce_all(shapes <= MAX_EMPTY_SIZE, axis=1))
 
 
 def checked(

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.reshard import framed
 from beam_jobs.jobs.reshard.framed import decompressed, frame_batches
-from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, frame, masked_crc32c
+from readers.format.tfrecord import (
+    FOOTER_BYTES,
+    FRAME_BYTES,
+    HEADER_BYTES,
+    MAX_RECORD_BYTES,
+    frame,
+    masked_crc32c,
+)
 from tests.support.plain import write_plain
 
 RECORDS = st.lists(st.binary(max_size=70), max_size=60)
@@ -43,7 +50,7 @@ def stream(data):
 def read(data):
     """(number, byte, data) of every intact record, and (number, error) of every broken one."""
     found, broken = [], []
-    for batch in frame_batches(stream(data)):
+    for batch in frame_batches(stream(data), MAX_RECORD_BYTES):
         starts = batch.stops - batch.lengths
         spans = zip(starts.tolist(), batch.stops.tolist(), strict=True)
         for row, (start, stop) in enumerate(spans):
@@ -168,7 +175,8 @@ def test_an_impossible_length_takes_no_memory(small_blocks):
     for length in (1 << 31, 1 << 40, (1 << 64) - 1):
         found, broken = read(frame(b"first") + header(length) + b"x" * 500)
         assert found == numbered([b"first"])
-        assert broken == [(2, f"byte 21: a record of {length:,} bytes, expected less than 2 GiB")]
+        wrong = f"a record of {length} bytes, more than {MAX_RECORD_BYTES}"
+        assert broken == [(2, f"byte 21: {wrong}: raise --max_record_bytes to keep it")]
 
 
 def test_memory_follows_the_data_not_the_stated_length(monkeypatch):
@@ -245,7 +253,7 @@ class Failing(io.RawIOBase):
 def test_a_failing_disk_keeps_the_records_before():
     records = [b"a" * 100, b"b" * 30]
     file = io.BufferedReader(Failing(framed_all(records) + b"abc"), 16)
-    (batch,) = frame_batches(decompressed(file))
+    (batch,) = frame_batches(decompressed(file), MAX_RECORD_BYTES)
     assert batch.lengths.tolist() == [116, 46]
     assert batch.good.all()
     assert batch.broken == [(3, "byte 162: the rest cannot be read: [Errno 5] Input/output error")]

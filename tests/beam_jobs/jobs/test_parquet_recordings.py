@@ -113,7 +113,7 @@ def test_other_columns_are_never_read():
 def test_the_size_of_a_parquet_file_is_checked_before_it_is_read(monkeypatch):
     data = parquet({"x": np.zeros(10, np.int8), "y": np.zeros(10), "s": ["long text"] * 10})
     limit_records(monkeypatch, 159)
-    assert rejected("parquet", data).startswith("it unpacks to 160 bytes, more than a record")
+    assert rejected("parquet", data).startswith("it unpacks to 160 bytes, more than 159")
     assert signal("parquet", data, columns=("x",)).shape == (10, 1)
 
 

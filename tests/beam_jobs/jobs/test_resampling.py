@@ -211,7 +211,7 @@ def test_a_grid_far_too_long_is_rejected():
 def test_a_result_larger_than_a_record_is_rejected_before_it_is_made():
     with pytest.raises(RejectError) as caught:
         resample_one(np.zeros((2, 1000), np.float32), [0, 1e6], 1)
-    expected = "at 1 Hz it takes 4000004000 bytes, more than a record can hold (2 GiB)"
+    expected = "at 1 Hz it takes 4000004000 bytes, more than 268435456: raise --max_record_bytes to keep it"
     assert str(caught.value) == expected
     assert len(resample_one(np.zeros((2, 1000), np.float32), [0, 1e6], 1, 10)) == 2
 

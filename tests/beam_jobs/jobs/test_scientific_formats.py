@@ -10,10 +10,8 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from beam_jobs.jobs.sensors import recording
-from beam_jobs.jobs.sensors.formats import matlab
 from tests.support.arrays import assert_same
-from tests.support.recordings import edf, read, rejected
+from tests.support.recordings import edf, limit_records, read, rejected
 
 ACC = np.random.default_rng(0).normal(size=(50, 3))
 
@@ -40,7 +38,7 @@ def test_arrow_files_are_tables(compression, kind):
 
 def test_rows_of_an_arrow_file_are_counted_before_they_are_unpacked(monkeypatch):
     data = feather(x=np.zeros(100_000))
-    monkeypatch.setattr(recording, "MAX_RECORD_BYTES", 10_000)
+    limit_records(monkeypatch, 10_000)
     before = pa.total_allocated_bytes()
     assert rejected("feather", data).startswith("it unpacks to 800000 bytes, more than")
     assert pa.total_allocated_bytes() < before + 10_000
@@ -96,8 +94,7 @@ def test_only_numbers_of_a_mat_file_are_read(compressed):
 def test_a_mat_file_that_unpacks_to_too_much_is_rejected(monkeypatch):
     data = mat(x=np.zeros(100_000))
     assert len(data) < 2000
-    monkeypatch.setattr(recording, "MAX_RECORD_BYTES", 10_000)
-    monkeypatch.setattr(matlab, "MAX_RECORD_BYTES", 10_000)
+    limit_records(monkeypatch, 10_000)
     assert rejected("mat", data).startswith("it unpacks to 10001 bytes, more than")
 
 

@@ -537,4 +537,4 @@ def test_the_size_of_a_table_is_checked_before_it_is_read(monkeypatch):
     for end in ("\n", "\r\n", "\r"):
         assert signal("csv", end.join(["1,2", "3,4", "5,6"]).encode()).nbytes == 48
         found = rejected("csv", end.join(["1,2,3", "3,4,5", "5,6"]).encode())
-        assert found.startswith("it unpacks to 64 bytes, more than a record")
+        assert found.startswith("it unpacks to 64 bytes, more than 63")

@@ -10,6 +10,7 @@ import random
 import re
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources import inputs as inputs_module
-from beam_jobs.sources.archives import sidecars
 from beam_jobs.sources.archives.sidecars import ALONE
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
@@ -463,26 +462,21 @@ def test_the_size_of_a_member_that_cannot_be_read_counts_for_nothing(tmp_path):
 # Sizes.
 
 
-@pytest.fixture
-def small_limit(monkeypatch):
-    for module in (inputs_module, sidecars):
-        monkeypatch.setattr(module, "MAX_RECORD_BYTES", 1000)
-
-
 @pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.jpg"])
-def test_a_source_that_is_too_large_for_a_record_is_rejected_unread(tmp_path, small_limit, name):
+def test_a_source_that_is_too_large_for_a_record_is_rejected_unread(tmp_path, name):
     large = b"x" * 1001
     data = large if name == "x.jpg" else packed(name[2:], [("1.jpg", large)])
     (tmp_path / name).write_bytes(data)
-    inputs = inputs_of(tmp_path, name)
+    inputs = replace(inputs_of(tmp_path, name), max_bytes=1000)
     (source,) = inputs.sources(inputs.patterns[0])
-    with pytest.raises(RejectError, match=r"^it has 1001 bytes, more than 1000$"):
+    cure = "raise --max_record_bytes to keep it"
+    with pytest.raises(RejectError, match=rf"^it has 1001 bytes, more than 1000: {cure}$"):
         inputs.read(source)
     if not source.archive:
         assert inputs.read(source._replace(size=1000))
 
 
-def test_members_of_a_packed_archive_are_limited_singly_and_while_they_wait(tmp_path, small_limit):
+def test_members_of_a_packed_archive_are_limited_singly_and_while_they_wait(tmp_path):
     files = [
         ("1.jpg", b"x" * 1001),
         ("2.a.jpg", b"a" * 600),
@@ -490,13 +484,14 @@ def test_members_of_a_packed_archive_are_limited_singly_and_while_they_wait(tmp_
         ("3.jpg", b""),
     ]
     (tmp_path / "x.tar.gz").write_bytes(packed("tar.gz", files))
-    alone = "it has 1001 bytes, more than 1000"
-    inputs = inputs_of(tmp_path, "x.tar.gz", samples=True)
+    cure = "more than 1000: raise --max_record_bytes to keep it"
+    alone = f"it has 1001 bytes, {cure}"
+    inputs = replace(inputs_of(tmp_path, "x.tar.gz", samples=True), max_bytes=1000)
     assert errors_of(inputs) == {"x.tar.gz/1.jpg": alone}
-    waiting = inputs_of(tmp_path, "x.tar.gz", samples=True, columns=("cls",))
+    waiting = replace(inputs, columns=("cls",))
     assert errors_of(waiting) == {
         "x.tar.gz/1.jpg": alone,
-        "x.tar.gz/2.b.jpg": "1001 bytes with those of its name before it, more than 1000",
+        "x.tar.gz/2.b.jpg": f"with those of its name before it, it has 1001 bytes, {cure}",
     }
     assert [data for _, data in found_in(waiting)] == [b"", b"a" * 600, b"", b""]
 
@@ -563,7 +558,7 @@ def test_the_first_files_do_not_include_skipped_ones(monkeypatch, pattern, skips
         names = [f"{pattern[:-1]}{n}.{'png' if n % 2 else 'txt'}" for n in range(20)]
         return iter([FileInfo(name, 1, 1) for name in names[:limit]])
 
-    monkeypatch.setattr(inputs_module, "match", match)
+    monkeypatch.setattr("beam_jobs.sources.inputs.match", match)
     inputs = Inputs((pattern,), pattern[:-2])
     if skips:
         inputs = dataclasses.replace(inputs, skips=is_text)

@@ -12,9 +12,10 @@ import pyarrow.parquet
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.inside.columns import Column
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, check_size, single_signal
+from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, single_signal
 from beam_jobs.jobs.sensors.tables.cells import seconds
 from beam_jobs.jobs.sensors.tables.channels import column_indexes, lay_out
+from beam_jobs.storage.limits import check_bytes
 
 _NUMBERS = frozenset(
     ("bool", "halffloat", "float", "double")
@@ -78,7 +79,7 @@ def _read(
     chosen = [names[place] for place in layout.channels]
     column_indexes(names, chosen)
     wanted = sorted({*chosen, options.time_column, *inside} - {""})
-    check_size(8 * rows * len(wanted))
+    check_bytes(8 * rows * len(wanted), options.max_bytes)
     table = read(wanted)
     if table.num_rows != rows:
         raise ValueError(f"it has {table.num_rows} of {rows} rows")

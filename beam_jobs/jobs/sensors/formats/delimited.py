@@ -19,7 +19,6 @@ from beam_jobs.jobs.sensors.recording import (
     TEXT_DTYPE,
     ReadOptions,
     Recording,
-    check_size,
     single_signal,
 )
 from beam_jobs.jobs.sensors.tables.cells import (
@@ -31,6 +30,7 @@ from beam_jobs.jobs.sensors.tables.cells import (
 )
 from beam_jobs.jobs.sensors.tables.channels import lay_out
 from beam_jobs.jobs.sensors.tables.text import as_text
+from beam_jobs.storage.limits import check_bytes
 
 # Bytes that are held as text at a time. A row cannot be longer; wide tables get more.
 _BLOCK_BYTES = 1 << 22
@@ -110,7 +110,7 @@ def _read(text: bytes, delimiter: str, options: ReadOptions) -> Recording:
     """
     # Every cell but the last ends in one of these.
     ends = max(text.count(b"\n"), text.count(b"\r"))
-    check_size(8 * (1 + text.count(delimiter.encode()) + ends))
+    check_bytes(8 * (1 + text.count(delimiter.encode()) + ends), options.max_bytes)
     if b"\0" in text:  # Python's csv module accepts these since 3.11
         raise ValueError("it holds bytes that are zero")
     top = list(itertools.islice(_rows(text, delimiter), 3))

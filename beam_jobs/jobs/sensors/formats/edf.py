@@ -13,10 +13,10 @@ from beam_jobs.jobs.sensors.recording import (
     TEXT_DTYPE,
     ReadOptions,
     Recording,
-    check_size,
     single_signal,
 )
 from beam_jobs.jobs.sensors.tables.channels import lay_out
+from beam_jobs.storage.limits import check_bytes
 
 # About files that are cut, which `_read` rejects, and signals without a range, which stay integers.
 warnings.filterwarnings("ignore", module="edfio")
@@ -24,13 +24,13 @@ warnings.filterwarnings("ignore", module="edfio")
 
 def read_edf(data: bytes, options: ReadOptions) -> Recording:
     """Reads [time, channels] in physical units: the wanted signals, or all; annotations are left out."""
-    check_size(4 * len(data))  # 16 bits become 64
+    check_bytes(4 * len(data), options.max_bytes)  # 16 bits become 64
     return _read(data, edfio.read_edf(data, header_encoding="latin-1"), options)
 
 
 def read_bdf(data: bytes, options: ReadOptions) -> Recording:
     """Reads a file of 24 bits as `read_edf` does."""
-    check_size(8 * len(data) // 3)
+    check_bytes(8 * len(data) // 3, options.max_bytes)
     return _read(data, edfio.read_bdf(data, header_encoding="latin-1"), options)
 
 

@@ -17,12 +17,11 @@ from beam_jobs.jobs.sensors.inside.columns import find_values
 from beam_jobs.jobs.sensors.recording import (
     ReadOptions,
     Recording,
-    check_size,
     choose_arrays,
     name_arrays,
 )
+from beam_jobs.storage.limits import check_bytes
 from readers.format.schema import format_shape
-from readers.format.tfrecord import MAX_RECORD_BYTES
 
 
 def _skips_none(name: str, array: Any) -> bool:
@@ -47,11 +46,11 @@ def read_h5(
     """
     with h5py.File(io.BytesIO(data), "r") as file:
         found = _h5_datasets(file)
-        read = functools.partial(_h5_value, file, found, len(data))
+        read = functools.partial(_h5_value, file, found, len(data), options.max_bytes)
         columns, metadata = find_values(options.inside, read)
         chosen = choose_arrays(found, options)
         for name in chosen:
-            _check_inside(name, found[name])
+            _check_inside(name, found[name], options.max_bytes)
         series = {
             name: found[name]
             for name in chosen
@@ -66,31 +65,34 @@ def read_h5(
             )
         if not series:
             raise RejectError("it holds no array of numbers")
-        check_size(sum(array.nbytes for array in series.values()))
+        check_bytes(sum(array.nbytes for array in series.values()), options.max_bytes)
         arrays = {name: values_of(array) for name, array in series.items()}
         return Recording(name_arrays(arrays), columns=columns, metadata=metadata)
 
 
-def _h5_value(file: Any, found: dict[str, Any], size: int, name: str) -> np.ndarray | None:
+def _h5_value(
+    file: Any, found: dict[str, Any], size: int, limit: int, name: str
+) -> np.ndarray | None:
     """Returns a dataset, or an attribute of the file that is a single value; None without either.
 
     Args:
         size: The bytes of the file, in which each text of variable length is stored.
+        limit: The most bytes that a value may take.
     """
     if name not in found:
         if name not in file.attrs or math.prod(file.attrs.get_id(name).shape or ()) != 1:
             return None
         return np.asarray(file.attrs[name]).reshape(())
     item = found[name]
-    _check_inside(name, item)
+    _check_inside(name, item, limit)
     if not h5py.check_string_dtype(item.dtype) or item.dtype.kind != "O":
-        check_size(item.nbytes)
+        check_bytes(item.nbytes, limit)
         return np.asarray(item[()])
     texts = item.asstr()
     if not item.shape:
         return np.asarray(texts[()], object)
     # Many elements may refer to one long text: no more of them at a time than memory holds.
-    step = max(1, MAX_RECORD_BYTES // size)
+    step = max(1, limit // size)
     kept: dict[str, str] = {}
     found_texts = [
         kept.setdefault(text, text)
@@ -120,10 +122,10 @@ def _h5_datasets(file: Any) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
-def _check_inside(name: str, item: Any) -> None:
-    """Rejects an array that is stored in another file, before that file is opened."""
+def _check_inside(name: str, item: Any, limit: int) -> None:
+    """Rejects an array that is in another file, before that is opened, or whose chunks are too large."""
     if isinstance(item, h5py.ExternalLink) or item.external or item.is_virtual:
         raise RejectError(f"array {name!r} is in another file, which is never opened")
     # HDF5 unpacks whole chunks, even if an array has only a few of the values.
-    check_size(math.prod(item.chunks or ()) * item.dtype.itemsize)
+    check_bytes(math.prod(item.chunks or ()) * item.dtype.itemsize, limit)
     check_chunks(name, item)

@@ -18,13 +18,13 @@ from beam_jobs.jobs.sensors.recording import (
     TEXT_DTYPE,
     ReadOptions,
     Recording,
-    check_size,
     single_signal,
 )
 from beam_jobs.jobs.sensors.tables.cells import seconds, text_seconds
 from beam_jobs.jobs.sensors.tables.channels import Layout, lay_out
 from beam_jobs.jobs.sensors.tables.text import as_text
 from beam_jobs.sources.rows import numbered_lines, parse_json
+from beam_jobs.storage.limits import check_bytes
 
 # Lines that are held as Python objects at a time.
 _BLOCK_LINES = 4096
@@ -36,7 +36,7 @@ def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
     The first line states the columns; those in which it has neither a number nor null are no channels.
     """
     text = as_text(data, options)
-    check_size(8 * (1 + text.count(b",") + text.count(b"\n")))
+    check_bytes(8 * (1 + text.count(b",") + text.count(b"\n")), options.max_bytes)
     lines = _lines(text)
     first = next(lines, None)
     if first is None:

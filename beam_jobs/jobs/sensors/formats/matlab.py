@@ -15,11 +15,10 @@ from beam_jobs.jobs.sensors.inside.columns import find_values
 from beam_jobs.jobs.sensors.recording import (
     ReadOptions,
     Recording,
-    check_size,
     choose_arrays,
     name_arrays,
 )
-from readers.format.tfrecord import MAX_RECORD_BYTES
+from beam_jobs.storage.limits import check_bytes
 
 _HEADER_BYTES = 128
 _COMPRESSED, _MATRIX = 15, 14
@@ -45,7 +44,7 @@ def read_mat(data: bytes, options: ReadOptions) -> Recording:
         return read_h5(data, options, _is_internal, _of_hdf5)
     stream = io.BytesIO(data)
     if scipy.io.matlab.matfile_version(stream)[0] == 1:  # versions 5 to 7.2
-        stream = io.BytesIO(_numbers_alone(data))
+        stream = io.BytesIO(_numbers_alone(data, options.max_bytes))
     found = {
         name: (shape, _DTYPES[kind])
         for name, shape, kind in scipy.io.whosmat(stream)
@@ -74,7 +73,7 @@ def _dtype(stated: str, array: np.ndarray) -> np.dtype:
     return np.result_type(stated, "complex64" if np.iscomplexobj(array) else "bool")
 
 
-def _numbers_alone(data: bytes) -> bytes:
+def _numbers_alone(data: bytes, limit: int) -> bytes:
     """Returns a file of version 5 with its arrays of numbers, unpacked, in memory of bounded size.
 
     SciPy takes the type of an element for an address, and so does not survive damaged files: it gets
@@ -89,9 +88,9 @@ def _numbers_alone(data: bytes) -> bytes:
             raise ValueError("a variable is not complete")
         if kind == _COMPRESSED:
             unpack = zlib.decompressobj()
-            part = unpack.decompress(part[8:], MAX_RECORD_BYTES - size + 1)
+            part = unpack.decompress(part[8:], limit - size + 1)
             if not unpack.eof:
-                check_size(size + len(part))
+                check_bytes(size + len(part), limit)
                 raise ValueError("a variable is not complete")
         if _is_array_of_numbers(part, order):
             parts.append(part)

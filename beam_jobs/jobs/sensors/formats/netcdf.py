@@ -15,10 +15,10 @@ from beam_jobs.jobs.sensors.inside.columns import find_values
 from beam_jobs.jobs.sensors.recording import (
     ReadOptions,
     Recording,
-    check_size,
     choose_arrays,
     name_arrays,
 )
+from beam_jobs.storage.limits import check_bytes
 
 _PACKING = ("scale_factor", "add_offset")
 _MISSING = ("_FillValue", "missing_value")
@@ -64,7 +64,7 @@ def _read_classic(data: bytes, options: ReadOptions) -> Recording:
             raise RejectError(f"variable {other[0]!r} is not numbers along time")
         if not series:
             raise RejectError("it holds no array of numbers")
-        check_size(8 * sum(array.data.size for array in series.values()))
+        check_bytes(8 * sum(array.data.size for array in series.values()), options.max_bytes)
         found = {name: _values(array[:], vars(array)) for name, array in series.items()}
     return Recording(name_arrays(found), columns=columns, metadata=metadata)
 

@@ -14,11 +14,11 @@ from beam_jobs.jobs.sensors.inside.columns import find_values
 from beam_jobs.jobs.sensors.recording import (
     ReadOptions,
     Recording,
-    check_size,
     choose_arrays,
     name_arrays,
     single_signal,
 )
+from beam_jobs.storage.limits import check_bytes
 
 
 def read_npy(data: bytes, options: ReadOptions) -> Recording:
@@ -67,7 +67,7 @@ def _npy_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
 def read_npz(data: bytes, options: ReadOptions) -> Recording:
     """Reads the wanted arrays of a `.npz` archive."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        check_size(sum(member.file_size for member in archive.infolist()))
+        check_bytes(sum(member.file_size for member in archive.infolist()), options.max_bytes)
         members = {
             member.filename.removesuffix(".npy"): member
             for member in archive.infolist()

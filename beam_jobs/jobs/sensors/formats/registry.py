@@ -12,7 +12,6 @@ from beam_jobs.engines.guarded import guarded
 from beam_jobs.errors import JobError, RejectError, UsageError
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
 from beam_jobs.packages import require
-from readers.format.tfrecord import MAX_RECORD_BYTES
 
 Reader = Callable[[bytes, ReadOptions], Recording]
 
@@ -118,7 +117,7 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
     read = _reader(found, suffix)
     try:
         if found.crashes:
-            recording = guarded(read, data, options, memory=len(data) + 4 * MAX_RECORD_BYTES)
+            recording = guarded(read, data, options, memory=len(data) + 4 * options.max_bytes)
         else:
             recording = read(data, options)
         known = {*recording.columns, *recording.metadata}

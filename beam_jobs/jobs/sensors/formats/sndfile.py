@@ -10,7 +10,8 @@ import soundfile
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.audio import OTHER_AUDIO, sound
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, check_size
+from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+from beam_jobs.storage.limits import check_bytes
 
 # Decoders compute floats; anything else that is not listed has at most 16 bits.
 _DTYPES = {
@@ -72,7 +73,10 @@ def _samples(file: soundfile.SoundFile, options: ReadOptions) -> np.ndarray:
     if file.frames >= _UNKNOWN_FRAMES:
         raise RejectError("its header does not state the number of samples: encode it again")
     dtype = np.dtype(_DTYPES.get(file.subtype, "int16"))
-    check_size(file.frames * file.channels * max(dtype.itemsize, 4 * options.float_audio))
+    check_bytes(
+        file.frames * file.channels * max(dtype.itemsize, 4 * options.float_audio),
+        options.max_bytes,
+    )
     samples = file.read(file.frames, dtype.name, always_2d=True)
     tolerance = _MP3_FRAME if file.format == "MP3" else 0
     if len(samples) < file.frames - tolerance:

@@ -11,8 +11,9 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.audio import OTHER_AUDIO, sound
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, check_size
+from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
 from beam_jobs.packages import require
+from beam_jobs.storage.limits import check_bytes
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 
@@ -89,7 +90,7 @@ def _wav_samples(form: bytes, data: bytes, at: int, size: int, options: ReadOpti
         raise ValueError(f"{size} bytes at {rate} Hz, {channels} channels in {frame} bytes")
     dtype = np.dtype(_WAVE_DTYPES[tag, bits])
     count = size // frame * channels
-    check_size(count * max(dtype.itemsize, 4 if options.float_audio else 0))
+    check_bytes(count * max(dtype.itemsize, 4 if options.float_audio else 0), options.max_bytes)
     if bits == 24:
         wide = np.zeros((count, 4), np.uint8)  # the upper three bytes: full scale as for 32 bits
         wide[:, 1:] = np.frombuffer(data, np.uint8, size, at).reshape(count, 3)

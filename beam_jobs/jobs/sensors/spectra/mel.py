@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.sensors.recording import check_size
+from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, check_bytes
 
 # The mel scale of Slaney's Auditory Toolbox: linear up to a frequency, then logarithmic.
 _HZ_PER_MEL = 200 / 3
@@ -38,7 +38,7 @@ class MelBands(NamedTuple):
 
 
 @functools.lru_cache(maxsize=8)
-def mel_bands(count: int, frame: int, rate: float) -> MelBands:
+def mel_bands(count: int, frame: int, rate: float, limit: int = DEFAULT_RECORD_BYTES) -> MelBands:
     """Returns mel bands from 0 Hz to half of the rate, those of `librosa.filters.mel`.
 
     They are triangles on Slaney's mel scale, each divided by half of its width in Hz.
@@ -47,6 +47,7 @@ def mel_bands(count: int, frame: int, rate: float) -> MelBands:
         count: The number of bands.
         frame: Samples of a frame, whose spectrum has frame // 2 + 1 frequencies.
         rate: Samples per second.
+        limit: The most bytes that the filters may take.
 
     Raises:
         UsageError: a band lies between two frequencies.
@@ -56,7 +57,7 @@ def mel_bands(count: int, frame: int, rate: float) -> MelBands:
     # A frequency is in two bands at most.
     fits = count <= 2 * len(frequencies)
     if fits:
-        check_size(3 * 8 * count * len(frequencies), f"the filters of --mel {count} take")
+        check_bytes(3 * 8 * count * len(frequencies), limit, f"the filters of --mel {count} take")
         edges = _to_hz(np.linspace(0, _to_mel(rate / 2), count + 2))[:, None]
         low, centre, high = edges[:-2], edges[1:-1], edges[2:]
         rising, falling = (

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors.recording import check_size
 from beam_jobs.jobs.sensors.signals import flat, window_starts
 from beam_jobs.jobs.sensors.spans import Span, parse_span
 from beam_jobs.jobs.sensors.spectra.mel import MelBands, mel_bands
+from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, check_bytes
 
 # Values that are transformed at a time, so that they stay in the processor's cache.
 _BLOCK = 1 << 15
@@ -59,12 +59,15 @@ class Spectrogram:
             )
         return cls(parse_span(frame, "--spectrogram"), parse_span(step, "--spectrogram"), mel, log)
 
-    def of(self, signal: np.ndarray, rate: float | None) -> np.ndarray:
+    def of(
+        self, signal: np.ndarray, rate: float | None, limit: int = DEFAULT_RECORD_BYTES
+    ) -> np.ndarray:
         """Returns the spectrogram of a signal [time, ...]; see `spectrogram`.
 
         Args:
             signal: [time, ...] of real numbers.
             rate: Samples per second; None if unknown.
+            limit: The most bytes that the result may take.
 
         Raises:
             RejectError: the signal is shorter than a frame, complex, or its spectrogram would exceed
@@ -82,12 +85,17 @@ class Spectrogram:
                 f"--mel {self.mel}: the recordings do not state how many samples a second has; add "
                 "--rate 16kHz, or --resample"
             )
-        bands = mel_bands(self.mel, frame, rate) if self.mel and rate else None
-        return spectrogram(signal, frame, step, bands, self.log)
+        bands = mel_bands(self.mel, frame, rate, limit) if self.mel and rate else None
+        return spectrogram(signal, frame, step, bands, self.log, limit)
 
 
 def spectrogram(
-    signal: np.ndarray, frame: int, step: int, mel: MelBands | None = None, log: bool = False
+    signal: np.ndarray,
+    frame: int,
+    step: int,
+    mel: MelBands | None = None,
+    log: bool = False,
+    limit: int = DEFAULT_RECORD_BYTES,
 ) -> np.ndarray:
     """Returns short-time Fourier magnitudes: float32 [frames, frame // 2 + 1, ...].
 
@@ -103,6 +111,7 @@ def spectrogram(
             `librosa.feature.melspectrogram(y=x, n_fft=frame, hop_length=step, center=False)`.
         log: Whether the result is in decibels of power, those of
             `librosa.power_to_db(power, top_db=None)`: 10 * log10(max(power, 1e-10)).
+        limit: The most bytes that the result may take.
 
     Raises:
         RejectError: the signal is complex, or its spectrogram would exceed a record.
@@ -112,7 +121,8 @@ def spectrogram(
     channels = flat(signal)
     starts, bins = window_starts(len(signal), frame, step), frame // 2 + 1
     # Frames take time even if an array has no channel.
-    check_size(4 * len(starts) * bins * max(1, channels.shape[1]), "its spectrogram takes")
+    size = 4 * len(starts) * bins * max(1, channels.shape[1])
+    check_bytes(size, limit, "its spectrogram takes")
     rows = len(mel.starts) if mel else bins
     result = np.empty((len(starts), rows, channels.shape[1]), np.float32)
     window = 0.5 - 0.5 * np.cos(2 * np.pi / frame * np.arange(frame))

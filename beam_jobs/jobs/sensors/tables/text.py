@@ -6,8 +6,9 @@ import gzip
 import io
 from typing import BinaryIO, cast
 
-from beam_jobs.jobs.sensors.recording import ReadOptions, check_size
+from beam_jobs.jobs.sensors.recording import ReadOptions
 from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, as_utf8, check_head
+from beam_jobs.storage.limits import check_bytes
 
 _GZIP = b"\x1f\x8b"
 
@@ -30,5 +31,5 @@ def as_text(data: bytes, options: ReadOptions) -> bytes:
     source, text = as_utf8(unpacked, options.encoding), io.BytesIO()
     while part := source.read(_PART_BYTES):
         text.write(part)
-        check_size(text.tell())
+        check_bytes(text.tell(), options.max_bytes)
     return text.getvalue()
