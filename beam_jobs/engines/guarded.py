@@ -13,6 +13,7 @@ import os
 import pickle
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,6 @@ import threading
 from collections.abc import Callable, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle, send_handle
 from typing import IO, Any, NoReturn, TypeVar
 
 from beam_jobs.engines.memory import keep_freed
@@ -181,7 +181,8 @@ def _send(connection: Connection, message: Any, buffers: Sequence[bytes | memory
             file.write(buffer)
             file.write(bytes(-size % _ALIGNMENT))
         file.flush()
-        send_handle(connection, file.fileno(), os.getpid())
+        with _socket_of(connection) as channel:
+            socket.send_fds(channel, [b"."], [file.fileno()])
 
 
 def _receive(connection: Connection) -> tuple[Any, list[memoryview]]:
@@ -193,13 +194,27 @@ def _receive(connection: Connection) -> tuple[Any, list[memoryview]]:
     message, sizes = connection.recv()
     if not any(sizes):
         return message, [memoryview(bytearray()) for _ in sizes]
-    descriptor = recv_handle(connection)
+    with _socket_of(connection) as channel:
+        _, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
+    if not descriptors:
+        raise EOFError
+    (descriptor,) = descriptors
     try:
         data = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY))
     finally:
         os.close(descriptor)
     starts = itertools.accumulate((size + -size % _ALIGNMENT for size in sizes), initial=0)
     return message, [data[at : at + size] for at, size in zip(starts, sizes, strict=False)]
+
+
+def _socket_of(connection: Connection) -> socket.socket:
+    """The socket of a connection, which waits as long as it takes.
+
+    `multiprocessing.reduction` would give the connection the default timeout, which Beam's libraries set.
+    """
+    found = socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
+    found.settimeout(None)
+    return found
 
 
 def _memory_file() -> IO[bytes]:

@@ -217,11 +217,11 @@ class _Task(NamedTuple):
 def _killed(code: int | None = None, reading: bytes = b"") -> DataError:
     """The error for a process that ended with a code, if it is known, while it read an input."""
     where = f" while it read {reading.decode(errors='backslashreplace')!r}" if reading else ""
-    if code not in (None, -signal.SIGKILL, -signal.SIGTERM):
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    if code and code < 0 and -code not in (signal.SIGKILL, signal.SIGTERM):
+        cure = "leave the file out and run" if reading else "run"
         return DataError(
-            f"a process that loads records crashed{where} ({how}); no dataset was written. Leave the "
-            "file out and run the same command again"
+            f"a process that loads records crashed{where} ({signal.Signals(-code).name}); no dataset was "
+            f"written: {cure} the same command again"
         )
     return DataError(
         f"a process that loads records was killed{where}, by hand or for lack of memory; no dataset "

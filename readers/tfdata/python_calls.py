@@ -16,7 +16,7 @@ from readers.tfdata.records.errors import error_text, no_error
 
 # In seconds: how long no call may begin before all iterators count as idle. One that reads ahead begins
 # a call within a millisecond of the last one, until its buffers are full of errors.
-_QUIET = 0.02
+_QUIET = 0.5
 
 
 def python_call(
@@ -100,7 +100,7 @@ class _Calls:
         with self._lock:
             self._is_ending = True
         while self._active or time.monotonic() - self._last < _QUIET:
-            time.sleep(_QUIET / 4)
+            time.sleep(_QUIET / 100)
 
 
 _CALLS = _Calls()

@@ -155,11 +155,11 @@ def test_the_number_of_processes_follows_from_the_flags(flags, expected):
 
 GOLDEN = {
     "sensors": {
-        "README.md": "1cb9001cfd0085b30b29ea50b464ea5996af7bc851645fc974fec5f0d12453b0",
-        "croissant.json": "926d65096fd0f183e96dfd2ee8173f91979420c56ad1cfe8637368e6dd4d31fd",
-        "dataset_info.json": "02f8ae899aa02dc8e4c9e8243f436825446af73fec871026a7b5587657b0028a",
-        "features.json": "84c97b66b34ac238db17d2603bac89dd609595a125b72c47c231af8c2684a3ed",
-        "manifest.json": "de9037d949c10de4a071d17e07950fd7e0f6b3912004bd2db18bea16bf2e7283",
+        "README.md": "71ebb3034315e16fec5c581b0da4e62d36f304d686d491dad9c04408dc88c671",
+        "croissant.json": "8a97d7e8190ac3f671abb2d1f7305679b7e2233a79bb418a0a8923a7faa738f6",
+        "dataset_info.json": "776bb9d1de4d7afb8cf3807950d35b651f9427f6c9ce7f0b548ff690b888eb2e",
+        "features.json": "6f41c2016a7ddbed2f4f864ce4f8da3fe1238195649ea5fa60ae358d7a31932f",
+        "manifest.json": "2fa5ce7e8b69e1b44a499f5c4d5d9a770f2cb267291909ae8b2ab3e2d48559fa",
         "rejects/val-00000-of-00002.jsonl": "114e2d664a65991fa2c63eb4f77c5b7cb58ef492ee1b28b23c8bed1b1ad9245a",
         "train-00000-of-00003.tfrecord": "1c73e60b5e3b9e2d3c9352dd8189851551f873341b41c1108fdc0b7da311a41b",
         "train-00000-of-00003.tfrecord.idx": "f6c7845555d8e68668f67d7c6e082c4a27d938c8d6e962bc3987f59328ca63c9",
@@ -173,11 +173,11 @@ GOLDEN = {
         "val-00001-of-00002.tfrecord.idx": "6206894dd0267131d5650600787c24bba215dd67b9f1b838e18a7b78b1a9c538",
     },
     "text": {
-        "README.md": "2cc06ca07c78e5c7d1599411ddb7d580aa063373d1b142a09eefc6fb7a044639",
-        "croissant.json": "0e3edcb7d36057c9238b5462757596ea3d8ac85384014d899e2fb192936e130f",
-        "dataset_info.json": "eb6f1a1a34eba6376afa0fb07c138b789ce2ea6161e7eaa8c1a7cf69b15b00fa",
-        "features.json": "f24b6ad7234e21bd354beff54273f489dc8adafb3f35b087c9fd76dc7049a0ae",
-        "manifest.json": "ddc40e75637f0472ce1f6f9eeff4f7d7237beb73c7272a448d70b91c71bb9d23",
+        "README.md": "1064b29001d15b740508bdf521d51b7b1734e11e282fdb7fa2d85820f06323fc",
+        "croissant.json": "4b9d3f8be7350322aad7742c250c3bce5d848aa1336f96913020eb6767139d91",
+        "dataset_info.json": "c013730c30b5f041447de291cbfd478068f689e8e7772b1a27c9bcd690621436",
+        "features.json": "cd26b9cd40a5a9af39b411868cd53bd18b6347b2a843d042dfc3661e3f0e706f",
+        "manifest.json": "dc4cbb16a7d34b628970ac05f3fba10c01e45b1ee0e73113514f650edf381c21",
         "rejects/train-00001-of-00003.jsonl": "ef92243254fa53e52f04c833f2e34c3c4880e9d3f4bf7bd98428d35619ed1713",
         "train-00000-of-00003.tfrecord": "727091b8a48ae9ce5cbc4afc8f566c57781e8bce945d89c8f9ea87fe2b3846f2",
         "train-00000-of-00003.tfrecord.idx": "f713261ae270145b733bab70f5f2af939da7e4fa391d363a4ba0babcf99c1d71",

@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+import socket
 import sys
 
 import numpy as np
@@ -37,6 +38,18 @@ def test_results_are_those_of_a_call_and_can_be_written(size):
     kept = found["a"].copy()
     guarded(calls.shifted, bytes(size), 5, memory=64 * MIB)
     np.testing.assert_array_equal(found["a"], kept)  # The next call has memory of its own.
+
+
+def test_a_default_timeout_of_sockets_changes_nothing():
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(0.01)
+    try:
+        for _ in range(3):
+            assert guarded(calls.allocate, bytes(1000), 200 * MIB, memory=512 * MIB)
+            found, _, _ = guarded(calls.shifted, bytes(9 * MIB), 3, memory=64 * MIB)
+            assert found["a"].size == 9 * MIB
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 def test_one_process_answers_all_calls_and_it_is_another():
