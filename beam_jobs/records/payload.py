@@ -28,7 +28,7 @@ def pack_record(key: str, body: bytes | Reject, planned: bool = False) -> bytes:
     """
     if isinstance(body, Reject):
         mark = _PLANNED if planned else _REJECTED
-        return mark + body.to_json().encode("utf-8", "surrogateescape")
+        return mark + body.to_json().encode()
     return body + key.encode("utf-8", "surrogateescape")
 
 

@@ -53,11 +53,13 @@ class Reject:
         return f"{self.key}: {self.error}"
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False)
+        # Bytes that are no UTF-8 in a name are lone surrogates, which JSON writes as such: \udcff.
+        text = json.dumps(asdict(self), ensure_ascii=False)
+        return text.encode("utf-8", "backslashreplace").decode()
 
     @classmethod
     def from_json(cls, line: bytes) -> Reject:
-        return cls(**json.loads(line.decode("utf-8", "surrogateescape")))
+        return cls(**json.loads(line))
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,4 @@ def rejects_file(shard: str) -> str:
 
 def format_rejects(rejects: Iterable[Reject]) -> bytes:
     """The contents of a rejects file, sorted by key."""
-    return "".join(f"{reject.to_json()}\n" for reject in sorted(rejects)).encode(
-        "utf-8", "surrogateescape"
-    )
+    return "".join(f"{reject.to_json()}\n" for reject in sorted(rejects)).encode()

@@ -10,7 +10,7 @@ def test_a_list_of_rejects_is_sorted_and_readable_in_utf_8():
     rejects = [Reject("größe.jpg", "decode", "кот"), Reject("a\udcff.jpg", "read", "no")]
     data = format_rejects(rejects)
     first, second = data.splitlines()
-    assert first == b'{"key": "a\xff.jpg", "stage": "read", "error": "no"}'
+    assert first == b'{"key": "a\\udcff.jpg", "stage": "read", "error": "no"}'
     assert second.decode() == '{"key": "größe.jpg", "stage": "decode", "error": "кот"}'
     assert [Reject.from_json(line) for line in (first, second)] == sorted(rejects)
 
@@ -48,3 +48,12 @@ def test_other_limits_are_refused(text):
     expected = f"--max_rejects {text[:80]}: expected a number such as 20, or"
     with pytest.raises(UsageError, match=expected):
         MaxRejects.parse(text)
+
+
+def test_a_name_that_is_no_utf8_is_listed_in_utf8_and_read_back():
+    reject = Reject("a/\udcff\udc80é\n.png", "read", "why \udcfe")
+    line = format_rejects([reject])
+    assert line.decode() == (
+        '{"key": "a/\\udcff\\udc80é\\n.png", "stage": "read", "error": "why \\udcfe"}\n'
+    )
+    assert Reject.from_json(line) == reject
