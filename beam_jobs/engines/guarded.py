@@ -163,7 +163,7 @@ def serve(descriptor: int) -> None:
 
 
 def _limit(memory: int) -> None:
-    """Lets this process allocate so many bytes more than it has for itself."""
+    """Limits what this process may allocate: the memory of a call, in bytes, and its own."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = memory + _OWN_BYTES
     soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -133,7 +133,7 @@ class Numbers:
 
 
 def _parts(flat: np.ndarray, most: int = _VALUES_AT_ONCE) -> Iterator[np.ndarray]:
-    """Yields the values [n] in parts of at most so many."""
+    """Yields the values [n] in parts of at most `most` values."""
     for start in range(0, len(flat), most):
         yield flat[start : start + most]
 

@@ -209,7 +209,7 @@ def frames_of(data: np.ndarray, limit: int) -> tuple[np.ndarray, int, str]:
 
 
 def header_error(header: bytes, limit: int) -> str:
-    """The error in the header of a record, which may have so many bytes; "" if it is intact."""
+    """The error in the header of a record, whose limit is in bytes; "" if the header is intact."""
     if masked_crc32c(header[:8]) != _CRC.unpack_from(header, 8)[0]:
         return (
             "the checksum of its length does not match: the next record cannot be found, so the "

@@ -111,6 +111,15 @@ def test_a_file_that_crashes_hdf5_is_a_reject():
         read_recording("a.h5", CRASHES, ReadOptions())
 
 
+def test_a_job_error_names_the_file_whose_process_was_killed(monkeypatch):
+    def killed(*arguments, memory):
+        raise DataError("killed twice")
+
+    monkeypatch.setattr("beam_jobs.jobs.sensors.formats.registry.guarded", killed)
+    with pytest.raises(DataError, match=r"^folder/a\.h5: killed twice$"):
+        read_recording("folder/a.h5", CRASHES, ReadOptions())
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("name", ["a.h5", "z.h5"], ids=["first", "last"])
 def test_a_job_names_the_file_that_crashes_hdf5(tmp_path, workers, name):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from beam_jobs.engines.guarded import guarded
-from beam_jobs.errors import JobError, RejectError, UsageError
+from beam_jobs.errors import DataError, JobError, RejectError, UsageError
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
 from beam_jobs.packages import require
 
@@ -127,6 +127,8 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
                 "or a column, an array or an attribute of the file"
             )
         return recording if options.recording_column else recording.in_order(options.times)
+    except DataError as error:  # The process that reads it was killed.
+        raise DataError(f"{name}: {error.message}") from None
     except (RejectError, JobError):
         raise
     except Exception as error:  # libraries raise nearly everything on broken input
