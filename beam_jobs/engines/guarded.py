@@ -52,9 +52,17 @@ def guarded(function: Callable[..., T], data: bytes, *arguments: Any, memory: in
     with _GUARD.lock:
         for _ in range(2):
             try:
-                return _GUARD.call(function, data, arguments, memory)
+                result, error = _GUARD.call(function, data, arguments, memory)
             except EOFError:
                 code, words = _GUARD.end()
+            except BaseException:  # The answer to this call must not become that to the next.
+                _GUARD.kill()
+                raise
+            else:
+                if error:
+                    raise error
+                found: T = result
+                return found
     _fail(code, words)
 
 
@@ -86,8 +94,8 @@ class _Guard:
 
     def call(
         self, function: Callable[..., T], data: bytes, arguments: tuple[Any, ...], memory: int
-    ) -> T:
-        """The result of a call.
+    ) -> tuple[Any, Exception | None]:
+        """The result of a call, or the exception that the function raised.
 
         Raises:
             EOFError: The process has ended.
@@ -98,10 +106,7 @@ class _Guard:
             (packed, error), buffers = _receive(connection)
         except OSError:  # A broken pipe.
             raise EOFError from None
-        if error:
-            raise error
-        result: T = pickle.loads(packed, buffers=buffers)
-        return result
+        return (None if error else pickle.loads(packed, buffers=buffers)), error
 
     def _start(self) -> Connection:
         here, there = Pipe()
@@ -130,13 +135,19 @@ class _Guard:
         self._connection = self._process = self._words = None
         return code, lines[-1] if lines else "it wrote nothing"
 
+    def kill(self) -> None:
+        """Ends the process, whatever it does."""
+        if self._process:
+            self._process.kill()
+        self.end()
+
     def forget(self) -> None:
         """Leaves the process to the one that this one was forked from."""
         self.__init__()  # type: ignore[misc]
 
 
 _GUARD = _Guard()
-atexit.register(_GUARD.end)
+atexit.register(_GUARD.kill)
 os.register_at_fork(after_in_child=_GUARD.forget)
 
 

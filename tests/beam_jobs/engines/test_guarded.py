@@ -52,6 +52,17 @@ def test_a_default_timeout_of_sockets_changes_nothing():
         socket.setdefaulttimeout(before)
 
 
+def test_the_answer_to_an_interrupted_call_is_not_that_to_the_next(monkeypatch):
+    def interrupted(connection):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("beam_jobs.engines.guarded._receive", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            guarded(calls.allocate, b"", 7, memory=0)
+    assert guarded(calls.allocate, b"", 8, memory=0) == 8
+
+
 def test_one_process_answers_all_calls_and_it_is_another():
     pids = {guarded(calls.pid, b"", memory=0) for _ in range(5)}
     assert len(pids) == 1 and os.getpid() not in pids
