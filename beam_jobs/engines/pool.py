@@ -158,20 +158,17 @@ class Pool:
 
     def _serve(self, context: Any, known: ProcessContext) -> None:
         """Starts a process and hands tasks to it until the pool is closed."""
-        here, there = context.Pipe()
-        reading = RawArray("c", _NAME_BYTES)
-        process = context.Process(target=_work, args=(there, known, reading), daemon=True)
+        here = process = reading = None
         try:
-            process.start()
-        except (EOFError, OSError):  # The fork server was killed.
-            self._broken = True
+            here, process, reading = _start(context, known)
         except RuntimeError:  # Python starts no process while it imports the program itself.
             self._broken = True
             self._failure = UsageError(
                 "no process can be started while a program is imported: run the job below "
                 "if __name__ == '__main__', or with --direct_num_workers 1"
             )
-        there.close()
+        except (EOFError, OSError):  # The fork server was killed, or no file can be opened.
+            self._broken = True
         while task := self._tasks.get():
             future = task.future
             if task.meeting:
@@ -184,7 +181,7 @@ class Pool:
             except (EOFError, OSError):
                 if not self._broken:
                     process.join(_SECONDS_TO_END)
-                    self._failure = _killed(process.exitcode, reading.value)
+                    self._failure = _killed(process.exitcode, reading.value if reading else b"")
                 # All waiting tasks must fail: the threads meant for them may be gone.
                 self._broken = True
                 future.set_exception(self._failure)
@@ -196,7 +193,25 @@ class Pool:
                 future.set_exception(error)
             else:
                 future.set_result(result)
-        here.close()
+        if here:
+            here.close()
+
+
+def _start(context: Any, known: ProcessContext) -> tuple[Any, Any, Any]:
+    """A connection to a new process, the process, and the input it reads, if that can be noted.
+
+    Raises EOFError or OSError if no process can be started, and RuntimeError while a program is
+    imported.
+    """
+    here, there = context.Pipe()
+    with there:
+        try:
+            reading = RawArray("c", _NAME_BYTES)
+        except OSError:  # It is a file, and its disk is full. Errors will not name the input.
+            reading = None
+        process = context.Process(target=_work, args=(there, known, reading), daemon=True)
+        process.start()
+    return here, process, reading
 
 
 class _Task(NamedTuple):
@@ -256,7 +271,7 @@ def _work(connection: Any, given: ProcessContext, reading: Any) -> None:
             result = function(*arguments)
         except Exception as raised:
             error = portable(raised)
-        reading.value = b""
+        note_reading("")
         try:
             connection.send((result, error))
         except OSError:
