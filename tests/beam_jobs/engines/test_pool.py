@@ -1,5 +1,6 @@
 """Pools of processes: results, failures, and killed processes."""
 
+import functools
 import multiprocessing
 import os
 import pickle
@@ -400,6 +401,19 @@ def test_processes_start_if_the_folder_for_temporary_files_has_a_long_path(tmp_p
     )
     assert done.stdout == f"1 {folder}\n", done.stderr
     assert not os.listdir(folder)
+
+
+def test_processes_start_without_room_for_temporary_files_or_descriptors():
+    code = (
+        "import resource; from beam_jobs.engines.pool import Pool; "
+        "resource.setrlimit(resource.{}); pool = Pool(2); "
+        "print(pool.submit(abs, -1).result(60)); pool.close()"
+    )
+    run = functools.partial(subprocess.run, capture_output=True, text=True, timeout=SECONDS)
+    done = run([sys.executable, "-c", code.format("RLIMIT_FSIZE, (3000, 3000)")])
+    assert done.stdout == "1\n", done.stderr
+    done = run([sys.executable, "-c", code.format("RLIMIT_NOFILE, (8, 8)")])
+    assert "DataError: a process that loads records was killed" in done.stderr
 
 
 def test_a_pool_is_shared_until_it_is_closed():
