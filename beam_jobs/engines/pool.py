@@ -158,7 +158,9 @@ class Pool:
 
     def _serve(self, context: Any, known: ProcessContext) -> None:
         """Starts a process and hands tasks to it until the pool is closed."""
-        here = process = reading = None
+        here: Any = None
+        process: Any = None
+        reading: Any = None
         try:
             here, process, reading = _start(context, known)
         except RuntimeError:  # Python starts no process while it imports the program itself.
