@@ -34,6 +34,9 @@ _AHEAD = 2
 # How long the process may take to end after its connection has.
 _SECONDS_TO_END = 10
 
+# Buffers of a result from this size on, in bytes, are sent by themselves.
+_SENT_APART = 1 << 20
+
 # The longest name of an input that is kept, in bytes.
 _NAME_BYTES = 1024
 
@@ -179,7 +182,7 @@ class Pool:
                 if self._broken:
                     raise EOFError
                 here.send((task.function, task.arguments))
-                result, error = here.recv()
+                result, error = _received(here)
             except (EOFError, OSError):
                 if not self._broken:
                     process.join(_SECONDS_TO_END)
@@ -275,11 +278,34 @@ def _work(connection: Any, given: ProcessContext, reading: Any) -> None:
             error = portable(raised)
         note_reading("")
         try:
-            connection.send((result, error))
+            _send(connection, (result, error))
         except OSError:
             return
         except Exception as raised:  # The result cannot be pickled.
-            connection.send((None, portable(raised)))
+            _send(connection, (None, portable(raised)))
+
+
+def _send(connection: Any, answer: tuple[Any, Exception | None]) -> None:
+    """Sends an answer, and the large buffers in it apart, where they need not be copied."""
+    apart: list[memoryview] = []
+
+    def is_small(buffer: pickle.PickleBuffer) -> bool:
+        if buffer.raw().nbytes >= _SENT_APART:
+            apart.append(buffer.raw())
+        return buffer.raw().nbytes < _SENT_APART
+
+    packed = pickle.dumps(answer, protocol=5, buffer_callback=is_small)
+    connection.send((packed, len(apart)))
+    for buffer in apart:
+        connection.send_bytes(buffer)
+
+
+def _received(connection: Any) -> tuple[Any, Exception | None]:
+    packed, apart = connection.recv()
+    result: tuple[Any, Exception | None] = pickle.loads(
+        packed, buffers=[connection.recv_bytes() for _ in range(apart)]
+    )
+    return result
 
 
 def call_pickled(packed: bytes, *arguments: Any) -> Any:

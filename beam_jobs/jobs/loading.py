@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pickle import PickleBuffer
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,6 +73,11 @@ class FramedRecords(NamedTuple):
     lengths: np.ndarray
     rejects: list[Reject]
     statistics: Statistics
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        # Large frames may be sent apart from the pickled rest, without a copy.
+        frames = PickleBuffer(self.frames) if protocol >= 5 else self.frames
+        return type(self), (frames, *self[1:])
 
 
 @dataclass(frozen=True)

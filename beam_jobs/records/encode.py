@@ -11,7 +11,7 @@ import numpy as np
 from beam_jobs.records.statistics import Statistics
 from readers.format.encode import Encoder
 from readers.format.schema import Feature
-from readers.format.tfrecord import frame, frame_all
+from readers.format.tfrecord import frame_all, frame_parts
 
 # Bytes of records whose values are kept and counted together: for 150 recordings, a fifth of the time
 # of one by one. Tokens are counted once for thousands of texts.
@@ -82,7 +82,7 @@ class RecordEncoder(RecordCounter):
             ValueError: the record does not fit the schema.
         """
         values = self._encoder.check(record)
-        framed = frame(self._encoder.pack(values))
+        framed = frame_parts(self._encoder.parts(values))
         # Last, because a rejected record must not be counted.
         if has_more_frames:
             self._of(split).more_frames += 1

@@ -15,6 +15,7 @@ import google_crc32c
 import numpy as np
 
 from readers.format.crc import combined_crc, combined_crc_of_rows, shifted, shifted_each
+from readers.format.protobuf.wire import Parts
 
 HEADER_BYTES = 12
 
@@ -32,6 +33,9 @@ _MASK_DELTA = 0xA282EAD8
 # The fewest records for which one checksum over all of them, some hundred NumPy calls, is faster
 # than checking each: for records of one length, and for records of different lengths.
 _MIN_ROWS, _MIN_MIXED = 512, 128
+
+# Up to this size, copying a record's parts takes less time than a checksum of each.
+_JOINED_BYTES = 64 << 10
 
 
 class CorruptRecordError(ValueError):
@@ -71,7 +75,10 @@ def crc32c_is_native() -> bool:
 
 def masked_crc32c(data: bytes | memoryview) -> int:
     """The CRC32C of some bytes, rotated and offset ("masked") as TFRecord stores it."""
-    crc = google_crc32c.value(bytes(data) if isinstance(data, memoryview) else data)
+    return _mask(google_crc32c.value(bytes(data) if isinstance(data, memoryview) else data))
+
+
+def _mask(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
@@ -81,9 +88,25 @@ def frame(data: bytes) -> bytes:
     Raises:
         ValueError: The record is larger than `MAX_RECORD_BYTES`, which `read_records` would refuse.
     """
-    if len(data) > MAX_RECORD_BYTES:
-        raise ValueError(f"a record of {len(data)} bytes: expected at most {MAX_RECORD_BYTES}")
+    _check(len(data))
     return b"".join((_header(len(data)), data, _CRC.pack(masked_crc32c(data))))
+
+
+def frame_parts(parts: Parts) -> bytes:
+    """One framed record whose data is the concatenation of some parts, copied once.
+
+    Args:
+        parts: Bytes, or uint8 [n] arrays.
+
+    Raises:
+        ValueError: The record is larger than `MAX_RECORD_BYTES`.
+    """
+    size = sum(map(len, parts))
+    _check(size)
+    if size <= _JOINED_BYTES:
+        return frame(b"".join(parts))
+    crc = functools.reduce(google_crc32c.extend, parts, 0)
+    return b"".join((_header(size), *parts, _CRC.pack(_mask(crc))))
 
 
 def frame_all(records: Sequence[bytes]) -> list[bytes]:
@@ -92,11 +115,15 @@ def frame_all(records: Sequence[bytes]) -> list[bytes]:
     footers = _masked(crcs).astype("<u4").tobytes()
     framed = []
     for number, data in enumerate(records):
-        if len(data) > MAX_RECORD_BYTES:
-            frame(data)  # raises
+        _check(len(data))
         at = FOOTER_BYTES * number
         framed.append(_header(len(data)) + data + footers[at : at + FOOTER_BYTES])
     return framed
+
+
+def _check(size: int) -> None:
+    if size > MAX_RECORD_BYTES:
+        raise ValueError(f"a record of {size} bytes: expected at most {MAX_RECORD_BYTES}")
 
 
 @functools.lru_cache(maxsize=4096)

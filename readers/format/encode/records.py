@@ -15,10 +15,8 @@ import numpy as np
 from readers.format.dtypes import FLOATS_IN_A_LIST
 from readers.format.encode.values import checked, is_integer
 from readers.format.protobuf.tensor import little_endian, string_values, tensor_parts
-from readers.format.protobuf.wire import FLOAT_LIST, INT64_LIST, packed_varints, varint
+from readers.format.protobuf.wire import FLOAT_LIST, INT64_LIST, Parts, packed_varints, varint
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
-
-Parts = list[bytes | memoryview]
 
 # How many beginnings of an entry are kept, some 50 bytes each. Recordings have thousands of lengths.
 _MAX_LAYOUTS = 4096
@@ -108,10 +106,14 @@ class Encoder:
 
     def pack(self, arrays: Mapping[str, Any]) -> bytes:
         """The serialized Example of values that `check` returned."""
+        return b"".join(self.parts(arrays))
+
+    def parts(self, arrays: Mapping[str, Any]) -> Parts:
+        """The serialized Example of values that `check` returned, in parts: large ones are not copied."""
         message: Parts = []
         for entry in self._entries:
             message += entry.parts(arrays[entry.name])
-        return b"".join((_message_head(_size(message)), *message))
+        return [_message_head(_size(message)), *message]
 
     def pack_all(self, columns: Mapping[str, Sequence[Any]]) -> list[bytes]:
         """The serialized Examples of many records, given column by column.
@@ -182,7 +184,7 @@ class _Entry:
         self._beginnings[layout] = whole[: len(whole) - len(content)]
         return self._beginnings[layout]
 
-    def _split(self, value: Any) -> tuple[Any, bytes | memoryview]:
+    def _split(self, value: Any) -> tuple[Any, bytes | np.ndarray]:
         """The layout that determines the beginning, and the content; no layout if all bytes do."""
         feature = self._feature
         if feature.encoding in IMAGE_ENCODINGS:
@@ -238,8 +240,8 @@ def feature_parts(feature: Feature, value: Any) -> Parts:
     return _list_parts(INT64_LIST, [packed_varints(np.asarray(value, np.int64).reshape(-1))])
 
 
-def _octets(array: np.ndarray) -> memoryview:
-    return little_endian(array).reshape(-1).view(np.uint8).data
+def _octets(array: np.ndarray) -> np.ndarray:
+    return little_endian(array).reshape(-1).view(np.uint8)
 
 
 @functools.lru_cache(maxsize=_MAX_LAYOUTS)

@@ -15,7 +15,7 @@ import numpy as np
 
 from readers.format.decode.fast_path import fast_tensor
 from readers.format.dtypes import TENSORFLOW_DTYPES, dtype_name, numpy_dtype
-from readers.format.protobuf.wire import fields, varint
+from readers.format.protobuf.wire import Parts, fields, varint
 from readers.format.schema import format_shape
 
 _DTYPE_NAMES = {number: name for name, number in TENSORFLOW_DTYPES.items()}
@@ -67,7 +67,7 @@ def tensor_header(dtype: str, shape: tuple[int, ...]) -> bytes:
     return header + b"\x22" + varint(nbytes)
 
 
-def tensor_parts(array: np.ndarray) -> list[bytes | memoryview]:
+def tensor_parts(array: np.ndarray) -> Parts:
     """The parts whose concatenation is `serialize_tensor(array)`; numbers are not copied.
 
     Raises:
@@ -76,13 +76,13 @@ def tensor_parts(array: np.ndarray) -> list[bytes | memoryview]:
     name = dtype_name(array.dtype)
     header = tensor_header(name, array.shape)
     if name == "string":
-        parts: list[bytes | memoryview] = [header]
+        parts: Parts = [header]
         for value in string_values(array):
             parts += (b"\x42" + varint(len(value)), value)
         return parts
     if not array.size:
         return [header]
-    return [header, little_endian(array).reshape(-1).view(np.uint8).data]
+    return [header, little_endian(array).reshape(-1).view(np.uint8)]
 
 
 def serialize_tensor(array: Any) -> bytes:

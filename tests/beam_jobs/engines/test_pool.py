@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from multiprocessing import forkserver
 
+import numpy as np
 import pytest
 
 from beam_jobs.engines import pool as pools
@@ -81,6 +82,14 @@ def test_with_one_process_tasks_run_in_this_one_immediately():
 def test_large_arguments_and_results_arrive_whole(pool):
     data = os.urandom(1 << 20) * 40
     assert pool.submit(tasks.doubled, data).result(SECONDS) == data * 2
+
+
+@pytest.mark.parametrize("size", [0, 256, (1 << 20) - 256, 1 << 20, 3 << 20])
+def test_large_buffers_in_results_arrive_whole(pool, size):
+    results = [pool.submit(tasks.large, size) for _ in range(4)]
+    for content, array in [result.result(SECONDS) for result in results]:
+        assert type(content) is bytes and content == bytes(range(256)) * (size // 256)
+        np.testing.assert_array_equal(array, np.arange(size))
 
 
 def test_the_processes_never_import_beam(pool):

@@ -18,6 +18,7 @@ from readers.format.tfrecord import (
     crc32c_is_native,
     frame,
     frame_all,
+    frame_parts,
     intact,
     masked_crc32c,
     read_records,
@@ -226,6 +227,20 @@ def test_random_bytes_give_an_index_or_a_value_error(data):
 @given(st.lists(st.binary(max_size=300), max_size=50))
 def test_many_records_are_framed_the_same_as_one_by_one(records):
     assert frame_all(records) == [frame(record) for record in records]
+
+
+@given(st.lists(st.integers(0, 50_000), max_size=6), st.integers(0, 9))
+def test_a_record_in_parts_is_framed_as_the_whole(sizes, seed):
+    drawn = np.random.default_rng(seed)
+    arrays = [drawn.integers(0, 256, size, np.uint8) for size in sizes]
+    parts = [array if number % 2 else array.tobytes() for number, array in enumerate(arrays)]
+    assert frame_parts(parts) == frame(b"".join(array.tobytes() for array in arrays))
+
+
+def test_parts_that_are_too_large_together_are_refused():
+    part = np.zeros(1 << 30, np.uint8)
+    with pytest.raises(ValueError, match="of 2147483648 bytes: expected at most 2147483647"):
+        frame_parts([part, part])
 
 
 def test_one_record_too_large_among_many_is_refused(monkeypatch):
