@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,12 +24,17 @@ from pictures.truth import Truth, read_truth
 from PIL import Image
 
 _SEED = 20_261_101
-_QUALITY = 90
+QUALITY = 90
 _NAMES = ("china.jpg", "flower.jpg")
 _CROPS = 32  # of each picture, to know the mean of all crops
 
 
-def _originals() -> list[Image.Image]:
+def originals() -> list[Image.Image]:
+    """Returns the photographs that the others are made from.
+
+    Raises:
+        BenchmarkError: scikit-learn is not installed.
+    """
     found = importlib.util.find_spec("sklearn")
     if found is None or not found.submodule_search_locations:
         raise BenchmarkError("the pictures are made from scikit-learn's: pip install scikit-learn")
@@ -37,8 +42,13 @@ def _originals() -> list[Image.Image]:
     return [Image.open(images / name).convert("RGB") for name in _NAMES]
 
 
+def draw_photograph(number: int, originals: Sequence[Image.Image]) -> Image.Image:
+    """Returns the photograph with a number: a part of an original, mirrored half of the time."""
+    rng = np.random.default_rng((_SEED, number))
+    return _draw(originals[number % len(originals)], rng)
+
+
 def _draw(original: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Returns a part of a photograph in the size of the pictures, mirrored half of the time."""
     scale = rng.uniform(0.875, min(original.width / WIDTH, original.height / HEIGHT))
     width, height = WIDTH * scale, HEIGHT * scale
     left, top = rng.uniform(0, original.width - width), rng.uniform(0, original.height - height)
@@ -67,7 +77,7 @@ def make_photographs(folder: Path, count: int) -> Truth:
     """
     if folder.exists():
         return read_truth(folder)
-    originals = _originals()
+    found = originals()
     print(f"making {count:,} photographs in {folder}", flush=True)
     unfinished = folder.with_name(f".{folder.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -77,7 +87,7 @@ def make_photographs(folder: Path, count: int) -> Truth:
     for number in range(count):
         rng = np.random.default_rng((_SEED, number))
         path = unfinished / "files" / f"{number:07d}.jpg"
-        _draw(originals[number % len(originals)], rng).save(path, quality=_QUALITY)
+        _draw(found[number % len(found)], rng).save(path, quality=QUALITY)
         size += path.stat().st_size
         with Image.open(path) as image:
             pixels = np.asarray(image)
