@@ -27,14 +27,14 @@ def locked(file: BinaryIO) -> Iterator[None]:
 def open_partial(path: Path) -> Iterator[BinaryIO | None]:
     """Opens an empty partial file that no other process fills at the same time.
 
-    The file is deleted afterwards unless it was renamed. A link in its place is an OSError: what it leads
-    to would be overwritten.
+    Only this user may read it. It is deleted afterwards unless it was renamed. A link in its place is an
+    OSError: what it leads to would be overwritten.
 
     Yields:
         The open file; None if another process has just finished or removed it.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o644)
+    descriptor = os.open(path, flags, 0o600)
     with os.fdopen(descriptor, "r+b", buffering=0) as file, locked(cast(BinaryIO, file)):
         if not _is_file_at(path, descriptor):
             yield None

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,9 @@ _LOCK = "cache.lock"
 # The size of one request, and the number of requests whose responses are written together. Half as many
 # requests as with 8 MiB are as fast as long as several shards are fetched at a time.
 _REQUEST_BYTES, _REQUESTS_AT_ONCE = 16 << 20, 2
+
+# A link, or a socket.
+_NO_FILE = {errno.ELOOP, errno.ENXIO}
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -93,7 +97,8 @@ class ShardCache:
 
     A shard gets its name once it is complete and matches the manifest. Until then it is a partial file,
     locked by the process that fills it. The least recently opened shards are deleted to make room for
-    others; a process that has one of them open continues to read it.
+    others; a process that has one of them open continues to read it. Only its user may read the
+    directory and its files, whoever may read the store.
 
     Args:
         directory: A local directory.
@@ -110,7 +115,7 @@ class ShardCache:
             OSError: The directory cannot be written.
         """
         try:
-            Path(self.directory).mkdir(parents=True, exist_ok=True)
+            Path(self.directory).mkdir(0o700, parents=True, exist_ok=True)
             with self._locked():
                 pass
         except OSError as error:
@@ -151,12 +156,11 @@ class ShardCache:
         try:
             while True:
                 with contextlib.suppress(FileNotFoundError):
-                    file = path.open("rb")
-                    if os.fstat(file.fileno()).st_size == size:
+                    file = self._opened(path, size)
+                    if file is not None:
                         os.utime(path)  # The least recently opened shards are deleted first.
                         return file
-                    file.close()
-                    path.unlink()  # Something has cut it off: it is fetched again.
+                    path.unlink()
                 with open_partial(path.with_suffix(".partial")) as partial:
                     if partial is not None and not path.exists():
                         return self._filled(part, size, partial, path)
@@ -165,6 +169,32 @@ class ShardCache:
                 raise
             self._warn(part, error.strerror or str(error))
             return None
+
+    def drop(self, part: Part) -> None:
+        """Deletes the copy of a shard, which is damaged: the next reader fetches it again."""
+        path = Path(self.directory, f"{_key(part, _size_of(part))}.shard")
+        path.unlink(missing_ok=True)
+        _LOGGER.warning(
+            "%s: its copy %s in cache_dir=%r is damaged and was deleted; it is read from the store",
+            part.path,
+            path.name,
+            self.directory,
+        )
+
+    def _opened(self, path: Path, size: int) -> BinaryIO | None:
+        """Opens a file of the cache; None if it is not whole, or not what the cache has written."""
+        try:
+            file = open(path, "rb", opener=_open_no_link)  # noqa: SIM115 - the caller closes it
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return None
+            raise
+        found = os.fstat(file.fileno())
+        is_own = stat.S_ISREG(found.st_mode) and found.st_uid in _owners(self.directory)
+        if is_own and found.st_size == size:
+            return file
+        file.close()
+        return None
 
     def _filled(self, part: Part, size: int, partial: BinaryIO, path: Path) -> BinaryIO | None:
         """Fetches a shard and opens its file; None if there is no room or it is not as expected."""
@@ -218,13 +248,28 @@ class ShardCache:
         for path in Path(self.directory).iterdir():
             if _OWN_FILES.fullmatch(path.name):
                 with contextlib.suppress(FileNotFoundError):
-                    yield path, path.stat()
+                    yield path, path.lstat()
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Admits one process or thread at a time to the accounting of sizes."""
-        with Path(self.directory, _LOCK).open("ab") as file, locked(file):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(Path(self.directory, _LOCK), flags, 0o600)
+        with os.fdopen(descriptor, "ab") as file, locked(file):
             yield
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    """Opens a file without following a link, or waiting for the writer of a pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _owners(directory: str) -> set[int]:
+    """The users whose files a cache trusts: this one, and the owner of its directory.
+
+    A server of files may state another owner than this user for all that it writes.
+    """
+    return {os.geteuid(), os.stat(directory).st_uid}
 
 
 def _size_of(part: Part) -> int:

@@ -7,7 +7,7 @@ import itertools
 import operator
 import resource
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,15 +137,16 @@ class FramedReader:
         self.is_local = all(
             local_path(part.path) is not None or part.path in cached for part in plan.parts
         )
-        # The files that the cache does not have yet.
-        self._uncached = set(cached)
+        self._cache, self._cacheable = cache, cached
+        # The files to read from the cache, and those that it does not have yet, or not any more.
+        self._cached, self._uncached = set(cached), set(cached)
         self._ends = np.cumsum([part.take or 0 for part in plan.parts], dtype=np.int64)
         # The number that the first record in each part's file would have.
         before = [(part.take or 0) + part.skip for part in plan.parts]
         self._firsts = self._ends - np.array(before, np.int64)
         self._offsets = RecordOffsets(plan.parts)
         # The least recently used shard is dropped; it closes once its last reader is done with it.
-        self._open = functools.lru_cache(_OPEN_SHARDS)(_opener(plan.parts, cache, cached))
+        self._open = functools.lru_cache(_OPEN_SHARDS)(_opener(plan.parts, cache, self._cached))
         self._open_gzipped = functools.lru_cache(_OPEN_GZIPPED)(_open_gzipped)
         self._lock = threading.Lock()
         self._local = threading.local()
@@ -236,6 +237,31 @@ class FramedReader:
         shard.read([(part, offset, length, 0)], framed)
         return framed, path, offset
 
+    def read_from_store(self, framed: FramedRecords, damaged: np.ndarray) -> FramedRecords | None:
+        """Reads records again if copies in the cache may have damaged some of them, which are deleted.
+
+        From then on their shards are read from the store: a disk that damaged one copy may damage the next.
+
+        Args:
+            framed: The records.
+            damaged: bool [B], which of them are damaged.
+
+        Returns:
+            The records, in the same order; None if no damaged one came from a copy.
+        """
+        found = [self._plan.parts[part] for part in np.unique(framed.parts[damaged]).tolist()]
+        copied = {part.path for part in found} & self._cacheable
+        if not self._cache or not copied:
+            return None
+        with self._lock:  # Another thread may have found the same damage.
+            for part in found:
+                if part.path in self._cached & copied and self._open(part.path).local:
+                    self._cache.drop(part)
+            self._cached -= copied
+            self._uncached |= copied
+            self._open.cache_clear()
+        return self._read(framed.rows + self._firsts[framed.parts])
+
     def fetch(self, numbers: np.ndarray, fetched: Sequence[FetchedRecords] = ()) -> FetchedRecords:
         """Reads records, int64 [B], into memory, for later calls of `read`.
 
@@ -319,7 +345,7 @@ class FramedReader:
 
 
 def _opener(
-    parts: Sequence[Part], cache: ShardCache | None, cached: frozenset[str]
+    parts: Sequence[Part], cache: ShardCache | None, cached: Set[str]
 ) -> Callable[[str], ShardBytes]:
     """A function that opens a shard by its path.
 

@@ -111,10 +111,12 @@ class Records:
             ValueError: A record does not fit the schema; the message also names the feature.
         """
         framed = self._reader.read(np.asarray(numbers, np.int64))
+        if self._verify_crc:
+            framed, kept = self._checked(framed)
         records = []
         for row in range(len(framed.starts)):
-            if self._verify_crc:
-                self._verify(framed, row)
+            if self._verify_crc and not kept[row]:
+                self._verify(framed, row)  # Raises an error.
             records.append(self._framed.record(framed, row))
         return records
 
@@ -194,13 +196,22 @@ class Records:
         """What `framed` returns, of records that have been read."""
         kept = np.ones(len(framed.starts), bool)
         if self._verify_crc:
-            kept = intact(framed.data, framed.stops - framed.starts)
+            framed, kept = self._checked(framed)
             if not kept.all():
                 if not self.skip:
                     self._verify(framed, int(np.argmin(kept)))  # Raises an error.
                 self._report_skipped(framed.select(~kept))
                 framed = framed.select(kept)
         return framed, kept
+
+    def _checked(self, framed: FramedRecords) -> tuple[FramedRecords, np.ndarray]:
+        """Records that were read, and bool [B], which of them are not damaged where they are stored."""
+        good = intact(framed.data, framed.stops - framed.starts)
+        if not good.all():
+            again = self._reader.read_from_store(framed, ~good)
+            if again is not None:
+                framed, good = again, intact(again.data, again.stops - again.starts)
+        return framed, good
 
     def decoder(self, names: Sequence[str] | None = None) -> FramedDecoder:
         """A decoder of what `framed` returns.
@@ -272,8 +283,7 @@ class Records:
             # Few at first: damaged records are rare, but where a disk failed there are many.
             end = min(4 * first + 1, count)
             numbers = following(row, first, end)
-            framed = self._reader.read(numbers, fetched)
-            good = intact(framed.data, framed.stops - framed.starts)
+            framed, good = self._checked(self._reader.read(numbers, fetched))
             self._report_skipped(framed.select(~good))
             if good.any():
                 return int(numbers[np.argmax(good)])

@@ -303,3 +303,91 @@ def test_nothing_is_written_through_a_link(s3, numbered, directory, tmp_path) ->
     with pytest.raises(OSError, match="symbolic links"):
         ids(readers.as_numpy(url, **how))
     assert victim.read_text() == "precious"
+
+
+def damaged_copy(
+    bucket: Bucket, numbered: Path, directory: Path, flips: int = 1
+) -> tuple[str, dict]:
+    """Caches a dataset, flips bits of the copy of its second shard, and returns how to read it."""
+    url, how = bucket.upload(numbered), {"split": "train", "cache_dir": directory}
+    ids(readers.as_numpy(url, batch_size=30, **how))
+    original = (numbered / "train-00001-of-00004.tfrecord").read_bytes()
+    (copy,) = [path for path in directory.glob("*.shard") if path.read_bytes() == original]
+    data = bytearray(original)
+    for at in range(flips):
+        data[-1000 - 200 * at] ^= 1
+    with copy.open("r+b") as file:
+        file.write(data)
+    return url, how
+
+
+@pytest.mark.parametrize("how", [{}, {"on_corrupt": "skip"}, {"shuffle": True, "repeat": 2}])
+def test_a_damaged_copy_is_deleted_and_its_shard_read_from_the_store(
+    s3, numbered, directory, caplog, how
+) -> None:
+    url, read = damaged_copy(s3, numbered, directory, flips=5)
+    batches = readers.as_numpy(url, **read, batch_size=30, **how)
+    assert sorted(ids(batches)) == sorted([*range(RECORDS)] * how.get("repeat", 1))
+    assert batches.skipped == 0
+    assert caplog.text.count("its copy") == 1
+    assert "train-00001-of-00004.tfrecord: its copy" in caplog.text
+    assert len(list(directory.glob("*.shard"))) == 3
+    # The next reader fetches it again.
+    assert ids(readers.as_numpy(url, **read, batch_size=30)) == list(range(RECORDS))
+    originals = {path.read_bytes() for path in numbered.glob("train*.tfrecord")}
+    assert {path.read_bytes() for path in directory.glob("*.shard")} == originals
+
+
+def test_every_reader_delivers_what_the_store_holds_in_place_of_a_damaged_copy(
+    s3, numbered, directory
+) -> None:
+    url, read = damaged_copy(s3, numbered, directory)
+    source = readers.RecordSource(url, **read)
+    assert [int(source[n]["id"]) for n in range(RECORDS)] == list(range(RECORDS))
+    url, read = damaged_copy(s3, numbered, directory)
+    assert ids(readers.load(url, **read, batch_size=30)) == list(range(RECORDS))
+    url, read = damaged_copy(s3, numbered, directory)
+    batches = readers.as_numpy(url, **read, batch_size=8, order="interleave", shuffle=True)
+    assert sorted(ids(batches)) == list(range(RECORDS))
+
+
+def test_damage_in_the_store_is_still_reported_where_a_copy_was_damaged(
+    s3, numbered, directory
+) -> None:
+    url, read = damaged_copy(s3, numbered, directory)
+    name = "train-00001-of-00004.tfrecord"
+    data = bytearray((numbered / name).read_bytes())
+    data[1000] ^= 1
+    s3.put(f"{url}/{name}", bytes(data))
+    with pytest.raises(ValueError, match=f"{name}: record "):
+        ids(readers.as_numpy(url, **read, batch_size=30))
+    batches = readers.as_numpy(url, **read, batch_size=30, on_corrupt="skip")
+    assert len(set(ids(batches))) == RECORDS - 1 and batches.skipped == 1
+
+
+def test_only_their_user_may_read_the_cache_and_its_files(s3, numbered, directory) -> None:
+    url = s3.upload(numbered)
+    ids(readers.as_numpy(url, split="train", batch_size=30, cache_dir=directory))
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "foreign"])
+def test_what_the_cache_has_not_written_is_replaced(
+    s3, numbered, directory, tmp_path, monkeypatch, kind
+) -> None:
+    url, read = damaged_copy(s3, numbered, directory, flips=0)
+    for copy in directory.glob("*.shard"):
+        if kind == "link":
+            copy.rename(tmp_path / copy.name)
+            copy.symlink_to(tmp_path / copy.name)
+        elif kind == "pipe":
+            copy.unlink()
+            os.mkfifo(copy)
+    if kind == "foreign":
+        own = cache.os.stat(directory).st_uid
+        monkeypatch.setattr(cache, "_owners", lambda folder: {own + 1})
+    before = len(shards(s3))
+    assert ids(readers.as_numpy(url, **read, batch_size=30)) == list(range(RECORDS))
+    assert len(shards(s3)) == before + 4
+    assert all(copy.is_file() and not copy.is_symlink() for copy in directory.glob("*.shard"))
