@@ -1,7 +1,8 @@
 """The errors that end a job, and how their messages survive a runner.
 
 A runner passes only the text of an exception to the driver, usually at the end of a traceback, whose
-last line names the class and the message. `find_job_error` finds both.
+last line names the class and the message. `find_job_error` finds both. It looks at the beginnings of
+lines alone: within a line, a name of a file or folder could read like an error of this module.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import traceback
 
 _IN_A_TRACEBACK = re.compile(
-    r"\bbeam_jobs\.errors\.(UsageError|DataError): (.*?)"
+    r"^beam_jobs\.errors\.(UsageError|DataError): (.*?)"
     r"(?: \[while running '[^']*'\](?:passed through:)?)?$",
     re.MULTILINE,
 )

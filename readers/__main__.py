@@ -15,7 +15,7 @@ from readers.check import check
 from readers.describe import describe
 from readers.export import export_npy
 from readers.files.retries import StoreError
-from readers.format.display import visible, without_credentials
+from readers.format.display import visible, visible_line, without_credentials
 from readers.format.findings import SEVERITIES
 from readers.format.manifest import Manifest
 from readers.format.tfrecord import CorruptRecordError
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = 1 if isinstance(error, (CorruptRecordError, StoreError)) else 2
         if "--json" in arguments:
             print(json.dumps({"error": message, "exit_code": code}, ensure_ascii=False))
-        print(f"error: {visible(message)}", file=sys.stderr)
+        print(f"error: {visible_line(message)}", file=sys.stderr)
     return code
 
 
@@ -66,7 +66,7 @@ def _verified(directory: str, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"ok": report.ok, **asdict(report)}, ensure_ascii=False))
     else:
-        print(*map(visible, (*map(str, report.problems), str(report))), sep="\n")
+        print(*map(visible_line, (*map(str, report.problems), str(report))), sep="\n")
     return 0 if report.ok else 1
 
 
@@ -79,7 +79,7 @@ def _checked(parsed: argparse.Namespace) -> int:
     if parsed.json:
         print(json.dumps({"ok": not fails, **report.to_json()}, ensure_ascii=False))
     else:
-        print(*map(visible, (*map(str, report.findings), str(report))), sep="\n")
+        print(*map(visible_line, (*map(str, report.findings), str(report))), sep="\n")
     return 1 if fails else 0
 
 

@@ -6,7 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from readers.format.display import features_table, first_names, format_table, splits_table
+from readers.format.display import (
+    features_table,
+    first_names,
+    format_table,
+    splits_table,
+    visible_line,
+)
 from readers.format.manifest import TOKENIZER, Manifest
 from readers.format.splits import Split
 
@@ -26,7 +32,7 @@ def describe(directory: str, manifest: Manifest, all_labels: bool = False) -> st
 
 
 def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[str]:
-    yield directory
+    yield visible_line(directory)
     yield ""
     yield format_table(features_table(manifest.schema))
     yield ""

@@ -12,9 +12,17 @@ from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, Output
 from beam_jobs.errors import JobError
 from beam_jobs.pipeline.dry_run import Findings, SplitSurvey
 from beam_jobs.plan.shards import ONE_KEY, shard_sizes
+from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import COLUMN
-from readers.format.display import counted, first_names, format_balance, format_bytes, format_table
+from readers.format.display import (
+    counted,
+    first_names,
+    format_balance,
+    format_bytes,
+    format_table,
+    visible_line,
+)
 from readers.format.manifest import Manifest
 from readers.format.rejects import Reason, reasons_of
 from readers.format.schema import Schema, format_shape
@@ -93,13 +101,18 @@ def format_findings(findings: Findings) -> str:
         lines.append(_label_line("labels" if feature == LABEL else feature, counts))
     if findings.rejects:
         lines.append("first rejects:")
-        lines += [f"  {reject}" for reject in findings.rejects]
+        lines += [f"  {_shown(reject)}" for reject in findings.rejects]
     if findings.tried:
         lines.append(f"{findings.tried:,} records tried, {len(findings.failed):,} of them rejected")
         known = set(findings.rejects)
-        lines += [f"  {reject}" for reject in findings.failed if reject not in known]
+        lines += [f"  {_shown(reject)}" for reject in findings.failed if reject not in known]
     # Names of files that are not UTF-8 hold lone surrogates, which terminals cannot print.
     return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
+
+
+def _shown(reject: Reject) -> str:
+    # Names of files that are not UTF-8 hold lone surrogates, which say which bytes they have.
+    return visible_line(str(reject).encode("utf-8", "backslashreplace").decode())
 
 
 def _features(schema: Schema) -> str:

@@ -49,7 +49,7 @@ from beam_jobs.pipeline.near.drop import KEPT_OUT
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.paths import is_local
-from readers.format.display import format_table, visible, without_credentials
+from readers.format.display import format_table, visible, visible_line, without_credentials
 from readers.format.manifest import MANIFEST, DatasetError, Manifest, join
 from readers.format.rejects import REJECTS, reasons_of
 
@@ -170,7 +170,7 @@ class Report:
         """Prints lines on stderr; the object gets the values, too."""
         self._values |= values
         for line in filter(None, lines):
-            print(visible(without_credentials(line)), file=sys.stderr)
+            print(visible_line(without_credentials(line)), file=sys.stderr)
 
     def warn(self, *warnings: str) -> None:
         """Prints warnings on stderr; the object gets them, too."""

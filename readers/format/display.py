@@ -12,8 +12,8 @@ from readers.format.splits import Split
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 
-# Control characters, and those that change the direction of the text around them.
-_HIDDEN = ("Cc", "Cf", "Cs")
+# Control characters, those that change the direction of the text around them, and ends of lines.
+_HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 # In a URL: the name and password of a user, or an access key and its secret.
 _CREDENTIALS = re.compile(r"(?<=://)[^\s/@]*:[^\s/@]*(?=@)")
@@ -58,12 +58,12 @@ def first_names(names: Sequence[str], most: int | None) -> str:
         most: How many to write; None for all.
     """
     rest = len(names) - len(names[:most])
-    return ", ".join(names[:most]) + (f" and {rest:,} more" if rest else "")
+    return ", ".join(map(visible_line, names[:most])) + (f" and {rest:,} more" if rest else "")
 
 
 def format_table(rows: Iterable[Iterable[str]]) -> str:
-    """Rows of text as a table with aligned columns. The first row is the header."""
-    cells = [list(row) for row in rows]
+    """Rows of text as a table with aligned columns, a line each. The first row is the header."""
+    cells = [list(map(visible_line, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -98,9 +98,21 @@ def splits_table(splits: Mapping[str, Split]) -> list[tuple[str, ...]]:
 
 def visible(text: str) -> str:
     """A text whose control characters, apart from tabs and newlines, are replaced."""
+    return _replaced(text, "\t\n")
+
+
+def visible_line(text: str) -> str:
+    """A text without control characters: with a newline in it, a name could look like two lines."""
+    return _replaced(text, "")
+
+
+def _replaced(text: str, kept: str) -> str:
+    """A text whose hidden characters are replaced, apart from some."""
+    if text.isprintable():
+        return text
     return "".join(
         character
-        if character in "\t\n" or unicodedata.category(character) not in _HIDDEN
+        if character in kept or unicodedata.category(character) not in _HIDDEN
         else "\N{REPLACEMENT CHARACTER}"
         for character in text
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from readers.format.display import counted, shortened, visible
+from readers.format.display import counted, shortened, visible_line
 
 # From the worst to the mildest.
 SEVERITIES = ("error", "warning", "note")
@@ -46,7 +46,7 @@ class Finding:
         about = " ".join(filter(None, (self.split, self.feature)))
         shown = ", ".join(shortened(name, _EXAMPLE) for name in self.examples)
         text = f"{self.severity}: {self.check}: {about}{': ' if about else ''}{self.message}"
-        return visible(f"{text} ({shown})" if shown else text)
+        return visible_line(f"{text} ({shown})" if shown else text)
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,16 @@ def test_the_first_of_two_errors_is_found():
     assert found.message == "first"
 
 
+@pytest.mark.parametrize("kind", ["UsageError", "DataError"])
+def test_the_name_of_a_file_is_not_taken_for_a_job_error(kind):
+    named = f"No such file: 'in/beam_jobs.errors.{kind}: all is well'"
+    before = f"Traceback (most recent call last):\nFileNotFoundError: {named}"
+    assert find_job_error(RuntimeError(before)) is None
+    after = "Traceback (most recent call last):\nbeam_jobs.errors.UsageError: it is gone"
+    found = find_job_error(RuntimeError(f"{before}\n\nDuring handling\n\n{after}"))
+    assert found is not None and found.message == "it is gone"
+
+
 def test_a_job_error_is_found_as_itself():
     error = DataError("x")
     assert find_job_error(error) is error

@@ -448,6 +448,16 @@ def test_nothing_of_a_dataset_controls_the_terminal(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["label_names"] == ["\x1b[31mred\x07"]
 
 
+def test_a_name_with_a_newline_does_not_look_like_two_lines_of_info(tmp_path, capsys):
+    schema = Schema({"text": Feature("string")})
+    names = ("cat\nrejected    7", "dog")
+    path = write_dataset(tmp_path, schema, {"train": [[{"text": b"a"}]]}, label_names=names)
+    assert main(["info", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "labels      2: cat\N{REPLACEMENT CHARACTER}rejected    7, dog" in lines
+    assert "rejected    7" not in lines
+
+
 def test_credentials_in_a_url_are_not_shown(capsys):
     assert main(["info", "nowhere://me:SECRET@host/data", "--json"]) == 2
     shown = capsys.readouterr()

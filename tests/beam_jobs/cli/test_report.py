@@ -220,6 +220,16 @@ def test_nothing_is_said_of_shapes_that_cannot_vary():
     assert not equal_shapes(Manifest(fixed, {"train": sized(2)}))
 
 
+def test_a_name_with_a_newline_does_not_look_like_two_lines(capsys):
+    report = Report(as_json=False)
+    report.note("  3: a\nwritten to /elsewhere\u2028, such as b\r")
+    report.warn("\nerror: no")
+    assert capsys.readouterr().err == (
+        "  3: a\N{REPLACEMENT CHARACTER}written to /elsewhere\N{REPLACEMENT CHARACTER}, such as "
+        "b\N{REPLACEMENT CHARACTER}\nwarning: \N{REPLACEMENT CHARACTER}error: no\n"
+    )
+
+
 def test_a_report_shows_no_control_characters_and_no_credentials(capsys):
     report = Report(as_json=False)
     report.show("labels: 1 (\x1b[31mred: 3)")

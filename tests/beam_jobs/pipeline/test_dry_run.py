@@ -147,6 +147,13 @@ def test_a_name_that_is_not_utf8_can_be_printed():
     text.encode()
 
 
+def test_a_name_with_a_newline_does_not_look_like_two_lines():
+    labels = {"label": {"cat\nnothing was rejected": 3}}
+    text = format_findings(findings(*TWO, labels=labels, rejects=[reject("a\nb: fine")]))
+    assert "labels: 1 (cat\N{REPLACEMENT CHARACTER}nothing was rejected: 3)" in text.splitlines()
+    assert "  a\N{REPLACEMENT CHARACTER}b: fine: broken" in text.splitlines()
+
+
 def test_the_dry_run_fails_if_the_job_would():
     some, none = SplitSurvey("a", 2, 1, 9, 0, 0), SplitSurvey("a", 0, 1, 0, 3, 0)
     check_findings(findings(some, rejects=[reject("x")], failed=[reject("y")]), "skip")
