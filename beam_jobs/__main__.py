@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import sys
@@ -20,6 +21,8 @@ _PACKAGES = {
 
 _STARTING = "starting ..."
 
+_INTERRUPTED = "interrupted before the job started; nothing was written"
+
 
 def _missing(error: ImportError, as_json: bool = False) -> int:
     """Prints one line with the package to install, and with --json an object; returns the exit code.
@@ -30,11 +33,15 @@ def _missing(error: ImportError, as_json: bool = False) -> int:
     package = _PACKAGES.get((error.name or "").split(".")[0])
     if package is None:
         raise error
-    message = f"{error.name} is missing: pip install '{package}'"
+    return _failed(f"{error.name} is missing: pip install '{package}'", 2, as_json)
+
+
+def _failed(message: str, code: int, as_json: bool) -> int:
+    """Prints one line, and with --json an object; returns the exit code."""
     print(f"error: {message}", file=sys.stderr)
     if as_json:
-        print(json.dumps({"error": message, "warnings": [], "exit_code": 2}))
-    return 2
+        print(json.dumps({"error": message, "warnings": [], "exit_code": code}))
+    return code
 
 
 def main(
@@ -63,6 +70,8 @@ def main(
             from beam_jobs.errors import JobError
     except ImportError as error:
         return _missing(error, "--json" in arguments)
+    except KeyboardInterrupt:
+        return _failed(_INTERRUPTED, 130, "--json" in arguments)
     if arguments in ([], ["plan"]):
         build_parser().print_help(sys.stderr)
         return 2
@@ -99,6 +108,9 @@ def worker() -> int:
 def _program() -> int:
     """Runs `python -m beam_jobs`; returns its exit code."""
     arguments = sys.argv[1:]
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal or a locale in ASCII cannot show all labels.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if not arguments or {"-h", "--help", "--version"} & set(arguments):
         return main(arguments)
     if sys.stderr.isatty():

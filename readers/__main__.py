@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -38,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = 0
     try:
         parsed = _parser().parse_args(arguments)
+        if not getattr(parsed, "json", False) and isinstance(sys.stdout, io.TextIOWrapper):
+            # A terminal or a locale in ASCII cannot show all labels.
+            sys.stdout.reconfigure(errors="backslashreplace")
         if parsed.command == "verify":
             code = _verified(parsed.directory, parsed.json)
         elif parsed.command == "check":

@@ -237,6 +237,11 @@ class Feature:
         return cls(value["dtype"], value["shape"], value["encoding"])
 
 
+def is_feature_name(name: str) -> bool:
+    """Whether a feature may have a name."""
+    return _NAME.fullmatch(name) is not None
+
+
 class Schema(Mapping[str, Feature]):
     """The features of a dataset: an immutable mapping from name to `Feature`, sorted by name.
 
@@ -255,7 +260,7 @@ class Schema(Mapping[str, Feature]):
     def __init__(self, features: Mapping[str, Feature | tuple[Any, ...]]) -> None:
         checked: dict[str, Feature] = {}
         for name in sorted(features, key=lambda name: str(name).encode(errors="replace")):
-            if not isinstance(name, str) or not _NAME.fullmatch(name):
+            if not isinstance(name, str) or not is_feature_name(name):
                 raise ValueError(
                     f"feature name {name!r}: expected text of 1 to 255 characters, without \\ and "
                     "control characters"

@@ -545,7 +545,12 @@ def test_texts_that_do_not_fit_the_flags_end_the_job_in_one_line(tmp_path, capsy
         (r"a\.tsv: no column 'z', it has text, y", *tsv, "--label_field", "z"),
         (r"a\.tsv: no column 'z', it has text, y", *tsv, "--extra_features", "z:int32"),
         (r"twice\.tsv: two columns are called 'text'", "--input", tmp_path / "twice.tsv"),
-        (r"the tokenizer fails on a text \(WordLevel", *tsv, "--tokens", tmp_path / "unable.json"),
+        (
+            r"the tokenizer fails on a text \(WordLevel.*\): a\.tsv#1",
+            *tsv,
+            "--tokens",
+            tmp_path / "unable.json",
+        ),
         (r"no\.json: expected a tokenizer\.json", *tsv, "--tokens", tmp_path / "no.json"),
     ):
         refused(capsys, 2, pattern, "text", *arguments, "--output", tmp_path / "out")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_jobs.errors import UsageError
 from beam_jobs.jobs.passes import EncodedRecords, FirstPass, FoundRecords, Learner, SecondPass
 from beam_jobs.jobs.reshard.examples import FoundExamples, batches_of, broken_examples, records_of
 from beam_jobs.jobs.reshard.framed import FrameBatch
@@ -61,7 +62,14 @@ class ReshardFirstPass(FirstPass):
                 yield FoundRecords.of_reject(batch)
                 continue
             guess = None if self.job.given else SchemaGuess()
-            every = records_of(self.rules, source, batch, guess.add if guess else broken_examples)
+            find_broken = guess.add if guess else broken_examples
+            try:
+                every = records_of(self.rules, source, batch, find_broken)
+            except UsageError as error:
+                last = batch.first + len(batch.stops) - 1
+                raise UsageError(
+                    f"{source.key}: one of the records {batch.first} to {last}: {error.message}"
+                ) from None
             found, duplicates = every.without(dropped, first)
             first += len(every.keys)
             sizes = self._sizes(batch.data.data, found)

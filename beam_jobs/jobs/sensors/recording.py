@@ -12,6 +12,7 @@ from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.inside.columns import Column
 from beam_jobs.storage.encodings import UTF8
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
+from readers.format.schema import is_feature_name
 
 # Text states no dtype; models take this one.
 TEXT_DTYPE = "float32"
@@ -175,6 +176,12 @@ def name_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         raise RejectError("the archive holds no array")
     if len(arrays) == 1:
         return {"signal": next(iter(arrays.values()))}
+    for name in arrays:
+        if not is_feature_name(name):
+            raise RejectError(
+                f"an array may not be called {name[:80]!r}: expected 1 to 255 characters, without \\ and "
+                "control characters; choose others with --arrays"
+            )
     if clash := arrays.keys() & {"key", "label"}:
         raise RejectError(f"an array may not be called {min(clash)!r}: choose with --arrays")
     return arrays

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_jobs.errors import UsageError
 from beam_jobs.jobs.passes import EncodedRecords, FirstPass, FoundRecords, Learner, SecondPass
 from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import Subwords
@@ -196,7 +197,7 @@ class TextSecondPass(SecondPass):
             columns["label"] = [ids[label] for label in labels]
         if self._tokenizer and not self.job.window:
             for number, name in enumerate(self.job.token_features):
-                columns[name] = self._tokenizer.encode_all(texts.of_field(number))
+                columns[name] = self._encoded(texts.keys, texts.of_field(number))
         elif self._tokenizer:
             pairs = list(map(self._windows, texts.texts))
             columns["text"] = [text for text, _ in pairs]
@@ -210,6 +211,20 @@ class TextSecondPass(SecondPass):
             for name, feature, _ in self.job.extras:
                 columns[name] = [checked(name, feature, row[name]) for row in rows]
         return columns
+
+    def _encoded(self, keys: list[bytes], texts: list[bytes]) -> list[np.ndarray]:
+        """The ids of each text; an error names the first text on which the tokenizer fails."""
+        try:
+            found: list[np.ndarray] = self._tokenizer.encode_all(texts)
+        except UsageError:
+            for key, text in zip(keys, texts, strict=True):
+                try:
+                    self._tokenizer.encode_all([text])
+                except UsageError as error:
+                    name = key.decode(errors="backslashreplace")
+                    raise UsageError(f"{error.message}: {name}") from None
+            raise
+        return found
 
     def _recoded(self, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
         """The columns in the form that the encodings chosen by name take."""

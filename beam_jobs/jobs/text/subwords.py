@@ -266,6 +266,7 @@ def _character_starts(text: bytes) -> np.ndarray:
 @contextlib.contextmanager
 def _library_errors(failure: str) -> Iterator[None]:
     """Turns any error of the library into a UsageError."""
+    os.environ["RUST_BACKTRACE"] = "0"  # A panic would print its own.
     try:
         yield
     except (UsageError, KeyboardInterrupt, SystemExit):

@@ -320,3 +320,17 @@ def test_an_array_that_is_packed_twice_is_rejected():
         h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_FLOAT, space, plist)
 
     assert rejected("h5", h5_of(write)).startswith("array 'x' is packed more than once")
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31m", "x" * 300])
+def test_an_array_whose_name_no_feature_may_have_is_rejected(name):
+    data = npz(True, **{name: np.ones(3), "b": np.ones(3)})
+    message = rejected("npz", data)
+    assert message.startswith(f"an array may not be called {name[:80]!r}: expected 1 to 255 char")
+    assert list(read("npz", data, arrays=("b",)).arrays) == ["signal"]
+
+
+def test_an_error_without_a_text_is_named():
+    data = bytearray(npz(True, a=np.arange(20.0), b=np.ones(3)))
+    data[28:30] = b"\x14\x92"  # More bytes before the array than the file has.
+    assert rejected("npz", bytes(data)) == "not a whole .npz file: EOFError"

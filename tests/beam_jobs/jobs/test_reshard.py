@@ -287,7 +287,7 @@ def test_records_that_do_not_fit_a_given_schema_are_late_rejects_with_their_plac
 
 def test_invalid_feature_names_are_accepted_if_a_schema_is_given(tmp_path):
     path = write_plain(tmp_path / "a", [example(**{"id": n, "a\\b": 1}) for n in range(20)])
-    with pytest.raises(UsageError, match="feature name"):
+    with pytest.raises(UsageError, match=r"^a: one of the records 1 to 20: feature name"):
         first(job_of(path))
     job = job_of(path, schema=schema_file(tmp_path, ID))
     assert len(first(job)[0]) == len(second(job, ID)[0]) == 20

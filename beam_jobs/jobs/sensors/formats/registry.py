@@ -132,7 +132,9 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
     except (RejectError, JobError):
         raise
     except Exception as error:  # libraries raise nearly everything on broken input
-        raise RejectError(f"not a whole {suffix} file: {error!s:.200}") from None
+        # Some, such as zlib's and struct's, have no text.
+        reason = f"{error!s:.200}".strip() or type(error).__name__
+        raise RejectError(f"not a whole {suffix} file: {reason}") from None
 
 
 def _refusal(name: str) -> str:

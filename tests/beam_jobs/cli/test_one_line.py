@@ -1,0 +1,103 @@
+"""Whatever a path leads to, a terminal can show, or an interrupt cuts off, a command ends with one line."""
+
+import contextlib
+import io
+import json
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from beam_jobs import __main__ as command
+from readers.__main__ import main as readers_main
+from readers.format.schema import Feature, Schema
+from tests.support.commands import only_error, refused
+from tests.support.datasets import write_dataset
+from tests.support.rights import as_any_user
+
+LONG = "a" * 300
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("pictures")
+    for number in range(2):
+        Image.new("RGB", (4, 4)).save(folder / f"{number}.png")
+    (folder / "t.csv").write_text("path,label\n0.png,a\n1.png,b\n")
+    return folder
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[Path]:
+    """A folder that may not be entered."""
+    folder = tmp_path / "closed"
+    (folder / "in").mkdir(parents=True)
+    folder.chmod(0)
+    with as_any_user():
+        yield folder
+    folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("flag", ["--input", "--table", "--output", "--config"])
+@pytest.mark.parametrize("below", ["in", "in/deeper"])
+def test_a_folder_that_may_not_be_entered_is_named(closed, pictures, capsys, flag, below):
+    flags = {"--input": pictures, "--output": pictures.parent / "out", flag: closed / below}
+    pattern = rf"{closed}/in.*Permission denied"
+    refused(capsys, 2, pattern, "images", *chain.from_iterable(flags.items()))
+
+
+@pytest.mark.parametrize("flag", ["--input", "--table", "--output", "--config"])
+def test_a_name_that_is_too_long_is_named(pictures, tmp_path, capsys, flag):
+    flags = {"--input": pictures, "--output": tmp_path / "out", flag: tmp_path / LONG}
+    line = refused(capsys, 2, LONG, "images", *chain.from_iterable(flags.items()))
+    assert "File name too long" in line or "no file matches" in line
+
+
+@contextlib.contextmanager
+def interrupted() -> Iterator[None]:
+    yield
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_interrupt_before_the_job_starts_is_one_line(capsys, as_json):
+    flags = ["--json"] * as_json
+    assert command.main(["images", *flags], interrupted) == 130
+    shown = capsys.readouterr()
+    line = only_error(shown.err, "interrupted before the job started; nothing was written")
+    if as_json:
+        assert json.loads(shown.out) == {
+            "error": line.removeprefix("error: "),
+            "warnings": [],
+            "exit_code": 130,
+        }
+
+
+def ascii_stdout(monkeypatch) -> io.BytesIO:
+    """Gives the process the stdout of a locale that is ASCII; returns what is written there."""
+    written = io.BytesIO()
+    stdout = io.TextIOWrapper(written, "ascii", write_through=True)
+    monkeypatch.setattr(sys, "stdout", stdout)
+    return written
+
+
+def test_a_label_that_a_terminal_cannot_show_is_escaped(pictures, tmp_path, monkeypatch):
+    (pictures / "ä.csv").write_text("path,label\n0.png,ä\n1.png,b\n")
+    flags = ["plan", "images", "--input", pictures, "--table", pictures / "ä.csv"]
+    monkeypatch.setattr(
+        sys, "argv", ["", *map(str, flags), "--image_size", "4x4", "--label", "column:label"]
+    )
+    written = ascii_stdout(monkeypatch)
+    assert command._program() == 0
+    assert rb"labels: 2 (b: 1, \xe4: 1)" in written.getvalue()
+
+
+def test_info_escapes_a_label_that_a_terminal_cannot_show(tmp_path, monkeypatch):
+    schema = Schema({"text": Feature("string")})
+    path = write_dataset(tmp_path, schema, {"train": [[{"text": b"a"}]]}, label_names=("ä",))
+    written = ascii_stdout(monkeypatch)
+    assert readers_main(["info", str(path)]) == 0
+    assert rb"labels      1: \xe4" in written.getvalue()
