@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -105,6 +106,7 @@ def check_output(directory: str, overwrite: bool) -> list[str]:
     """
     if is_local(directory) and Path(directory).exists() and not Path(directory).is_dir():
         raise UsageError(f"--output {directory}: this is a file; name a directory")
+    _refuse_links(directory)
     found = files_in(directory)
     names = relative_names(directory, found)
     unfinished = any(name.startswith(f"{STAGING}/") for name in names)
@@ -126,6 +128,21 @@ def check_output(directory: str, overwrite: bool) -> list[str]:
             f"--output {directory}: a dataset is here already; add --overwrite to replace it"
         )
     return [file.path for file in found]
+
+
+def _refuse_links(directory: str) -> None:
+    """Refuses folders of an output that are links: files elsewhere would be replaced through them.
+
+    Raises:
+        UsageError: One of them is a link.
+    """
+    for name in (STAGING, NEXT, REJECTS, f"{NEXT}/{REJECTS}"):
+        path = join(directory, name)
+        if is_local(path) and os.path.islink(path):
+            raise UsageError(
+                f"--output {directory}: {name!r} is a link to {os.readlink(path)}, where files would be "
+                "replaced; remove the link, or name another directory"
+            )
 
 
 def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:

@@ -254,3 +254,19 @@ def test_wrong_names_are_refused_with_the_remedy(text, message):
     assert caught.value.message.startswith(f"--names {text}: ")
     assert message in caught.value.message
     assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["rejects", ".staging", ".staging/next"])
+def test_a_link_in_the_place_of_a_folder_is_refused_and_nothing_behind_it_is_changed(
+    tmp_path, name
+):
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    write(elsewhere, "train-00000-of-00001.jsonl")
+    write(out, "manifest.json")
+    (out / name).parent.mkdir(exist_ok=True)
+    (out / name).symlink_to(elsewhere)
+    before = files(elsewhere)
+    for refuse in (check_output, prepare_output):
+        with pytest.raises(UsageError, match=f"'{name}' is a link to {elsewhere}"):
+            refuse(str(out), overwrite=True)
+    assert files(elsewhere) == before
