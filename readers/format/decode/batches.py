@@ -42,7 +42,8 @@ class ColumnDecoder:
     def __init__(self, schema: Schema, empty: Allocator = np.empty) -> None:
         self._schema, self._empty = schema, empty
         self._kinds = {name: stored_kind(feature) for name, feature in schema.items()}
-        self._kinds |= {f"{n}/shape": INT64_LIST for n, f in schema.items() if f.needs_companion}
+        self._companions = {f"{n}/shape" for n, f in schema.items() if f.needs_companion}
+        self._kinds |= dict.fromkeys(self._companions, INT64_LIST)
         self._layouts: dict[int, _Layout] = {}
         self.irregular = 0
         self._lock = threading.Lock()
@@ -129,6 +130,9 @@ class ColumnDecoder:
                 scanner.expect(b"\x0a")
                 require(scanner.enter() == ends)
                 spans[name] = Spans(data, scanner.at, ends)
+            elif kind and name in self._companions:
+                # Without it a shape might be found, where `Decoder` raises an error.
+                raise IrregularRecords(np.arange(len(starts)) > 0)
             elif name not in self._kinds:
                 skipped.append(Spans(data, scanner.at, ends))
             scanner.at = ends

@@ -271,3 +271,17 @@ def test_columns_are_merged_by_rows():
         parts = [(r, column_of(feature, [values[row] for row in r])) for r in rows]
         for found, value in zip(merged(feature, parts).arrays(), values, strict=True):
             np.testing.assert_array_equal(found, value)
+
+
+@pytest.mark.parametrize("shape", [b"3", 3.0, [b"3", b"4"]])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_shape_that_is_no_list_of_integers_is_left_to_the_decoder(shape, first):
+    schema = Schema({"x": ("int64", (None,), "list")})
+    odd = example(**{"x": [5, 6, 7], "x/shape": shape})
+    good = [example(**{"x": [number, 6, 7], "x/shape": [3]}) for number in range(5)]
+    examples = [odd, *good] if first else [*good, odd]
+    columns, rows = ColumnDecoder(schema).decode(*laid_out(examples))
+    with pytest.raises(ValueError, match="x/shape is not a list of integers"):
+        Decoder(schema).decode(odd)
+    assert [examples[row] for row in rows] == good
+    assert [value.tolist() for value in columns["x"].arrays()] == [[n, 6, 7] for n in range(5)]
