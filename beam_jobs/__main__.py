@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -105,9 +106,24 @@ def worker() -> int:
     return boot(sys.argv[1:])
 
 
+def _open_streams() -> None:
+    """Opens stdout and stderr if they are closed, as by `2>&-`.
+
+    Otherwise the next file, such as a shard, gets their number, and what a library prints.
+    """
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_WRONLY)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, os.fdopen(number, "w"))
+
+
 def _program() -> int:
     """Runs `python -m beam_jobs`; returns its exit code."""
     arguments = sys.argv[1:]
+    _open_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal or a locale in ASCII cannot show all labels.
         sys.stdout.reconfigure(errors="backslashreplace")

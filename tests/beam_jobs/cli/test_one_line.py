@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import chain
@@ -74,6 +75,14 @@ def test_an_interrupt_before_the_job_starts_is_one_line(capsys, as_json):
             "warnings": [],
             "exit_code": 130,
         }
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_a_closed_stream_changes_no_exit_code(closed, tmp_path):
+    line = f'"$@" {closed}>&-'
+    flags = [sys.executable, "-m", "beam_jobs", "images", "--input", str(tmp_path / "nothing")]
+    flags += ["--output", str(tmp_path / "out"), "--image_size", "4x4"]
+    assert subprocess.run(["sh", "-c", line, "sh", *flags], capture_output=True).returncode == 2
 
 
 def ascii_stdout(monkeypatch) -> io.BytesIO:

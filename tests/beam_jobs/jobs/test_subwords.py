@@ -362,6 +362,13 @@ def test_a_tokenizer_that_fails_on_a_text_is_a_usage_error(kind, reason):
         assert caught.value.message == f"--tokens: the tokenizer fails on a text ({reason})"
 
 
+def test_a_panic_prints_no_backtrace(monkeypatch, capfd):
+    monkeypatch.setenv("RUST_BACKTRACE", "1")
+    with pytest.raises(UsageError, match="no entry found for key"):
+        failing("panic")(b"a zebra")
+    assert "stack backtrace" not in capfd.readouterr().err
+
+
 def test_interrupts_are_not_turned_into_usage_errors():
     for error in (KeyboardInterrupt, SystemExit):
         with pytest.raises(error), subwords._library_errors("failure"):
