@@ -538,3 +538,11 @@ def test_the_size_of_a_table_is_checked_before_it_is_read(monkeypatch):
         assert signal("csv", end.join(["1,2", "3,4", "5,6"]).encode()).nbytes == 48
         found = rejected("csv", end.join(["1,2,3", "3,4,5", "5,6"]).encode())
         assert found.startswith("it unpacks to 64 bytes, more than 63")
+
+
+def test_wide_rows_are_rejected_before_they_are_objects(monkeypatch):
+    limit_records(monkeypatch, 1 << 20)
+    assert "its 105 columns take 1050000 bytes" in rejected("csv", b",".join([b"0"] * 105))
+    assert len(signal("csv", b",".join([b"0"] * 104))[0]) == 104
+    row = b'"' + b"\n" * 5000 + b'",' + b"0" * 4000 + b"\n"
+    assert "a row of its table takes 1152" in rejected("csv", row)

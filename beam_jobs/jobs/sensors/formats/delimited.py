@@ -38,13 +38,20 @@ _BLOCK_BYTES = 1 << 22
 # Arrow's message. A handler of invalid rows would fail, with a traceback, on rows that are not UTF-8.
 _ARROW_RAGGED = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")
 
+# What a byte of a row may take while its cells are objects of Python, and what a column of Arrow takes: a
+# table of 50,000 columns and one row took 508 MB.
+_MEMORY_OF_A_BYTE, _MEMORY_OF_A_COLUMN = 128, 10_000
+
+# What any table may take beside its values.
+_MEMORY_OF_A_ROW = 1 << 20
+
 _COMMENTS = re.compile(rb"\A(?:[ \t]*[#%][^\r\n]*[\r\n]+)+")
 
 
 def read_csv(data: bytes, options: ReadOptions) -> Recording:
     """Reads a table whose columns are separated by commas, or by ; or tabs if its first lines are."""
     text = as_text(data, options)
-    return _read(text, options.delimiter or _delimiter(text, ",;\t") or ",", options)
+    return _read(text, options.delimiter or _delimiter(text, ",;\t", options) or ",", options)
 
 
 def read_tsv(data: bytes, options: ReadOptions) -> Recording:
@@ -58,7 +65,7 @@ def read_txt(data: bytes, options: ReadOptions) -> Recording:
     Lines before it that begin with # or % are comments.
     """
     text = _COMMENTS.sub(b"", as_text(data, options))
-    delimiter = options.delimiter or _delimiter(text, "\t;,")
+    delimiter = options.delimiter or _delimiter(text, "\t;,", options)
     if not delimiter:
         text = b"\n".join(b"\t".join(line.split()) for line in text.splitlines())
         delimiter = "\t"
@@ -68,7 +75,7 @@ def read_txt(data: bytes, options: ReadOptions) -> Recording:
     return recording
 
 
-def _delimiter(text: bytes, choices: str) -> str:
+def _delimiter(text: bytes, choices: str, options: ReadOptions) -> str:
     """Returns the first of the characters that divides the first two rows into as many cells; or "".
 
     One that divides the second row into numbers goes before all others.
@@ -78,7 +85,7 @@ def _delimiter(text: bytes, choices: str) -> str:
         least = 1 if choice == choices[0] else 2
         if least == 2 and choice.encode() not in text:
             continue
-        rows = list(itertools.islice(_rows(text, choice), 2))
+        rows = list(itertools.islice(_rows(text, choice, options), 2))
         if len({len(row) for row in rows}) == 1 and len(rows[0]) >= least:
             if all(is_number(_with_point(cell) if choice == ";" else cell) for cell in rows[-1]):
                 return choice
@@ -90,11 +97,23 @@ def _with_point(cell: str) -> str:
     return cell if "." in cell else cell.replace(",", ".")
 
 
-def _rows(text: bytes, delimiter: str) -> Iterator[list[str]]:
+def _rows(text: bytes, delimiter: str, options: ReadOptions) -> Iterator[list[str]]:
     """Yields the rows that are not blank."""
     lines = io.TextIOWrapper(io.BytesIO(text), "utf-8-sig", newline="")
+    size, limit = 0, max(options.max_bytes, _MEMORY_OF_A_ROW)
+
+    def checked_lines() -> Iterator[str]:
+        nonlocal size
+        for line in lines:
+            size += len(line)  # Cells in quotes may hold line breaks.
+            check_bytes(_MEMORY_OF_A_BYTE * size, limit, "a row of its table takes")
+            yield line
+
     try:
-        yield from filter(None, csv.reader(lines, delimiter=delimiter))
+        for row in csv.reader(checked_lines(), delimiter=delimiter):
+            size = 0
+            if row:
+                yield row
     except UnicodeDecodeError:
         raise RejectError(
             "its text is not UTF-8: name its encoding with --text_encoding, such as cp1252"
@@ -113,19 +132,21 @@ def _read(text: bytes, delimiter: str, options: ReadOptions) -> Recording:
     check_bytes(8 * (1 + text.count(delimiter.encode()) + ends), options.max_bytes)
     if b"\0" in text:  # Python's csv module accepts these since 3.11
         raise ValueError("it holds bytes that are zero")
-    top = list(itertools.islice(_rows(text, delimiter), 3))
+    top = list(itertools.islice(_rows(text, delimiter, options), 3))
     if not top:
         raise RejectError("the file is empty")
+    width, limit = len(top[0]), max(options.max_bytes, _MEMORY_OF_A_ROW)
+    check_bytes(_MEMORY_OF_A_COLUMN * width, limit, f"its {width} columns take")
     point = _with_point if delimiter == ";" else str
     has_names = not all(is_number(point(cell)) for cell in top[0])
     names = [name.strip() for name in top[0]] if has_names else []
-    layout = lay_out(names, len(top[0]), options)
+    layout = lay_out(names, width, options)
     places, time = layout.channels, layout.time
     read = {*places, *([] if time is None else [time])}
     has_units = has_names and _is_units([list(map(point, row)) for row in top[1:]], read)
     blocks, times = [np.empty((0, len(places)))], [np.empty(0)]
     texts: dict[str, list[Any]] = {name: [] for name in layout.inside}
-    for row, cells in _blocks(text, delimiter, len(top[0]), has_names, has_units):
+    for row, cells in _blocks(text, delimiter, width, has_names, has_units):
         if delimiter == ";":
             cells = [with_points(column) if i in read else column for i, column in enumerate(cells)]
         columns = [numbers(cells[i], row, names[i] if names else None) for i in places]
