@@ -6,6 +6,7 @@
 #   ./run_local.sh test                run the base tests, which need Python alone (some 10 minutes)
 #   ./run_local.sh test all            run all tests, which need Java, Maven, Go, Node, buildah, Chromium, Firefox, zip, root, and packages of PyPI and Debian
 #   ./run_local.sh test tests/a.py -x  run pytest with these arguments
+#   COVERAGE=1 ./run_local.sh test     measure branch coverage, too, and fail below 95 % (also test all)
 #   ./run_local.sh engines start flink start a local cluster (also spark, prism, pool; or stop one)
 #
 # The first call creates .venv and installs the package there. PYTHON selects another interpreter.
@@ -51,6 +52,22 @@ install() {
   printf '%s\n' "$wanted" >"$stamp"
 }
 
+pytest=("$venv/bin/python" -m pytest)
+
+# Processes of tests count, too: each leaves a file, and all become one, .coverage, which `coverage html` reads.
+# The tests take half as long again and more, so CI does without.
+measure_coverage() {
+  pytest=("$venv/bin/python" -m coverage run -m pytest)
+  COVERAGE_FILE=$(mktemp -d)/measured
+  export COVERAGE_FILE
+}
+
+report_coverage() {
+  "$venv/bin/python" -m coverage combine --quiet --data-file="$here/.coverage" "$(dirname "$COVERAGE_FILE")"
+  rmdir "$(dirname "$COVERAGE_FILE")"
+  "$venv/bin/python" -m coverage report --data-file="$here/.coverage"
+}
+
 # Each test is in one tier: the base, or one of the markers in pyproject.toml.
 in_parallel="slow or environments or disks or frameworks or pool or azurite or browsers"
 
@@ -62,7 +79,7 @@ files_with() {
 
 base_tests() {
   echo "the base tests" >&2
-  "$venv/bin/python" -m pytest -m "not ($in_parallel or engines)" \
+  "${pytest[@]}" -m "not ($in_parallel or engines)" \
     -n logical --maxprocesses 8 --dist worksteal
 }
 
@@ -72,10 +89,10 @@ other_tests() {
   local code=0 engines_log engines
   install test-frameworks "PyTorch, which takes 6 GB with CUDA"
   engines_log=$(mktemp)
-  "$venv/bin/python" -m pytest -m engines $(files_with engines) >"$engines_log" 2>&1 &
+  "${pytest[@]}" -m engines $(files_with engines) >"$engines_log" 2>&1 &
   engines=$!
   echo "the slow tests, environments, disks, frameworks, real data, Azure and browsers; the engines" >&2
-  "$venv/bin/python" -m pytest -m "$in_parallel" $(files_with "$in_parallel") \
+  "${pytest[@]}" -m "$in_parallel" $(files_with "$in_parallel") \
     -n logical --maxprocesses 8 --dist worksteal || code=$?
   wait "$engines" || code=$?
   echo "the engines" >&2
@@ -123,6 +140,7 @@ case ${1-} in
     unset PYTHONDONTWRITEBYTECODE  # hundreds of processes would each compile the package
     case $# in 0 | 1) which=${1-base} ;; *) which=pytest ;; esac
     code=0
+    [ -z "${COVERAGE-}" ] || measure_coverage
     case $which in
       base)
         install test
@@ -145,6 +163,7 @@ case ${1-} in
         exec "$venv/bin/python" -m pytest "$@"
         ;;
     esac
+    [ -z "${COVERAGE-}" ] || report_coverage || code=$?
     exit "$code"
     ;;
   engines)
@@ -154,7 +173,7 @@ case ${1-} in
     exec "$venv/bin/python" -m tests.engines "$@"
     ;;
   -h | --help)
-    sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
     ;;
   *)
     install all

@@ -52,6 +52,7 @@ TEST = [
     "pytest>=8",
     "pytest-xdist>=3.6",
     "hypothesis>=6.100",
+    "coverage>=7.10",
     "ruff>=0.17,<0.18",
     "mypy>=2.4,<2.5",
     "scikit-learn>=1.5",
