@@ -88,6 +88,9 @@ TARGETS = {
     ),
     "reconcile": Target(
         ("beam_jobs/dataset/reconcile.py",),
-        ("tests/beam_jobs/pipeline/test_write_shards.py",),
+        (
+            "tests/beam_jobs/dataset/test_reconcile.py",
+            "tests/beam_jobs/pipeline/test_write_shards.py",
+        ),
     ),
 }

@@ -21,7 +21,9 @@ from readers.format.tfrecord import (
     frame_parts,
     intact,
     masked_crc32c,
+    read_framed,
     read_records,
+    record_length,
     unframe,
 )
 from tests.support.plain import write_plain
@@ -132,6 +134,33 @@ def test_a_frame_shorter_than_its_framing_is_cut_off(length):
 def test_an_error_about_lengths_names_those_of_header_and_index():
     with pytest.raises(CorruptRecordError, match="5 bytes according to its header, but 6 acc"):
         unframe(frame(b"hello") + b"\0", "a.tfrecord", 0)
+
+
+def test_an_error_about_a_record_names_its_number_if_that_is_known():
+    with pytest.raises(CorruptRecordError) as caught:
+        unframe(frame(b"hello") + b"\0", "a.tfrecord", 7, 3)
+    assert str(caught.value).startswith("a.tfrecord: record 3 at byte 7 holds 5 bytes according")
+    assert (caught.value.file, caught.value.record, caught.value.offset) == ("a.tfrecord", 3, 7)
+
+
+def test_a_wrong_length_is_noticed_where_data_are_not_verified():
+    framed = frame(b"first") + frame(b"second")
+    for bit in range(8 * 21, 8 * (21 + 12)):
+        records = read_framed(io.BytesIO(flipped(framed, bit)), "a.tfrecord")
+        assert next(records) == (0, frame(b"first"))
+        with pytest.raises(CorruptRecordError, match="no TFRecord starts at byte 21 ") as caught:
+            next(records)
+        assert (caught.value.file, caught.value.record, caught.value.offset) == (
+            "a.tfrecord",
+            None,
+            21,
+        )
+
+
+def test_the_largest_record_has_a_header_that_is_read():
+    length = struct.pack("<Q", MAX_RECORD_BYTES)
+    header = length + struct.pack("<I", masked_crc32c(length))
+    assert record_length(header, "a.tfrecord", 0) == MAX_RECORD_BYTES
 
 
 def test_a_length_above_the_limit_is_refused_before_it_is_read():
@@ -277,3 +306,25 @@ def test_many_records_are_checked_the_same_as_one_by_one(many, records, data):
     with mock.patch.multiple(tfrecord, _MIN_ROWS=many, _MIN_MIXED=many):
         found = intact(b"".join(framed) + b"after", lengths)
     assert found.tolist() == [is_whole(record) for record in framed]
+
+
+@pytest.mark.parametrize(
+    ("check", "sizes"),
+    [("_are_rows_intact", [40] * 600), ("_are_all_intact", [40, 0, 1, 300] * 150)],
+)
+def test_one_checksum_over_many_records_is_enough_if_they_are_whole(check, sizes, monkeypatch):
+    octets = np.random.default_rng(0).bytes(600 * 300)
+    framed = [frame(octets[300 * n : 300 * n + size]) for n, size in enumerate(sizes)]
+    lengths = np.array([len(record) for record in framed], np.int64)
+    called, quick = [], getattr(tfrecord, check)
+
+    def noted(*arguments):
+        called.append(quick(*arguments))
+        return called[-1]
+
+    monkeypatch.setattr(tfrecord, check, noted)
+    whole = b"".join(framed)
+    assert intact(whole + b"after", lengths).all()
+    damaged = intact(flipped(whole, 8 * (len(whole) // 2)), lengths)
+    assert damaged.sum() == 599
+    assert called == [True, False]

@@ -1,0 +1,102 @@
+"""What reconciliation refuses, one reason at a time. That of whole jobs is in test_write_shards.py."""
+
+import numpy as np
+import pytest
+
+from beam_jobs.dataset.reconcile import check_files, dataset_files, reconcile
+from beam_jobs.dataset.resume import ShardResult
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.plan.shards import Plan, SplitPlan
+from beam_jobs.records.rejects import MaxRejects, Reject
+from readers.format.manifest import Manifest
+from readers.format.schema import Feature, Schema
+from readers.format.splits import Shard, Split
+
+
+def result(index, records, *, size=100, largest=10, rejects="", split=0):
+    """A shard with a reject for each key in a text; the first key in order comes first."""
+    shard = Shard(f"train-{index:05d}-of-00002.tfrecord", records, size, 0)
+    first = Reject(min(rejects), "decode", "why") if rejects else None
+    return ShardResult(split, index, shard, 7, largest, len(rejects), first)
+
+
+def only_rejects(keys, split=0):
+    """The result of a split of which no input became a record."""
+    return ShardResult(split, 0, None, 0, 0, len(keys), Reject(min(keys), "decode", "why"))
+
+
+def plan_of(records, shards=2, rejected=0):
+    edges = np.arange(max(shards - 1, 0), dtype=np.uint64)
+    return Plan((SplitPlan(records, rejected, 1, shards, edges),))
+
+
+def reconciled(plan, results, written, **options):
+    return reconcile(plan, results, {0: written}, ("train",), **options)
+
+
+def test_a_missing_shard_is_noticed_though_no_record_is_missing():
+    with pytest.raises(DataError, match="written 10, rejected 0, 10 in the statistics; 1 of 2"):
+        reconciled(plan_of(10), [result(0, 10)], 10)
+
+
+def test_rejects_of_both_passes_are_a_share_of_all_inputs():
+    # 5 + 4 records, one reject of the second pass and ten of the first.
+    results = [result(0, 5, rejects="bcdefg"), result(1, 4, rejects="hijka")]
+    plan = plan_of(10, rejected=10)
+    allowed = MaxRejects.parse("55%")
+    assert reconciled(plan, results, 9, max_rejects=allowed) == [results]
+    with pytest.raises(DataError, match=r"11 of 20 inputs are rejected.* the first: a: why"):
+        reconciled(plan, results, 9, max_rejects=MaxRejects.parse("54%"))
+
+
+def test_a_shard_may_be_empty_if_another_is_not():
+    results = [result(0, 1), result(1, 0)]
+    assert reconciled(plan_of(1), results, 1) == [results]
+
+
+def test_inputs_without_a_record_and_without_a_reject_are_a_mistake_of_the_user():
+    with pytest.raises(UsageError, match="the inputs hold no record: no dataset was written"):
+        reconciled(plan_of(0), [result(0, 0), result(1, 0)], 0)
+
+
+def test_shards_of_balanced_bytes_differ_by_the_largest_record_of_any():
+    results = [result(0, 6, size=130, largest=30), result(1, 4, size=100, largest=20)]
+    assert reconciled(plan_of(10), results, 10, balance="bytes") == [results]
+    results = [result(0, 6, size=131, largest=30), result(1, 4, size=100, largest=20)]
+    with pytest.raises(DataError, match="shards of 100 to 131 bytes, expected to differ by 30 at"):
+        reconciled(plan_of(10), results, 10, balance="bytes")
+
+
+@pytest.mark.parametrize("balance", ["records", "bytes"])
+def test_a_split_may_have_no_shard(balance):
+    splits = (plan_of(9, rejected=1).splits[0], plan_of(0, 0, rejected=2).splits[0])
+    splits += plan_of(0, 0).splits
+    results = [result(0, 5), result(1, 4, rejects="a"), only_rejects("bc", split=1)]
+    found = reconcile(
+        Plan(splits), results, {0: 9}, ("train", "val", "test"), balance, MaxRejects()
+    )
+    assert found == [results[:2], results[2:], []]
+
+
+def test_files_after_a_split_without_shards_are_checked_too():
+    with pytest.raises(DataError, match=r"out/train-00000-of-00002\.tfrecord: written with 100 by"):
+        check_files("out", [only_rejects("a"), result(0, 5)], [])
+
+
+def test_the_files_of_a_dataset_are_its_shards_lists_and_tokens():
+    schema = Schema({"tokens": Feature("int64", (None,))})
+    shards = tuple(result(n, 5).shard for n in range(2))
+    splits = {"train": Split(shards, 1), "val": Split((), 2)}
+    results = [result(0, 5), result(1, 5, rejects="a"), only_rejects("bc", split=1)]
+
+    def files(**tokens):
+        manifest = Manifest(schema, splits, **tokens)
+        return dataset_files(manifest, results, ("train", "val"), ["README.md"])
+
+    always = {"manifest.json", "README.md"}
+    for name in ("train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord"):
+        always |= {name, f"{name}.idx"}
+    always |= {"rejects/train-00001-of-00002.jsonl", "rejects/val-00000-of-00001.jsonl"}
+    assert files() == always
+    assert files(vocabulary=1) == always | {"vocabulary.txt"}
+    assert files(tokenizer=1) == always | {"tokenizer.json"}
