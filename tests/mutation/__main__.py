@@ -1,4 +1,4 @@
-"""A campaign over targets: `python -m tests.mutation [TARGETS] [--log FILE] [--again FILE]`."""
+"""A campaign over targets: `python -m tests.mutation [TARGETS] [--log FILE]`."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ def main(arguments: list[str]) -> int:
     """Runs the campaign; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
-    parser.add_argument("--log", type=Path, help="append a line for every mutant")
-    parser.add_argument("--again", type=Path, help="only what survived according to this log")
+    parser.add_argument(
+        "--log",
+        type=Path,
+        help="append a line for every mutant; those that are killed in it are not tried again",
+    )
     asked = parser.parse_args(arguments)
     if unknown := set(asked.targets) - set(TARGETS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(TARGETS)}")
-    again = _survivors(asked.again) if asked.again else None
-    tables = [_run(name, asked.log, again) for name in asked.targets or TARGETS]
+    tables = [_run(name, asked.log) for name in asked.targets or TARGETS]
     print(
         "\n| module | mutants | killed | by time | survived | equivalent | killed of the others |"
     )
@@ -49,28 +51,31 @@ def main(arguments: list[str]) -> int:
     return _share(total) < _WANTED
 
 
-def _survivors(log: Path) -> set[str]:
-    """The keys of the mutants whose last line in a log says that they survived."""
-    last = {}
-    for line in log.read_text(encoding="utf-8").splitlines():
-        outcome, _, _, _, key = line.split("\t")
-        last[key] = outcome
-    return {key for key, outcome in last.items() if outcome in (SURVIVED, UNREACHED)}
+def _last_outcomes(log: Path | None) -> dict[str, str]:
+    """The key of each mutant in a log and what came of it the last time."""
+    outcomes = {}
+    if log and log.exists():
+        for line in log.read_text(encoding="utf-8").splitlines():
+            outcome, _, _, _, key = line.split("\t")
+            outcomes[key] = outcome
+    return outcomes
 
 
-def _run(name: str, log: Path | None, again: set[str] | None) -> dict[str, Counter[str]]:
+def _run(name: str, log: Path | None) -> dict[str, Counter[str]]:
     """Tries the mutants of a target; returns how many ended how in each module."""
     target, known, began = TARGETS[name], equivalents(), time.monotonic()
     mutants = {module: mutants_of(ROOT / module, module) for module in target.modules}
     counts = {module: Counter[str]() for module in target.modules}
-    wanted = []
+    wanted, before = [], _last_outcomes(log)
     stale = {key for key in known if key.split(" ")[0] in counts}
     for module, found in mutants.items():
         for mutant in found:
             stale.discard(mutant.key)
             if mutant.key in known:
                 counts[module][_EQUIVALENT] += 1
-            elif again is None or mutant.key in again:
+            elif before.get(mutant.key) in (KILLED, TIMEOUT):
+                counts[module][before[mutant.key]] += 1
+            else:
                 wanted.append(mutant)
     if stale:
         raise SystemExit(f"equivalent.txt lists what is no mutant (any more): {sorted(stale)}")
@@ -98,8 +103,7 @@ def _run(name: str, log: Path | None, again: set[str] | None) -> dict[str, Count
             )
             if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
                 raise SystemExit(f"{name}: pytest ended with {code!r}")
-        tried = sum(sum(each.values()) - each[_EQUIVALENT] for each in counts.values())
-        print(f"{name}: {tried} mutants in {time.monotonic() - began:.0f} s", file=shown)
+        print(f"{name}: {len(wanted)} mutants in {time.monotonic() - began:.0f} s", file=shown)
     return counts
 
 

@@ -14,7 +14,6 @@ import shutil
 import signal
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +30,7 @@ SURVIVED, KILLED, TIMEOUT, UNREACHED = "survived", "killed", "timeout", "unreach
 # A child that found no fault, one whose test failed, and one with a fault of this program.
 _PASSED, _FAILED, _BROKEN = 0, 1, 97
 
-_MAX_BYTES = 12 << 30
+_MAX_BYTES = 6 << 30
 
 _MAX_FILE_BYTES = 1 << 30
 
@@ -41,7 +40,7 @@ class Baseline:
     """What the tests do without a fault.
 
     Attributes:
-        seconds: The time of each test.
+        seconds: The processor time of each test.
         failed: The tests that fail, which say nothing about mutants.
         reached: File -> line -> the tests that run it.
     """
@@ -66,7 +65,6 @@ class Session:
         self._folder = Path(tempfile.mkdtemp(prefix="mutation-"))
         self._in_mutant = False
         self._failed = False
-        self._seconds: dict[str, float] = defaultdict(float)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
@@ -81,8 +79,7 @@ class Session:
         settings.load_profile("mutation")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Notes a test's time, and whether it failed."""
-        self._seconds[report.nodeid] += report.duration
+        """Notes whether a test failed."""
         self._failed |= report.failed
 
     @pytest.hookimpl(tryfirst=True)
@@ -130,10 +127,11 @@ class Session:
             baseline = Baseline()
             measured.start()
             for item in session.items:
-                self._failed = False
+                self._failed, began = False, time.process_time()
                 measured.switch_context(item.nodeid)
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
                 measured.switch_context("")
+                baseline.seconds[item.nodeid] = time.process_time() - began
                 if self._failed:
                     baseline.failed.append(item.nodeid)
             measured.stop()
@@ -141,7 +139,6 @@ class Session:
             for path in paths:
                 lines = data.contexts_by_lineno(str(path))
                 baseline.reached[str(path)] = {n: set(names) - {""} for n, names in lines.items()}
-            baseline.seconds = dict(self._seconds)
             found.write_bytes(pickle.dumps(baseline))
             return _PASSED
 
@@ -179,18 +176,20 @@ class Session:
             except ImportFailsError:
                 return _FAILED
             for item in tests:
+                # An endless loop ends the process: in processor time, which is the same on a busy machine.
+                signal.setitimer(signal.ITIMER_VIRTUAL, 1 + 5 * baseline.seconds[item.nodeid])
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
                 if self._failed:
                     return _FAILED
             return _PASSED
 
-        # A test that is slow by itself stays below this on a busy machine, too.
-        longest = 20 + 5 * sum(baseline.seconds[item.nodeid] for item in tests)
+        # For tests that wait for what a fault keeps from coming.
+        longest = 60 + 20 * sum(baseline.seconds[item.nodeid] for item in tests)
         code = self._in_fork(session, run, longest)
         if code == _BROKEN:
             found = (self._folder / "output").read_text(encoding="utf-8", errors="replace")
             raise session.Interrupted(f"{mutant.key}: cannot be put in place: {found[-2000:]}")
-        return {_PASSED: SURVIVED, None: TIMEOUT}.get(code, KILLED)
+        return {_PASSED: SURVIVED, None: TIMEOUT, -signal.SIGVTALRM: TIMEOUT}.get(code, KILLED)
 
     def _in_fork(
         self, session: pytest.Session, run: Callable[[], int], longest: float
@@ -222,6 +221,7 @@ class Session:
         code = _BROKEN
         try:
             os.setpgid(0, 0)
+            signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
             log = os.open(self._folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(log, 1)
             os.dup2(log, 2)

@@ -25,7 +25,7 @@ TARGETS = {
     ),
     "schema": Target(
         ("readers/format/schema.py", "readers/format/dtypes.py"),
-        ("tests/readers/format/test_schema.py",),
+        ("tests/readers/format/test_schema.py", "tests/readers/format/test_encode.py"),
     ),
     "manifest": Target(
         ("readers/format/manifest.py", "readers/format/splits.py"),

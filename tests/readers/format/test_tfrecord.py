@@ -192,6 +192,16 @@ def test_an_index_is_parsed_into_int64_rows():
     assert index.dtype == np.int64
     assert parse_index(b"", "a.idx").shape == (0, 2)
     assert parse_index(b"0 16\r\n16 17", "a.idx").tolist() == [[0, 16], [16, 17]]
+    assert parse_index(b" " * 200 + b"0 16", "a.idx").tolist() == [[0, 16]]
+
+
+@pytest.mark.parametrize("text", [b"\n", b" \r\n", b" " * 200])
+def test_an_index_of_blank_text_has_no_rows(text):
+    assert parse_index(text, "a.idx").shape == (0, 2)
+
+
+def test_gaps_and_overlaps_are_left_to_who_knows_the_shard():
+    assert parse_index(b"0 16\n1 16\n99 16", "a.idx").tolist() == [[0, 16], [1, 16], [99, 16]]
 
 
 @given(st.lists(st.integers(16, 2**40), max_size=50))
