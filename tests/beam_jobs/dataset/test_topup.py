@@ -95,6 +95,12 @@ def test_runs_of_records_leave_the_ends_of_fuller_shards():
     assert moves_by_records([5, 3, 3]) == [Move(0, 4, 1, 1)]
 
 
+def test_moves_by_bytes_are_listed_by_their_receivers():
+    lengths = [[10] * 2, [10] * 8, [10]]
+    moves = moves_by_bytes([20, 80, 10], 10, lambda shard: np.array(lengths[shard]))
+    assert [(move.donor, move.receiver) for move in moves] == [(1, 0), (1, 2)]
+
+
 byte_shards = st.lists(
     st.lists(st.one_of(st.integers(16, 400), st.sampled_from([16, 5000])), max_size=25),
     min_size=1,
