@@ -40,7 +40,7 @@ from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject
 from readers.format.schema import Feature, Schema
-from readers.format.splits import shard_name
+from readers.format.splits import Shard, shard_name
 from readers.format.tfrecord import frame, read_records
 from tests.support.datasets import write_shard
 
@@ -87,6 +87,15 @@ def test_moves_by_records_balance_exactly_with_the_fewest_records(counts):
     assert sum(move.records for move in moves) == fewest(counts)
 
 
+def test_a_change_counts_the_records_that_come_in():
+    results = [
+        ShardResult(0, n, Shard(f"s{n}", records, 0, 0), 0, 0, 0, None)
+        for n, records in enumerate([9, 2, 1])
+    ]
+    changes = changes_of(results, moves_by_records([9, 2, 1]))
+    assert [(change.keep, change.incoming) for change in changes] == [(4, 0), (2, 2), (1, 3)]
+
+
 def test_runs_of_records_leave_the_ends_of_fuller_shards():
     assert moves_by_records([9, 2, 1]) == [Move(0, 4, 2, 1), Move(0, 6, 3, 2)]
     assert moves_by_records([5, 5, 4, 1]) == [Move(0, 4, 1, 3), Move(1, 4, 1, 3)]
@@ -98,7 +107,7 @@ def test_runs_of_records_leave_the_ends_of_fuller_shards():
 def test_moves_by_bytes_are_listed_by_their_receivers():
     lengths = [[10] * 2, [10] * 8, [10]]
     moves = moves_by_bytes([20, 80, 10], 10, lambda shard: np.array(lengths[shard]))
-    assert [(move.donor, move.receiver) for move in moves] == [(1, 0), (1, 2)]
+    assert [move.receiver for move in moves] == [0, 0, 2, 2]
 
 
 byte_shards = st.lists(
