@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from readers.format.dtypes import TENSORFLOW_DTYPES, dtype_name, numpy_dtype
-from readers.format.schema import ENCODINGS, Feature, Schema, format_shape
+from readers.format.schema import ENCODINGS, Feature, Schema, fits, format_found, format_shape
 
 
 @pytest.mark.parametrize("name", sorted(TENSORFLOW_DTYPES))
@@ -35,6 +35,36 @@ def test_the_error_for_an_unknown_dtype_lists_the_dtypes():
 def test_shapes_are_formatted_as_lists():
     assert format_shape(()) == "[]"
     assert format_shape((None, 6)) == "[None, 6]"
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "does"),
+    [
+        ((), (), True),
+        ((2, 3), (2, 3), True),
+        ((2, 3), (2, 4), False),
+        ((2, 3), (3, 2), False),
+        ((None, 3), (7, 3), True),
+        ((None, 3), (7, 4), False),
+        ((None, None), (7,), False),
+        ((None,), (), False),
+        ((3,), (3, 1), False),
+        ((0,), (0,), True),
+        ((None, 0), (1 << 20, 0), True),
+        ((None, 0), ((1 << 20) + 1, 0), False),
+        (((1 << 20) + 1, 0), ((1 << 20) + 1, 0), False),
+        ((None,), ((1 << 20) + 1,), True),
+    ],
+)
+def test_a_shape_fits_if_its_rank_and_its_known_sizes_do(expected, found, does):
+    assert fits(expected, found) is does
+
+
+def test_a_shape_that_does_not_fit_is_printed_with_the_reason_if_it_is_too_long():
+    assert format_found((7, 3)) == "[7, 3]"
+    assert format_found((1 << 20, 0)) == "[1048576, 0]"
+    reason = "beside a size of 0, others may be up to 1048576"
+    assert format_found(((1 << 20) + 1, 0)) == f"[1048577, 0]: {reason}"
 
 
 @pytest.mark.parametrize(
@@ -90,6 +120,124 @@ def test_an_invalid_feature_is_refused_with_the_reason(arguments, message):
         Feature(*arguments)
 
 
+_IMAGE = "such an image must be "
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("int64", (), "text"),
+            "int64 [], text: text is a single UTF-8 string: expected dtype string and shape []",
+        ),
+        (("string", (2,), "raw"), "string [2], raw: raw bytes need a numeric dtype"),
+        (
+            ("float64", (2,), "list"),
+            "float64 [2], list: an Example's lists hold int64, float32 and bytes: use the encoding tensor",
+        ),
+        (
+            ("int64", (), "sequence"),
+            "int64 [], sequence: a sequence must be numeric, with a first dimension that counts its arrays",
+        ),
+        (
+            ("uint8", (2, 2, 4), "jpeg"),
+            f"uint8 [2, 2, 4], jpeg: {_IMAGE}uint8 [height, width, 1 or 3]",
+        ),
+        (
+            ("uint16", (2, 2, 3), "jpeg"),
+            f"uint16 [2, 2, 3], jpeg: {_IMAGE}uint8 [height, width, 1 or 3]",
+        ),
+        (
+            ("uint8", (2, 2, 5), "png"),
+            f"uint8 [2, 2, 5], png: {_IMAGE}uint8 or uint16 [height, width, 1, 3 or 4]",
+        ),
+        (
+            ("uint16", (2, 2, 3), "source"),
+            f"uint16 [2, 2, 3], source: {_IMAGE}uint8 [height, width, 1, 3 or 4]",
+        ),
+        (
+            ("int64", (), "list steps"),
+            "int64 [], list steps: the first dimension of a feature list counts its steps: expected "
+            "[None] for scalars",
+        ),
+        (
+            ("float64", (None, 2), "list steps"),
+            "float64 [None, 2], list steps: each step is float64 [2], list: an Example's lists hold "
+            "int64, float32 and bytes: use the encoding tensor",
+        ),
+        (
+            ("int64", (None, None, None), "list steps"),
+            "int64 [None, None, None], list steps: only one unknown size per step can be inferred "
+            "from its values",
+        ),
+    ],
+)
+def test_the_error_for_an_encoding_that_does_not_fit_says_what_would(arguments, message):
+    with pytest.raises(ValueError) as caught:
+        Feature(*arguments)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("int64", (0,)),
+        ("string", (2,), "list"),
+        ("string", (), "list"),
+        ("int8", (None,), "sequence"),
+        ("uint8", (2, 2, 1), "jpeg"),
+        ("uint8", (2, 2, 4), "png"),
+        ("uint16", (2, 2, 4), "png"),
+        ("uint8", (2, 2, 4), "source"),
+        ("int64", (None, None), "list steps"),
+        ("int64", (None, None, None), "tensor steps"),
+    ],
+)
+def test_an_encoding_that_fits_is_taken(arguments):
+    assert (Feature(*arguments).dtype, Feature(*arguments).shape) == arguments[:2]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "int8", "uint32", "uint16", "uint8"])
+def test_the_lists_of_an_example_hold_integers_of_every_width(dtype):
+    assert Feature(dtype).encoding == "list"
+    assert Feature(dtype, (3,), "list").shape == (3,)
+
+
+def test_a_feature_of_steps_knows_the_feature_of_each():
+    image = Feature("uint8", (None, None, None, 3), "jpeg steps")
+    assert image.step == Feature("uint8", (None, None, 3), "jpeg")
+    assert (image.is_image, image.is_sequence) == (True, True)
+    numbers = Feature("int64", (None, 2), "list steps")
+    assert numbers.step == Feature("int64", (2,), "list")
+    assert (numbers.is_image, numbers.is_sequence) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("feature", "is_image", "is_sequence", "has_length", "needs_companion", "known"),
+    [
+        (Feature("int64"), False, False, False, False, ()),
+        (Feature("uint8", (None, 4), "tensor"), False, False, True, False, (4,)),
+        (Feature("uint8", (None, 4), "raw"), False, False, True, True, (4,)),
+        (Feature("uint8", (5, None, 4), "list"), False, False, True, True, (5, 4)),
+        (Feature("uint8", (5, 4), "raw"), False, False, False, False, (5, 4)),
+        (Feature("uint8", (5, 4, 3), "png"), True, False, False, False, (5, 4, 3)),
+        (Feature("uint8", (None, None, 3), "source"), True, False, True, False, (3,)),
+        (Feature("int8", (None, 4), "sequence"), False, True, True, False, (4,)),
+        (Feature("int8", (None, None), "sequence"), False, True, False, False, ()),
+        (Feature("int8", (2, 4), "sequence"), False, True, False, False, (2, 4)),
+    ],
+)
+def test_a_feature_knows_what_its_values_are(
+    feature, is_image, is_sequence, has_length, needs_companion, known
+):
+    assert (feature.is_image, feature.is_sequence) == (is_image, is_sequence)
+    assert (feature.has_length, feature.needs_companion) == (has_length, needs_companion)
+    assert feature.known_sizes == known
+    if not feature.is_fixed:
+        assert feature.first_unknown == feature.shape.index(None)
+    assert feature.step is None
+
+
 @pytest.mark.parametrize(
     ("feature", "fixed", "rank", "companion"),
     [
@@ -128,6 +276,18 @@ def test_a_schema_is_a_mapping_sorted_by_name():
     assert schema == again
     assert hash(schema) == hash(again)
     assert schema != Schema({"a": Feature("string")})
+
+
+def test_a_schema_equals_no_other_mapping_and_is_printed_with_its_features():
+    schema = Schema({"a": ("int64", (2,))})
+    assert schema != {"a": Feature("int64", (2,))}
+    assert dict(schema.items()) == {"a": Feature("int64", (2,))}
+    assert repr(schema) == "Schema({'a': Feature(dtype='int64', shape=(2,), encoding='tensor')})"
+    assert schema.to_json() == {"a": {"dtype": "int64", "shape": [2], "encoding": "tensor"}}
+
+
+def test_names_may_have_up_to_255_characters():
+    assert list(Schema({"x" * 255: ("int64",)})) == ["x" * 255]
 
 
 def test_names_are_sorted_by_their_utf_8_bytes():
