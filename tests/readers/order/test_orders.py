@@ -38,14 +38,10 @@ def test_an_interleaved_epoch_contains_every_record_once(counts, seed, epoch, wi
     assert order(epoch, places).tolist() == numbers[places].tolist()
 
 
-@pytest.mark.slow
-@given(COUNTS, st.integers(0, 3), st.data())
-@settings(deadline=None)
-def test_the_rest_of_a_stream_is_its_end(counts, epoch, data):
-    place = data.draw(st.integers(0, sum(counts)))
-    order = InterleavedOrder(
-        counts, 1, 1
-    )  # With windows of one record, the order is the stream itself.
+def check_rest(counts, epoch, place):
+    """Compares the rest of a stream, read by hand, with the end of the stream."""
+    # With windows of one record, the order is the stream itself.
+    order = InterleavedOrder(counts, 1, 1)
     firsts = np.cumsum([0, *counts])
     found = []
     groups, over = order.rest(epoch, place)
@@ -55,6 +51,20 @@ def test_the_rest_of_a_stream_is_its_end(counts, epoch, data):
             found.append(int(firsts[shards[turn]] + done[turn]) + within)
     assert found[over:] == order(epoch, np.arange(place, sum(counts))).tolist()
     assert over < BLOCK * 16
+
+
+@pytest.mark.slow
+@given(COUNTS, st.integers(0, 3), st.data())
+@settings(deadline=None)
+def test_the_rest_of_a_stream_is_its_end(counts, epoch, data):
+    check_rest(counts, epoch, data.draw(st.integers(0, sum(counts))))
+
+
+@pytest.mark.parametrize("counts", [[5, 40, 0, 33], [7], [3, 50, 16, 17, 0, 1, 64] * 5])
+def test_the_rest_of_a_few_streams_is_their_end_from_any_place(counts):
+    total = sum(counts)
+    for place in sorted({*range(0, total, 1 + total // 9), 1, total - 1, total}):
+        check_rest(counts, 1, place)
 
 
 def test_records_stay_within_their_window():
