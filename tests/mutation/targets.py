@@ -80,7 +80,7 @@ TARGETS = {
             "beam_jobs/plan/near/tally.py",
             "beam_jobs/plan/near/verify.py",
         ),
-        ("tests/beam_jobs/plan/test_near.py",),
+        ("tests/beam_jobs/plan/test_near.py", "tests/beam_jobs/plan/test_near_survey.py"),
     ),
     "topup": Target(
         ("beam_jobs/dataset/moves.py", "beam_jobs/dataset/topup.py"),

@@ -1,0 +1,116 @@
+"""What is counted of near duplicates, and what must add up."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from beam_jobs.errors import DataError
+from beam_jobs.plan.near.blocks import Probes
+from beam_jobs.plan.near.survey import EXAMPLES, NearSurvey
+from beam_jobs.plan.near.tally import NearTally, check_near, check_survey
+from beam_jobs.plan.near.verify import NearPairs
+from beam_jobs.plan.summary import Summary
+
+
+def pairs_of(*rows):
+    """Pairs from (row of the second, owner of the first, its number, its split)."""
+    second, owner, first, split = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return NearPairs(
+        np.array(second, np.int64),
+        np.array(owner, object),
+        np.array(first, np.int64),
+        np.array(split, np.uint8),
+        np.zeros(len(rows), bool),
+    )
+
+
+def probes_of(owner, splits):
+    numbers = np.arange(1, len(splits) + 1, dtype="<i8").tobytes()
+    return Probes(owner, False, numbers, bytes(splits), b"")
+
+
+def test_a_record_is_counted_once_in_its_split_and_once_across():
+    found = NearSurvey.of(
+        probes_of("b", [0, 0, 1]),
+        pairs_of((0, "a", 7, 0), (0, "a", 8, 0), (1, "a", 9, 1), (2, "a", 6, 0), (2, "c", 5, 1)),
+    )
+    assert found.inside == {0: 1, 1: 1}
+    assert found.across == {0: 1, 1: 1}
+    assert found.inside_examples == [(("b", 1), ("a", 7)), (("b", 3), ("c", 5))]
+    assert found.across_examples == [(("b", 2), ("a", 9)), (("b", 3), ("a", 6))]
+    assert NearSurvey.of(probes_of("b", [0]), pairs_of()) == NearSurvey()
+
+
+def test_the_examples_of_a_block_are_its_first_records():
+    many = [(row, "a", row, 0) for row in range(2 * EXAMPLES)]
+    found = NearSurvey.of(probes_of("b", [0] * 2 * EXAMPLES), pairs_of(*many))
+    assert found.inside == {0: 2 * EXAMPLES}
+    assert [second for second, _ in found.inside_examples] == [("b", n) for n in range(1, 6)]
+
+
+def test_surveys_of_blocks_are_merged_in_any_order():
+    parts = [
+        NearSurvey.of(probes_of(owner, [0, 1]), pairs_of((0, "a", 1, 0), (1, "a", 2, 0)))
+        for owner in "gfedcb"
+    ]
+    for order in (parts, parts[::-1]):
+        whole = NearSurvey()
+        for part in order:
+            whole.merge(part)
+        assert whole.to_json() == {
+            "inside": {0: 6},
+            "across": {1: 6},
+            "inside_examples": [((owner, 1), ("a", 1)) for owner in "bcdef"],
+            "across_examples": [((owner, 2), ("a", 2)) for owner in "bcdef"],
+        }
+    assert isinstance(whole.inside, Counter)
+
+
+def test_tallies_add_up():
+    whole = NearTally(records=1, keys_sent=2, dropped=3)
+    whole.merge(NearTally(records=10, keys_sent=20, keys_received=22, as_kept_out=4))
+    assert whole == NearTally(11, keys_sent=22, keys_received=22, dropped=3, as_kept_out=4)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "what"),
+    [
+        ("read", "listed", "chunks of files"),
+        ("keys_received", "keys_sent", "keys of sketches"),
+        ("pairs_received", "pairs_sent", "pairs of records"),
+        ("probes_received", "probes_sent", "bytes of probes of records"),
+    ],
+)
+def test_what_a_runner_loses_or_repeats_of_a_search_is_named(found, expected, what):
+    NearTally(**{found: 3, expected: 3}).check()
+    for number in (2, 4):
+        message = (
+            f"^{number} of 3 {what} were compared. The runner lost or repeated some: no dataset"
+        )
+        with pytest.raises(DataError, match=message):
+            NearTally(**{found: number, expected: 3}).check()
+        with pytest.raises(DataError, match=message):
+            check_survey(NearTally(**{found: number, expected: 3}), 0)
+
+
+def test_every_record_of_a_dataset_was_compared():
+    check_survey(NearTally(records=5), 5)
+    for records in (4, 6):
+        with pytest.raises(DataError, match=f"dataset has {records} records, 5 were compared"):
+            check_survey(NearTally(records=5), records)
+
+
+def test_every_record_and_every_duplicate_of_a_job_was_counted():
+    summary = Summary.empty(2)
+    summary.texts = 10
+    summary.splits[0].duplicates, summary.splits[1].duplicates = 2, 3
+    check_near(summary, None)
+    check_near(summary, NearTally(records=10, dropped=5))
+    check_near(summary, NearTally(records=9, dropped=4), dropped_before=1)
+    with pytest.raises(DataError, match="the inputs have 9 records, 10 were compared; of 4 near"):
+        check_near(summary, NearTally(records=10, dropped=4), dropped_before=1)
+    with pytest.raises(DataError, match="of 6 near duplicates 5 were dropped"):
+        check_near(summary, NearTally(records=10, dropped=6))
+    with pytest.raises(DataError, match="1 of 0 keys of sketches"):
+        check_near(summary, NearTally(records=10, dropped=5, keys_received=1))
