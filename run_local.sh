@@ -58,13 +58,13 @@ pytest=("$venv/bin/python" -m pytest)
 # The tests take half as long again and more, so CI does without.
 measure_coverage() {
   pytest=("$venv/bin/python" -m coverage run -m pytest)
-  COVERAGE_FILE=$(mktemp -d)/measured
+  COVERAGE_FILE=$(mktemp -d)/.coverage
   export COVERAGE_FILE
 }
 
 report_coverage() {
   "$venv/bin/python" -m coverage combine --quiet --data-file="$here/.coverage" "$(dirname "$COVERAGE_FILE")"
-  rmdir "$(dirname "$COVERAGE_FILE")"
+  rm -r "$(dirname "$COVERAGE_FILE")"
   "$venv/bin/python" -m coverage report --data-file="$here/.coverage"
 }
 

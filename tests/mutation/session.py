@@ -97,7 +97,8 @@ class Session:
             raise session.Interrupted("the tests cannot be imported")
         try:
             paths = {mutant.path for mutant in self._mutants}
-            live, baseline = Live(paths), self._baseline(session, paths)
+            live = Live(paths)
+            baseline = self._baseline(session, live, paths)
             # Collections of garbage would copy the memory that a child shares with its parent.
             gc.collect()
             gc.freeze()
@@ -115,7 +116,7 @@ class Session:
             shutil.rmtree(self._folder, ignore_errors=True)
         return True
 
-    def _baseline(self, session: pytest.Session, paths: set[Path]) -> Baseline:
+    def _baseline(self, session: pytest.Session, live: Live, paths: set[Path]) -> Baseline:
         """Runs all tests once, and notes which lines each of them reaches."""
         found = self._folder / "baseline"
 
@@ -130,6 +131,7 @@ class Session:
             measured.start()
             for item in session.items:
                 self._failed, began = False, time.process_time()
+                live.forget()
                 measured.switch_context(item.nodeid)
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
                 measured.switch_context("")
@@ -154,13 +156,13 @@ class Session:
         self, mutant: Mutant, items: Iterable[pytest.Item], baseline: Baseline
     ) -> list[pytest.Item]:
         """The tests that reach a mutant, the quickest first."""
-        lines = baseline.reached[str(mutant.path)]
+        tests = list(items)
+        # What is outside of functions was run when the module was imported: all tests reach it.
         if mutant.function:
+            lines = baseline.reached[str(mutant.path)]
             # The first line of a statement over several lines counts as reached, not each of them.
             names = set().union(*(lines.get(line, ()) for line in mutant.lines))
-        else:
-            names = set().union(*lines.values())
-        tests = [item for item in items if item.nodeid in names]
+            tests = [item for item in tests if item.nodeid in names]
         return sorted(tests, key=lambda item: baseline.seconds[item.nodeid])
 
     def _try(

@@ -4,6 +4,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+import functools
 import gc
 import sys
 from collections import defaultdict
@@ -15,6 +16,8 @@ from tests.mutation.mutants import Mutant, first_line, mutated
 
 # Statements are compiled as in their module, where annotations are never evaluated.
 _ANNOTATIONS = __future__.annotations.compiler_flag
+
+_Cached = type(functools.cache(len))
 
 # The file, name and first line of a function.
 _Where = tuple[str, str, int]
@@ -34,8 +37,12 @@ class Live:
             file = getattr(module, "__file__", None)
             if file in files:
                 self._modules[Path(file)] = module
+        names = {module.__name__ for module in self._modules.values()}
         self._functions: dict[_Where, list[FunctionType]] = defaultdict(list)
+        self._caches: list[Any] = []
         for each in gc.get_objects():
+            if type(each) is _Cached and getattr(each, "__module__", "") in names:
+                self._caches.append(each)
             if type(each) is FunctionType and each.__code__.co_filename in files:
                 code = each.__code__
                 where = (code.co_filename, code.co_name, code.co_firstlineno)
@@ -44,6 +51,11 @@ class Live:
     def is_imported(self, path: Path) -> bool:
         """Whether the process has imported a module."""
         return path in self._modules
+
+    def forget(self) -> None:
+        """Empties the caches of functions, so that the next test reaches them."""
+        for cache in self._caches:
+            cache.cache_clear()
 
     def swap(self, mutant: Mutant) -> None:
         """Changes the process for good: all references lead to the mutant."""
