@@ -56,7 +56,7 @@ TARGETS = {
         ),
         ("tests/readers/order",),
     ),
-    "schedule": Target(("readers/order/schedule.py",), ("tests/readers/order",)),
+    "schedule": Target(("readers/order/schedule.py",), ("tests/readers/order/test_schedule.py",)),
     "plan": Target(
         (
             "beam_jobs/plan/boundaries.py",
