@@ -318,6 +318,10 @@ def test_many_records_are_checked_the_same_as_one_by_one(many, records, data):
     assert found.tolist() == [is_whole(record) for record in framed]
 
 
+def test_of_no_records_none_is_damaged():
+    assert intact(b"after", np.array([], np.int64)).tolist() == []
+
+
 @pytest.mark.parametrize(
     ("check", "sizes"),
     [("_are_rows_intact", [40] * 600), ("_are_all_intact", [40, 0, 1, 300] * 150)],
