@@ -4,5 +4,5 @@
     .venv/bin/python -m tests.mutation framing plan         # some
     .venv/bin/python -m tests.mutation --log faults.tsv     # with a line for every mutant
 
-README.md has the rules and the figures.
+README.md has the rules.
 """
