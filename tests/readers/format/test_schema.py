@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -30,6 +32,12 @@ def test_the_error_for_an_unknown_dtype_lists_the_dtypes():
         ValueError, match="unknown dtype 'float128': expected one of bfloat16, bool,"
     ):
         numpy_dtype("float128")
+
+
+def test_a_dtype_whose_package_is_missing_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(ImportError, match="dtype bfloat16 needs ml_dtypes: pip install ml_dtypes"):
+        numpy_dtype.__wrapped__("bfloat16")
 
 
 def test_shapes_are_formatted_as_lists():
