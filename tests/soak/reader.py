@@ -133,7 +133,7 @@ def _read(
 
 def main(folder: Path, bucket: str, rest: float) -> None:
     """Runs until the process is ended."""
-    run_steps(partial(read, slots_of(folder, bucket), folder / "cache"), folder, rest)
+    run_steps("reader", partial(read, slots_of(folder, bucket), folder / "cache"), folder, rest)
 
 
 if __name__ == "__main__":

@@ -16,30 +16,36 @@ from typing import Any
 from tests.soak.resources import resources
 
 
-def leak_of_tests() -> Callable[[], None]:
-    """What keeps `SOAK_LEAK_MB` of memory and `SOAK_LEAK_FILES` descriptors each time it is called."""
-    megabytes = float(os.environ.get("SOAK_LEAK_MB", 0))
-    files = int(os.environ.get("SOAK_LEAK_FILES", 0))
+def planted(process: str) -> Callable[[], None]:
+    """What is wrong after each step of a process, for the tests of the soak.
+
+    `SOAK_PLANT` names the process and a fault: `reader memory` keeps 20 MB, `reader files` keeps three descriptors,
+    `reader sleep` does not return.
+    """
+    fault = os.environ.get("SOAK_PLANT", "").removeprefix(f"{process} ")
     kept: list[Any] = []
+    faults: dict[str, Callable[[], Any]] = {
+        "memory": lambda: kept.append(os.urandom(20 << 20)),
+        "files": lambda: kept.extend(os.open("/dev/null", os.O_RDONLY) for _ in range(3)),
+        "sleep": lambda: time.sleep(1e6),
+    }
+    return faults.get(fault, lambda: None)
 
-    def leak() -> None:
-        kept.append(os.urandom(int(megabytes * (1 << 20))))
-        kept.extend(os.open("/dev/null", os.O_RDONLY) for _ in range(files))
 
-    return leak
-
-
-def run_steps(step: Callable[[int], dict[str, Any] | None], folder: Path, rest: float) -> None:
+def run_steps(
+    process: str, step: Callable[[int], dict[str, Any] | None], folder: Path, rest: float
+) -> None:
     """Calls a step with 0, 1, 2 and so on until the parent has ended, and prints a line of JSON for each.
 
     Args:
+        process: Its name.
         step: Returns what it did; None if there was nothing to do yet.
         folder: SIGUSR1 writes the stacks of all threads to a file there.
         rest: How many times as long as it worked the process sleeps.
     """
     stacks = (folder / f"stacks-{os.getpid()}").open("w")
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=True)
-    leak, number, parent = leak_of_tests(), 0, os.getppid()
+    spoil, number, parent = planted(process), 0, os.getppid()
     answers, sys.stdout = sys.stdout, sys.stderr  # What a job prints is no line of ours.
     while os.getppid() == parent:
         began = time.monotonic()
@@ -49,7 +55,7 @@ def run_steps(step: Callable[[int], dict[str, Any] | None], folder: Path, rest: 
             done = {"failure": traceback.format_exc()}
         seconds = time.monotonic() - began
         if done is not None:
-            leak()
+            spoil()
             line = {"step": number, **done, "seconds": round(seconds, 3), **resources()}
             print(json.dumps(line), file=answers, flush=True)
             number += 1

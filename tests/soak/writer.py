@@ -54,7 +54,7 @@ def _replace(slot: Slot, inputs: Path, number: int) -> dict[str, Any]:
 
 def main(folder: Path, bucket: str, rest: float) -> None:
     """Runs until the process is ended."""
-    run_steps(partial(write, slots_of(folder, bucket), folder / "inputs"), folder, rest)
+    run_steps("writer", partial(write, slots_of(folder, bucket), folder / "inputs"), folder, rest)
 
 
 if __name__ == "__main__":
