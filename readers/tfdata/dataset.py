@@ -31,6 +31,7 @@ except ModuleNotFoundError:
 from readers.tfdata.from_index import dataset_by_length, dataset_by_step
 from readers.tfdata.from_streams import can_stream, dataset_from_streams
 from readers.tfdata.handle import DatasetHandle
+from readers.tfdata.packed_plan import PackedPlan
 from readers.tfdata.records.mapped import RecordMap
 
 # What each dataset was opened with: (path, split, schema, columns), the plan and the options. They
@@ -151,17 +152,18 @@ def _batches(
         read = replace(options, format=whole, keys=True, truncates=False)
         finish = functools.partial(record_map.batch, options=options)
     by_length = open_by_length(plan, read)
+    packed = PackedPlan(plan)
     if by_length:
         # Reopened batches start after `start_step` at once, without reading those steps again.
         begin = by_length.state(by_length.begin, options.seed or 0)
         again = replace(read, start_step=0, state=begin)
-        handle = DatasetHandle(by_length, lambda: open_by_length(plan, again))
+        handle = DatasetHandle(by_length, lambda: open_by_length(packed(), again))
         batches = dataset_by_length(handle, plan.schema, read, finish)
         return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
     if by_index:
         by_step = BatchesByStep(plan, read)
         schedule = by_step.schedule
-        handle_by_step = DatasetHandle(by_step, lambda: BatchesByStep(plan, read))
+        handle_by_step = DatasetHandle(by_step, lambda: BatchesByStep(packed(), read))
         batches = dataset_by_step(handle_by_step, plan.schema, read, finish)
     else:
         part, schedule, _ = schedule_of(plan, options)

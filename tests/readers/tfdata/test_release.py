@@ -15,6 +15,7 @@ import tensorflow as tf
 import readers
 from readers.batches.by_length import LengthReader
 from readers.batches.by_step import BatchesByStep, StepReader
+from readers.shards.plan import Part
 from readers.tfdata import dataset as dataset_module
 from tests.support.arrays import as_lists
 from tests.support.datasets import write_dataset, write_numbers, write_signals
@@ -117,6 +118,21 @@ def test_an_iterator_restored_from_another_one_reads_on_beside_it(paths, way, tm
     pairs = zip(itertools.islice(first, 20), itertools.islice(second, 20), strict=True)
     found = [as_lists(pair) for pair in pairs]
     assert found == [[batch] * 2 for batch in expected[20:]]
+
+
+@pytest.mark.parametrize("way", ["in order", "in buckets"])
+def test_a_deleted_dataset_leaves_no_part_of_its_plan(paths, way):
+    def parts():
+        gc.collect()
+        return sum(type(found) is Part for found in gc.get_objects())
+
+    before = parts()
+    options = {"batch_size": 2, "order": "global"} | WAYS[way]
+    dataset = readers.load(paths.get(way, paths[None]), **options)
+    next(iter(dataset))
+    assert parts() > before
+    del dataset
+    assert parts() == before
 
 
 @pytest.mark.slow
