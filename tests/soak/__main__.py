@@ -59,9 +59,9 @@ class _Watched:
     """A process under watch: its lines go to the log, and the time of the last one is kept."""
 
     def __init__(
-        self, name: str, folder: Path, rest: float, environment: dict[str, str], log: _Log
+        self, name: str, folder: Path, arguments: list[str], environment: dict[str, str], log: _Log
     ):
-        command = [sys.executable, "-m", f"tests.soak.{name}", str(folder), _BUCKET, str(rest)]
+        command = [sys.executable, "-m", f"tests.soak.{name}", str(folder), _BUCKET, *arguments]
         self.name, self._log, self._folder = name, log, folder
         self._errors = folder / f"{name}.log"
         with self._errors.open("w") as errors:
@@ -132,8 +132,9 @@ def soak(flags: argparse.Namespace, file: IO[str], is_over: Callable[[], bool]) 
         weather = Weather(server.port, flags.share, seed=0)
         environment = os.environ | server.environment | {"AWS_ENDPOINT_URL": weather.url}
         log.note("start", flags={key: str(value) for key, value in vars(flags).items()})
+        more = {"reader": [flags.ways], "writer": []}
         watched = [
-            _Watched(name, folder, _RESTS[name] * flags.rest, environment, log)
+            _Watched(name, folder, [str(_RESTS[name] * flags.rest), *more[name]], environment, log)
             for name in PROCESSES
         ]
         problem = ""
@@ -171,6 +172,9 @@ def _flags(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=MOST_MB_AN_HOUR, help="MB an hour")
     parser.add_argument("--share", type=float, default=_SHARE_OF_FAULTS, help="of all requests")
     parser.add_argument("--rest", type=float, default=1, help="times the usual rest")
+    parser.add_argument(
+        "--ways", default="", help="only those that begin so, such as load or as_numpy,Record"
+    )
     parser.add_argument("--every", type=float, default=15, help="seconds between samples")
     parser.add_argument("--patience", type=float, default=120, help="seconds without progress")
     return parser.parse_args(arguments)

@@ -105,11 +105,11 @@ def _missing(records: list[Value], expected: Mapping[str, int]) -> str:
     return f"{len(records)} records: {sorted(less.items(), key=str)[:3]} are missing, {sorted(more.items(), key=str)[:3]} are not of the dataset"
 
 
-def read(slots: list[Slot], cache: Path, number: int) -> dict[str, Any] | None:
+def read(slots: list[Slot], ways: list[str], cache: Path, number: int) -> dict[str, Any] | None:
     """Reads some epochs of the next slot that nobody writes, and returns what was done."""
-    way = list(_WAYS)[number % len(_WAYS)]
+    way = ways[number % len(ways)]
     for at in range(len(slots)):
-        slot = slots[(number // len(_WAYS) + number + at) % len(slots)]
+        slot = slots[(number // len(ways) + number + at) % len(slots)]
         with slot.held(to_write=False) as is_free:
             expected = slot.expected() if is_free else None
             if expected is not None:
@@ -131,10 +131,16 @@ def _read(
     return {**done, "epochs": _EPOCHS}
 
 
-def main(folder: Path, bucket: str, rest: float) -> None:
-    """Runs until the process is ended."""
-    run_steps("reader", partial(read, slots_of(folder, bucket), folder / "cache"), folder, rest)
+def main(folder: Path, bucket: str, rest: float, begins: str) -> None:
+    """Runs until the process is ended.
+
+    Args:
+        begins: How the names of the ways begin that are taken; a comma is between two. Empty for all.
+    """
+    ways = [way for way in _WAYS if way.startswith(tuple(begins.split(",")))]
+    step = partial(read, slots_of(folder, bucket), ways, folder / "cache")
+    run_steps("reader", step, folder, rest)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), sys.argv[4])
