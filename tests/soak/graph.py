@@ -34,7 +34,7 @@ def draw(lines: Sequence[Line], file: Path) -> None:
         axes.plot(*between.T, ".", color=colour, markersize=2.5, label="RSS between steps")
         axes.plot(*private.T, ".", color="0.45", markersize=2, label="of it anonymous")
         slope = slope_of(warm(between, hours))
-        title = f"{process}: memory"
+        title = f"{process}: memory (RSS)"
         if slope:
             found = warm(between, hours)
             middle = np.median(found, 0)
