@@ -21,10 +21,11 @@ class PackedPlan:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._rest = replace(plan, parts=())
-        parts = [astuple(part) for part in plan.parts]
-        self._parts = zlib.compress(pickle.dumps(parts, pickle.HIGHEST_PROTOCOL), 1)
+        self._rest = replace(plan, parts=(), fingerprint=())
+        packed = [astuple(part) for part in plan.parts], plan.fingerprint
+        self._packed = zlib.compress(pickle.dumps(packed, pickle.HIGHEST_PROTOCOL), 1)
 
     def __call__(self) -> Plan:
-        parts = pickle.loads(zlib.decompress(self._parts))
-        return replace(self._rest, parts=tuple(Part(*values) for values in parts))
+        parts, fingerprint = pickle.loads(zlib.decompress(self._packed))
+        found = tuple(Part(*values) for values in parts)
+        return replace(self._rest, parts=found, fingerprint=fingerprint)

@@ -74,14 +74,14 @@ class _Watched:
                 # The processes that it starts end with it.
                 start_new_session=True,
             )
-        self.progress = time.monotonic()
+        self.progress, self.steps = time.monotonic(), 0
         self._following = threading.Thread(target=self._follow, daemon=True)
         self._following.start()
 
     def _follow(self) -> None:
         assert self.process.stdout
         for line in self.process.stdout:
-            self.progress = time.monotonic()
+            self.progress, self.steps = time.monotonic(), self.steps + 1
             self._log.note("step", process=self.name, **json.loads(line))
 
     def sample(self) -> None:
@@ -91,8 +91,14 @@ class _Watched:
         except OSError:  # It has ended, which `problem` reports.
             pass
 
-    def problem(self, patience: float) -> str:
-        """Why the process must end: it has ended, or makes no progress; empty if all is well."""
+    def problem(self, patience: float, start: float) -> str:
+        """Why the process must end: it has ended, or makes no progress; empty if all is well.
+
+        Args:
+            patience: Seconds that a step may take.
+            start: Seconds that the first one may take.
+        """
+        patience = patience if self.steps else start
         if self.process.poll() is not None:
             said = self._errors.read_text()[-3000:]
             return f"ended with exit code {self.process.returncode}: {said}"
@@ -141,13 +147,15 @@ def soak(flags: argparse.Namespace, file: IO[str], is_over: Callable[[], bool]) 
         next_sample, end = log.began, log.began + flags.hours * 3600
         try:
             while time.monotonic() < end and not is_over() and not problem:
+                if flags.steps and min(process.steps for process in watched) >= flags.steps:
+                    break
                 if time.monotonic() >= next_sample:
                     for process in watched:
                         process.sample()
                     log.note("weather", counts=dict(weather.counts), cpu=time.process_time())
                     next_sample += flags.every
                 for process in watched:
-                    problem = process.problem(flags.patience)
+                    problem = process.problem(flags.patience, flags.start)
                     if problem:
                         log.note("failure", process=process.name, failure=problem)
                         break
@@ -177,6 +185,8 @@ def _flags(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--every", type=float, default=15, help="seconds between samples")
     parser.add_argument("--patience", type=float, default=120, help="seconds without progress")
+    parser.add_argument("--start", type=float, default=300, help="the same, for the first step")
+    parser.add_argument("--steps", type=int, help="end when each process has done so many")
     return parser.parse_args(arguments)
 
 

@@ -81,15 +81,15 @@ def soaked(log, plant, seconds, *flags):
 
 @pytest.mark.slow
 def test_epochs_of_seconds_are_whole_and_planted_descriptors_are_seen(tmp_path):
-    said, lines = soaked(tmp_path / "log", "reader files", 40)
+    said, lines = soaked(tmp_path / "log", "reader files", 250, "--steps", "5")
     assert "WRONG: reader: descriptors have grown by" in said
     assert not [line for line in lines if "failure" in line]
     assert [line for line in lines if line.get("job")]
-    assert {line.get("way") for line in lines} > {"as_numpy", "RecordSource", "load"}
+    assert {line.get("way") for line in lines} > {"as_numpy", "RecordSource"}
 
 
 @pytest.mark.slow
 def test_a_process_that_stands_still_ends_the_soak_with_its_stacks(tmp_path):
-    said, _ = soaked(tmp_path / "log", "reader sleep", 200, "--patience", "40")
-    assert "WRONG: reader after" in said and "no progress in 40 s" in said
+    said, _ = soaked(tmp_path / "log", "reader sleep", 250, "--patience", "15")
+    assert "WRONG: reader after" in said and "no progress in 15 s" in said
     assert "in spoil" in said or "in <lambda>" in said
