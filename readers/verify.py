@@ -13,6 +13,7 @@ import numpy as np
 
 from readers.files.remote import file_size, open_file, path_text, read_file
 from readers.format.display import counted, format_bytes
+from readers.format.index import is_formatted
 from readers.format.manifest import (
     CARD,
     INDEX_SUFFIX,
@@ -114,10 +115,10 @@ def verify(path: str | os.PathLike[str]) -> Report:
     problems = [problem for several in found for problem in several]
     if manifest.vocabulary:
         file, words = join(directory, VOCABULARY), manifest.vocabulary - RESERVED_IDS
-        problems += _check_tokens(file, "vocabulary", "words", words, _words_in)
+        problems += _check_tokens(manifest, file, "vocabulary", "words", words, _words_in)
     if manifest.tokenizer:
         file, ids = join(directory, TOKENIZER), manifest.tokenizer
-        problems += _check_tokens(file, "tokenizer", "ids", ids, _ids_in)
+        problems += _check_tokens(manifest, file, "tokenizer", "ids", ids, _ids_in)
     problems += _check_card(directory)
     return Report(
         shards=len(shards),
@@ -149,7 +150,7 @@ def _check(directory: str, shard: Shard) -> Iterator[Problem]:
 
 
 def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:
-    """A shard's index, or the problem that shows it is not the one that was written."""
+    """A shard's index, if it is of use, and the problem that shows it is not the one that was written."""
     try:
         index = read_sidecar(path, shard.bytes)
     except ValueError as error:
@@ -160,6 +161,8 @@ def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:
         return None, f"{len(index):,} records, the manifest states {shard.records:,}"
     if (index[:, 0] != np.cumsum(index[:, 1]) - index[:, 1]).any():
         return None, "its records do not follow one after another"
+    if not is_formatted(read_file(path + INDEX_SUFFIX), index):
+        return index, "the numbers are right, but not in lines of '<offset> <length>'"
     return index, None
 
 
@@ -218,12 +221,18 @@ def _damaged_records(path: str, index: np.ndarray, size: int) -> Iterator[Proble
 
 
 def _check_tokens(
-    path: str, kind: str, unit: str, expected: int, count: Callable[[bytes], int]
+    manifest: Manifest,
+    path: str,
+    kind: str,
+    unit: str,
+    expected: int,
+    count: Callable[[bytes], int],
 ) -> Iterator[Problem]:
     """The problems of a vocabulary or tokenizer, whose words or ids `count` finds in its bytes."""
     try:
         with open_file(path) as file:
-            found = count(file.read())
+            content = file.read()
+        found = count(content)
     except FileNotFoundError:
         yield Problem(path, "missing")
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
@@ -231,6 +240,11 @@ def _check_tokens(
     else:
         if found != expected:
             yield Problem(path, f"{found:,} {unit}, the manifest states {expected:,}")
+            return
+        try:
+            manifest.check_file(path.rpartition("/")[2], content)
+        except ValueError as error:
+            yield Problem(path, str(error))
 
 
 def _check_card(directory: str) -> Iterator[Problem]:

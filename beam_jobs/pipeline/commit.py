@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any
 
 import apache_beam as beam
+import google_crc32c
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton
 
@@ -53,6 +54,7 @@ def _manifest_of(
     schema: Schema,
     vocabulary: tuple[bytes, ...],
     tokenizer: str,
+    files: Mapping[str, bytes],
 ) -> Manifest:
     """The manifest of a dataset whose shards are written.
 
@@ -65,6 +67,7 @@ def _manifest_of(
         schema: The features of every record.
         vocabulary: All words by id; empty if the job counts none.
         tokenizer: The text of the tokenizer file; empty if the job has none.
+        files: The content of the vocabulary and the tokenizer, by the name of the file.
     """
     names = output.placement.splits.names
 
@@ -92,7 +95,14 @@ def _manifest_of(
         tokenizer=Subwords(tokenizer).size if tokenizer else 0,
         options=output.options,
         versions=versions(*(["tokenizers"] if tokenizer else [])),
+        files={name: google_crc32c.value(content) for name, content in files.items()},
     )
+
+
+def _files_of(vocabulary: tuple[bytes, ...], tokenizer: str) -> dict[str, bytes]:
+    """The content of the vocabulary and the tokenizer, of those that there are, by the name of the file."""
+    files = {VOCABULARY: vocabulary_file(vocabulary)} if vocabulary else {}
+    return {**files, TOKENIZER: tokenizer.encode()} if tokenizer else files
 
 
 class _Commit(beam.DoFn):
@@ -121,8 +131,9 @@ class _Commit(beam.DoFn):
         counted = {split: values.records for split, values in statistics.items()}
         planned, shards = Plan.unpack(plan), [*results, *changed]
         splits = reconcile(planned, shards, counted, names, output.balance, output.max_rejects)
+        tokens = _files_of(vocabulary, tokenizer)
         manifest = _manifest_of(
-            output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer
+            output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer, tokens
         )
         every = list(chain.from_iterable(splits))
         with unwritable(output.destination, MANIFEST):
@@ -131,12 +142,8 @@ class _Commit(beam.DoFn):
             if not (output.replaces and was_committed(output, manifest)):
                 found = list_files(output.directory)  # Once, because stores charge for listings.
                 check_files(output.directory, every, found)
-                if vocabulary:
-                    write_file(output.directory, VOCABULARY, vocabulary_file(vocabulary))
-                if tokenizer:
-                    write_file(output.directory, TOKENIZER, tokenizer.encode())
                 card = card_files(manifest)
-                for name, content in card.items():
+                for name, content in {**tokens, **card}.items():
                     write_file(output.directory, name, content)
                 files = dataset_files(manifest, every, names, card)
                 remove_leftovers(output.directory, files, found)

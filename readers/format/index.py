@@ -10,6 +10,9 @@ import numpy as np
 
 from readers.format.tfrecord import FRAME_BYTES
 
+# The smallest numbers of 2, 3, ... 19 digits.
+_POWERS = 10 ** np.arange(1, 19)
+
 
 def format_index(lengths: np.ndarray) -> bytes:
     """The text of an `.idx` file for records that follow one another without gaps.
@@ -20,6 +23,21 @@ def format_index(lengths: np.ndarray) -> bytes:
     offsets = np.cumsum(lengths) - lengths
     lines = (f"{o} {n}\n" for o, n in zip(offsets.tolist(), lengths.tolist(), strict=True))
     return "".join(lines).encode()
+
+
+def is_formatted(data: bytes, index: np.ndarray) -> bool:
+    """Whether a text is what `format_index` writes, to the byte, given the numbers in it.
+
+    Args:
+        data: The text of an `.idx` file.
+        index: int64 [records, 2], what `parse_index` found in it.
+    """
+    # Each number takes its digits and a separator at least, so texts of that length have no others.
+    ends = np.cumsum(np.searchsorted(_POWERS, index.reshape(-1), side="right") + 2)
+    if len(data) != (ends[-1] if len(ends) else 0):
+        return False
+    separators = np.frombuffer(data, np.uint8)[ends - 1].reshape(-1, 2)
+    return bool((separators == np.frombuffer(b" \n", np.uint8)).all())
 
 
 def parse_index(data: bytes, file: str) -> np.ndarray:

@@ -12,10 +12,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
+
 from readers.files.remote import local_path, path_text, read_file
 from readers.format.display import features_table, format_table, splits_table
 from readers.format.schema import Schema
-from readers.format.splits import Split, check_split_name, split_json, split_of, typed, typed_count
+from readers.format.splits import (
+    Split,
+    check_split_name,
+    crc32c_of,
+    split_json,
+    split_of,
+    typed,
+    typed_count,
+)
 
 FORMAT_VERSION = 1
 
@@ -87,6 +97,8 @@ class Manifest:
         class_names: Feature name -> names of its classes by id, for further features that hold
             classes, such as `box_labels`.
         tokenizer: The number of ids of the tokenizer in `tokenizer.json`; 0 if there is none.
+        files: The CRC32C of `vocabulary.txt` and `tokenizer.json`, by name; empty for datasets that
+            older releases wrote.
     """
 
     schema: Schema
@@ -97,6 +109,7 @@ class Manifest:
     versions: dict[str, str] = field(default_factory=dict)
     class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tokenizer: int = 0
+    files: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         tables = features_table(self.schema), splits_table(self.splits)
@@ -168,6 +181,23 @@ class Manifest:
         whole = [value for pair in ends for value in pair if isinstance(value, int)]
         return (min(whole), max(whole)) if whole else None
 
+    def check_file(self, name: str, content: bytes) -> None:
+        """Checks that a file beside the shards is the one that the job wrote.
+
+        Args:
+            name: `VOCABULARY` or `TOKENIZER`.
+            content: The file's content.
+
+        Raises:
+            ValueError: It has another checksum than the manifest states.
+        """
+        crc = google_crc32c.value(content)
+        if (expected := self.files.get(name, crc)) != crc:
+            raise ValueError(
+                f"its CRC32C is {crc:08x}, the manifest states {expected:08x}; it is damaged or from "
+                "another run of the job"
+            )
+
     def split(self, name: str) -> Split:
         """The split of a name.
 
@@ -187,6 +217,7 @@ class Manifest:
             "class_names": {name: list(names) for name, names in self.class_names.items()},
             "vocabulary": self.vocabulary,
             "tokenizer": self.tokenizer,
+            **({"files": _checksums_json(self.files)} if self.files else {}),
             "rejected": self.rejected,
             "splits": {name: split_json(split) for name, split in self.splits.items()},
             "options": self.options,
@@ -225,6 +256,7 @@ class Manifest:
                 tokenizer=typed_count(value, "tokenizer") if "tokenizer" in value else 0,
                 options=typed(value, "options", dict),
                 versions=typed(value, "versions", dict),
+                files=_checksums(value),
             )
             rejected = typed_count(value, "rejected")
         except KeyError as error:
@@ -271,6 +303,23 @@ def _without_manifest(directory: str) -> str:
     if local is not None and any(Path(local).glob("*.tfrecord*")):
         message += f"; python -m beam_jobs plan reshard --input {directory} shows what they hold"
     return message
+
+
+def _checksums_json(files: Mapping[str, int]) -> dict[str, dict[str, str]]:
+    return {name: {"crc32c": f"{crc:08x}"} for name, crc in files.items()}
+
+
+def _checksums(value: Mapping[str, Any]) -> dict[str, int]:
+    """The checksums of files beside the shards; empty for older manifests, which have none."""
+    if "files" not in value:
+        return {}
+    found = {}
+    for name, file in typed(value, "files", dict).items():
+        try:
+            found[name] = crc32c_of(typed(file, "crc32c", str))
+        except ValueError as error:
+            raise ValueError(f"files: {name[:80]!r}: {error}") from None
+    return found
 
 
 def _names(value: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

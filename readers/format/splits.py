@@ -131,14 +131,15 @@ def split_of(name: str, value: Mapping[str, Any]) -> Split:
                 f"shard {index} of {name}: expected {expected!r}, "
                 f"found {str(shard['file'])[:200]!r}"
             )
-        crc32c = typed(shard, "crc32c", str)
-        if not _CRC32C.fullmatch(crc32c):
-            raise ValueError(f"{expected}: crc32c must be 8 hex digits, found {crc32c[:80]!r}")
+        try:
+            crc32c = crc32c_of(typed(shard, "crc32c", str))
+        except ValueError as error:
+            raise ValueError(f"{expected}: {error}") from None
         try:
             sizes = typed_count(shard, "records"), typed_count(shard, "bytes")
         except ValueError as error:
             raise ValueError(f"{expected}: {error}") from None
-        shards.append(Shard(expected, *sizes, int(crc32c, 16)))
+        shards.append(Shard(expected, *sizes, crc32c))
     split = Split(
         tuple(shards),
         typed_count(value, "rejected"),
@@ -149,6 +150,17 @@ def split_of(name: str, value: Mapping[str, Any]) -> Split:
         if typed_count(value, key) != total:
             raise ValueError(f"split {name}: {value[key]} {key}, but its shards add up to {total}")
     return split
+
+
+def crc32c_of(text: str) -> int:
+    """The checksum that a manifest states as 8 hexadecimal digits.
+
+    Raises:
+        ValueError: The text is no such number.
+    """
+    if not _CRC32C.fullmatch(text):
+        raise ValueError(f"crc32c must be 8 hex digits, found {text[:80]!r}")
+    return int(text, 16)
 
 
 def typed(value: Mapping[str, Any], key: str, kind: type) -> Any:

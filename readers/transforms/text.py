@@ -66,7 +66,7 @@ class Vectorizer:
         tokens, self._most = manifest.options.get("tokens"), _most(manifest.options)
         self._words: list[bytes] | None = None
         if tokens == "words":
-            self._words = _words(join(directory, VOCABULARY), manifest.vocabulary)
+            self._words = _words(join(directory, VOCABULARY), manifest)
             self.size = RESERVED_IDS + len(self._words)
         elif tokens == "bytes":
             self.size = RESERVED_IDS + _BYTES
@@ -134,19 +134,25 @@ def _most(options: dict[str, Any]) -> int | None:
     return found if type(found) is int and found > 0 else None
 
 
-def _words(path: str, tokens: int) -> list[bytes]:
-    """The words of a vocabulary, from id 2 on; `tokens` counts them and the reserved ids."""
+def _words(path: str, manifest: Manifest) -> list[bytes]:
+    """The words of a vocabulary, from id 2 on."""
+    tokens = manifest.vocabulary
     try:
         with open_file(path) as file:
-            words = file.read().split(b"\n")
+            content = file.read()
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{path}: the manifest lists {tokens:,} tokens, but the file is missing"
         ) from None
+    words = content.split(b"\n")
     if words.pop() or not tokens - RESERVED_IDS == len(words) == len(set(words)):
         raise DatasetError(
             f"{path}: expected {tokens - RESERVED_IDS:,} lines with a different word in each, found "
             f"{len(words):,} lines with {len(set(words)):,} different words; it is damaged or from "
             "another run of the job"
         )
+    try:
+        manifest.check_file(VOCABULARY, content)
+    except ValueError as error:
+        raise DatasetError(f"{path}: {error}") from None
     return words

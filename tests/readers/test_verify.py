@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib
 import json
 import shutil
 
 import fsspec
+import google_crc32c
 import numpy as np
 import pytest
 
 import readers
 from readers.__main__ import main
 from readers.format.index import parse_index
-from readers.format.manifest import CARD, seal
+from readers.format.manifest import CARD, Manifest, seal
 from tests.support.datasets import in_memory, index_of, write_numbers, write_signals
 
 # The module: `readers.verify` is the function.
@@ -192,3 +194,40 @@ def test_remote_filesystems_can_be_verified(dataset):
         (problem,) = readers.verify(path).problems
         assert problem.record == 5
     shutil.rmtree(dataset)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text[:-1],
+        lambda text: text + b"\n",
+        lambda text: text.replace(b"\n", b" ", 1),
+        lambda text: text.replace(b" ", b"\n", 1),
+        lambda text: text.replace(b"\n", b"\r\n"),
+        lambda text: b"0" + text,
+    ],
+)
+def test_an_index_in_another_form_is_reported_though_readers_understand_it(dataset, change):
+    expected = f"{SHARD}.idx: the numbers are right, but not in lines of '<offset> <length>'"
+    assert changed(dataset, change, f"{SHARD}.idx") == [expected]
+    batches = readers.as_numpy(dataset, split="train", batch_size=22)
+    assert next(batches)["id"].tolist() == list(range(22))
+
+
+def test_a_changed_word_of_a_vocabulary_is_reported(tmp_path):
+    dataset = write_numbers(tmp_path / "numbers")
+    words = b"a\nb\nc\n"
+    (dataset / "vocabulary.txt").write_bytes(words)
+    manifest = Manifest.read(dataset)
+    stated = dataclasses.replace(
+        manifest, vocabulary=5, files={"vocabulary.txt": google_crc32c.value(words)}
+    )
+    (dataset / "manifest.json").write_bytes(stated.to_bytes())
+    assert readers.verify(dataset).ok
+    (dataset / "vocabulary.txt").write_bytes(b"a\nd\nc\n")
+    (problem,) = readers.verify(dataset).problems
+    assert problem.file == f"{dataset}/vocabulary.txt"
+    assert problem.message.startswith("its CRC32C is ")
+    older = dataclasses.replace(stated, files={})
+    (dataset / "manifest.json").write_bytes(older.to_bytes())
+    assert readers.verify(dataset).ok

@@ -200,8 +200,17 @@ def _description(folder: str, found: Manifest, read: ReadText = read_text) -> De
     Raises:
         OSError, ValueError, RejectError: One of the files is broken or missing.
     """
-    words = read(f"{folder}/{VOCABULARY}").split(b"\n")[:-1] if found.vocabulary else []
-    tokenizer = read(f"{folder}/{TOKENIZER}").decode() if found.tokenizer else ""
+
+    def content(name: str) -> bytes:
+        data = read(f"{folder}/{name}")
+        try:
+            found.check_file(name, data)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+        return data
+
+    words = content(VOCABULARY).split(b"\n")[:-1] if found.vocabulary else []
+    tokenizer = content(TOKENIZER).decode() if found.tokenizer else ""
     vocabulary = (PADDING, UNKNOWN, *words) if found.vocabulary else ()
     if len(vocabulary) != found.vocabulary:
         raise ValueError(

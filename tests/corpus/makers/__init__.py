@@ -1,0 +1,1 @@
+"""The programs that wrote the corpus; README.md says with which versions."""

@@ -1,0 +1,36 @@
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+import org.apache.beam.sdk.Pipeline;
+import org.apache.beam.sdk.coders.ByteArrayCoder;
+import org.apache.beam.sdk.io.Compression;
+import org.apache.beam.sdk.io.TFRecordIO;
+import org.apache.beam.sdk.transforms.Create;
+
+/** Writes Examples, one in hexadecimal on each line of a file, with TFRecordIO: plain, GZIP and ZLIB. */
+public class Write {
+  public static void main(String[] arguments) throws Exception {
+    List<byte[]> records = new ArrayList<>();
+    for (String line : Files.readAllLines(Path.of(arguments[0]))) {
+      records.add(HexFormat.of().parseHex(line));
+    }
+    write(records, arguments[1] + "/a.tfrecord", "", Compression.UNCOMPRESSED);
+    write(records, arguments[1] + "/a.tfrecord", ".gz", Compression.GZIP);
+    write(records, arguments[1] + "/a.tfrecord", ".zlib", Compression.DEFLATE);
+  }
+
+  private static void write(List<byte[]> records, String path, String end, Compression packed) {
+    Pipeline pipeline = Pipeline.create();
+    pipeline
+        .apply(Create.of(records).withCoder(ByteArrayCoder.of()))
+        .apply(
+            TFRecordIO.write()
+                .to(path)
+                .withSuffix(end)
+                .withoutSharding()
+                .withCompression(packed));
+    pipeline.run().waitUntilFinish();
+  }
+}

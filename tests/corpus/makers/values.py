@@ -1,0 +1,11 @@
+"""The records that every other writer writes; this file is also read by Python 3.7."""
+
+RECORDS = [
+    {
+        "id": [n],
+        "name": [("record %d é" % n).encode("utf-8")],
+        "x": [n + 0.5, -float(n)],
+        "many": list(range(-n, 0)),
+    }
+    for n in range(5)
+]

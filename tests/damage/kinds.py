@@ -1,0 +1,121 @@
+"""The datasets that are damaged: those of the corpus, one without a card, and files without a manifest."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from readers.format.manifest import CARD
+from readers.format.schema import Schema
+from tests.corpus.makers.datasets import OURS
+from tests.corpus.makers.examples import example, framed
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The bytes of an intact dataset.
+
+    Attributes:
+        name: Its name.
+        files: The content of each file, by its path in the directory.
+        schema: The features of files without a manifest; None for a dataset.
+        key: The feature that tells its records apart.
+    """
+
+    name: str
+    files: Mapping[str, bytes]
+    schema: Schema | None = None
+    key: str = "key"
+
+    @property
+    def shards(self) -> list[str]:
+        """The names of the files with records."""
+        return [name for name in self.files if name.endswith((".tfrecord", ".gz"))]
+
+    @property
+    def units(self) -> list[str | None]:
+        """What readers read: splits, or all files."""
+        if self.schema is not None:
+            return [None]
+        return sorted({name.split("-")[0] for name in self.shards})
+
+    def unit_of(self, shard: str) -> str | None:
+        """What a file with records, or an index, belongs to."""
+        return None if self.schema is not None else shard.split("-")[0]
+
+
+def spans(data: bytes) -> list[tuple[int, int]]:
+    """Where each record of an intact TFRecord file begins and ends."""
+    found, at = [], 0
+    while at < len(data):
+        end = at + 16 + int.from_bytes(data[at : at + 8], "little")
+        found.append((at, end))
+        at = end
+    return found
+
+
+def _of_corpus(name: str, without: tuple[str, ...] = ()) -> Kind:
+    root = OURS / name
+    files = {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.name not in without
+    }
+    return Kind(name, files)
+
+
+_WAVES = Schema({"key": ("string", ()), "wave": ("float32", (2,), "list")})
+
+
+def _waves(first: int, count: int) -> bytes:
+    values = (
+        {"key": [b"wave %d" % n], "wave": [n / 4, -n / 4]} for n in range(first, first + count)
+    )
+    return b"".join(framed(example(value)) for value in values)
+
+
+def _foreign(packed: bool) -> Kind:
+    files = {f"{n}.tfrecord": _waves(3 * n, 3) for n in range(2)}
+    if packed:
+        files = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in files.items()}
+    return Kind("gzip_files" if packed else "plain_files", files, _WAVES)
+
+
+def _long() -> Kind:
+    """Records without a manifest of different sizes, so that a swap moves others."""
+    values = ({"key": [b"%d" % n], "wave": [0.5] * n} for n in range(1, 5))
+    schema = Schema({"key": ("string", ()), "wave": ("float32", (None,), "list")})
+    return Kind(
+        "files_of_lists", {"a.tfrecord": b"".join(framed(example(v)) for v in values)}, schema
+    )
+
+
+def kinds() -> dict[str, Kind]:
+    """All kinds, by name."""
+    found = [_of_corpus(path.name) for path in sorted(OURS.iterdir())]
+    bare = _of_corpus("sensors_variable", CARD)
+    found += [
+        Kind("without_card", bare.files),
+        _foreign(packed=False),
+        _foreign(packed=True),
+        _long(),
+    ]
+    return {kind.name: _with_key(kind) for kind in found}
+
+
+def _with_key(kind: Kind) -> Kind:
+    """Records of a reshard job have no key; these have labels that differ."""
+    return Kind(kind.name, kind.files, kind.schema, "label") if "steps" in kind.name else kind
+
+
+def trace(value: object) -> object:
+    """A value of a record that equals another only if dtype, shape and every bit do."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, list) or (isinstance(value, np.ndarray) and value.dtype.hasobject):
+        return tuple(map(trace, value))  # type: ignore[call-overload]
+    array = np.asarray(value)
+    return array.dtype.str, array.shape, array.tobytes()
