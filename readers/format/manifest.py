@@ -50,6 +50,11 @@ CARD = (README, CROISSANT, TFDS_INFO, TFDS_FEATURES)
 SAMPLE_RATE = "sample_rate"
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
 
+_CURE_OF_NEWER = (
+    ": a later release of beam-shards wrote the dataset; upgrade beam-shards, or read the shards as "
+    "TFRecord files with schema="
+)
+
 _SEAL = f"The SHA-256 of {MANIFEST} is "
 _SEALED = re.compile(re.escape(_SEAL) + "([0-9a-f]{64})")
 
@@ -240,8 +245,10 @@ class Manifest:
             raise ValueError(f"expected a JSON object, got {type(value).__name__}")
         version = value.get("format_version")
         if type(version) is not int or version != FORMAT_VERSION:
+            is_newer = type(version) is int and version > FORMAT_VERSION
             raise ValueError(
                 f"format version {version!r}; this package reads version {FORMAT_VERSION}"
+                + (_CURE_OF_NEWER if is_newer else "")
             )
         try:
             manifest = cls(

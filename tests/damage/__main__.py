@@ -19,6 +19,9 @@ from tests.damage.oracle import Oracle, Verdict, quickly
 
 _COLUMNS = ("cases", "named", "not named", "raised", "exact", "harmless", "elsewhere", "faults")
 
+# (kind, file, damage) -> the counts of a row.
+Table = dict[tuple[str, str, str], Counter[str]]
+
 # The cards of all datasets are written and checked by the same functions: one is damaged everywhere.
 _WITH_WHOLE_CARD = "text_raw"
 
@@ -32,29 +35,36 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--kinds", nargs="+", choices=list(kinds()), default=list(kinds()))
     parser.add_argument("--every", type=int, default=1, help="only every Nth case")
     parser.add_argument("--card", type=int, default=25, help="only every Nth byte of a card")
-    parser.add_argument("--load", type=int, default=100, help="every Nth case with TensorFlow")
+    parser.add_argument("--load", type=int, default=0, help="every Nth case with TensorFlow")
+    parser.add_argument("--files", nargs="+", help="only such files: shard, index, manifest, ...")
     parser.add_argument("--log", type=Path, help="where every fault and unnamed damage is listed")
     options = parser.parse_args(arguments)
-    table: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
+    table: Table = defaultdict(Counter)
     memory = _MEMORY if _MEMORY.is_dir() else None
     listed, began = list[str](), time.monotonic()
     for name in options.kinds:
         kind = kinds()[name]
         step = 1 if name == _WITH_WHOLE_CARD else options.card
-        chosen = itertools.islice(cases(kind, step), 0, None, options.every)
+        wanted = (
+            case for case in cases(kind, step) if not options.files or case.what in options.files
+        )
+        chosen = itertools.islice(wanted, 0, None, options.every)
         with tempfile.TemporaryDirectory(dir=memory) as folder, quickly():
             oracle = Oracle(kind, Path(folder))
             for number, case in enumerate(chosen):
-                verdict = oracle.judge(case, with_load=number % options.load == 0)
-                table[name, case.what, case.damage] += _counts(verdict)
+                verdict = oracle.judge(case, bool(options.load) and number % options.load == 0)
+                table[name, case.what, case.damage].update(_counts(verdict))
                 listed += [f"{name}: {case}: FAULT: {fault}" for fault in verdict.faults]
                 if verdict.named is False:
                     listed.append(f"{name}: {case}: not named by verify")
-        done = sum(row["cases"] for row in table.values())
-        print(f"{name}: {done:,} cases after {time.monotonic() - began:.0f} s", flush=True)
+        print(
+            f"{name}: {_total(table)['cases']:,} cases, {time.monotonic() - began:.0f} s",
+            flush=True,
+        )
         if options.log:
-            options.log.write_text("".join(f"{line}\n" for line in listed), encoding="utf-8")
-    _print(table)
+            text = "".join(f"{line}\n" for line in (_table(table), *listed))
+            options.log.write_text(text, encoding="utf-8")
+    print(_table(table))
     return any(row["faults"] for row in table.values())
 
 
@@ -73,13 +83,21 @@ def _counts(verdict: Verdict) -> Counter[str]:
     )
 
 
-def _print(table: dict[tuple[str, str, str], Counter[str]]) -> None:
-    print(f"{'kind':18}{'file':20}{'damage':42}" + "".join(f"{c:>11}" for c in _COLUMNS))
+def _total(table: Table) -> Counter[str]:
     total: Counter[str] = Counter()
-    for (kind, what, damage), row in sorted(table.items()):
-        total += row
-        print(f"{kind:18}{what:20}{damage:42}" + "".join(f"{row[c]:11,}" for c in _COLUMNS))
-    print(f"{'all':80}" + "".join(f"{total[c]:11,}" for c in _COLUMNS))
+    for row in table.values():
+        total.update(row)
+    return total
+
+
+def _table(table: Table) -> str:
+    rows = [("kind", "file", "damage", _COLUMNS)]
+    rows += [(*names, [f"{row[c]:,}" for c in _COLUMNS]) for names, row in sorted(table.items())]
+    rows.append(("all", "", "", [f"{_total(table)[c]:,}" for c in _COLUMNS]))
+    return "\n".join(
+        f"{kind:18}{what:20}{damage:40}" + "".join(f"{value:>11}" for value in values)
+        for kind, what, damage, values in rows
+    )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -71,7 +72,8 @@ def _bytes(name: str, what: str, data: bytes, places: range) -> Iterator[Case]:
     for at in places:
         byte = data[at]
         values = {byte ^ 0xFF: "inverted byte", byte ^ 1 << at % 8: "flipped bit"}
-        values |= {0: "byte set to 0", 255: "byte set to 255"}
+        values.setdefault(0, "byte set to 0")
+        values.setdefault(255, "byte set to 255")
         for value, damage in values.items():
             if value != byte:
                 changed = data[:at] + bytes([value]) + data[at + 1 :]
@@ -120,3 +122,17 @@ def _swapped_records(kind: Kind) -> Iterator[Case]:
 
 def _index(data: bytes) -> bytes:
     return format_index(np.array([end - start for start, end in spans(data)], np.int64))
+
+
+def sample(kind: Kind, most: int) -> list[Case]:
+    """Some cases of each row of the table, from its first to its last; always the same."""
+    counts = Counter((case.what, case.damage) for case in cases(kind))
+    seen, found = Counter[tuple[str, str]](), []
+    for case in cases(kind):
+        row = case.what, case.damage
+        number, count = seen[row], counts[row]
+        seen[row] += 1
+        # The first case of each of `most` parts of the row, which are equal up to one case.
+        if number * most // count != (number - 1) * most // count or not number:
+            found.append(case)
+    return found

@@ -120,7 +120,8 @@ def _recordings(folder: Path, lengths: tuple[int, ...]) -> None:
 
 def _sensors_fixed(folder: Path) -> list[str]:
     _recordings(folder, (3, 3, 3, 3, 3, 3, 3))
-    return ["sensors", "--input", "in/*/*", "--encoding", "raw", "--names", "signal=wave"]
+    flags = ["--window", "3", "--encoding", "raw", "--names", "signal=wave"]
+    return ["sensors", "--input", "in/*/*", *flags]
 
 
 def _sensors_variable(folder: Path) -> list[str]:

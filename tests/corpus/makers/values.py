@@ -3,7 +3,7 @@
 RECORDS = [
     {
         "id": [n],
-        "name": [("record %d é" % n).encode("utf-8")],
+        "name": [f"record {n} é".encode()],
         "x": [n + 0.5, -float(n)],
         "many": list(range(-n, 0)),
     }

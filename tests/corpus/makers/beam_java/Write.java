@@ -16,21 +16,18 @@ public class Write {
     for (String line : Files.readAllLines(Path.of(arguments[0]))) {
       records.add(HexFormat.of().parseHex(line));
     }
-    write(records, arguments[1] + "/a.tfrecord", "", Compression.UNCOMPRESSED);
-    write(records, arguments[1] + "/a.tfrecord", ".gz", Compression.GZIP);
-    write(records, arguments[1] + "/a.tfrecord", ".zlib", Compression.DEFLATE);
+    for (Compression packed :
+        List.of(Compression.UNCOMPRESSED, Compression.GZIP, Compression.DEFLATE)) {
+      write(records, arguments[1] + "/a.tfrecord", packed);
+    }
   }
 
-  private static void write(List<byte[]> records, String path, String end, Compression packed) {
+  /** Writes one file; Beam appends the ending of the compression to its name. */
+  private static void write(List<byte[]> records, String path, Compression packed) {
     Pipeline pipeline = Pipeline.create();
     pipeline
         .apply(Create.of(records).withCoder(ByteArrayCoder.of()))
-        .apply(
-            TFRecordIO.write()
-                .to(path)
-                .withSuffix(end)
-                .withoutSharding()
-                .withCompression(packed));
+        .apply(TFRecordIO.write().to(path).withoutSharding().withCompression(packed));
     pipeline.run().waitUntilFinish();
   }
 }
