@@ -667,6 +667,9 @@ def test_a_vocabulary_that_does_not_match_the_manifest_is_rejected(tmp_path):
         vocabulary.write_text(text)
         with pytest.raises(readers.DatasetError, match="expected 3 lines with a different word"):
             Vectorizer(directory)
+    vocabulary.write_text("c\nb\nx\n")
+    with pytest.raises(readers.DatasetError, match=r"vocabulary.txt: its CRC32C is \w+, the manif"):
+        Vectorizer(directory)
     vocabulary.unlink()
     with pytest.raises(FileNotFoundError, match="the manifest lists 5 tokens, but the file is mis"):
         Vectorizer(directory)

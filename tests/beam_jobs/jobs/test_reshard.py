@@ -7,6 +7,7 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import google_crc32c
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -518,6 +519,11 @@ def test_vocabularies_and_tokenizers_are_kept_unless_the_tokens_are_dropped(tmp_
         UsageError, match=r"vocabulary.txt has 3 tokens, expected 4 as in manifest.json; or giv"
     ):
         job_of(tmp_path / "c")
+    stated = {"vocabulary.txt": google_crc32c.value(b"one\nthree\n")}
+    write_dataset(tmp_path / "d", schema, {"train": [records]}, vocabulary=4, files=stated)
+    (tmp_path / "d" / "vocabulary.txt").write_bytes(b"one\ntwo\n")
+    with pytest.raises(UsageError, match=r"manifest.json: vocabulary.txt: its CRC32C is \w+, the"):
+        job_of(tmp_path / "d")
     copied = tmp_path / "copied.json"
     copied.write_bytes((tmp_path / "b" / "manifest.json").read_bytes())
     write_plain(tmp_path / "plain", [example(id=1, tokens=[2, 3])])

@@ -443,3 +443,35 @@ def test_the_sampling_rate_is_that_of_the_stored_recordings():
     assert rate(**stated, resample="8kHz") == 8_000
     assert rate(**stated, resample="") == 44_100.5
     assert rate(**stated, spectrogram="25ms:10ms") == 0
+
+
+def test_checksums_of_files_beside_the_shards_are_written_and_read():
+    stated = dataclasses.replace(MANIFEST, files={"vocabulary.txt": 0x1F})
+    value = stated.to_json()
+    assert value["files"] == {"vocabulary.txt": {"crc32c": "0000001f"}}
+    assert Manifest.from_json(value) == stated
+    assert "files" not in MANIFEST.to_json()
+    assert Manifest.from_json(MANIFEST.to_json()).files == {}
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ([], "files: expected dict"),
+        ({"vocabulary.txt": {"crc32c": "1F"}}, "'vocabulary.txt': crc32c must be 8 hex digits"),
+        ({"vocabulary.txt": {"crc32c": 31}}, "'vocabulary.txt': crc32c: expected str"),
+        ({"vocabulary.txt": {}}, "'crc32c' is missing"),
+        ({"vocabulary.txt": None}, "wrong type"),
+    ],
+)
+def test_invalid_checksums_of_files_are_rejected(files, message):
+    with pytest.raises(ValueError, match=message):
+        Manifest.from_json({**MANIFEST.to_json(), "files": files})
+
+
+def test_a_file_with_another_checksum_than_the_manifest_states_is_refused():
+    stated = dataclasses.replace(MANIFEST, files={"vocabulary.txt": 0x364B3FB7})
+    stated.check_file("vocabulary.txt", b"abc")
+    stated.check_file("tokenizer.json", b"anything, since nothing is stated")
+    with pytest.raises(ValueError, match="CRC32C is c1d04330, the manifest states 364b3fb7"):
+        stated.check_file("vocabulary.txt", b"a")
