@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import importlib
 import json
 import os
 import resource
@@ -40,6 +41,7 @@ class Job:
         stderr: A file descriptor, or `subprocess.PIPE`.
         env: Its environment variables; None takes those of this process.
         file_bytes: The size limit of each file that it writes (`RLIMIT_FSIZE`).
+        before: "module:function" that its process calls before the command begins.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Job:
         stderr: int = subprocess.PIPE,
         env: Mapping[str, str] | None = None,
         file_bytes: int = resource.RLIM_INFINITY,
+        before: str = "",
     ) -> None:
         env = dict(os.environ if env is None else env)
         for name in {*env, *os.environ}:
@@ -67,7 +70,7 @@ class Job:
                 stream = os.dup(stream)
             theirs.append(stream)
         self._news, news = socket.socketpair()
-        request = [[str(argument) for argument in arguments], env, file_bytes]
+        request = [[str(argument) for argument in arguments], env, file_bytes, before]
         socket.send_fds(_server(), [json.dumps(request).encode()], [*theirs, news.fileno()])
         for stream in theirs:
             os.close(stream)
@@ -164,8 +167,11 @@ def _server() -> socket.socket:
     return here
 
 
-def _serve(requests: socket.socket) -> list[str] | None:
-    """Forks a process for each request; returns the arguments in the fork, and None here at the end."""
+def _serve(requests: socket.socket) -> tuple[list[str], str] | None:
+    """Forks a process for each request.
+
+    Returns the arguments and the function to call before in the fork, and None here at the end.
+    """
     running: dict[int, tuple[int, socket.socket]] = {}
     with selectors.DefaultSelector() as selector:
         selector.register(requests, selectors.EVENT_READ)
@@ -185,7 +191,7 @@ def _serve(requests: socket.socket) -> list[str] | None:
                         os.kill(pid, signal.SIGKILL)
                     return None
                 stdout, stderr, news_fd = fds
-                arguments, env, file_bytes = json.loads(request)
+                arguments, env, file_bytes, before = json.loads(request)
                 if not (pid := os.fork()):
                     for watched, (_, other) in running.items():
                         os.close(watched)
@@ -193,7 +199,7 @@ def _serve(requests: socket.socket) -> list[str] | None:
                     os.close(news_fd)
                     requests.close()
                     _become(stdout, stderr, env, file_bytes)
-                    return arguments
+                    return arguments, before
                 for fd in (stdout, stderr):
                     os.close(fd)
                 news = socket.socket(fileno=news_fd)
@@ -225,9 +231,13 @@ def _main(fd: int) -> None:
     threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     threads = [name for name in threads if name != "jemalloc_bg_thd"]
     assert len(threads) == 1, f"importing Beam started threads: {threads}"
-    arguments = _serve(socket.socket(fileno=fd))
-    if arguments is not None:
+    forked = _serve(socket.socket(fileno=fd))
+    if forked is not None:
+        arguments, before = forked
         sys.argv = ["beam_jobs", *arguments]
+        if before:
+            module, _, function = before.partition(":")
+            getattr(importlib.import_module(module), function)()
         runpy.run_module("beam_jobs", run_name="__main__", alter_sys=True)
 
 
