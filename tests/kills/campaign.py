@@ -34,7 +34,7 @@ class World:
         self._disk = Disk(base)
         self._expected: dict[str, dict[str, str]] = {}
         self._before: dict[tuple[str, str, str], dict[str, bytes]] = {}
-        self._steps: dict[tuple[str, str, str, int], list[Step]] = {}
+        self._steps: dict[tuple[str, str, str, int, bool], list[Step]] = {}
         write_inputs(base)
 
     def _make(self, job: str) -> None:
@@ -42,7 +42,7 @@ class World:
             return
         if job == "reshard":
             self._make_old()
-        case = Case(job, self._disk, "new", 1, self._base, {}, {})
+        case = Case(job, self._disk, "new", 1, self._base, True, {}, {})
         _, files = run_through(case)
         self._expected[job] = sums_of(files)
 
@@ -68,24 +68,24 @@ class World:
         place = self._places[store]
         if start == "resumed":
             name = f"note of shard train 1: {'renamed' if on_disk else 'put'}"
-            case = Case(job, place, "new", 1, self._base, {}, {})
+            case = Case(job, place, "new", 1, self._base, True, {}, {})
         else:
             name = f"shard train 1: {'renamed' if on_disk else 'copied'}"
             before = self._files_before(job, store, "overwrite")
-            case = Case(job, place, "overwrite", 1, self._base, before, {})
+            case = Case(job, place, "overwrite", 1, self._base, True, before, {})
         _, known[key] = run_through(case, Step("driver", name, "after", 1))
         return known[key]
 
-    def case(self, job: str, store: str, start: str, workers: int) -> Case:
+    def case(self, job: str, store: str, start: str, workers: int, quick: bool) -> Case:
         """A job at its start."""
         self._make(job)
         before = self._files_before(job, store, start)
         place, expected = self._places[store], self._expected[job]
-        return Case(job, place, start, workers, self._base, before, expected)
+        return Case(job, place, start, workers, self._base, quick, before, expected)
 
     def steps(self, case: Case) -> list[Step]:
         """The steps of a job, from an undisturbed run."""
-        key = (case.job, case.place.name, case.start, case.workers)
+        key = (case.job, case.place.name, case.start, case.workers, case.quick)
         if key not in self._steps:
             steps, files = run_through(case)
             assert sums_of(files) == case.expected, f"{key}: a run that nothing killed differs"
@@ -113,7 +113,7 @@ class Kill:
     """A kill of a campaign, as its number decides it.
 
     Attributes:
-        job, store, start, workers: As in `Case`.
+        job, store, start, workers, quick: As in `Case`.
         step: Where.
         way: What is killed.
     """
@@ -122,6 +122,7 @@ class Kill:
     store: str
     start: str
     workers: int
+    quick: bool
     step: Step
     way: str
 
@@ -137,8 +138,10 @@ def drawn(world: World, number: int, jobs: Sequence[str], stores: Sequence[str])
         way = chance.choice(["worker", "worker", "both", "driver"])
     else:
         way = "power" if store == "disk" and chance.random() < 0.6 else "driver"
-    case = world.case(job, store, start, workers)
-    return case, Kill(job, store, start, workers, _drawn_step(world.steps(case), way, chance), way)
+    # Beam's own runner takes three times as long, so it is one in ten.
+    quick = chance.random() < 0.9
+    case = world.case(job, store, start, workers, quick)
+    return case, Kill(job, store, start, workers, quick, _drawn_step(world.steps(case), way, chance), way)
 
 
 def _drawn_step(steps: Sequence[Step], way: str, chance: random.Random) -> Step:
@@ -170,6 +173,8 @@ class Table:
             "store": what.store,
             "start": what.start,
             "way": what.way,
+            "runner": "quick" if what.quick else "Beam's own",
+            "processes": str(what.workers),
             "step": what.step.family,
         }
         for kind, value in kinds.items():

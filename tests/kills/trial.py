@@ -41,6 +41,7 @@ class Case:
         start: One of `STARTS`.
         workers: The number of processes that load records; one is the driver itself.
         base: The folder of the inputs.
+        quick: Whether the job runs on the runner of engine.py, and not on Beam's own.
         before: The files in the output directory before the job.
         expected: SHA-256 of each file after it.
     """
@@ -50,12 +51,13 @@ class Case:
     start: str
     workers: int
     base: Path
+    quick: bool
     before: Mapping[str, bytes]
     expected: Mapping[str, str]
 
     def command(self, root: str) -> list[str]:
         """The command that is killed, and run again."""
-        flags = [] if self.start in ("new", "resumed") else ["--overwrite"]
+        flags = {"new": [], "resumed": [], "older": [*OLDER]}.get(self.start, ["--overwrite"])
         workers = ["--direct_num_workers", str(self.workers)]
         return [*command_of(self.job, self.base), *workers, *flags, "--output", root]
 
@@ -87,13 +89,15 @@ def _folder() -> Iterator[Path]:
 
 
 def _watched(
-    folder: Path, command: list[str], root: str, fatal: Step | None, way: str
+    case: Case, folder: Path, root: str, fatal: Step | None = None, way: str = "driver"
 ) -> tuple[int, str]:
-    """Runs a command under the hooks; returns its exit code and what it said."""
+    """Runs a job's command under the hooks; returns its exit code and what it said."""
     plan = {"folder": str(folder), "root": root, "fatal": fatal, "power": way == "power"}
+    plan["quick"] = case.quick
     plan["way"] = "both" if way == "power" else way
     env = {**os.environ, VARIABLE: json.dumps(plan), "TMPDIR": str(folder / "tmp")}
     (folder / "tmp").mkdir(parents=True)
+    command = case.command(root)
     done = forked.run(*command, env=env, before="tests.kills.hooks:prepare", timeout=_SECONDS)
     return done.returncode, done.stderr
 
@@ -102,7 +106,7 @@ def run_through(case: Case, fatal: Step | None = None) -> tuple[list[Step], dict
     """The steps of an undisturbed run, or of one up to a kill of its driver; and the files it left."""
     with _folder() as folder:
         root = case.place.new(case.before)
-        code, error = _watched(folder, case.command(root), root, fatal, "driver")
+        code, error = _watched(case, folder, root, fatal)
         assert code == (-9 if fatal else 0), error
         steps = []
         for log in sorted(folder.glob("*-*")):
@@ -116,12 +120,7 @@ def run_through(case: Case, fatal: Step | None = None) -> tuple[list[Step], dict
 
 def older_dataset(job: str, place: Place, base: Path) -> dict[str, bytes]:
     """The files of the dataset that `--overwrite` replaces."""
-    root = place.new({})
-    done = forked.run(*command_of(job, base), *OLDER, "--direct_num_workers", "1", "--output", root)
-    assert done.returncode == 0, done.stderr
-    files = place.files(root)
-    place.forget(root)
-    return files
+    return run_through(Case(job, place, "older", 1, base, True, {}, {}))[1]
 
 
 def kill(case: Case, step: Step, way: str, seed: int = 0) -> Outcome:
@@ -133,8 +132,7 @@ def kill(case: Case, step: Step, way: str, seed: int = 0) -> Outcome:
     found = Outcome()
     with _folder() as folder:
         root = case.place.new(case.before)
-        command = case.command(root)
-        code, error = _watched(folder, command, root, step, way)
+        code, error = _watched(case, folder, root, step, way)
         found.fired = (folder / "fired").exists()
         found.faults += _survivors(folder)
         if "Traceback" in error:
@@ -147,8 +145,8 @@ def kill(case: Case, step: Step, way: str, seed: int = 0) -> Outcome:
             found.notes |= _lose_power(folder, seed)
         left = case.place.files(root)
         found.state = _state(case, left, found.faults)
-        done = forked.run(*command, timeout=_SECONDS)
-        _check_end(case, found, left, done.returncode, done.stderr, root)
+        code, error = _watched(case, folder / "again", root)
+        _check_end(case, found, code, error, root)
         case.place.forget(root)
     return found
 
@@ -211,7 +209,7 @@ def _state(case: Case, left: Mapping[str, bytes], faults: list[str]) -> str:
 
 
 def _check_end(
-    case: Case, found: Outcome, left: Mapping[str, bytes], code: int, error: str, root: str
+    case: Case, found: Outcome, code: int, error: str, root: str
 ) -> None:
     """Checks what the second run left."""
     complete = found.state in ("whole", "whole and others") and "--overwrite" not in case.command(root)

@@ -112,6 +112,11 @@ def nodes_of(transform: beam.PTransform) -> list[Node]:
     """The nodes of a whole pipeline, each after those that it depends on."""
     pipeline = Pipeline()
     _ = pipeline | transform
+    return nodes_of_pipeline(pipeline)
+
+
+def nodes_of_pipeline(pipeline: Pipeline) -> list[Node]:
+    """The nodes of a pipeline that is built, each after those that it depends on."""
     collector = _Collector()
     pipeline.visit(collector)
     return collector.nodes

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -231,6 +232,9 @@ def _main(fd: int) -> None:
     threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     threads = [name for name in threads if name != "jemalloc_bg_thd"]
     assert len(threads) == 1, f"importing Beam started threads: {threads}"
+    # A collection in a job would look at a million objects that it shares with this process, and copy them.
+    gc.collect()
+    gc.freeze()
     forked = _serve(socket.socket(fileno=fd))
     if forked is not None:
         arguments, before = forked
