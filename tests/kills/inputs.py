@@ -35,11 +35,11 @@ def write_inputs(base: Path) -> None:
             (base / "images" / label / f"{number}.png").write_bytes(data)
     (base / "text").mkdir()
     for name in "ab":
-        rows = [f'{{"text": "{name} {n % 7} {n % 5} {"w" * (n * n % 41)}"}}' for n in range(80)]
+        rows = [f'{{"text": "{name} {n % 7} {n % 5} {"w" * (n * n * n % 97)}"}}' for n in range(90)]
         rows[3] = "{"
         (base / "text" / f"{name}.jsonl").write_text("\n".join(rows))
     # Some shards have more than one part of an upload.
-    lengths = [1000 + 900 * (n % 9) for n in range(80)]
+    lengths = [1000 + 900 * (n % 9) for n in range(90)]
     write_recordings(base / "sensors", lengths, [1, 4, 5, 9, 16, 17, 21, 25])
 
 
