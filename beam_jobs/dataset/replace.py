@@ -14,18 +14,22 @@ import json
 from beam_jobs.dataset.directory import (
     MARKER,
     NEXT,
+    RUNNING,
+    SUBMITTED,
     relative_names,
     working_directory,
 )
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.reservation import refuse_if_running, reserved
-from beam_jobs.errors import DataError, UsageError
+from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.storage.atomic import (
     STAGING,
     clear_staging,
     delete_files,
     drop_empty_directory,
+    drop_uploads,
     list_files,
+    look,
     move_files,
     write_file,
 )
@@ -50,13 +54,16 @@ def placed(output: Output) -> Output:
 
 
 def finish_replacement(directory: str) -> None:
-    """Moves a new dataset to its place if an earlier job was interrupted before it had done so.
+    """Does what an earlier job did not do because it was interrupted after it had completed a dataset.
+
+    A new dataset is moved to its place, and what a job leaves beside its dataset until it ends is deleted.
 
     Raises:
         UsageError: Another job is running there, or the directory cannot be read or written.
     """
     refuse_if_running(directory)
     if not any(_content(join(directory, name)) for name in (JOURNAL, f"{NEXT}/{MANIFEST}")):
+        _finish_cleaning(directory)
         return
     try:
         with reserved(directory, "the move of a complete dataset"):
@@ -66,6 +73,26 @@ def finish_replacement(directory: str) -> None:
             f"--output {directory}: an interrupted job left a complete dataset in {NEXT}, which cannot "
             f"be moved to its place ({error})"
         ) from None
+
+
+def _finish_cleaning(directory: str) -> None:
+    """Deletes what a job left that was interrupted after it had written its manifest.
+
+    What a job has written that replaces the dataset stays for the next one.
+    """
+    with contextlib.suppress(OSError, ValueError, JobError):  # The next steps report it.
+        if look(directory, MANIFEST).version is None:
+            return
+        names = relative_names(directory, list_files(directory))
+        left = [name for name in names if name.startswith(f"{STAGING}/")]
+        if not any(name.startswith((f"{NEXT}/", SUBMITTED)) for name in left):
+            if left:
+                with reserved(directory, "the end of a job"):
+                    # The notes of killed jobs go with that of this one.
+                    old = [name for name in left if not name.startswith(RUNNING)]
+                    delete_files(join(directory, name) for name in old)
+                    drop_uploads(directory)
+            drop_empty_directory(join(directory, STAGING))
 
 
 def replace_dataset(directory: str) -> None:

@@ -37,6 +37,7 @@ from beam_jobs.storage.atomic import (
     drop_uploads,
     list_files,
     look,
+    sync_files,
     write_file,
 )
 from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, Manifest, join
@@ -149,11 +150,15 @@ class _Commit(beam.DoFn):
                 remove_leftovers(output.directory, files, found)
                 if not manifest.rejected:
                     drop_empty_directory(join(output.directory, REJECTS))
-                write_file(output.directory, MANIFEST, manifest.to_bytes(), seen)
+                # The manifest must not survive a loss of power that a shard does not survive.
+                sync_files(output.directory, files - {MANIFEST})
+                write_file(output.directory, MANIFEST, manifest.to_bytes(), seen, synced=True)
+                sync_files(output.directory, ())
                 clear_staging(output.directory, found)
                 drop_uploads(output.directory)  # Of attempts that died.
             if output.replaces:
                 replace_dataset(output.replaces)
+                sync_files(output.replaces, ())
         yield manifest
 
 

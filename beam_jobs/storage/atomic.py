@@ -35,6 +35,12 @@ STAGING = ".staging"
 # How filesystems without hard links refuse one, such as exFAT and many network mounts.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
+# How filesystems refuse to sync a folder.
+_NO_SYNCS = (errno.EINVAL, errno.EBADF, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP)
+
+# Disks write the bytes of many files in the order that suits them.
+_SYNCED_AT_ONCE = 16
+
 # A copy inside a store is a request without a body: it waits for the store, not for the network.
 _COPIED_AT_ONCE = 16
 
@@ -77,8 +83,9 @@ class _Destination(Protocol):
 class _StagedFile:
     """A file that is renamed when it is whole."""
 
-    def __init__(self, directory: str, name: str, seen: Seen | None) -> None:
+    def __init__(self, directory: str, name: str, seen: Seen | None, synced: bool) -> None:
         self._directory, self._name, self._seen = directory, name, seen
+        self._synced = synced and is_local(directory)
         # Each attempt has its own name, so two attempts never write to the same file.
         attempt = f"{name.replace('/', '-')}.{uuid.uuid4().hex}"
         self._staged = join(join(directory, STAGING), attempt)
@@ -88,6 +95,9 @@ class _StagedFile:
         self.write = self._file.write
 
     def publish(self) -> None:
+        if self._synced:
+            self._file.flush()
+            os.fsync(self._file.fileno())
         self._file.close()
         if "/" in self._name:
             make_directory(join(self._directory, self._name.rsplit("/", 1)[0]))
@@ -122,14 +132,18 @@ class NewFile:
         directory: The dataset's directory, on any Beam filesystem.
         name: The file's path relative to the directory.
         seen: What it may replace, from `look`; None for anything.
+        synced: Whether no loss of power may leave its name without its bytes; only disks of this machine need it.
 
     Attributes:
         size: The bytes written so far.
         crc32c: Their checksum.
     """
 
-    def __init__(self, directory: str, name: str, seen: Seen | None = None) -> None:
+    def __init__(
+        self, directory: str, name: str, seen: Seen | None = None, synced: bool = False
+    ) -> None:
         self._directory, self._name, self._seen = directory, name, seen
+        self._synced = synced
         self.size = self.crc32c = 0
         self._published = False
 
@@ -138,7 +152,7 @@ class NewFile:
         self._destination: _Destination = (
             NewObject(path, self._seen)
             if is_store(path)
-            else _StagedFile(self._directory, self._name, self._seen)
+            else _StagedFile(self._directory, self._name, self._seen, self._synced)
         )
         return self
 
@@ -180,11 +194,45 @@ class NewFile:
                 self._destination.give_up()
 
 
-def write_file(directory: str, name: str, data: bytes, seen: Seen | None = None) -> None:
+def write_file(
+    directory: str, name: str, data: bytes, seen: Seen | None = None, synced: bool = False
+) -> None:
     """Writes a small file that appears whole or not at all; arguments and errors as for `NewFile`."""
-    with NewFile(directory, name, seen) as file:
+    with NewFile(directory, name, seen, synced) as file:
         file.write(data)
         file.publish()
+
+
+def sync_files(directory: str, names: Iterable[str]) -> None:
+    """Makes files, and all changes of names in their folders, survive a loss of power.
+
+    Only on a disk of this machine: stores and HDFS keep what they have acknowledged.
+
+    Raises:
+        OSError: The disk cannot keep the bytes of a file.
+    """
+    if not is_local(directory):
+        return
+    paths = {join(directory, name) for name in names}
+    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as threads:
+        list(threads.map(_sync, paths))
+    folders = {directory, *(path.rsplit("/", 1)[0] for path in paths)}
+    # The directory itself may be new.
+    for folder in sorted(folders | {os.path.dirname(directory)}):
+        try:
+            _sync(folder)
+        except OSError as error:
+            if error.errno not in _NO_SYNCS:
+                raise
+
+
+def _sync(path: str) -> None:
+    """Waits until a file or a folder is on the disk, whoever has written it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def create_file(directory: str, name: str, data: bytes) -> bool:
