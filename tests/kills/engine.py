@@ -26,7 +26,9 @@ class _Once(Runner):
         self, node: Node, bundle: list[Any], sides: list[Any]
     ) -> list[tuple[str | None, Any]]:
         try:
-            return next(outputs for outputs in self._attempt(node, bundle, sides) if outputs is not None)
+            return next(
+                outputs for outputs in self._attempt(node, bundle, sides) if outputs is not None
+            )
         except Exception as error:
             raise JobFailed(node.name) from error
 

@@ -130,10 +130,14 @@ class Watch:
         except FileExistsError:
             return
         workers = sorted(
-            int(name.split("-")[1]) for name in os.listdir(self.folder) if name.startswith("worker-")
+            int(name.split("-")[1])
+            for name in os.listdir(self.folder)
+            if name.startswith("worker-")
         )
         drivers = [
-            int(name.split("-")[1]) for name in os.listdir(self.folder) if name.startswith("driver-")
+            int(name.split("-")[1])
+            for name in os.listdir(self.folder)
+            if name.startswith("driver-")
         ]
         if self.way == "worker":
             # A worker that reaches the step dies itself; a driver kills the first one.
@@ -147,7 +151,9 @@ class Watch:
     # What a loss of power may undo.
 
     @contextlib.contextmanager
-    def changing(self, kind: str, *paths: str, buries: str = "", copies: bool = False) -> Iterator[None]:
+    def changing(
+        self, kind: str, *paths: str, buries: str = "", copies: bool = False
+    ) -> Iterator[None]:
         """Logs a change of the disk, and keeps what it destroys.
 
         Args:
@@ -424,7 +430,10 @@ def _hook_gcs(watch: Watch) -> None:
     for method, verb in (("put", "put"), ("create", "created"), ("_delete", "deleted")):
         _around(watch, gcs.GcsStore, method, _named(watch, verb))
     _around(
-        watch, gcs.GcsStore, "copy", lambda store, path, target: _named(watch, "copied")(store, target)
+        watch,
+        gcs.GcsStore,
+        "copy",
+        lambda store, path, target: _named(watch, "copied")(store, target),
     )
     upload = gcs._ResumableUpload
 
@@ -436,7 +445,9 @@ def _hook_gcs(watch: Watch) -> None:
 
     _around(watch, upload, "_initiate_upload", begun)
     _around(watch, upload, "_upload_chunks_from_buffer", sent)
-    _around(watch, upload, "finish", lambda file: _named(watch, "upload completed")(None, file._path))
+    _around(
+        watch, upload, "finish", lambda file: _named(watch, "upload completed")(None, file._path)
+    )
 
 
 def _named(watch: Watch, verb: str) -> Callable[..., str]:

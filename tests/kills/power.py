@@ -37,7 +37,9 @@ class Change(NamedTuple):
 def changes_in(log: Path) -> list[Change]:
     """The changes that a process logged."""
     lines = map(json.loads, log.read_text().splitlines())
-    return [Change(call, grave, tuple(paths)) for kind, call, grave, *paths in lines if kind == "ops"]
+    return [
+        Change(call, grave, tuple(paths)) for kind, call, grave, *paths in lines if kind == "ops"
+    ]
 
 
 def lose_power(changes: Sequence[Change], chance: random.Random) -> dict[str, int]:
