@@ -17,7 +17,7 @@ from beam_jobs.dataset.output import (
     parse_size,
     resolve,
 )
-from beam_jobs.dataset.replace import finish_replacement, placed
+from beam_jobs.dataset.replace import cleaned_if_refused, finish_replacement, placed
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.protocols import RecordJob
@@ -202,9 +202,12 @@ class DatasetFlags(RunFlags):
         if self.output is None:
             return ""
         output = resolve(self.output)
-        if not self.dry_run:
-            finish_replacement(output)
-        check_output(output, self.overwrite)
+        if self.dry_run:
+            check_output(output, self.overwrite)
+            return output
+        finish_replacement(output)
+        with cleaned_if_refused(output):
+            check_output(output, self.overwrite)
         return output
 
     @property

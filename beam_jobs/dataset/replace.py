@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+from collections.abc import Iterator
 
 from beam_jobs.dataset.directory import (
     MARKER,
@@ -54,16 +55,13 @@ def placed(output: Output) -> Output:
 
 
 def finish_replacement(directory: str) -> None:
-    """Does what an earlier job did not do because it was interrupted after it had completed a dataset.
-
-    A new dataset is moved to its place, and what a job leaves beside its dataset until it ends is deleted.
+    """Moves a new dataset to its place if an earlier job was interrupted before it had done so.
 
     Raises:
         UsageError: Another job is running there, or the directory cannot be read or written.
     """
     refuse_if_running(directory)
     if not any(_content(join(directory, name)) for name in (JOURNAL, f"{NEXT}/{MANIFEST}")):
-        _finish_cleaning(directory)
         return
     try:
         with reserved(directory, "the move of a complete dataset"):
@@ -75,17 +73,31 @@ def finish_replacement(directory: str) -> None:
         ) from None
 
 
+@contextlib.contextmanager
+def cleaned_if_refused(directory: str) -> Iterator[None]:
+    """A context that may refuse a directory; if it does, what an interrupted job left there is deleted.
+
+    A job that may replace the dataset deletes it at its end.
+    """
+    try:
+        yield
+    except UsageError:
+        _finish_cleaning(directory)
+        raise
+
+
 def _finish_cleaning(directory: str) -> None:
     """Deletes what a job left that was interrupted after it had written its manifest.
 
     What a job has written that replaces the dataset stays for the next one.
     """
-    with contextlib.suppress(OSError, ValueError, JobError):  # The next steps report it.
+    with contextlib.suppress(OSError, ValueError, JobError):  # The refusal is what matters.
         if look(directory, MANIFEST).version is None:
             return
         names = relative_names(directory, list_files(directory))
         left = [name for name in names if name.startswith(f"{STAGING}/")]
-        if not any(name.startswith((f"{NEXT}/", SUBMITTED)) for name in left):
+        # A job writes folders there only to replace a dataset.
+        if not any(name.count("/") > 1 or name.startswith(SUBMITTED) for name in left):
             if left:
                 with reserved(directory, "the end of a job"):
                     # The notes of killed jobs go with that of this one.

@@ -28,7 +28,7 @@ from beam_jobs.dataset.output import (
     parse_size,
     resolve,
 )
-from beam_jobs.dataset.replace import finish_replacement, placed
+from beam_jobs.dataset.replace import cleaned_if_refused, finish_replacement, placed
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.errors import DataError, JobError, UsageError
@@ -287,7 +287,8 @@ class WriteShards(beam.PTransform):
         # Here, because the pipeline has the options of the store by now.
         with _named_as_arguments():
             finish_replacement(self._output.directory)
-            output = placed(self._output)
+            with cleaned_if_refused(self._output.directory):
+                output = placed(self._output)
         spool = spool_of(output, f"{uuid.uuid4().hex}.")
         # A dataset has no event time, so windows of the input do not matter.
         records |= "Global" >> beam.WindowInto(GlobalWindows())

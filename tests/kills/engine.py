@@ -15,7 +15,7 @@ from apache_beam.transforms import core, ptransform
 from apache_beam.typehints.decorators import IOTypeHints
 
 from tests.simulation.graph import Node, nodes_of_pipeline
-from tests.simulation.runner import JobFailed, Runner
+from tests.simulation.runner import Runner
 from tests.simulation.world import World
 
 
@@ -25,12 +25,9 @@ class _Once(Runner):
     def _succeeding(
         self, node: Node, bundle: list[Any], sides: list[Any]
     ) -> list[tuple[str | None, Any]]:
-        try:
-            return next(
-                outputs for outputs in self._attempt(node, bundle, sides) if outputs is not None
-            )
-        except Exception as error:
-            raise JobFailed(node.name) from error
+        return next(
+            outputs for outputs in self._attempt(node, bundle, sides) if outputs is not None
+        )
 
 
 class _Ended:

@@ -133,9 +133,10 @@ SLOW = pytest.mark.slow
 
 def cases(kills, base):
     """The parameters of a test; all but the named ones are slow."""
-    for kill_ in kills:
-        texts = " / ".join(map(str, kill_))
-        yield pytest.param(*kill_, id=texts, marks=() if texts in base else SLOW)
+    named = [(each, " / ".join(map(str, each))) for each in kills]
+    return [
+        pytest.param(*each, id=text, marks=() if text in base else SLOW) for each, text in named
+    ]
 
 
 IN_BASE = {

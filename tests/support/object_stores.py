@@ -31,16 +31,10 @@ import fsspec
 import pytest
 
 from tests.support import azurite
-from tests.support.preconditions import Preconditions
+from tests.support.preconditions import SIGNED, Preconditions
 
 _SECONDS_TO_START = 60
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect"}
-
-# Without such a header, the S3 server shows no object; it does not verify the signature.
-SIGNED = (
-    "AWS4-HMAC-SHA256 Credential=testing/20260101/us-east-1/s3/aws4_request, "
-    "SignedHeaders=host, Signature=0"
-)
 
 
 @dataclass(frozen=True)
@@ -267,7 +261,11 @@ class _Passing(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            size = int(self.headers.get("Content-Length") or 0)
+            body = self.rfile.read(size)
+            if len(body) < size:  # The client was killed. No store keeps half a body.
+                raise ConnectionError(f"{len(body)} of {size} bytes")
+            return body
         chunks = []
         while size := int(self.rfile.readline().split(b";")[0], 16):
             chunks.append(self.rfile.read(size))

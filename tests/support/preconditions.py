@@ -16,6 +16,12 @@ from email.message import Message
 # The name of an object in the metadata that precede its bytes.
 _NAME = re.compile(rb'"name": ?("(?:[^"\\]|\\.)*")')
 
+# Without such a header, the S3 server shows no object; it does not verify the signature.
+SIGNED = (
+    "AWS4-HMAC-SHA256 Credential=testing/20260101/us-east-1/s3/aws4_request, "
+    "SignedHeaders=host, Signature=0"
+)
+
 
 class Preconditions:
     """The conditions of requests to one emulator.
@@ -65,7 +71,7 @@ class Preconditions:
 
     def _asked(self, method: str, path: str) -> http.client.HTTPResponse:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
-        connection.request(method, path)
+        connection.request(method, path, headers={"Authorization": SIGNED})
         return connection.getresponse()
 
 
