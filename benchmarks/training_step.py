@@ -121,7 +121,7 @@ def _files(folder: Path, kind: str, batch_size: int, cores: int) -> Iterator[Any
     crop = v2.Compose([v2.RandomResizedCrop(CROP, AREA, ASPECT), v2.RandomHorizontalFlip()])
     names = sorted(str(path) for path in folder.glob("*.jpg"))
 
-    class Files(Dataset):  # type: ignore[misc]
+    class Files(Dataset):
         def __len__(self) -> int:
             return len(names)
 
