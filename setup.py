@@ -75,6 +75,8 @@ TEST = [
     "moto[server]>=5.2",
     "gcp-storage-emulator>=2026.7",
 ]
+# Campaigns of fuzzing; the tests replay what they found without it.
+FUZZ = ["atheris>=3"]
 # 5 GB, nearly all of it CUDA: on Linux, PyPI has no build of PyTorch for the CPU alone.
 TEST_FRAMEWORKS = [
     "torch>=2.4",
@@ -145,5 +147,6 @@ setup(
         "all": BEAM + TENSORFLOW + REPORT + ALL_INPUTS + ALL_STORES,
         "test": BEAM + DATAFLOW + TENSORFLOW + REPORT + ALL_INPUTS + ALL_STORES + TEST,
         "test-frameworks": TEST_FRAMEWORKS,
+        "fuzz": FUZZ,
     },
 )

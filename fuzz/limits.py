@@ -1,0 +1,94 @@
+"""What one input may take: memory, by the peak of the process, and processor time.
+
+The peak of the resident memory is looked at after each input, which takes 3 us; tracemalloc takes several
+times the time of the input. Where it has grown, Linux resets it, and the input is measured alone. Memory that is allocated but never written does
+not show there. For that, campaigns limit the address space (`fuzz.worker`), which gives a MemoryError; no
+function documents one. Time is that of the process, not of the clock, because other processes run beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_RESET = b"5"  # man 5 proc, clear_refs
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one input may take.
+
+    Attributes:
+        memory: Bytes beside twice the input: what the input may unpack to, several times over, and the
+            first use of libraries.
+        seconds: Seconds beside one for each megabyte.
+    """
+
+    memory: int = 64 << 20
+    seconds: float = 1.0
+
+
+DEFAULT = Limits()
+
+
+class _Peak:
+    """The peak of this process's resident memory, and what it was when it was reset."""
+
+    def __init__(self) -> None:
+        self._file = -1
+        with contextlib.suppress(OSError):  # Systems other than Linux have no such file.
+            self._file = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+        self.reset()
+
+    def reset(self) -> None:
+        """Makes what the process has now the peak."""
+        if self._file >= 0:
+            os.write(self._file, _RESET)
+        self._before = self._bytes()
+
+    @property
+    def growth(self) -> int:
+        """How far the peak has grown since it was reset, in bytes; 0 if it cannot be reset."""
+        return self._bytes() - self._before if self._file >= 0 else 0
+
+    def _bytes(self) -> int:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+@functools.cache
+def _peak(process: int) -> _Peak:
+    return _Peak()
+
+
+def measured(function: Callable[[bytes], None], data: bytes, limits: Limits) -> None:
+    """Calls a function with an input.
+
+    An input that seems to take too much is tried again: the first may have imported a library, and others
+    before it have added up.
+
+    Raises:
+        AssertionError: It took too much memory or time.
+        Exception: What the function raises.
+    """
+    peak = _peak(os.getpid())
+    allowed, most = limits.seconds + len(data) / 1e6, limits.memory + 2 * len(data)
+    seconds = _seconds(function, data)
+    if seconds <= allowed and peak.growth <= most:
+        return
+    peak.reset()
+    again = min(seconds, _seconds(function, data))
+    memory = peak.growth
+    peak.reset()
+    assert again <= allowed, f"too much time: {again:.1f} s, at most {allowed:.1f}"
+    assert memory <= most, f"too much memory: {memory >> 20} MiB, at most {most >> 20}"
+
+
+def _seconds(function: Callable[[bytes], None], data: bytes) -> float:
+    began = time.process_time()
+    function(data)
+    return time.process_time() - began

@@ -1,0 +1,1 @@
+"""Mutations that keep a structure: messages, JSON, frames with checksums, archives, PNGs."""

@@ -1,0 +1,139 @@
+"""Runs a target, or a command that is built with libFuzzer, in a process of its own for some seconds."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fuzz import registry
+from fuzz.findings import name_of
+
+ROOT = registry.ROOT.parent
+
+_EXECUTED = re.compile(rb"stat::number_of_executed_units: (\d+)")
+_PULSE = re.compile(rb"^#(\d+)\t", re.MULTILINE)
+
+# A call that takes longer hangs. Machines may be busy with other things.
+_TIMEOUT, _RESIDENT_MB = 30, 4096
+
+_ENDING = 60  # seconds that libFuzzer may take to begin and to end
+
+
+@dataclass
+class Run:
+    """What came of a target.
+
+    Attributes:
+        name: The target.
+        executions: How many inputs were tried, by libFuzzer's count.
+        seconds: How long it took.
+        new: How many inputs its corpus has more than before.
+        found: The inputs that failed, by the names of their files.
+        ended: How often libFuzzer's process ended before its time.
+    """
+
+    name: str
+    executions: int = 0
+    seconds: float = 0.0
+    new: int = 0
+    found: list[str] = field(default_factory=list)
+    ended: int = 0
+
+
+def command_of(name: str, commands: dict[str, Sequence[str]], found: Path) -> list[str]:
+    """The command that runs a target, before its folders and libFuzzer's flags."""
+    if name in commands:
+        return [*commands[name]]
+    return [sys.executable, "-m", "fuzz.worker", name, str(found)]
+
+
+def run(
+    name: str, seconds: float, work: Path, commands: dict[str, Sequence[str]], runs: int = -1
+) -> Run:
+    """Runs a target for some seconds, again and again if its process ends before.
+
+    Args:
+        name: The target.
+        seconds: How long.
+        work: The folder of its growing corpus, its findings and its log.
+        commands: The targets that are commands, by name.
+        runs: The most executions; -1 for any number.
+    """
+    corpus, found, log = (
+        work / "corpora" / name,
+        work / "found" / name,
+        work / "logs" / f"{name}.log",
+    )
+    for folder in (corpus, found, log.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    kept = [str(f) for f in (registry.CORPORA / name, registry.CRASHES / name) if f.is_dir()]
+    result, before = Run(name), len(list(corpus.iterdir()))
+    began, end = time.monotonic(), time.monotonic() + seconds
+    options: list[str] = []
+    if name not in commands:
+        options = _options(name, corpus, work)
+    while (left := end - time.monotonic()) > 1 and result.ended < 20:
+        flags = [
+            f"-max_total_time={int(left)}",
+            f"-runs={runs}",
+            f"-timeout={_TIMEOUT}",
+            f"-rss_limit_mb={_RESIDENT_MB}",
+            f"-artifact_prefix={found}/",
+            "-print_final_stats=1",
+            "-reload=0",
+        ]
+        command = [*command_of(name, commands, found), str(corpus), *kept, *options, *flags]
+        output, code = _output(command, left)
+        log.write_bytes(output[-100_000:])
+        result.executions += _executions(output)
+        if code == 0:
+            break
+        result.ended += 1
+    result.seconds = time.monotonic() - began
+    result.new = len(list(corpus.iterdir())) - before
+    result.found = sorted(p.name for p in found.iterdir() if not p.name.endswith(".jsonl"))
+    return result
+
+
+def _options(name: str, corpus: Path, work: Path) -> list[str]:
+    """libFuzzer's flags of a target; its seeds are written to its corpus."""
+    from fuzz.seeds import described
+
+    seeds, words, max_bytes = described(name)
+    for seed in seeds:
+        (corpus / name_of(seed)).write_bytes(seed)
+    options = [f"-max_len={max_bytes}"]
+    if words:
+        dictionary = work / "logs" / f"{name}.dict"
+        lines = ['"' + "".join(f"\\x{octet:02x}" for octet in word) + '"\n' for word in words]
+        dictionary.write_text("".join(lines))
+        options.append(f"-dict={dictionary}")
+    return options
+
+
+def _output(command: Sequence[str], seconds: float) -> tuple[bytes, int]:
+    """What a command prints, and its exit code; it is ended if it takes much longer than it should."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=seconds + _TIMEOUT + _ENDING)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+    return output, process.returncode
+
+
+def _executions(output: bytes) -> int:
+    """libFuzzer's own count, at its end or else at its last sign of life."""
+    if found := _EXECUTED.findall(output):
+        return int(found[-1])
+    pulses = _PULSE.findall(output)
+    return int(pulses[-1]) if pulses else 0

@@ -1,0 +1,1 @@
+"""Targets, one module for each family of formats; `fuzz.registry` lists them."""

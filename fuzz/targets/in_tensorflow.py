@@ -1,0 +1,157 @@
+"""Examples and SequenceExamples in TensorFlow, as `readers.load` decodes them, and record by record."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from fuzz import protobuf
+from fuzz.limits import Limits
+from fuzz.target import Target
+from fuzz.targets.examples import (
+    SCHEMAS,
+    STEP_SCHEMAS,
+    after_first,
+    examples,
+    one_by_one,
+    sequence_examples,
+)
+from fuzz.values import plain
+from readers.format.protobuf.wire import fields
+from readers.format.schema import Feature, Schema
+
+
+@functools.cache
+def _decode(schema: Schema) -> Any:
+    """A graph that decodes a batch, and whose images stay encoded."""
+    import tensorflow as tf
+
+    from readers.tfdata.decode import decode_batch
+
+    stored = Schema({name: Feature("string") if f.is_image else f for name, f in schema.items()})
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def run(serialized: tf.Tensor) -> Any:
+        columns = decode_batch(serialized, stored, is_foreign=True)
+        return {
+            name: tuple(each for each in (c.values, c.shapes, c.row_lengths) if each is not None)
+            for name, c in columns.items()
+        }
+
+    return run
+
+
+def _in_tensorflow(schema: Schema, record: bytes) -> dict[str, Any] | None:
+    """The values, flat; None if TensorFlow refuses the record."""
+    import tensorflow as tf
+
+    try:
+        found = _decode(schema)(tf.constant([record], tf.string))
+    except (tf.errors.InvalidArgumentError, tf.errors.DataLossError):
+        return None
+    return {name: _flat(parts[0].numpy()) for name, parts in found.items()}
+
+
+def _flat(values: Any) -> Any:
+    dtype, _, octets = plain(np.asarray(values).reshape(-1))
+    return dtype, octets
+
+
+def _flattened(schema: Schema, record: bytes) -> dict[str, Any] | None:
+    """The values record by record, in the form of `_in_tensorflow`."""
+    from readers.format.decode.records import Decoder
+    from readers.format.dtypes import numpy_dtype
+
+    try:
+        found = Decoder(schema).decode(record)
+    except ValueError:
+        return None
+    flat = {}
+    for name, feature in schema.items():
+        value = found[name]
+        if isinstance(value, list):
+            empty = np.empty(0, numpy_dtype(feature.dtype))
+            value = np.concatenate([empty, *(array.reshape(-1) for array in value)])
+        flat[name] = _flat(np.array(value, object) if isinstance(value, bytes) else value)
+    return flat
+
+
+def _is_plain(record: bytes) -> bool:
+    """Whether no field that protobuf would merge is given twice; TensorFlow's fast parser does not merge.
+
+    It is known to depart from protobuf for a list, or a packed run, that is given twice.
+    """
+    try:
+        whole = list(fields(memoryview(record)))
+        if len({number for number, _, _ in whole}) != len(whole):
+            return False
+        for number, _, message in whole:
+            names = set()
+            for _, _, entry in fields(message):
+                parts = list(fields(entry))
+                if sorted(part for part, _, _ in parts) != [1, 2]:
+                    return False
+                values = {part: content for part, _, content in parts}
+                if (name := bytes(values[1])) in names:
+                    return False
+                names.add(name)
+                features = [values[2]]
+                if number == 2:
+                    features = [step for _, _, step in fields(values[2])]
+                if not all(map(_is_plain_feature, features)):
+                    return False
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def _is_plain_feature(feature: memoryview) -> bool:
+    lists = list(fields(feature))
+    if len(lists) > 1:
+        return False
+    if not lists or lists[0][0] == 1:
+        return True
+    runs = list(fields(lists[0][2]))
+    return len(runs) == 1 and runs[0][1] == 2
+
+
+def _examine(kind: str, schemas: tuple[Schema, ...], data: bytes) -> None:
+    if not data:
+        return
+    schema, record = schemas[data[0] % len(schemas)], data[1:]
+    found = _in_tensorflow(schema, record)
+    if found is not None and _is_plain(record):
+        expected = _flattened(schema, record)
+        assert expected is not None, "TensorFlow takes what record by record is refused"
+        assert found == expected, (
+            f"{found!r:.300} in TensorFlow, {expected!r:.300} record by record"
+        )
+    message = protobuf.parse(kind, record)
+    if message is None:
+        assert found is None, "TensorFlow takes what protobuf refuses"
+        return
+    canonical = message.SerializeToString(deterministic=True)
+    if one_by_one(schema, canonical) is not None and _is_plain(canonical):
+        again = _in_tensorflow(schema, canonical)
+        assert again is not None, "TensorFlow refuses what record by record is taken"
+        assert again == _flattened(schema, canonical), f"{again!r:.300} in TensorFlow"
+
+
+def _examine_example(data: bytes) -> None:
+    _examine("Example", SCHEMAS, data)
+
+
+def _examine_sequence_example(data: bytes) -> None:
+    _examine("SequenceExample", STEP_SCHEMAS, data)
+
+
+_LIMITS = Limits(memory=256 << 20, seconds=3)  # A schema's graph is made when it is first used.
+
+TARGETS = (
+    Target("example_in_tensorflow", examples, _examine_example, after_first, max_bytes=1024,
+           limits=_LIMITS),
+    Target("sequence_example_in_tensorflow", sequence_examples, _examine_sequence_example,
+           after_first, max_bytes=1024, limits=_LIMITS),
+)  # fmt: skip
