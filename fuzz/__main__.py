@@ -77,12 +77,13 @@ def _campaign(
 ) -> tuple[running.Run, list[dict[str, str]]]:
     result = running.run(name, seconds, work, commands)
     found = _confirmed(name, work, commands)
+    if result.failed:
+        found.append({"file": "", "signature": "its process ended", "message": result.failed})
     line = {
         "target": name,
         "executions": result.executions,
         "seconds": round(result.seconds, 1),
         "new": result.new,
-        "ended": result.ended,
         "found": found,
     }
     if log:

@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-_VARYING = re.compile(r"0x[0-9a-f]+|[0-9]+(\.[0-9]+)?|'[^']*'|\"[^\"]*\"|b'.*|\[.*")
+_VARYING = re.compile(r"0x[0-9a-f]+|[0-9]+(\.[0-9]+)?|'[^']*'|\"[^\"]*\"|b'.*|\[.*|\(.*")
 
 
 def signature(error: BaseException) -> str:

@@ -33,7 +33,7 @@ _MESSAGES: dict[str, tuple[tuple[str, int, int, int, str], ...]] = {
         ("context", 1, _MESSAGE, _ONE, "Features"),
         ("feature_lists", 2, _MESSAGE, _ONE, "FeatureLists"),
     ),
-    "Dim": (("size", 1, _INT64, _ONE, ""), ("name", 2, _STRING, _ONE, "")),
+    "Dim": (("size", 1, _INT64, _ONE, ""), ("name", 2, _BYTES, _ONE, "")),
     "Shape": (("dim", 2, _MESSAGE, _MANY, "Dim"), ("unknown_rank", 3, _TYPES.TYPE_BOOL, _ONE, "")),
     "Tensor": (
         ("dtype", 1, _INT32, _ONE, ""),
@@ -51,6 +51,7 @@ _MAPS = {
 
 @functools.cache
 def _pool() -> descriptor_pool.DescriptorPool:
+    # The name of a dimension is bytes here: nobody reads it, so that nobody checks that it is UTF-8.
     file = descriptor_pb2.FileDescriptorProto(name="fuzz.proto", package="fuzz", syntax="proto3")
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)

@@ -22,7 +22,9 @@ _PULSE = re.compile(rb"^#(\d+)\t", re.MULTILINE)
 # A call that takes longer hangs. Machines may be busy with other things.
 _TIMEOUT, _RESIDENT_MB = 30, 4096
 
-_ENDING = 60  # seconds that libFuzzer may take to begin and to end
+_MOST_STARTS = 50
+
+_ENDING = 120  # seconds that libFuzzer may take to begin and to end
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Run:
         seconds: How long it took.
         new: How many inputs its corpus has more than before.
         found: The inputs that failed, by the names of their files.
-        ended: How often libFuzzer's process ended before its time.
+        failed: The last words of libFuzzer's process if it ended before its time without a finding.
     """
 
     name: str
@@ -43,7 +45,7 @@ class Run:
     seconds: float = 0.0
     new: int = 0
     found: list[str] = field(default_factory=list)
-    ended: int = 0
+    failed: str = ""
 
 
 def command_of(name: str, commands: dict[str, Sequence[str]], found: Path) -> list[str]:
@@ -78,7 +80,10 @@ def run(
     options: list[str] = []
     if name not in commands:
         options = _options(name, corpus, work)
-    while (left := end - time.monotonic()) > 1 and result.ended < 20:
+    for _ in range(_MOST_STARTS):
+        if (left := end - time.monotonic()) < 1 or result.failed:
+            break
+        saved = set(found.iterdir())
         flags = [
             f"-max_total_time={int(left)}",
             f"-runs={runs}",
@@ -94,7 +99,8 @@ def run(
         result.executions += _executions(output)
         if code == 0:
             break
-        result.ended += 1
+        if set(found.iterdir()) == saved:
+            result.failed = output[-600:].decode(errors="replace")
     result.seconds = time.monotonic() - began
     result.new = len(list(corpus.iterdir())) - before
     result.found = sorted(p.name for p in found.iterdir() if not p.name.endswith(".jsonl"))

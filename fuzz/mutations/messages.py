@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -105,13 +106,13 @@ def _change(whole: list[Field], randomness: random.Random, plain: Plain) -> None
     at = randomness.randrange(len(fields)) if fields else 0
     match randomness.randrange(8):
         case 0 if fields:  # Repeated, near or far.
-            fields.insert(randomness.randint(0, len(fields)), fields[at])
+            fields.insert(randomness.randint(0, len(fields)), copy.deepcopy(fields[at]))
         case 1 if len(fields) > 1 or fields is not whole:
             if fields:
                 del fields[at]
         case 2 if fields:
             other = randomness.choice(everywhere)
-            other.insert(randomness.randint(0, len(other)), fields[at])
+            other.insert(randomness.randint(0, len(other)), copy.deepcopy(fields[at]))
         case 3 if fields:
             number, kind, value = fields[at]
             fields[at] = (randomness.choice((number, 1, 2, 3, 4, 8, 15)), kind, value)

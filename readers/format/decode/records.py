@@ -7,6 +7,7 @@ Source: tensorflow/core/example/{example,feature}.proto.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
@@ -53,9 +54,9 @@ def parse_example(
     """
     features: dict[str, RawList] = {}
     for message in _messages(data, _FEATURES):
-        for name, value in _entries(message):
+        for name, values in _entries(message):
             is_wanted = wanted is None or name in wanted
-            features[name] = _parse_feature(value) if is_wanted else (0, [])
+            features[name] = _parse_feature(*values) if is_wanted else (0, [])
     return features
 
 
@@ -73,11 +74,11 @@ def parse_feature_lists(
     """
     lists: dict[str, list[RawList]] = {}
     for message in _messages(data, _FEATURE_LISTS):
-        for name, value in _entries(message):
+        for name, values in _entries(message):
             if name not in wanted:
                 continue
             lists[name] = []
-            for number, kind, step in fields(value):
+            for number, kind, step in itertools.chain.from_iterable(map(fields, values)):
                 if number != 1 or kind != 2:
                     raise ValueError(f"field {number} is not one of tf.train.FeatureList")
                 lists[name].append(_parse_feature(step))
@@ -93,26 +94,30 @@ def _messages(data: bytes | memoryview, wanted: int) -> Iterator[memoryview]:
             yield message
 
 
-def _entries(message: memoryview) -> Iterator[tuple[str, memoryview]]:
-    """The (name, message) of each entry in a map of features or of feature lists."""
+def _entries(message: memoryview) -> Iterator[tuple[str, list[memoryview]]]:
+    """The (name, messages) of each entry in a map of features or of feature lists.
+
+    An entry has one message; protobuf merges several.
+    """
     for number, kind, entry in fields(message):
         if number != 1 or kind != 2:
             raise ValueError(f"field {number} is not one of tf.train.Features")
-        name, value = "", memoryview(b"")
+        name = ""
+        values: list[memoryview] = []
         for part, part_kind, content in fields(entry):
             if part_kind != 2 or part not in (1, 2):
                 raise ValueError("an entry of tf.train.Features is neither key nor value")
             if part == 1:
                 name = str(content, "utf-8")
             else:
-                value = content
-        yield name, value
+                values.append(content)
+        yield name, values
 
 
-def _parse_feature(message: memoryview) -> RawList:
+def _parse_feature(*messages: memoryview) -> RawList:
     kind = 0
     chunks: list[memoryview] = []
-    for number, wire, content in fields(message):
+    for number, wire, content in itertools.chain.from_iterable(map(fields, messages)):
         if wire != 2 or number not in (BYTES_LIST, FLOAT_LIST, INT64_LIST):
             raise ValueError(f"field {number} is not one of tf.train.Feature")
         if number != kind:  # A oneof: the same list continues, a list of another kind replaces it.

@@ -120,7 +120,7 @@ def parse_tensor(data: bytes | memoryview, dtype: str) -> np.ndarray:
         if number == 1 and kind == 0:
             found = value
         elif number == 2 and kind == 2:
-            shape = _dims(value)
+            shape += _dims(value)  # Protobuf merges shapes that are given one after another.
         elif number == 4 and kind == 2:
             content = value
         elif number == 8 and kind == 2:
@@ -131,6 +131,8 @@ def parse_tensor(data: bytes | memoryview, dtype: str) -> np.ndarray:
             )
     if found != TENSORFLOW_DTYPES[dtype]:
         raise ValueError(f"expected a tensor of {dtype}, found {_DTYPE_NAMES.get(found, found)}")
+    if len(shape) > _MAX_RANK:
+        raise ValueError(f"the rank of a TensorProto is greater than {_MAX_RANK}")
     count = math.prod(shape)
     if dtype == "string":
         if len(strings) != count:

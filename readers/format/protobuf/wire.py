@@ -21,6 +21,8 @@ LONGEST_LENGTH = 9
 # for buffers before Python 3.12.
 Parts: TypeAlias = list[Any]
 
+_LARGEST_FIELD = (1 << 29) - 1
+
 # Wire types.
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -125,6 +127,8 @@ def fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
     while at < end:
         tag, at = read_varint(data, at)
         number, kind = tag >> 3, tag & 7
+        if not 0 < number <= _LARGEST_FIELD:
+            raise ValueError(f"{number} is not the number of a field")
         if kind == _BYTES:
             size, at = read_varint(data, at)
         elif kind == _VARINT:

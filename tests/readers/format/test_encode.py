@@ -327,6 +327,35 @@ def test_a_list_in_several_fields_is_read_as_by_protobuf(value):
     assert read(Feature("int64", (None,), "list"), data).tolist() == list(expected) == [1, 2]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [[field(3, field(1, b"\x01")), field(3, field(1, b"\x02"))],
+     [field(2, field(1, b"\0\0\0\0")), field(3, field(1, b"\x01\x02"))],
+     [field(3, field(1, b"\x01\x02")), b""]],
+    ids=["the same list", "one list after another", "an empty one"],
+)  # fmt: skip
+def test_the_values_of_an_entry_are_merged_as_by_protobuf(values):
+    data = field(1, field(1, field(1, b"x") + b"".join(field(2, value) for value in values)))
+    expected = tf.train.Example.FromString(data).features.feature["x"].int64_list.value
+    assert read(Feature("int64", (None,), "list"), data).tolist() == list(expected) == [1, 2]
+
+
+def test_the_steps_of_an_entry_with_two_values_are_merged_as_by_protobuf():
+    steps = [field(2, field(1, field(3, field(1, bytes([n]))))) for n in (1, 2)]
+    data = field(2, field(1, field(1, b"x") + b"".join(steps)))
+    found = tf.train.SequenceExample.FromString(data).feature_lists.feature_list["x"].feature
+    expected = [list(step.int64_list.value) for step in found]
+    assert read(Feature("int64", (None, 1), "list steps"), data).tolist() == expected == [[1], [2]]
+
+
+@pytest.mark.parametrize("first", [b"not a feature", field(3, b"\x0a")])
+def test_every_value_of_an_entry_must_be_whole(first):
+    whole = field(3, field(1, b"\x01"))
+    data = field(1, field(1, field(1, b"x") + field(2, first) + field(2, whole)))
+    with pytest.raises(ValueError):
+        read(Feature("int64", (None,), "list"), data)
+
+
 def test_the_last_of_two_features_of_one_name_wins_as_in_protobuf():
     entries = [field(1, field(1, b"x") + field(2, field(3, field(1, bytes([n]))))) for n in (1, 2)]
     data = field(1, b"".join(entries))

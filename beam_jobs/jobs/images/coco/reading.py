@@ -157,7 +157,10 @@ class _CocoLists:
         if category in self._categories:
             raise self._error(f"two categories have the id {category}")
         self._categories[category] = name
-        if names := tuple(map(str, entry.get("keypoints") or ())):
+        keypoints = entry.get("keypoints") or []
+        if not isinstance(keypoints, list):
+            raise self._error(f"category {category} has keypoints {keypoints!r:.80}, expected a list")
+        if names := tuple(map(str, keypoints)):
             if self._keypoint_names not in ((), names):
                 raise self._error(
                     f"category {category} has other keypoints than the categories before it; a dataset "

@@ -312,6 +312,15 @@ def test_a_message_that_is_not_a_tensor_of_strings_is_refused(data, message):
         parse_tensor(data, "string")
 
 
+def test_shapes_that_are_given_one_after_another_are_merged_as_by_protobuf():
+    content = np.arange(6, dtype=np.float32)
+    data = proto([2]) + proto([3], content.tobytes())
+    np.testing.assert_array_equal(tf.io.parse_tensor(data, tf.float32), content.reshape(2, 3))
+    np.testing.assert_array_equal(parse_tensor(data, "float32"), content.reshape(2, 3))
+    with pytest.raises(ValueError, match="rank of a TensorProto is greater than 254"):
+        parse_tensor(proto([1] * 200) * 2, "float32")
+
+
 @pytest.mark.parametrize("array", [filled("int16", (3, 4)), np.array(["ab", "c"], object)])
 def test_every_truncation_is_refused(array):
     name = "string" if array.dtype == object else array.dtype.name

@@ -104,6 +104,8 @@ def test_random_bytes_give_fields_or_a_value_error(data):
         (b"\x0d\x00\x00", "field 1 runs past the end"),
         (b"\x0b\x0c", "wire type 3"),
         (b"\x0a", "cut off"),
+        (b"\x00\x00", "0 is not the number of a field"),
+        (varint(1 << 32) + b"\x00", "536870912 is not the number of a field"),
     ],
 )
 def test_a_broken_message_is_refused_with_the_reason(data, message):
