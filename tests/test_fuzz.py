@@ -50,15 +50,15 @@ def failing(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("examine", "message"),
+    ("examine", "seconds", "message"),
     [
-        (failing, "an undocumented error, KeyError: 'missing'"),
-        (grown, "too much memory: (39|40|41) MiB, at most 16"),
-        (slow, "too much time"),
+        (failing, 9, "an undocumented error, KeyError: 'missing'"),
+        (grown, 9, "too much memory: (39|40|41) MiB, at most 16"),
+        (slow, 0.01, "too much time"),
     ],
 )
-def test_errors_memory_and_time_that_nothing_documents_are_findings(examine, message):
-    target = Target("t", lambda: [], examine, limits=Limits(16 << 20, 0.01))
+def test_errors_memory_and_time_that_nothing_documents_are_findings(examine, seconds, message):
+    target = Target("t", lambda: [], examine, limits=Limits(16 << 20, seconds))
     if examine is grown and not Path("/proc/self/clear_refs").exists():
         pytest.skip("only Linux resets the peak of a process's memory")
     with pytest.raises(AssertionError, match=message) as caught:

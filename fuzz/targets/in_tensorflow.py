@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -23,35 +24,41 @@ from readers.format.protobuf.wire import fields
 from readers.format.schema import Feature, Schema
 
 
-@functools.cache
-def _decode(schema: Schema) -> Any:
-    """A graph that decodes a batch, and whose images stay encoded."""
-    import tensorflow as tf
+# A graph takes as long to make as this many calls without one.
+_CALLS_WITHOUT_GRAPH = 40
 
+_calls: Counter[Schema] = Counter()
+
+
+def _columns(schema: Schema, serialized: Any) -> dict[str, Any]:
+    """The values of a batch; images stay encoded."""
     from readers.tfdata.decode import decode_batch
 
     stored = Schema({name: Feature("string") if f.is_image else f for name, f in schema.items()})
+    columns = decode_batch(serialized, stored, is_foreign=True)
+    return {name: column.values for name, column in columns.items()}
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def run(serialized: tf.Tensor) -> Any:
-        columns = decode_batch(serialized, stored, is_foreign=True)
-        return {
-            name: tuple(each for each in (c.values, c.shapes, c.row_lengths) if each is not None)
-            for name, c in columns.items()
-        }
 
-    return run
+@functools.cache
+def _graph(schema: Schema) -> Any:
+    import tensorflow as tf
+
+    signature = [tf.TensorSpec([None], tf.string)]
+    return tf.function(functools.partial(_columns, schema), input_signature=signature)
 
 
 def _in_tensorflow(schema: Schema, record: bytes) -> dict[str, Any] | None:
     """The values, flat; None if TensorFlow refuses the record."""
     import tensorflow as tf
 
+    _calls[schema] += 1
+    has_graph = _calls[schema] > _CALLS_WITHOUT_GRAPH
+    run = _graph(schema) if has_graph else functools.partial(_columns, schema)
     try:
-        found = _decode(schema)(tf.constant([record], tf.string))
+        found = run(tf.constant([record], tf.string))
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError):
         return None
-    return {name: _flat(parts[0].numpy()) for name, parts in found.items()}
+    return {name: _flat(values.numpy()) for name, values in found.items()}
 
 
 def _flat(values: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import edfio
 import h5py
 import numpy as np
 import scipy.io
@@ -45,9 +46,13 @@ def _matlabs() -> list[bytes]:
 
 
 def _edfs() -> list[bytes]:
-    from tests.support.recordings import edf
-
-    return chosen(edf()[0], edf(kind="EDF+C")[0])
+    found = []
+    for annotations in (None, [edfio.EdfAnnotation(0.5, 1, "walk")]):
+        signals = [edfio.EdfSignal(np.sin(np.arange(20.0)), 10, label=name) for name in ("x", "y")]
+        out = io.BytesIO()
+        edfio.Edf(signals, annotations=annotations).write(out)
+        found.append(out.getvalue())
+    return chosen(*found)
 
 
 # The other process is not measured: it has its own limit.
