@@ -23,7 +23,6 @@ from fuzz.values import plain
 from readers.format.protobuf.wire import fields
 from readers.format.schema import Feature, Schema
 
-
 # A graph takes as long to make as this many calls without one.
 _CALLS_WITHOUT_GRAPH = 40
 

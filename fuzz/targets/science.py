@@ -47,10 +47,10 @@ def _matlabs() -> list[bytes]:
 
 def _edfs() -> list[bytes]:
     found = []
-    for annotations in (None, [edfio.EdfAnnotation(0.5, 1, "walk")]):
+    for notes in (None, [edfio.EdfAnnotation(0.5, 1, "walk")]):
         signals = [edfio.EdfSignal(np.sin(np.arange(20.0)), 10, label=name) for name in ("x", "y")]
         out = io.BytesIO()
-        edfio.Edf(signals, annotations=annotations).write(out)
+        edfio.Edf(signals, annotations=notes).write(out)
         found.append(out.getvalue())
     return chosen(*found)
 
