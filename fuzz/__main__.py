@@ -23,6 +23,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seconds", type=float, default=0.0, help="of each target; 60 without --hours"
     )
+    parser.add_argument(
+        "--processor",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="the most seconds of a processor of each target, for machines that are busy",
+    )
     parser.add_argument("--processes", type=int, default=1, help="targets at the same time")
     parser.add_argument(
         "--log", type=Path, help="a file to which a line of JSON is added for each target"
@@ -73,9 +80,13 @@ def _confirmed(name: str, work: Path, commands: dict[str, Sequence[str]]) -> lis
 
 
 def _campaign(
-    name: str, seconds: float, work: Path, commands: dict[str, Sequence[str]], log: Path | None
+    name: str,
+    seconds: float,
+    options: argparse.Namespace,
+    commands: dict[str, Sequence[str]],
 ) -> tuple[running.Run, list[dict[str, str]]]:
-    result = running.run(name, seconds, work, commands)
+    work, log = options.work.absolute(), options.log
+    result = running.run(name, seconds, work, commands, options.processor)
     found = _confirmed(name, work, commands)
     if result.failed:
         found.append({"file": "", "signature": "its process ended", "message": result.failed})
@@ -83,15 +94,16 @@ def _campaign(
         "target": name,
         "executions": result.executions,
         "seconds": round(result.seconds, 1),
+        "processor": round(result.processor, 1),
         "new": result.new,
         "found": found,
     }
     if log:
         with log.open("a") as file:
             file.write(json.dumps(line) + "\n")
-    rate = result.executions / max(result.seconds, 1)
+    rate = result.executions / max(result.processor, 1)
     print(
-        f"{name:32}{result.executions:>14,}{result.seconds:>9.0f}{rate:>9.0f}{result.new:>7}{len(found):>8}",
+        f"{name:32}{result.executions:>14,}{result.seconds:>9.0f}{result.processor:>11.0f}{rate:>9.0f}{result.new:>7}{len(found):>8}",
         flush=True,
     )
     for each in found:
@@ -121,18 +133,17 @@ def main(arguments: Sequence[str]) -> int:
     seconds = options.seconds or 60.0
     if options.hours:
         seconds = options.hours * 3600 * processes / len(names)
-    work = options.work.absolute()
     print(
-        f"{'target':32}{'executions':>14}{'seconds':>9}{'per s':>9}{'new':>7}{'found':>8}",
+        f"{'target':32}{'executions':>14}{'seconds':>9}{'processor':>11}{'per s':>9}{'new':>7}{'found':>8}",
         flush=True,
     )
     with ThreadPoolExecutor(processes) as pool:
-        runs = list(
-            pool.map(lambda name: _campaign(name, seconds, work, commands, options.log), names)
-        )
+        runs = list(pool.map(lambda name: _campaign(name, seconds, options, commands), names))
     total = sum(result.executions for result, _ in runs)
     new, found = sum(result.new for result, _ in runs), sum(len(each) for _, each in runs)
-    print(f"{'all':32}{total:>14,}{sum(r.seconds for r, _ in runs):>9.0f}{'':9}{new:>7}{found:>8}")
+    print(
+        f"{'all':32}{total:>14,}{sum(r.seconds for r, _ in runs):>9.0f}{sum(r.processor for r, _ in runs):>11.0f}{'':9}{new:>7}{found:>8}"
+    )
     return int(found > 0)
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ _TIMEOUT, _RESIDENT_MB = 30, 4096
 
 _MOST_STARTS = 50
 
+# The variable with the seconds of a processor after which a worker ends.
+PROCESSOR = "FUZZ_PROCESSOR_SECONDS"
+
 _ENDING = 120  # seconds that libFuzzer may take to begin and to end
 
 
@@ -35,6 +39,7 @@ class Run:
         name: The target.
         executions: How many inputs were tried, by libFuzzer's count.
         seconds: How long it took.
+        processor: The seconds of a processor that it had, of which other programs may take most.
         new: How many inputs its corpus has more than before.
         found: The inputs that failed, by the names of their files.
         failed: The last words of libFuzzer's process if it ended before its time without a finding.
@@ -43,6 +48,7 @@ class Run:
     name: str
     executions: int = 0
     seconds: float = 0.0
+    processor: float = 0.0
     new: int = 0
     found: list[str] = field(default_factory=list)
     failed: str = ""
@@ -56,7 +62,11 @@ def command_of(name: str, commands: dict[str, Sequence[str]], found: Path) -> li
 
 
 def run(
-    name: str, seconds: float, work: Path, commands: dict[str, Sequence[str]], runs: int = -1
+    name: str,
+    seconds: float,
+    work: Path,
+    commands: dict[str, Sequence[str]],
+    processor: float = 0.0,
 ) -> Run:
     """Runs a target for some seconds, again and again if its process ends before.
 
@@ -65,7 +75,7 @@ def run(
         seconds: How long.
         work: The folder of its growing corpus, its findings and its log.
         commands: The targets that are commands, by name.
-        runs: The most executions; -1 for any number.
+        processor: The most seconds of a processor; 0 for any. Commands do not know it.
     """
     corpus, found, log = (
         work / "corpora" / name,
@@ -76,17 +86,16 @@ def run(
         folder.mkdir(parents=True, exist_ok=True)
     kept = [str(f) for f in (registry.CORPORA / name, registry.CRASHES / name) if f.is_dir()]
     result, before = Run(name), len(list(corpus.iterdir()))
-    began, end = time.monotonic(), time.monotonic() + seconds
-    options: list[str] = []
-    if name not in commands:
-        options = _options(name, corpus, work)
+    options = [] if name in commands else _options(name, corpus, work)
+    began = time.monotonic()
     for _ in range(_MOST_STARTS):
-        if (left := end - time.monotonic()) < 1 or result.failed:
+        left = seconds - (time.monotonic() - began) if result.processor else seconds
+        of_processor = processor - result.processor
+        if left < 1 or result.failed or (processor and of_processor < 1):
             break
         saved = set(found.iterdir())
         flags = [
             f"-max_total_time={int(left)}",
-            f"-runs={runs}",
             f"-timeout={_TIMEOUT}",
             f"-rss_limit_mb={_RESIDENT_MB}",
             f"-artifact_prefix={found}/",
@@ -94,7 +103,8 @@ def run(
             "-reload=0",
         ]
         command = [*command_of(name, commands, found), str(corpus), *kept, *options, *flags]
-        output, code = _output(command, left)
+        output, code, used = _output(command, left, max(of_processor, 0))
+        result.processor += used
         log.write_bytes(output[-100_000:])
         result.executions += _executions(output)
         if code == 0:
@@ -123,18 +133,31 @@ def _options(name: str, corpus: Path, work: Path) -> list[str]:
     return options
 
 
-def _output(command: Sequence[str], seconds: float) -> tuple[bytes, int]:
-    """What a command prints, and its exit code; it is ended if it takes much longer than it should."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
-    with subprocess.Popen(
+def _output(command: Sequence[str], seconds: float, processor: float) -> tuple[bytes, int, float]:
+    """What a command prints, its exit code, and the seconds of a processor that it took.
+
+    It is ended if it takes much longer than it should.
+    """
+    environment = {
+        **os.environ,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "PYTHONWARNINGS": "ignore",
+        PROCESSOR: str(processor),
+    }
+    process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
-    ) as process:
-        try:
-            output, _ = process.communicate(timeout=seconds + _TIMEOUT + _ENDING)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            output, _ = process.communicate()
-    return output, process.returncode
+    )
+    assert process.stdout
+    timer = threading.Timer(seconds + _TIMEOUT + _ENDING, process.kill)
+    timer.start()
+    try:
+        output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+    finally:
+        timer.cancel()
+        process.stdout.close()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return output, process.returncode, usage.ru_utime + usage.ru_stime
 
 
 def _executions(output: bytes) -> int:

@@ -12,7 +12,9 @@ import json
 import os
 import random
 import resource
+import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +24,7 @@ from atheris.import_hook import AtherisSourceFileLoader
 
 from fuzz import registry
 from fuzz.findings import name_of, signature
+from fuzz.running import PROCESSOR
 from fuzz.target import Target
 
 # Beside what libraries map when they are imported. TensorFlow alone maps some gigabytes.
@@ -59,11 +62,16 @@ class _Noting:
         self._target, self._folder = target, folder
         self._notes = folder / "notes.jsonl"
         self._seen = set[str]()
+        self._most = float(os.environ.get(PROCESSOR, 0))
+        self._count = 0
         if self._notes.exists():
             lines = self._notes.read_text().splitlines()
             self._seen = {json.loads(line)["signature"] for line in lines}
 
     def __call__(self, data: bytes) -> None:
+        self._count += 1
+        if self._most and self._count % 16 == 0 and time.process_time() > self._most:
+            os.kill(os.getpid(), signal.SIGUSR1)  # libFuzzer ends as if its time were over.
         try:
             self._target.check(data)
         except AssertionError as error:

@@ -63,7 +63,9 @@ def _open(file: BinaryIO, wanted: list[int] | None = None) -> Any:
     open_ = pa.ipc.open_stream if _is_stream(file) else pa.ipc.open_file
     file.seek(0)
     try:
-        return open_(file, options=options)
+        reader = open_(file, options=options)
+        fields_of(reader.schema)  # Raises if a name is not UTF-8.
+        return reader
     except Exception as error:
         raise RejectError(f"not an Arrow file that can be read: {error}") from None
 

@@ -766,3 +766,19 @@ def test_a_cut_arrow_file_is_an_error(is_stream):
         assert last.error.startswith(
             ("not an Arrow file that can be read", "cannot be read to its")
         )
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "feather"])
+@pytest.mark.parametrize("columns", [{"known": [1]}, {"a": [{"known": 1}]}])
+def test_a_column_whose_name_is_not_utf_8_makes_the_file_an_error(kind, columns):
+    table = pa.table(columns)
+    data = feather(table, kind == "arrow")
+    if kind == "parquet":
+        data = parquet(table, store_schema=False)
+    assert b"known" in data
+    data = data.replace(b"known", b"kno\xf3n")
+    (row,) = read(kind, data)
+    assert (row.number, row.values) == (0, None)
+    assert row.error.startswith(("not an Arrow file that can be", "not a Parquet file that can be"))
+    with pytest.raises(RejectError, match=r"file that can be read: .*codec can't decode"):
+        names(kind, data)
