@@ -159,7 +159,9 @@ class _CocoLists:
         self._categories[category] = name
         keypoints = entry.get("keypoints") or []
         if not isinstance(keypoints, list):
-            raise self._error(f"category {category} has keypoints {keypoints!r:.80}, expected a list")
+            raise self._error(
+                f"category {category} has keypoints {keypoints!r:.80}, expected a list"
+            )
         if names := tuple(map(str, keypoints)):
             if self._keypoint_names not in ((), names):
                 raise self._error(
