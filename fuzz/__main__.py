@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 def _confirmed(name: str, work: Path, commands: dict[str, Sequence[str]]) -> list[dict[str, str]]:
     """The findings of a target that fail again in a new process, made smaller and saved."""
     folder, kept = work / "found" / name, registry.CRASHES / name
+    (folder / "notes.jsonl").unlink(missing_ok=True)  # Another campaign may find a fault again.
     found = []
     for file in sorted(path for path in folder.iterdir() if path.suffix != ".jsonl"):
         data = file.read_bytes()
@@ -60,7 +61,10 @@ def _confirmed(name: str, work: Path, commands: dict[str, Sequence[str]]) -> lis
             continue
         failed = in_a_process(name, file)
         if failed is None:
-            found.append({"file": str(file), "signature": "", "message": "it does not fail again"})
+            path = work / "unconfirmed" / name / file.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file.rename(path)
+            found.append({"file": str(path), "signature": "", "message": "it does not fail again"})
             continue
         trial = folder / "trial.jsonl"
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,18 +25,24 @@ def failure(target: Target, data: bytes) -> tuple[str, str] | None:
     return None
 
 
-def in_a_process(name: str, file: Path, seconds: float = 60) -> tuple[str, str] | None:
+# In seconds: of a processor, after which an input hangs; and of the clock, on a machine that is busy.
+_PROCESSOR, _CLOCK = 40, 1200
+
+
+def in_a_process(name: str, file: Path) -> tuple[str, str] | None:
     """What `failure` returns, from a process that may crash or hang."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "fuzz.replay", name, str(file)],
             cwd=registry.ROOT.parent,
             capture_output=True,
-            timeout=seconds,
+            timeout=_CLOCK,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return "timeout", f"it takes longer than {seconds:.0f} s"
+        return "timeout", f"it takes longer than {_CLOCK} s"
+    if done.returncode == -signal.SIGXCPU:
+        return "timeout", f"it takes a processor longer than {_PROCESSOR} s"
     if done.returncode < 0:
         return f"signal {-done.returncode}", done.stderr.decode(errors="replace")[-500:]
     lines = done.stdout.splitlines()
@@ -47,6 +56,9 @@ def main(name: str, files: Sequence[str]) -> int:
     """Prints the inputs that fail as JSON; returns 1 if there is one."""
     target, failed = registry.find(name), False
     for file in files:
+        used = int(time.process_time())
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (used + _PROCESSOR, hard))
         if found := failure(target, Path(file).read_bytes()):
             failed = True
             note = {"file": file, "signature": found[0], "message": found[1][:2000]}

@@ -21,7 +21,7 @@ _EXECUTED = re.compile(rb"stat::number_of_executed_units: (\d+)")
 _PULSE = re.compile(rb"^#(\d+)\t", re.MULTILINE)
 
 # A call that takes longer hangs. Machines may be busy with other things.
-_TIMEOUT, _RESIDENT_MB = 30, 4096
+_TIMEOUT, _RESIDENT_MB = 120, 4096
 
 _MOST_STARTS = 50
 
