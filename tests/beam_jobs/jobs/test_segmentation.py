@@ -313,6 +313,13 @@ def test_flags_that_do_not_go_together_are_refused(tmp_path, flags, message):
         parse_annotations(**flags)
 
 
+def test_the_keypoints_of_a_category_must_be_a_list(tmp_path):
+    coco = document()
+    coco["categories"][0]["keypoints"] = 5
+    with pytest.raises(UsageError, match=r"json: category \d+ has keypoints 5, expected a list"):
+        job(tmp_path, coco, keypoints=True)
+
+
 def test_categories_must_agree_about_keypoints(tmp_path):
     coco = document()
     coco["categories"][0]["keypoints"] = ["tail"]

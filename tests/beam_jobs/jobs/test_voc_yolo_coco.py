@@ -566,10 +566,6 @@ WHOLE = json.dumps(
         (coco([image()], [], [category(name=3)]), "category 1 has name 3, expected text"),
         (coco([image()], [], [category(name="")]), "category 1 has name '', expected text"),
         (coco([image()], [], [category(), category()]), "two categories have the id 1"),
-        (
-            coco([image()], [], [{**category(), "keypoints": 5}]),
-            "category 1 has keypoints 5, expected a list",
-        ),
         (coco([image()], [{"id": 3}]), "an annotation has image_id None, expected an integer"),
         (
             coco([image()], [{"image_id": 1, "segments_info": []}]),
