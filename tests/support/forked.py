@@ -215,6 +215,9 @@ def _become(stdout: int, stderr: int, env: dict[str, str], file_bytes: int) -> N
     for fd, standard in ((stdout, 1), (stderr, 2)):
         os.dup2(fd, standard)
         os.close(fd)
+    # The old ones know whether those of the forking process can seek.
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     os.environ.clear()
     os.environ.update(env)
     tempfile.tempdir = None
