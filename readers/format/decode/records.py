@@ -121,6 +121,7 @@ def _parse_feature(*messages: memoryview) -> RawList:
         if wire != 2 or number not in (BYTES_LIST, FLOAT_LIST, INT64_LIST):
             raise ValueError(f"field {number} is not one of tf.train.Feature")
         if number != kind:  # A oneof: the same list continues, a list of another kind replaces it.
+            _check_whole(kind, chunks)
             kind, chunks = number, []
         for item, item_wire, value in fields(content):
             if item != 1 or item_wire not in (2, _UNPACKED[kind]):
@@ -128,6 +129,19 @@ def _parse_feature(*messages: memoryview) -> RawList:
             # Proto2-style writers do not pack numbers: each value is a field of its own.
             chunks.append(memoryview(varint(value)) if item_wire == 0 else value)
     return kind, chunks
+
+
+def _check_whole(kind: int, chunks: Sequence[memoryview]) -> None:
+    """Checks each chunk of a list by itself, as protobuf does, also if the list is replaced by another.
+
+    Raises:
+        ValueError: A number is cut off.
+    """
+    for chunk in chunks:
+        if kind == FLOAT_LIST and len(chunk) % 4:
+            raise ValueError("the floats are cut off")
+        if kind == INT64_LIST:
+            unpacked_varints(chunk)
 
 
 class Decoder:
@@ -258,6 +272,8 @@ def _list_values(feature: Feature, kind: int, chunks: list[memoryview]) -> np.nd
         values = np.empty(len(chunks), object)
         values[:] = [bytes(chunk) for chunk in chunks]
         return values
+    if len(chunks) > 1:
+        _check_whole(kind, chunks)
     packed = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     if expected == INT64_LIST:
         numbers = unpacked_varints(packed)

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -338,6 +339,24 @@ def test_the_values_of_an_entry_are_merged_as_by_protobuf(values):
     data = field(1, field(1, field(1, b"x") + b"".join(field(2, value) for value in values)))
     expected = tf.train.Example.FromString(data).features.feature["x"].int64_list.value
     assert read(Feature("int64", (None,), "list"), data).tolist() == list(expected) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        field(2, field(1, b"\0\0")) + field(3, field(1, b"\1\2")),
+        field(2, field(1, b"\0\0")) + field(2, field(1, b"\0\0")),
+        field(3, field(1, b"\x81")) + field(2, field(1, b"\0\0\0\0")),
+        field(3, field(1, b"\x81")) + field(3, field(1, b"\1")),
+    ],
+    ids=["replaced floats", "floats in two halves", "replaced integers", "integers in two halves"],
+)
+def test_a_number_that_is_cut_off_in_one_of_several_fields_is_refused_as_by_protobuf(value):
+    with pytest.raises(DecodeError):
+        tf.train.Example.FromString(entry(value))
+    for dtype in ("int64", "float32"):
+        with pytest.raises(ValueError, match=r"cut off|floats|integers"):
+            read(Feature(dtype, (None,), "list"), entry(value))
 
 
 def test_the_steps_of_an_entry_with_two_values_are_merged_as_by_protobuf():
