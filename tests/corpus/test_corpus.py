@@ -122,14 +122,13 @@ def rows(batches: object) -> list[dict]:
 
 
 def ways(
-    path: str, split: str | None, schema: readers.Schema | None = None, order: str = "interleave"
+    path: str, split: str | None, schema: readers.Schema | None = None, order: str = ""
 ) -> dict:
-    """The records that each reader finds; that of TensorFlow in one order, since it takes longest."""
+    """The records that each reader finds; that of TensorFlow, which takes longest, in one order or none."""
     how = {"split": split, "schema": schema, "batch_size": 3, "batching": "ragged"}
-    found = {
-        "as_numpy": rows(readers.as_numpy(path, **how)),
-        "load": rows(readers.load(path, **how, order=order)),
-    }
+    found = {"as_numpy": rows(readers.as_numpy(path, **how))}
+    if order:
+        found["load"] = rows(readers.load(path, **how, order=order))
     if not path.endswith(".gz"):
         source = readers.RecordSource(path, split, schema=schema)
         found["source"] = [{n: plain(v) for n, v in record.items()} for record in source]
@@ -151,13 +150,16 @@ def test_every_reader_finds_the_values_of_a_dataset(name):
             expected[plain(key)]["key"] = plain(key)
     found: dict[str, dict] = {}
     for split in Manifest.read(path).splits:
-        order = "global" if split == "train" else "interleave"
-        for way, records in ways(path, split, order=order).items():
+        # TensorFlow reads one split of each dataset: half of them by index, and half as streams.
+        order = "global" if DATASETS.index(name) % 2 else "interleave"
+        for way, records in ways(path, split, order=order if split == "train" else "").items():
             here = found.setdefault(way, {})
             assert not here.keys() & {identity(record) for record in records}
             here |= {identity(record): record for record in records}
+    assert set(found) == {"as_numpy", "source", "load"}
     for way, records in found.items():
-        assert records == expected, way
+        assert records == {key: expected[key] for key in records or [None]}, way
+        assert way == "load" or len(records) == len(expected)
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -171,7 +173,7 @@ def test_a_dataset_is_whole_and_described(name):
         assert feature in printed.getvalue()
 
 
-@pytest.mark.slow(base=["text_words", "images_source", "sensors_sequence", "reshard_steps"])
+@pytest.mark.slow(base=["text_words", "images_source", "sensors_sequence"])
 @pytest.mark.parametrize("name", MAKERS)
 def test_this_version_writes_the_bytes_that_the_corpus_holds(name, tmp_path):
     assert files_of(write(name, tmp_path)) == files_of(OURS / name)

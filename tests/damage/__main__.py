@@ -17,7 +17,17 @@ from tests.damage.cases import cases
 from tests.damage.kinds import kinds
 from tests.damage.oracle import Oracle, Verdict, quickly
 
-_COLUMNS = ("cases", "named", "not named", "raised", "exact", "harmless", "elsewhere", "faults")
+_COLUMNS = (
+    "cases",
+    "named",
+    "not named",
+    "raised",
+    "exact",
+    "harmless",
+    "elsewhere",
+    "renamed",
+    "faults",
+)
 
 # (kind, file, damage) -> the counts of a row.
 Table = dict[tuple[str, str, str], Counter[str]]
@@ -78,6 +88,7 @@ def _counts(verdict: Verdict) -> Counter[str]:
             "exact": verdict.exact > 0,
             "harmless": verdict.is_harmless,
             "elsewhere": verdict.elsewhere > 0,
+            "renamed": verdict.renamed > 0,
             "faults": bool(verdict.faults),
         }
     )
