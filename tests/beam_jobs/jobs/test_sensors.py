@@ -228,7 +228,7 @@ def test_an_encoding_that_cannot_hold_the_dtype_is_refused_with_the_cure(tmp_pat
 
 @pytest.mark.parametrize("name", ["x/shape", "a\x01b", ""])
 def test_names_that_no_feature_can_have_are_the_users_mistake(tmp_path, name):
-    with pytest.raises(UsageError, match=r"a.npz: feature ") as caught:
+    with pytest.raises(UsageError, match=r"a.npz: (feature|an array may not be called) ") as caught:
         job(tmp_path, a_npz=npz(x=np.ones(3), **{name: np.ones(3)}))
     assert "choose others with --arrays" in caught.value.message
 
