@@ -56,11 +56,11 @@ def run_steps(
             done = {"failure": traceback.format_exc()}
         seconds = time.monotonic() - began
         if done is not None:
-            spoil()
             # With TensorFlow there are 440,000 objects, and Python looks through all of them for cycles when there
             # are a quarter more: after a hundred datasets, an hour. What waits for that is not kept.
             gc.collect()
             line = {"step": number, **done, "seconds": round(seconds, 3), **resources()}
             print(json.dumps(line), file=answers, flush=True)
+            spoil()
             number += 1
         time.sleep(min(max(seconds * rest, 0.2), 30))

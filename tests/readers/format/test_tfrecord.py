@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readers.format import tfrecord
-from readers.format.index import format_index, parse_index
+from readers.format.index import format_index, is_formatted, parse_index
 from readers.format.tfrecord import (
     MAX_RECORD_BYTES,
     CorruptRecordError,
@@ -342,3 +342,22 @@ def test_one_checksum_over_many_records_is_enough_if_they_are_whole(check, sizes
     damaged = intact(flipped(whole, 8 * (len(whole) // 2)), lengths)
     assert damaged.sum() == 599
     assert called == [True, False]
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.integers(0, 18).flatmap(lambda d: st.integers(10**d - 1, 10**d + 1))] * 2),
+        max_size=5,
+    ),
+    st.sampled_from(["", " ", "\n", "0"]),
+    st.sampled_from([" \n", "\n ", "  ", "\n\n", "\t\n", " \r"]),
+)
+def test_an_index_is_formatted_if_it_has_one_blank_and_one_line_end_for_each_record(
+    rows, more, separators
+):
+    numbers = np.array(rows, np.int64).reshape(-1, 2)
+    text = "".join(f"{offset}{separators[0]}{length}{separators[1]}" for offset, length in rows)
+    is_right = not more and (separators == " \n" or not rows)
+    assert is_formatted(f"{text}{more}".encode(), numbers) is is_right
+    if rows and is_right:
+        assert not is_formatted(text[:-1].encode(), numbers)
