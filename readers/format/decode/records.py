@@ -128,6 +128,8 @@ def _parse_feature(*messages: memoryview) -> RawList:
                 raise ValueError(f"field {item} is not one of a tf.train list")
             # Proto2-style writers do not pack numbers: each value is a field of its own.
             chunks.append(memoryview(varint(value)) if item_wire == 0 else value)
+    if len(chunks) > 1:  # Together they may look whole.
+        _check_whole(kind, chunks)
     return kind, chunks
 
 
@@ -272,8 +274,6 @@ def _list_values(feature: Feature, kind: int, chunks: list[memoryview]) -> np.nd
         values = np.empty(len(chunks), object)
         values[:] = [bytes(chunk) for chunk in chunks]
         return values
-    if len(chunks) > 1:
-        _check_whole(kind, chunks)
     packed = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     if expected == INT64_LIST:
         numbers = unpacked_varints(packed)
