@@ -184,7 +184,9 @@ def _examine_example(data: bytes) -> None:
     expected = one_by_one(schema, record)
     lists = context_of(record)
     if lists is not None:
-        assert message is not None, "protobuf refuses what is taken for an Example"
+        if message is None:
+            assert replaces_a_list(record), "protobuf refuses what is taken for an Example"
+            return
         _same_lists(lists, lists_in(message.features))
         again = one_by_one(schema, message.SerializeToString(deterministic=True))
         # Its Python classes keep NaNs as they are, so every bit is the same.
@@ -252,7 +254,9 @@ def _examine_sequence_example(data: bytes) -> None:
     context, found = context_of(record), steps_of(record)
     if context is None or found is None:
         return
-    assert message is not None, "protobuf refuses what is taken for a SequenceExample"
+    if message is None:
+        assert replaces_a_list(record), "protobuf refuses what is taken for a SequenceExample"
+        return
     _same_lists(context, lists_in(message.context))
     lists = message.feature_lists.feature_list
     its = {name: [_list_in(step) for step in steps.feature] for name, steps in lists.items()}
