@@ -97,6 +97,7 @@ def run(
         flags = [
             f"-max_total_time={int(left)}",
             f"-timeout={_TIMEOUT}",
+            f"-report_slow_units={_TIMEOUT}",
             f"-rss_limit_mb={_RESIDENT_MB}",
             f"-artifact_prefix={found}/",
             "-print_final_stats=1",
