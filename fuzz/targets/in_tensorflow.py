@@ -20,7 +20,8 @@ from fuzz.targets.examples import (
     sequence_examples,
 )
 from fuzz.values import plain
-from readers.format.decode.records import parse_example
+from readers.format.decode.records import parse_example, parse_feature_lists
+from readers.format.dtypes import TENSORFLOW_DTYPES
 from readers.format.protobuf.wire import fields
 from readers.format.schema import Feature, Schema
 
@@ -135,18 +136,18 @@ def _states_a_shape(schema: Schema, record: bytes) -> bool:
     return any(f"{name}/shape" in known for name in single)
 
 
-def _has_strings(schema: Schema, record: bytes) -> bool:
-    """Whether a tensor of numbers has strings, too.
+def _begins_otherwise(schema: Schema, record: bytes) -> bool:
+    """Whether a tensor does not begin with the two bytes of its dtype.
 
-    Known, and not a finding: record by record they are left out, in TensorFlow they are an error.
+    Known, and not a finding: record by record any valid form is taken, in TensorFlow only this one.
     """
-    for name, (_, chunks) in parse_example(record).items():
-        feature = schema.get(name)
-        if not feature or feature.dtype == "string":
-            continue
-        if feature.encoding in ("tensor", "sequence"):
-            numbers = {number for chunk in chunks for number, _, _ in fields(chunk)}
-            if 8 in numbers:
+    lists = {name: [each] for name, each in parse_example(record).items()}
+    lists |= parse_feature_lists(record, schema)
+    for name, feature in schema.items():
+        if feature.encoding in ("tensor", "sequence", "tensor steps"):
+            dtype = bytes([8, TENSORFLOW_DTYPES[feature.dtype]])
+            chunks = [chunk for _, chunks in lists.get(name, []) for chunk in chunks]
+            if any(bytes(chunk[:2]) != dtype for chunk in chunks):
                 return True
     return False
 
@@ -172,7 +173,9 @@ def _examine(kind: str, schemas: tuple[Schema, ...], data: bytes) -> None:
     if one_by_one(schema, canonical) is not None and _is_plain(canonical):
         again = _in_tensorflow(schema, canonical)
         if again is None:
-            assert _has_strings(schema, canonical), "TensorFlow refuses what is taken one by one"
+            assert _begins_otherwise(schema, canonical), (
+                "TensorFlow refuses what is taken one by one"
+            )
             return
         assert again == _flattened(schema, canonical), f"{again!r:.300} in TensorFlow"
 
