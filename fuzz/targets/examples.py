@@ -24,7 +24,7 @@ from readers.format.decode.scanner import MARGIN
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.encode import Encoder
 from readers.format.protobuf.tensor import parse_tensor, serialize_tensor
-from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, fields, unpacked_varints, varint
+from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, unpacked_varints, varint
 from readers.format.schema import Schema
 from readers.format.tfrecord import frame
 
@@ -144,23 +144,6 @@ def steps_of(record: bytes) -> dict[str, list[tuple[int, list[Any]]]] | None:
         return None
 
 
-def replaces_a_list(record: bytes) -> bool:
-    """Whether a list of another kind follows one in a feature.
-
-    Known, and not a finding: the numbers of the first, which count for nothing, may then be cut off.
-    """
-    for number, _, message in fields(memoryview(record)):
-        for _, _, entry in fields(message):
-            values = [content for part, _, content in fields(entry) if part == 2]
-            if number == 2:
-                values = [step for value in values for _, _, step in fields(value)]
-                if any(len({kind for kind, _, _ in fields(step)}) > 1 for step in values):
-                    return True
-            elif len({kind for value in values for kind, _, _ in fields(value)}) > 1:
-                return True
-    return False
-
-
 def _same_lists(found: dict[str, Any], expected: dict[str, Any]) -> None:
     for name in {*found, *expected}:
         ours, its = found.get(name), expected.get(name)
@@ -184,9 +167,7 @@ def _examine_example(data: bytes) -> None:
     expected = one_by_one(schema, record)
     lists = context_of(record)
     if lists is not None:
-        if message is None:
-            assert replaces_a_list(record), "protobuf refuses what is taken for an Example"
-            return
+        assert message is not None, "protobuf refuses what is taken for an Example"
         _same_lists(lists, lists_in(message.features))
         again = one_by_one(schema, message.SerializeToString(deterministic=True))
         # Its Python classes keep NaNs as they are, so every bit is the same.
@@ -254,9 +235,7 @@ def _examine_sequence_example(data: bytes) -> None:
     context, found = context_of(record), steps_of(record)
     if context is None or found is None:
         return
-    if message is None:
-        assert replaces_a_list(record), "protobuf refuses what is taken for a SequenceExample"
-        return
+    assert message is not None, "protobuf refuses what is taken for a SequenceExample"
     _same_lists(context, lists_in(message.context))
     lists = message.feature_lists.feature_list
     its = {name: [_list_in(step) for step in steps.feature] for name, steps in lists.items()}
