@@ -3,7 +3,7 @@
 #
 #   ./run_local.sh                     make sample inputs, run the three jobs, read the results
 #   ./run_local.sh images --input ...  run one job with its flags (also text, sensors, reshard)
-#   ./run_local.sh test                run the base tests, which need Python alone (some 10 minutes)
+#   ./run_local.sh test                run the base tests, which need Python alone (some 20 minutes)
 #   ./run_local.sh test all            run all tests, which need Java, Maven, Go, Node, buildah, Chromium, Firefox, zip, root, and packages of PyPI and Debian
 #   ./run_local.sh test tests/a.py -x  run pytest with these arguments
 #   COVERAGE=1 ./run_local.sh test     measure branch coverage, too, and fail below 95 % (also test all)

@@ -322,7 +322,7 @@ def campaign(
         parts: The numbers of the parts.
         cluster: Where.
         times: The number of all parts.
-        seed: Of the draws.
+        seed: The seed of the draws.
         faults: The folder for the logs of faults.
     """
     url = cluster.bucket.url

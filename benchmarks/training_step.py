@@ -250,7 +250,7 @@ TRAINING = [
 
 
 def measured(flags: argparse.Namespace, way: str, cores: int, action: str) -> float | str:
-    """The median of the runs of a way in processes of their own, or why there is none."""
+    """The median rate of a way over its runs, each in a new process, or the error of one that failed."""
     found = flags.data / "training-step.json"
     rates = []
     for _ in range(flags.runs):

@@ -29,7 +29,7 @@ from readers.format.manifest import (
 from readers.format.splits import Shard
 from readers.format.tfrecord import FRAME_BYTES, intact
 from readers.shards.fetch import ShardBytes
-from readers.shards.index import read_sidecar
+from readers.shards.index import parse_sidecar
 
 # Read at a time: large enough for any disk, and small enough for the processor's cache.
 _CHUNK_BYTES = 1 << 20
@@ -152,16 +152,17 @@ def _check(directory: str, shard: Shard) -> Iterator[Problem]:
 def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:
     """A shard's index, if it is of use, and the problem that shows it is not the one that was written."""
     try:
-        index = read_sidecar(path, shard.bytes)
+        data = read_file(path + INDEX_SUFFIX)
+        index = parse_sidecar(data, path, shard.bytes)
+    except FileNotFoundError:
+        return None, "missing"
     except ValueError as error:
         return None, str(error).removeprefix(f"{path}{INDEX_SUFFIX}: ")
-    if index is None:
-        return None, "missing"
     if len(index) != shard.records:
         return None, f"{len(index):,} records, the manifest states {shard.records:,}"
     if (index[:, 0] != np.cumsum(index[:, 1]) - index[:, 1]).any():
         return None, "its records do not follow one after another"
-    if not is_formatted(read_file(path + INDEX_SUFFIX), index):
+    if not is_formatted(data, index):
         return index, "the numbers are right, but not in lines of '<offset> <length>'"
     return index, None
 

@@ -30,7 +30,7 @@ def _varint(value: int, longer: int = 0) -> bytes:
 
 
 def parsed(data: bytes, depth: int = 0) -> list[Field] | None:
-    """The fields of a message, with those that may be messages parsed; None if it is none."""
+    """The fields of a message, with those that may be messages parsed; None if the bytes are no message."""
     fields: list[Field] = []
     at = 0
     while at < len(data):

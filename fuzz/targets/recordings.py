@@ -16,7 +16,7 @@ MOST_BYTES = 1 << 20
 
 
 def read(suffix: str, data: bytes, options: ReadOptions) -> Recording | None:
-    """A recording that a job would go on with; None if it is a reject."""
+    """The recording that a job would keep; None if it would reject the file."""
     try:
         found = read_recording(f"walk{suffix}", data, options)
     except RejectError as error:

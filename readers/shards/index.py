@@ -43,11 +43,17 @@ def read_sidecar(path: str, size: int | None = None) -> np.ndarray | None:
     Raises:
         ValueError: The `.idx` is not an index, or does not fit the size.
     """
-    sidecar = path + INDEX_SUFFIX
     try:
-        index = parse_index(read_file(sidecar), sidecar)
+        data = read_file(path + INDEX_SUFFIX)
     except FileNotFoundError:
         return None
+    return parse_sidecar(data, path, size)
+
+
+def parse_sidecar(data: bytes, path: str, size: int | None = None) -> np.ndarray:
+    """The (offset, length) of every record in the text of an `.idx`; arguments and errors of `read_sidecar`."""
+    sidecar = path + INDEX_SUFFIX
+    index = parse_index(data, sidecar)
     end = int(index[-1].sum()) if len(index) else 0
     size = file_size(path) if size is None else size
     if end != size:

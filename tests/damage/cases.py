@@ -49,7 +49,7 @@ def cases(kind: Kind, card_step: int = 1) -> Iterator[Case]:
 
     Args:
         kind: What is damaged.
-        card_step: Only every so many bytes of the card are changed, which no reader opens.
+        card_step: Bytes between two that are changed in the card, which no reader opens.
     """
     for name, data in kind.files.items():
         what = what_is(name)

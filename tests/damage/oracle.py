@@ -23,7 +23,7 @@ from tests.damage.kinds import Kind, spans, trace
 # What the documentation of the readers lists.
 DOCUMENTED = (ValueError, FileNotFoundError, StoreError)
 
-# Files that no reader of records opens; readers are asked once in so many cases whether it is so.
+# Readers of records never open these files, which one case in 50 checks.
 _UNREAD = ("card", "rejects", "vocabulary", "tokenizer")
 _SELDOM = 50
 

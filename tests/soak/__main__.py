@@ -186,7 +186,7 @@ def _flags(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--every", type=float, default=15, help="seconds between samples")
     parser.add_argument("--patience", type=float, default=120, help="seconds without progress")
     parser.add_argument("--start", type=float, default=300, help="the same, for the first step")
-    parser.add_argument("--steps", type=int, help="end when each process has done so many")
+    parser.add_argument("--steps", type=int, help="end when each process has done this many")
     return parser.parse_args(arguments)
 
 

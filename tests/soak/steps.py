@@ -47,7 +47,7 @@ def run_steps(
     stacks = (folder / f"stacks-{os.getpid()}").open("w")
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=True)
     spoil, number, parent = planted(process), 0, os.getppid()
-    answers, sys.stdout = sys.stdout, sys.stderr  # What a job prints is no line of ours.
+    answers, sys.stdout = sys.stdout, sys.stderr  # stdout is for the lines of JSON.
     while os.getppid() == parent:
         began = time.monotonic()
         try:

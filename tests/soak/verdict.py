@@ -21,7 +21,7 @@ COUNTS = ("descriptors", "threads", "children")
 # Shared pages count less in the PSS as other programs of the machine map them, so that it grows when these end.
 _JUDGED = ("rss", "anonymous")
 
-# At most so many points of a process are compared with each other: the time is the square of it.
+# The most points of a process that are compared: the time grows with the square of their number.
 _MOST_POINTS = 1500
 
 Line = dict[str, Any]

@@ -30,7 +30,7 @@ class Weather(Proxy):
     Args:
         port: The store's port.
         share: The share of requests that fail.
-        seed: Of the draws.
+        seed: The seed of the draws.
 
     Attributes:
         counts: Requests by method, and faults by kind.

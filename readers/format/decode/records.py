@@ -122,6 +122,8 @@ def _parse_feature(*messages: memoryview) -> RawList:
             raise ValueError(f"field {number} is not one of tf.train.Feature")
         if number != kind:  # A oneof: the same list continues, a list of another kind replaces it.
             _check_whole(kind, chunks)
+            if kind == INT64_LIST:
+                unpacked_varints(b"".join(chunks))  # Raises if one has too many bytes.
             kind, chunks = number, []
         for item, item_wire, value in fields(content):
             if item != 1 or item_wire not in (2, _UNPACKED[kind]):
@@ -142,8 +144,8 @@ def _check_whole(kind: int, chunks: Sequence[memoryview]) -> None:
     for chunk in chunks:
         if kind == FLOAT_LIST and len(chunk) % 4:
             raise ValueError("the floats are cut off")
-        if kind == INT64_LIST:
-            unpacked_varints(chunk)
+        if kind == INT64_LIST and len(chunk) and chunk[-1] > 127:
+            raise ValueError("a varint is cut off")
 
 
 class Decoder:

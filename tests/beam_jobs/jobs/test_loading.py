@@ -107,6 +107,20 @@ def test_without_records_everything_but_the_rejects_is_empty(recordings, rejects
     assert found.statistics.state() == Statistics(sensors(root).schema).state()
 
 
+def test_frames_can_be_pickled_without_a_copy_of_their_bytes(recordings):
+    root, keys = recordings
+    found = sensors(root).load(references_of(keys))
+    apart: list[pickle.PickleBuffer] = []
+    packed = pickle.dumps(found, 5, buffer_callback=lambda buffer: apart.append(buffer))
+    assert found.frames not in packed and found.frames in [bytes(buffer) for buffer in apart]
+    for copy in (
+        pickle.loads(packed, buffers=map(bytes, apart)),
+        pickle.loads(pickle.dumps(found, 4)),
+    ):
+        assert copy.frames == found.frames and copy.rejects == found.rejects
+        np.testing.assert_array_equal(copy.lengths, found.lengths)
+
+
 def test_a_file_whose_name_is_not_utf_8_is_a_reject(tmp_path):
     write_sensors(tmp_path)
     name = b"walk/\xff.npy"
