@@ -44,7 +44,7 @@ def local_files(pattern: str, in_order: bool = False, span: Span = ALL) -> Itera
     """
     fixed = fixed_folder(pattern)
     top = unescaped(fixed)
-    wanted = _matching(pattern)
+    wanted, leads = _matching(pattern), _leading(pattern)
     hidden = "/." in pattern[len(fixed) :]
 
     # The folders from the top to the one that is listed: each with its device and inode, how many links
@@ -81,10 +81,35 @@ def local_files(pattern: str, in_order: bool = False, span: Span = ALL) -> Itera
         if entry.name.startswith(".") and not hidden:
             continue
         if _is_folder(entry):
-            if span.may_hold(path):
+            if leads(path) and span.may_hold(path):
                 enter(path, links + entry.is_symlink())
         elif wanted.match(path) and span.holds(path):
             yield _local_info(entry, path)
+
+
+def _leading(pattern: str) -> Callable[[str], bool]:
+    """A function of a folder below the fixed one of a pattern: may there be matches in it?
+
+    So one file is found without a walk through all folders beside it. It is asked for folders inside
+    those of which it is true alone.
+    """
+    fixed = fixed_folder(pattern)
+    parts = pattern[len(fixed) + 1 :].split("/")
+    # Only a single star stays within a name: `?` and `[!a]` match a slash, too.
+    simple = itertools.takewhile(lambda part: "**" not in part and not {*"?["} & {*part}, parts)
+    within = list(simple)
+    folders = [
+        _matching("/".join([fixed, *within[: level + 1]])) for level in range(len(parts[:-1]))
+    ][: len(within)]
+    above = unescaped(fixed).count("/") + 1
+
+    def leads(folder: str) -> bool:
+        level = folder.count("/") - above
+        if level < len(folders):
+            return folders[level].match(folder) is not None
+        return len(within) < len(parts)
+
+    return leads
 
 
 def _files_first(entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:

@@ -399,3 +399,33 @@ def test_folders_outside_a_span_are_not_listed(tmp_path, monkeypatch):
     found = [file.path for file in match(f"{tmp_path}/**", span=span)]
     assert sorted(found) == [f"{tmp_path}/b/{n}" for n in range(3)]
     assert listed == [str(tmp_path), f"{tmp_path}/b"]
+
+
+def test_a_file_is_found_without_a_look_into_the_folders_beside_it(tmp_path, monkeypatch):
+    write(tmp_path, "a.csv", "many/b.csv", "x1/deep/c.csv", "x1/deep/d/e.csv", "y/deep/c.csv")
+    listed, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (listed.append(path), scandir(path))[1])
+    for pattern, below in [
+        ("a.csv", [""]),
+        ("*.csv", [""]),
+        ("x*/deep/*.csv", ["", "/x1", "/x1/deep"]),
+        ("many/**", ["/many"]),
+    ]:
+        listed.clear()
+        assert list(match(f"{tmp_path}/{pattern}"))
+        assert sorted(listed) == [f"{tmp_path}{name}" for name in below], pattern
+
+
+_parts = st.sampled_from(
+    ["a", "a*", "*", "*b*", "**", "a**", "?", "a?b", "[ab]", "[!a]", "[[]*", "a-b"]
+)
+
+
+@given(_trees, st.lists(_parts, min_size=1, max_size=4).map("/".join))
+@settings(max_examples=200, deadline=None)
+def test_no_match_is_lost_in_a_folder_that_is_not_looked_into(tree, pattern):
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), *(f"{name}.x" for name in tree), "[a/b/c")
+        found = sorted(match(f"{folder}/{pattern}"))
+        with mock.patch.object(listing, "_leading", lambda _: lambda _: True):
+            assert found == sorted(match(f"{folder}/{pattern}"))
