@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from beam_jobs.packages import require
@@ -11,11 +11,47 @@ from beam_jobs.packages import require
 # Rows in memory at once: only a few if they hold images, but each batch costs 0.1 ms.
 BATCH_ROWS = 1024
 
+# Of rows that may repeat a value of a dictionary, which has a megabyte by default in Parquet: batches of 64
+# rows take no longer per row than larger ones.
+_REPEATED_BYTES = 64 << 20
+
+
+def rows_at_once(repeated: int, most: int = BATCH_ROWS) -> int:
+    """How many rows to unpack at once, of which each may repeat values of some bytes."""
+    return max(1, min(most, _REPEATED_BYTES // max(repeated, 1)))
+
+
+def repeated_bytes(arrays: Iterable[Any]) -> int:
+    """How many bytes a row of some arrays may take that repeats values of dictionaries; more in lists."""
+    pa = require("pyarrow", "beam", ".feather and .arrow files")
+    found = 0
+    for array in arrays:
+        if isinstance(array, pa.ExtensionArray):
+            found += repeated_bytes([array.storage])
+        elif pa.types.is_dictionary(array.type):
+            found += _longest(array.dictionary)
+        elif pa.types.is_struct(array.type):
+            found += repeated_bytes(array.field(i) for i in range(array.type.num_fields))
+        elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+            found += repeated_bytes([array.values])
+    return found
+
 
 def fields_of(parent: Any) -> dict[str, Any]:
     """The fields of an Arrow schema or struct by name: None, or fields in turn."""
     pa = require("pyarrow", "beam", ".parquet files")
     return {f.name: fields_of(f.type) if pa.types.is_struct(f.type) else None for f in parent}
+
+
+def _longest(values: Any) -> int:
+    """How many bytes the longest text takes; of other values, all."""
+    import pyarrow.compute
+
+    try:
+        lengths = pyarrow.compute.binary_length(values)
+    except NotImplementedError:
+        return int(values.nbytes)
+    return int(pyarrow.compute.max(lengths).as_py() or 0)
 
 
 def batch_rows(batch: Any) -> Iterator[tuple[dict[str, Any] | None, str]]:

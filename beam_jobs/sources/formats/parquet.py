@@ -9,7 +9,8 @@ import orjson
 
 from beam_jobs.errors import RejectError
 from beam_jobs.packages import require
-from beam_jobs.sources.formats.arrow_rows import BATCH_ROWS, batch_rows, fields_of
+from beam_jobs.sources.formats.arrow_rows import BATCH_ROWS, batch_rows, fields_of, rows_at_once
+from beam_jobs.sources.formats.parquet_pages import CheckedPages
 from beam_jobs.sources.rows import Row, check_names
 from beam_jobs.sources.source import names_in, value_at
 
@@ -48,16 +49,17 @@ def read_row_groups(
         RejectError: the file cannot be read.
         UsageError: two columns have the same name.
     """
-    table = _open_parquet(file)
+    pages = CheckedPages(file)
+    table = _open_parquet(pages)
     for group in range(table.num_row_groups) if groups is None else groups:
         try:
-            yield from _group_rows(table, group, columns, first)
+            yield from _group_rows(table, pages, group, columns, first)
         except RejectError as error:
             yield Row(0, None, str(error))
         first += table.metadata.row_group(group).num_rows
 
 
-def _open_parquet(file: BinaryIO) -> Any:
+def _open_parquet(file: BinaryIO | CheckedPages) -> Any:
     """Opens a `pyarrow.parquet.ParquetFile`.
 
     Raises:
@@ -114,21 +116,22 @@ def class_names(file: BinaryIO, column: str) -> tuple[str, ...]:
 
 
 def _group_rows(
-    table: Any, number: int, columns: Collection[str] | None, first: int
+    table: Any, pages: CheckedPages, number: int, columns: Collection[str] | None, first: int
 ) -> Iterator[Row]:
     names = table.schema_arrow.names
     check_names(names)
     group = table.metadata.row_group(number)
     known = names if columns is None else names_in(fields_of(table.schema_arrow))
     wanted = [name for name in known if columns is None or name in columns]
+    # At least one column: rows are counted by reading them, not taken from the footer.
+    wanted = wanted or names[:1]
     fit = _BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
     at = first
     try:
         for batch in table.iter_batches(
-            batch_size=max(1, min(fit, BATCH_ROWS)),
+            batch_size=rows_at_once(pages.expect(number, wanted), min(fit, BATCH_ROWS)),
             row_groups=[number],
-            # At least one column: rows are counted by reading them, not taken from the footer.
-            columns=wanted or names[:1],
+            columns=wanted,
             use_threads=False,
         ):
             for values, error in batch_rows(batch):
