@@ -98,7 +98,7 @@ class State:
         """
         try:
             value = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"not a reader's state: {error}") from None
         version = value.get("version") if isinstance(value, Mapping) else None
         if type(version) is int and version > _VERSION:

@@ -6,9 +6,10 @@ import contextlib
 import functools
 import io
 import re
+import struct
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Literal
 
 from PIL import Image, UnidentifiedImageError
@@ -70,7 +71,7 @@ _PHOTOMETRIC, _YCBCR = 262, 6  # a tag of TIFF, and one of its values
 
 _BIG_ENDIAN = re.compile(r";(16BS|32B)")  # in Pillow's names of the pixels in a file
 
-# In the `info` of an image that was opened without the chunks of its PNG that are damaged.
+# In the `info` of an image that was read without the chunks of its PNG that are damaged.
 CHANGED = "beam_jobs.changed"
 
 _MAX_CHANGED_BYTES = 256 << 20
@@ -96,12 +97,14 @@ def _open(file: BinaryIO) -> Image.Image:
         RejectError: The format is unknown, or its package is not installed.
     """
     try:
-        return Image.open(file, formats=_formats())
+        image = Image.open(file, formats=_formats())
+        _skip_damaged_metadata(image)
+        return image
     except (UnidentifiedImageError, ValueError) as error:
         file.seek(0)
         head = file.read(16)
-        if head.startswith(png.SIGNATURE) and (image := _open_changed(file)):
-            return image
+        if head.startswith(png.SIGNATURE) and (changed := _open_changed(file)):
+            return changed
         if isinstance(error, ValueError):
             raise
     if head[4:8] != b"ftyp" or head[8:12] not in _HEIF_BRANDS or "HEIF" in _formats():
@@ -112,6 +115,26 @@ def _open(file: BinaryIO) -> Image.Image:
         raise RejectError(error.message) from None
     _formats.cache_clear()
     return _open(file)
+
+
+def _skip_damaged_metadata(image: Image.Image) -> None:
+    """Lets Pillow skip chunks after the pixels of a PNG that do not decide them, and that it cannot read."""
+    if not (chunks := getattr(image, "png", None)):
+        return
+
+    def skipping(read: Callable[[int, int], bytes]) -> Callable[[int, int], bytes]:
+        def read_or_skip(at: int, size: int) -> bytes:
+            try:
+                return read(at, size)
+            except (ValueError, SyntaxError, struct.error):
+                image.info[CHANGED] = True
+                return b""
+
+        return read_or_skip
+
+    for name in dir(chunks):
+        if name.startswith("chunk_") and png.is_metadata(name.removeprefix("chunk_").encode()):
+            setattr(chunks, name, skipping(getattr(chunks, name)))
 
 
 def _open_changed(file: BinaryIO) -> Image.Image | None:

@@ -18,6 +18,7 @@ from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import Geometry, Resize
 from beam_jobs.jobs.images.features import AnnotationReader
 from beam_jobs.jobs.images.image_files import (
+    CHANGED,
     MAX_PIXELS,
     Frames,
     check_pixels,
@@ -251,7 +252,7 @@ class ImageJob(FilesInParts):
             image.load()  # a broken image is a reject in every encoding
             file.seek(0)
             data = file.read()
-            if image.format != "PNG" or is_whole(data):
+            if image.format != "PNG" or (is_whole(data) and CHANGED not in image.info):
                 return Converted(data, (image.height, image.width), Geometry(stored, 1))
         orientation = orientation_of(image)
         self._draft(image, orientation)

@@ -58,6 +58,11 @@ def is_whole(png: bytes) -> bool:
     return _IN_ORDER.fullmatch(b"".join(names)) is not None
 
 
+def is_metadata(name: bytes) -> bool:
+    """Whether a chunk of this name does not decide the pixels."""
+    return name[:1].islower() and name not in _OF_PIXELS
+
+
 def without_metadata(png: bytes) -> bytes:
     """A PNG file without texts, color profiles and whatever else does not decide its pixels.
 
@@ -66,8 +71,7 @@ def without_metadata(png: bytes) -> bytes:
     kept = (
         chunk.data
         for chunk in _chunks(png)
-        if chunk.name[:1].isupper()
-        or (chunk.name in _OF_PIXELS and (chunk.is_whole or chunk.name != b"eXIf"))
+        if not is_metadata(chunk.name) and (chunk.is_whole or chunk.name != b"eXIf")
     )
     return SIGNATURE + b"".join(kept)
 

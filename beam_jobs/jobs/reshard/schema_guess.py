@@ -139,7 +139,7 @@ class SchemaGuess(Divisible):
         except ValueError:
             raise UsageError(
                 f"feature name {name[:80]!r}: expected 1 to 255 characters, without \\ and "
-                "control characters; rename it in the records"
+                "control characters; state the features to read with --schema, or rename it in the records"
             ) from None
         if len(self.features) + len(self.feature_lists) >= MAX_FEATURES:
             raise UsageError(

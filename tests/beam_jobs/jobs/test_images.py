@@ -564,11 +564,12 @@ METADATA = {
 }
 
 
+@pytest.mark.parametrize("place", [33, -12])
 @pytest.mark.parametrize("encoding", ["tensor", "source"])
 @pytest.mark.parametrize("kind", METADATA)
-def test_a_png_with_damaged_metadata_keeps_its_pixels(kind, encoding):
+def test_a_png_with_damaged_metadata_keeps_its_pixels(kind, encoding, place):
     png = WHOLE["PNG"]
-    data = png[:33] + METADATA[kind] + png[33:]
+    data = png[:place] + METADATA[kind] + png[place:]
     found = stored(job(encoding=encoding), data)
     if encoding == "source":  # Pillow, and so `as_numpy`, would refuse the file's own bytes.
         found = decode_image("image", Feature("uint8", (None, None, 3), "source"), found)

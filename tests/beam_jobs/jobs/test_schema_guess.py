@@ -502,7 +502,7 @@ TWO_KINDS = (
             (
                 [example(**{name: 1})],
                 re.escape(f"feature name {name[:80]!r}: expected 1 to 255 characters, without ")
-                + r"\\ and control characters; rename it in the records$",
+                + r"\\ and control characters; state the features to read with --schema, or rename",
             )
             for name in ("", "a\\b", "a\nb", "a" * 256, "a" * 5000)
         ],

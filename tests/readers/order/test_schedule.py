@@ -190,6 +190,7 @@ def test_a_state_is_one_line_of_json():
     ("text", "message"),
     [
         ("{", "not a reader's state"),
+        ("[" * 100_000, "not a reader's state"),
         ("[]", "not a state of version 1"),
         ('{"version": 2}', "the state is of version 2, from a newer beam-shards: .*; update it"),
         ('{"version": 0}', "not a state of version 1"),
