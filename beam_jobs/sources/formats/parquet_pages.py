@@ -101,11 +101,8 @@ class CheckedPages:
         Raises:
             ValueError: The footer is damaged.
         """
-        inside = tuple(f"{name}." for name in names)
         repeated = 0
-        for column in self._columns(group):
-            if not f"{column.path}.".startswith(inside):
-                continue
+        for column in _chosen(self._columns(group), names):
             self._await(_Pages(column.start, column.end, column.unpacked))
             if column.has_dictionary:
                 repeated += self._dictionary_bytes(column.start)
@@ -166,6 +163,17 @@ class CheckedPages:
 
     def tell(self) -> int:
         return self._file.tell()
+
+
+def _chosen(columns: Sequence[_Column], names: Iterable[str]) -> Sequence[_Column]:
+    """Those of some names and with these fields; all if a name is not found: Arrow has names of its own."""
+    found = []
+    for name in names:
+        of_name = [column for column in columns if f"{column.path}.".startswith(f"{name}.")]
+        if not of_name:
+            return columns
+        found += of_name
+    return found
 
 
 # A large file is opened once for each few of its row groups.
