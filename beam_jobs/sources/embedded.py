@@ -79,7 +79,9 @@ class EmbeddedInputs(Inputs):
         wanted = {self.column + _BYTES, self.column + _PATH, *self.columns}
         try:
             with open_seekable(self.path(source.file)) as opened:
-                for row in read_row_groups(opened, range(start, end), wanted, first):
+                for row in read_row_groups(
+                    opened, range(start, end), wanted, first, self.max_bytes
+                ):
                     yield self._file(source, row)
         except (OSError, RejectError) as error:
             yield Source(source.key, error=str(error)), b""

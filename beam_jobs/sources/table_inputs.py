@@ -127,7 +127,7 @@ class TableInputs(Inputs):
         wanted = {self.path_column, *self.columns}
         name = path[len(self._above) + 1 :]
         with open_seekable(path) as file:
-            for row in read_rows(file, kind, gzipped, wanted, self.dialect):
+            for row in read_rows(file, kind, gzipped, wanted, self.dialect, self.max_bytes):
                 key = f"{name}#{row.number}" if row.number else name
                 if row.values is None:
                     yield Source(key, error=row.error)

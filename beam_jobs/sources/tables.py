@@ -21,22 +21,26 @@ from beam_jobs.sources.rows import (
     text_rows,
 )
 from beam_jobs.sources.source import names_in
+from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 
 
 class BinaryFormat(NamedTuple):
     """How tables of a format that is not text are read.
 
     Attributes:
-        rows: A seekable file and the columns to read, or None for all -> its rows.
+        rows: A seekable file, the columns to read, or None for all, and the most bytes of a row -> its
+            rows.
         columns: A seekable file -> the names of its columns, each before those of its fields.
     """
 
-    rows: Callable[[BinaryIO, Collection[str] | None], Iterator[Row]]
+    rows: Callable[[BinaryIO, Collection[str] | None, int], Iterator[Row]]
     columns: Callable[[BinaryIO], tuple[str, ...]]
 
 
-def _parquet_rows(file: BinaryIO, columns: Collection[str] | None) -> Iterator[Row]:
-    for row in read_row_groups(file, columns=columns):
+def _parquet_rows(
+    file: BinaryIO, columns: Collection[str] | None, most_bytes: int
+) -> Iterator[Row]:
+    for row in read_row_groups(file, columns=columns, most_bytes=most_bytes):
         yield row
         if not row.number:
             return
@@ -78,6 +82,7 @@ def read_rows(
     gzipped: bool,
     columns: Collection[str] | None = None,
     dialect: Dialect = DEFAULT,
+    most_bytes: int = DEFAULT_RECORD_BYTES,
 ) -> Iterator[Row]:
     """Yields every row of a table, including those that cannot be read.
 
@@ -90,13 +95,14 @@ def read_rows(
         kind, gzipped: The kind, from `table_kind`.
         columns: The columns or fields to read from formats in `BINARY`; other tables yield all.
         dialect: How a table of text is written.
+        most_bytes: The most bytes of a row in formats in `BINARY`; `MAX_LINE_BYTES` in others.
 
     Raises:
         UsageError: two columns have the same name.
     """
     try:
         if kind in BINARY:
-            yield from BINARY[kind].rows(file, columns)
+            yield from BINARY[kind].rows(file, columns, most_bytes)
         else:
             yield from text_rows(file, kind, gzipped, dialect)
     except RejectError as error:

@@ -12,6 +12,7 @@ from beam_jobs.sources.labels import Label, field_label, key_text
 from beam_jobs.sources.rows import MAX_LINE_BYTES, Row
 from beam_jobs.sources.source import names_in, values_at
 from beam_jobs.storage.encodings import not_decodable
+from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, exceeds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,11 @@ class TextFields:
         """The fields or columns to read."""
         fields = (self.text_field, *self.more_fields, self.label_field, self.key_column)
         return list(filter(None, (*fields, *self.columns)))
+
+    @property
+    def max_bytes(self) -> int:
+        """The most bytes of a text, or of the texts of a row together."""
+        return DEFAULT_RECORD_BYTES
 
     def plain_text(
         self,
@@ -122,6 +128,11 @@ class TextFields:
                 label = field_label(fields, self.label_field, self.several_labels, self.label_names)
             except RejectError as error:
                 return Text.of_error(key, error, label)
+        # No character has more than four bytes: most texts need not be encoded here.
+        if 4 * sum(map(len, texts)) > self.max_bytes:
+            size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+            if size > self.max_bytes:
+                return Text.of_error(key, exceeds(size, self.max_bytes), label)
         text, *more = texts
         if not self.columns:
             return Text(key, text, label, more=tuple(more))

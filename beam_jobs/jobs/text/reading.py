@@ -70,6 +70,10 @@ class TextReader(TextFields):
             yield Chunk(source, 0, 0, 1, source.size)
 
     @property
+    def max_bytes(self) -> int:
+        return self.inputs.max_bytes
+
+    @property
     def _encoding(self) -> str:
         return self.inputs.dialect.encoding
 
@@ -146,7 +150,8 @@ class TextReader(TextFields):
             return None
         if "." in self.text_field + self.label_field:
             return None
-        if end - chunk.start > limit:  # It has a very long line.
+        # It may have a line that is too long.
+        if end - chunk.start > limit or self.max_bytes < limit:
             return None
         try:
             with self.inputs.stream(source) as file:
@@ -266,9 +271,9 @@ class TextReader(TextFields):
                 )
         if kind == "parquet":
             groups = range(chunk.start, chunk.end or len(row_groups(file)))
-            rows = read_row_groups(file, groups, needed, chunk.first)
+            rows = read_row_groups(file, groups, needed, chunk.first, self.max_bytes)
         else:
-            rows = read_rows(file, kind, packed, needed, self.inputs.dialect)
+            rows = read_rows(file, kind, packed, needed, self.inputs.dialect, self.max_bytes)
         yield from self._row_texts(source, rows, label)
 
     def _row_texts(

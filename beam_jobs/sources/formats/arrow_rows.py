@@ -6,7 +6,9 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from beam_jobs.errors import RejectError
 from beam_jobs.packages import require
+from beam_jobs.storage.limits import check_bytes
 
 # Rows in memory at once: only a few if they hold images, but each batch costs 0.1 ms.
 BATCH_ROWS = 1024
@@ -54,21 +56,52 @@ def _longest(values: Any) -> int:
     return int(pyarrow.compute.max(lengths).as_py() or 0)
 
 
-def batch_rows(batch: Any) -> Iterator[tuple[dict[str, Any] | None, str]]:
-    """Yields (values, "") for each row of a batch, or (None, why it cannot be read)."""
+def batch_rows(batch: Any, most_bytes: int) -> Iterator[tuple[dict[str, Any] | None, str]]:
+    """Yields (values, "") for each row of a batch, or (None, why it cannot be read).
+
+    Args:
+        batch: A `pyarrow.RecordBatch`.
+        most_bytes: The most bytes that the values of a row may take.
+    """
     try:
         batch.validate(full=True)
+        size = sum(map(_unpacked_bytes, batch.columns))
+        if batch.num_rows > 1 and size > min(most_bytes, _REPEATED_BYTES):
+            middle = batch.num_rows // 2
+            yield from batch_rows(batch.slice(0, middle), most_bytes)
+            yield from batch_rows(batch.slice(middle), most_bytes)
+            return
+        check_bytes(size, most_bytes, "it has")
         columns = [_values(column) for column in batch.columns]
+    except RejectError as error:
+        yield None, str(error)
+        return
     except Exception as error:
         if batch.num_rows == 1:
             yield None, f"cannot be read: {error}"
         else:
             for i in range(batch.num_rows):
-                yield from batch_rows(batch.slice(i, 1))
+                yield from batch_rows(batch.slice(i, 1), most_bytes)
         return
     names = batch.schema.names
     for row in zip(*columns, strict=True):
         yield dict(zip(names, row, strict=True)), ""
+
+
+def _unpacked_bytes(array: Any) -> int:
+    """How many bytes an Arrow array takes without dictionaries; with one that is inside, at most."""
+    pa = require("pyarrow", "beam", ".parquet files")
+    if isinstance(array, pa.ExtensionArray):
+        return _unpacked_bytes(array.storage)
+    if pa.types.is_dictionary(array.type):
+        if len(array) == 1:
+            return int(array.dictionary_decode().nbytes)
+        return _longest(array.dictionary) * len(array)
+    if pa.types.is_struct(array.type):
+        return sum(_unpacked_bytes(array.field(i)) for i in range(array.type.num_fields))
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        return _unpacked_bytes(array.flatten())
+    return int(array.nbytes)
 
 
 def _values(array: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from beam_jobs.packages import require
 from beam_jobs.sources.formats.arrow_rows import batch_rows, fields_of, repeated_bytes, rows_at_once
 from beam_jobs.sources.rows import Row, check_names
 from beam_jobs.sources.source import names_in
+from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 
 _OF_FILES = b"ARROW1"
 
@@ -17,12 +18,17 @@ _OF_FILES = b"ARROW1"
 _END = b"\xff\xff\xff\xff\0\0\0\0"
 
 
-def feather_rows(file: BinaryIO, columns: Collection[str] | None = None) -> Iterator[Row]:
+def feather_rows(
+    file: BinaryIO,
+    columns: Collection[str] | None = None,
+    most_bytes: int = DEFAULT_RECORD_BYTES,
+) -> Iterator[Row]:
     """Yields the rows of a file, including those that cannot be read.
 
     Args:
         file: The file, seekable, in Arrow's file format or its stream format.
         columns: The columns to read, and fields in them; None for all.
+        most_bytes: The most bytes that a row may take.
 
     Raises:
         RejectError: the file cannot be read to its end.
@@ -40,7 +46,7 @@ def feather_rows(file: BinaryIO, columns: Collection[str] | None = None) -> Iter
         for batch in _batches(_open(file, wanted or [0])):
             step = rows_at_once(repeated_bytes(batch.columns))
             for start in range(0, batch.num_rows, step):
-                for values, error in batch_rows(batch.slice(start, step)):
+                for values, error in batch_rows(batch.slice(start, step), most_bytes):
                     yield Row(number, values, error)
                     number += 1
         if _is_stream(file):

@@ -13,6 +13,7 @@ from beam_jobs.sources.formats.arrow_rows import BATCH_ROWS, batch_rows, fields_
 from beam_jobs.sources.formats.parquet_pages import CheckedPages
 from beam_jobs.sources.rows import Row, check_names
 from beam_jobs.sources.source import names_in, value_at
+from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 
 _BATCH_BYTES = 8 << 20
 
@@ -34,6 +35,7 @@ def read_row_groups(
     groups: Iterable[int] | None = None,
     columns: Collection[str] | None = None,
     first: int = 1,
+    most_bytes: int = DEFAULT_RECORD_BYTES,
 ) -> Iterator[Row]:
     """Yields the rows of some row groups of a Parquet file, including those that cannot be read.
 
@@ -44,6 +46,7 @@ def read_row_groups(
         groups: Consecutive numbers of row groups, from 0; None for all.
         columns: The columns to read, and fields in them, such as `meta.cls`; None for all.
         first: Number of the first row.
+        most_bytes: The most bytes that a row may take.
 
     Raises:
         RejectError: the file cannot be read.
@@ -53,7 +56,7 @@ def read_row_groups(
     table = _open_parquet(pages)
     for group in range(table.num_row_groups) if groups is None else groups:
         try:
-            yield from _group_rows(table, pages, group, columns, first)
+            yield from _group_rows(table, pages, group, columns, first, most_bytes)
         except RejectError as error:
             yield Row(0, None, str(error))
         first += table.metadata.row_group(group).num_rows
@@ -116,7 +119,12 @@ def class_names(file: BinaryIO, column: str) -> tuple[str, ...]:
 
 
 def _group_rows(
-    table: Any, pages: CheckedPages, number: int, columns: Collection[str] | None, first: int
+    table: Any,
+    pages: CheckedPages,
+    number: int,
+    columns: Collection[str] | None,
+    first: int,
+    most_bytes: int,
 ) -> Iterator[Row]:
     names = table.schema_arrow.names
     check_names(names)
@@ -134,7 +142,7 @@ def _group_rows(
             columns=wanted,
             use_threads=False,
         ):
-            for values, error in batch_rows(batch):
+            for values, error in batch_rows(batch, most_bytes):
                 yield Row(at, values, error)
                 at += 1
     except Exception as error:

@@ -4,6 +4,7 @@ import io
 import pickle
 import re
 import struct
+import tracemalloc
 import zipfile
 import zlib
 from pathlib import Path
@@ -334,3 +335,16 @@ def test_an_error_without_a_text_is_named():
     data = bytearray(npz(True, a=np.arange(20.0), b=np.ones(3)))
     data[28:30] = b"\x14\x92"  # More bytes before the array than the file has.
     assert rejected("npz", bytes(data)) == "not a whole .npz file: EOFError"
+
+
+def test_a_member_that_unpacks_to_more_than_it_states_is_not_unpacked():
+    data = bytearray(npz(compressed=True, x=np.zeros(8 << 20)))
+    directory = data.rindex(b"PK\x01\x02")
+    struct.pack_into("<I", data, directory + 24, 100)  # the size of the member, unpacked
+    tracemalloc.start()
+    try:
+        assert rejected("npz", bytes(data)).startswith("not a whole .npz file: ")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 << 20

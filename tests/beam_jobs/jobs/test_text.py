@@ -1,5 +1,6 @@
 """Texts as they are read from files of every kind, one by one and in batches."""
 
+import dataclasses
 import gzip
 import io
 import json
@@ -443,6 +444,36 @@ def test_a_line_longer_than_any_text_is_one_reject(tmp_path):
     assert numbered_texts([found[0], found[2]]) == [("1", "before"), ("3", "after")]
     assert (found[1].key, found[1].error) == ("a.txt#2", "longer than 64 MiB")
     assert len(found) == 3
+
+
+@pytest.mark.parametrize("kind", ["txt", "txt.gz", "csv", "jsonl", "json", "parquet", "feather"])
+def test_texts_of_more_bytes_than_a_record_may_have_are_rejects(tmp_path, kind):
+    texts = ["\u00e9" * 50, "\u00e9" * 50 + "x", "short"]
+    path = tmp_path / f"a.{kind}"
+    if kind.startswith("txt"):
+        data = "\n".join(texts).encode()
+        path.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
+    elif kind == "csv":
+        path.write_text("\n".join(["text", *texts]))
+    elif kind.startswith("json"):
+        rows = [json.dumps({"text": text}) for text in texts]
+        path.write_text("\n".join(rows) if kind == "jsonl" else f"[{','.join(rows)}]")
+    elif kind == "parquet":
+        pq.write_table(pa.table({"text": texts}), path)
+    else:
+        pyarrow.feather.write_feather(pa.table({"text": texts}), path)
+    inputs = dataclasses.replace(Inputs.of([str(path)]), max_bytes=120)
+    reader = TextJob(inputs, Labels())
+    (source,) = inputs.sources(inputs.patterns[0])
+    assert [text.error for text in texts_of(reader, list(reader.chunks(source)))] == ["", "", ""]
+    reader = TextJob(dataclasses.replace(inputs, max_bytes=100), Labels())
+    first, second, third = texts_of(reader, list(reader.chunks(source)))
+    assert (third.text, third.error) == ("short", "")
+    assert re.fullmatch(
+        r"it has \d+ bytes, more than 100: raise --max_record_bytes to keep it", second.error
+    )
+    # An array of Arrow takes some bytes beside those of its text.
+    assert (first.text == texts[0]) == (kind not in ("parquet", "feather"))
 
 
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.gz", "a.csv.gz"])

@@ -74,10 +74,15 @@ def read_npz(data: bytes, options: ReadOptions) -> Recording:
             if member.filename.endswith(".npy")
         }
 
+        def unpacked(name: str) -> bytes:
+            # At most the bytes that it states: `ZipFile.read` unpacks all that are there.
+            with archive.open(members[name]) as file:
+                return file.read(members[name].file_size)
+
         def read(name: str) -> np.ndarray | None:
-            return parse_npy(archive.read(members[name])) if name in members else None
+            return parse_npy(unpacked(name)) if name in members else None
 
         columns, metadata = find_values(options.inside, read)
         names = choose_arrays(members, options)
-        arrays = {name: parse_npy(archive.read(members[name])) for name in names}
+        arrays = {name: parse_npy(unpacked(name)) for name in names}
         return Recording(name_arrays(arrays), columns=columns, metadata=metadata)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.sources.formats.parquet import read_row_groups
 from beam_jobs.sources.formats.parquet_pages import CheckedPages
+from beam_jobs.sources.tables import read_rows
 
 TABLE = pa.table(
     {
@@ -150,3 +151,29 @@ def test_a_large_text_of_a_dictionary_takes_memory_for_a_few_rows_in_feather(tmp
     text = pa.DictionaryArray.from_arrays([0] * 1000, ["x" * 1_000_000])
     pyarrow.feather.write_feather(pa.table({"text": text}), path, compression="uncompressed")
     assert growth(path, "feather") < 250
+
+
+TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=40)), min_size=1, max_size=30)
+
+
+@given(TEXTS, st.sampled_from(["parquet", "feather"]), st.booleans(), st.integers(1, 120))
+@settings(max_examples=100, deadline=None)
+def test_rows_above_a_limit_are_rejects_and_all_others_are_kept(texts, kind, dictionary, most):
+    column = pa.array(texts, pa.string())
+    table = pa.table({"text": column.dictionary_encode() if dictionary else column})
+    out = io.BytesIO()
+    if kind == "parquet":
+        pq.write_table(table, out)
+    else:
+        pyarrow.feather.write_feather(table, out)
+    rows = list(read_rows(out, kind, False, most_bytes=most))
+    assert [row.number for row in rows] == [*range(1, len(texts) + 1)]
+    for text, row in zip(texts, rows, strict=True):
+        if row.values is not None:
+            assert row.values == {"text": text}
+        else:
+            assert row.error.endswith(f"more than {most}: raise --max_record_bytes to keep it")
+        # An Arrow array of one text takes eight bytes for its place, and one if it may be missing.
+        size = len((text or "").encode())
+        assert (row.values is None) or size <= most
+        assert (row.values is not None) or size + 9 > most
