@@ -33,6 +33,10 @@ _NAME = re.compile(r"[^\x00-\x1f\\\ud800-\udfff]{1,255}")
 MAX_EMPTY_SIZE = 1 << 20
 
 
+# NumPy 1 has no more. TensorFlow takes minutes for ragged tensors of a thousand.
+MAX_DIMENSIONS = 32
+
+
 def format_shape(shape: tuple[int | None, ...]) -> str:
     """A shape as error messages and reports print it: `[224, 224, 3]`, `[None, 6]` or `[]`."""
     return "[" + ", ".join(str(d) for d in shape) + "]"
@@ -109,6 +113,10 @@ class Feature:
             raise ValueError(f"dtype {self.dtype!r}: expected a name such as 'float32'")
         if self.dtype not in TENSORFLOW_DTYPES:
             numpy_dtype(self.dtype)
+        if len(shape) > MAX_DIMENSIONS:
+            raise ValueError(
+                f"a shape of {len(shape)} dimensions: expected at most {MAX_DIMENSIONS}"
+            )
         if any(d is not None and d < 0 for d in shape):
             raise ValueError(
                 f"shape {format_shape(shape)}: a size is negative; use None if it varies"

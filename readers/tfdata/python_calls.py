@@ -37,14 +37,14 @@ def python_call(
         The error, string [], which `unless_failed` raises; and the tensors, of unknown shapes. If the
         function fails, the tensors have no elements, and scalars are 0.
     """
-    nothing = arrays_of_nothing(specs)
 
     def called(*arrays: np.ndarray) -> list[Any]:
         try:
             with _CALLS.one():
                 return [no_error(), *function(*arrays)]
         except Exception as error:
-            return [error_text(error), *nothing]
+            # Made only now: TensorFlow keeps this function, and what belongs to it, for good.
+            return [error_text(error), *arrays_of_nothing(specs)]
 
     dtypes = [tf.string, *(spec.dtype for spec in specs)]
     error, *found = tf.numpy_function(called, tensors, dtypes, stateful=stateful)

@@ -1,11 +1,14 @@
 import copy
 import dataclasses
+import hashlib
 import json
+import re
 import uuid
 
 import fsspec
 import pytest
 
+from readers.format import manifest
 from readers.format.manifest import DatasetError, Manifest, join
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split, check_split_name, shard_name
@@ -175,6 +178,70 @@ def test_the_error_for_an_unknown_split_lists_the_splits():
 def test_the_error_for_another_format_version_names_both_versions(version):
     with pytest.raises(ValueError, match=r"format version .*; this package reads version 1"):
         Manifest.from_json(changed(("format_version",), version))
+
+
+@pytest.mark.parametrize("version", [0, -1, True, "2", None])
+def test_only_a_newer_version_is_from_a_later_release(version):
+    cure = (
+        ": a later release of beam-shards wrote the dataset; upgrade beam-shards, or read the shards as "
+        "TFRecord files with schema="
+    )
+    with pytest.raises(ValueError, match=re.escape(f"this package reads version 1{cure}") + "$"):
+        Manifest.from_json(changed(("format_version",), 2))
+    with pytest.raises(ValueError, match=r"this package reads version 1$"):
+        Manifest.from_json(changed(("format_version",), version))
+
+
+def test_the_names_of_files_are_those_of_the_format():
+    names = manifest.MANIFEST, manifest.VOCABULARY, manifest.TOKENIZER, manifest.INDEX_SUFFIX
+    assert names == ("manifest.json", "vocabulary.txt", "tokenizer.json", ".idx")
+    assert manifest.CARD == ("README.md", "croissant.json", "dataset_info.json", "features.json")
+    words = manifest.PADDING, manifest.UNKNOWN, manifest.UNKNOWN_ID, manifest.RESERVED_IDS
+    assert words == (b"", b"[UNK]", 1, 2)
+
+
+def test_the_seal_in_a_card_is_the_sha256_of_the_manifest():
+    digest = hashlib.sha256(b"{}").hexdigest()
+    assert manifest.seal(b"{}") == f"The SHA-256 of manifest.json is {digest}"
+    card = f"a\nThe SHA-256 of manifest.json is {digest}.\nThe SHA-256 of manifest.json is {digest[:-1]}."
+    assert manifest.seals_in(card) == [f"The SHA-256 of manifest.json is {digest}"]
+
+
+@pytest.mark.parametrize("count", ["more_frames", "unannotated"])
+def test_images_that_are_counted_apart_are_stated_if_there_are_some(count):
+    splits = {"train": dataclasses.replace(MANIFEST.splits["train"], **{count: 3})}
+    value = dataclasses.replace(MANIFEST, splits=splits).to_json()
+    assert value["splits"]["train"][count] == 3
+    assert getattr(Manifest.from_json(value).splits["train"], count) == 3
+    assert count not in MANIFEST.to_json()["splits"]["train"]
+
+
+def test_what_is_not_given_is_empty():
+    alone = Manifest(MANIFEST.schema, {"train": Split(())})
+    assert (alone.label_names, alone.class_names, alone.files) == ((), {}, {})
+    assert (alone.vocabulary, alone.tokenizer, alone.options, alone.versions) == (0, 0, {}, {})
+    split = alone.split("train")
+    assert (split.rejected, split.statistics, split.duplicates) == (0, {}, 0)
+    assert (split.more_frames, split.unannotated) == (0, 0)
+
+
+def test_a_manifest_holds_no_number_that_json_lacks():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        dataclasses.replace(MANIFEST, options={"share": float("nan")}).to_bytes()
+    text = dataclasses.replace(MANIFEST, options={"name": "\u00fc"}).to_bytes()
+    assert "\u00fc".encode() in text
+
+
+def test_an_error_repeats_the_beginning_of_a_wrong_value():
+    long = "x" * 300
+    for path, value, start in [
+        ((*TRAIN, "shards", 0, "file"), long, "found " + repr(long[:200])),
+        ((*TRAIN, "shards", 0, "crc32c"), long, "found " + repr(long[:80])),
+        (("label_names",), long, "expected list, found " + repr(long[:80])),
+        (("files",), {long: {"crc32c": "z"}}, "files: " + repr(long[:80]) + ": "),
+    ]:
+        with pytest.raises(ValueError, match=re.escape(start) + "(?!x)"):
+            Manifest.from_json(changed(path, value))
 
 
 # Fields that were added later, so that older manifests lack them.
@@ -397,8 +464,13 @@ def test_a_missing_directory_is_called_missing(tmp_path):
 
 def test_the_error_for_files_of_another_writer_names_the_command_that_shows_them(tmp_path):
     (tmp_path / "old.tfrecord.gz").write_bytes(b"")
-    with pytest.raises(DatasetError, match=r"; python -m beam_jobs plan reshard --input .* shows"):
+    with pytest.raises(DatasetError) as caught:
         Manifest.read(str(tmp_path))
+    assert str(caught.value) == (
+        f"{tmp_path}: no manifest.json here, so this is not a finished dataset; run the job again, or give "
+        "schema= to read TFRecord files without a manifest; python -m beam_jobs plan reshard --input "
+        f"{tmp_path} shows what they hold"
+    )
 
 
 @pytest.mark.parametrize(

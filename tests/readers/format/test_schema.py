@@ -103,6 +103,7 @@ def test_the_default_encoding_follows_from_dtype_and_shape(dtype, shape, encodin
         ((["float32"],), "expected a name such as 'float32'"),
         ((None,), "expected a name such as 'float32'"),
         (("int64", (-1,)), r"shape \[-1\]: a size is negative; use None"),
+        (("int64", (1,) * 33), "a shape of 33 dimensions: expected at most 32"),
         (("int64", 3), "shape 3: expected a list of sizes"),
         (("int64", None), "shape None: expected a list of sizes"),
         (("int64", "28"), "shape '28': expected a list of sizes"),
