@@ -142,6 +142,16 @@ def test_every_encoding_matches_tensorflow_and_round_trips(feature, shape):
     assert_value(read(feature, data), array)
 
 
+@pytest.mark.parametrize("value", [-(2**63), -1, 0, 2**63 - 1])
+@pytest.mark.parametrize("beyond", [-(2**63) - 1, 2**63, 3**63 - 1, 2**64])
+def test_the_largest_integers_are_stored_and_larger_ones_are_refused(value, beyond):
+    encoder = Encoder(Schema({"label": Feature("int64")}))
+    written = tf.train.Example.FromString(encoder.encode({"label": value}))
+    assert [*written.features.feature["label"].int64_list.value] == [value]
+    with pytest.raises(ValueError, match="label"):
+        encoder.encode({"label": beyond})
+
+
 @pytest.mark.parametrize("encoding", ["tensor", "list", "raw"])
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
 def test_the_bytes_do_not_depend_on_memory_layout_or_byte_order(encoding, dtype):
