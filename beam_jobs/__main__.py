@@ -124,6 +124,11 @@ def _program() -> int:
     """Runs `python -m beam_jobs`; returns its exit code."""
     arguments = sys.argv[1:]
     _open_streams()
+    try:
+        os.getcwd()
+    except OSError:
+        message = "the working directory does not exist any more; change to another one"
+        return _failed(message, 2, "--json" in arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal or a locale in ASCII cannot show all labels.
         sys.stdout.reconfigure(errors="backslashreplace")

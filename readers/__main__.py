@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import NoReturn
 
 from readers.check import check
@@ -34,14 +35,19 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns 1 for damaged data or a failing store, 2 for a user error, else 0."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # Closed, as by `>&-`.
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
     # Pillow warns of damaged EXIF, with a line of its own source and without the record.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     code = 0
     try:
-        parsed = _parser().parse_args(arguments)
-        if not getattr(parsed, "json", False) and isinstance(sys.stdout, io.TextIOWrapper):
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            if "--json" in arguments:
+                sys.stdout.reconfigure(encoding="utf-8")
             # A terminal or a locale in ASCII cannot show all labels.
             sys.stdout.reconfigure(errors="backslashreplace")
+        parsed = _parser().parse_args(arguments)
         if parsed.command == "verify":
             code = _verified(parsed.directory, parsed.json)
         elif parsed.command == "check":

@@ -36,8 +36,8 @@ def report(
         ImportError: Jinja2 or Pillow is not installed.
         CorruptRecordError: (a ValueError) The checksum of a record is wrong.
         DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
-        FileNotFoundError: A file of the dataset, or the directory of `output`, is missing.
-        OSError: The page cannot be written.
+        FileNotFoundError: A file of the dataset is missing.
+        OSError: The page cannot be written: the directory of `output` is missing, or it is no file.
         StoreError: (an OSError) A store still fails after several retries.
 
     Example:
@@ -51,17 +51,28 @@ def report(
     templates()  # Before a minute of work, so that a missing package costs none.
 
     target = Path(output)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target}: there is no directory {target.parent}; make it first")
-    if target.is_dir():
-        raise IsADirectoryError(f"{target}: expected a file to write, found a directory")
+    if problem := unwritable(target):
+        raise OSError(f"{target}: {problem}")
     directory = path_text(path)
     facts = facts_of(directory, records, has_details=True)
     html = document(Study(directory, facts, check_facts(facts, records, against)))
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    real = Path(os.path.realpath(target))  # A link stays one.
+    partial = real.with_name(f".{real.name}.{os.getpid()}.partial")
     try:
         partial.write_text(html, encoding="utf-8")
-        os.replace(partial, target)
+        os.replace(partial, real)
     finally:
         partial.unlink(missing_ok=True)
     return target
+
+
+def unwritable(target: Path) -> str:
+    """Why a page cannot be written to a path; empty if it can."""
+    folder = Path(os.path.realpath(target)).parent
+    if not folder.is_dir():
+        return f"there is no directory {folder}; make it first"
+    if target.is_dir():
+        return "expected a file, found a directory"
+    if target.exists() and not target.is_file():
+        return "expected a file, found a device or a pipe"
+    return ""

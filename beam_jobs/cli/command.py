@@ -36,6 +36,7 @@ from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.storage.atomic import STAGING, list_files
 from readers.format.manifest import join
+from readers.report import unwritable
 
 
 @dataclass(frozen=True)
@@ -144,11 +145,8 @@ def _check_report(flags: RunFlags) -> None:
             "--report: the command ends before the dataset is complete with --detach; run "
             "`python -m readers report DIR` when the job has ended"
         )
-    folder = Path(flags.report).absolute().parent
-    if not folder.is_dir():
-        raise UsageError(f"--report {flags.report}: there is no directory {folder}; make it first")
-    if Path(flags.report).is_dir():
-        raise UsageError(f"--report {flags.report}: expected a file, found a directory")
+    if problem := unwritable(Path(flags.report)):
+        raise UsageError(f"--report {flags.report}: {problem}")
 
 
 def _check_detached(options: PipelineOptions) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -159,12 +160,23 @@ class Report:
         self._as_json, self._code = as_json, 0
         self._values: dict[str, Any] = {}
         self._warnings: list[str] = []
+        self._unprinted = ""
 
     def show(self, text: str, **values: Any) -> None:
         """Prints text on stdout; the object gets the values instead."""
         self._values |= values
         if not self._as_json:
-            print(visible(text))
+            self._print(visible(text))
+
+    def _print(self, text: str) -> None:
+        """Prints on stdout; that it cannot be written does not keep a job from its end."""
+        try:
+            print(text, flush=True)
+        except OSError as error:
+            # A closed pipe, as after `head`, is no failure.
+            self._unprinted = "" if isinstance(error, BrokenPipeError) else str(error)
+            # Python would write the rest at its end, and fail once more.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def note(self, *lines: str, **values: Any) -> None:
         """Prints lines on stderr; the object gets the values, too."""
@@ -188,10 +200,12 @@ class Report:
         self._code = code
 
     def end(self) -> int:
-        """Prints the object; returns the exit code."""
+        """Prints the object; returns the exit code: 1 if stdout could not be written."""
         if self._as_json:
             ending = {"warnings": self._warnings, "exit_code": self._code}
-            print(json.dumps(self._values | ending))
+            self._print(json.dumps(self._values | ending))
+        if self._unprinted and not self._code:
+            self.fail(1, f"stdout cannot be written: {self._unprinted}; what it reports is done")
         return self._code
 
 

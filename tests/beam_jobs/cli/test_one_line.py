@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -83,6 +84,52 @@ def test_a_closed_stream_changes_no_exit_code(closed, tmp_path):
     flags = [sys.executable, "-m", "beam_jobs", "images", "--input", str(tmp_path / "nothing")]
     flags += ["--output", str(tmp_path / "out"), "--image_size", "4x4"]
     assert subprocess.run(["sh", "-c", line, "sh", *flags], capture_output=True).returncode == 2
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+@pytest.mark.parametrize("arguments", [["info"], ["verify"], ["verify", "--json"]])
+def test_readers_need_no_streams(closed, arguments, tmp_path):
+    schema = Schema({"text": Feature("string")})
+    path = write_dataset(tmp_path, schema, {"train": [[{"text": b"a"}]]})
+    command = [sys.executable, "-m", "readers", *arguments, path]
+    done = subprocess.run(["sh", "-c", f'"$@" {closed}>&-', "sh", *command], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(("lost", "code"), [("| true", 0), (">/dev/full", 1)])
+def test_a_job_ends_though_its_report_cannot_be_written(lost, code, pictures, tmp_path):
+    flags = ["--input", f"{pictures}/*.png", "--output", str(tmp_path / "out")]
+    job = [sys.executable, "-m", "beam_jobs", "images", *flags, "--label", "none"]
+    line = f'{{ "$@"; echo $? >{tmp_path}/code; }} {lost}'
+    done = subprocess.run(["sh", "-c", line, "sh", *job], capture_output=True, text=True)
+    assert int((tmp_path / "code").read_text()) == code
+    assert (tmp_path / "out/manifest.json").exists()
+    assert "Traceback" not in done.stderr
+    error = "error: stdout cannot be written: [Errno 28] No space left on device; what it reports is done"
+    assert (error in done.stderr.splitlines()) == bool(code)
+
+
+def test_a_working_directory_that_was_removed_is_named(tmp_path):
+    line = f'cd "{tmp_path}/gone" && rmdir "{tmp_path}/gone" && "$@"'
+    (tmp_path / "gone").mkdir()
+    job = [sys.executable, "-m", "beam_jobs", "images", "--input", "in", "--output", "out"]
+    done = subprocess.run(
+        ["sh", "-c", line, "sh", *job],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert last == "error: the working directory does not exist any more; change to another one"
+
+
+def test_records_as_json_are_utf_8_in_an_ascii_locale(tmp_path, monkeypatch):
+    schema = Schema({"text": Feature("string", (), "text")})
+    path = write_dataset(tmp_path, schema, {"train": [[{"text": "ä".encode()}]]})
+    written = ascii_stdout(monkeypatch)
+    assert readers_main(["head", str(path), "--json"]) == 0
+    assert json.loads(written.getvalue())["text"] == "ä"
 
 
 def ascii_stdout(monkeypatch) -> io.BytesIO:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -115,14 +116,26 @@ def test_the_command_writes_the_page_and_prints_its_path(numbers, tmp_path, caps
     ("output", "words"),
     [
         ("missing/x.html", "there is no directory"),
-        ("numbers", "expected a file to write, found a directory"),
+        ("numbers", "expected a file, found a directory"),
+        ("pipe", "expected a file, found a device or a pipe"),
     ],
 )
 def test_a_page_that_cannot_be_written_is_a_mistake_of_the_user(
     numbers, tmp_path, output, words, capsys
 ):
+    os.mkfifo(tmp_path / "pipe")
     assert main(["report", str(numbers), "--output", str(tmp_path / output)]) == 2
     assert words in capsys.readouterr().err
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_page_is_written_where_a_link_points(numbers, tmp_path):
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "link.html").symlink_to("pages/new.html")
+    for _ in range(2):
+        readers.report(numbers, tmp_path / "link.html")
+        assert (tmp_path / "link.html").is_symlink()
+        assert "of 23 records" in (tmp_path / "pages/new.html").read_text()
 
 
 def test_a_damaged_dataset_has_no_page_and_keeps_the_old_one(numbers, tmp_path, capsys):
