@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from beam_jobs.errors import RejectError
@@ -13,30 +13,9 @@ from beam_jobs.storage.limits import check_bytes
 # Rows in memory at once: only a few if they hold images, but each batch costs 0.1 ms.
 BATCH_ROWS = 1024
 
-# Of rows that may repeat a value of a dictionary, which has a megabyte by default in Parquet: batches of 64
-# rows take no longer per row than larger ones.
-_REPEATED_BYTES = 64 << 20
-
-
-def rows_at_once(repeated: int, most: int = BATCH_ROWS) -> int:
-    """How many rows to unpack at once, of which each may repeat values of some bytes."""
-    return max(1, min(most, _REPEATED_BYTES // max(repeated, 1)))
-
-
-def repeated_bytes(arrays: Iterable[Any]) -> int:
-    """How many bytes a row of some arrays may take that repeats values of dictionaries; more in lists."""
-    pa = require("pyarrow", "beam", ".feather and .arrow files")
-    found = 0
-    for array in arrays:
-        if isinstance(array, pa.ExtensionArray):
-            found += repeated_bytes([array.storage])
-        elif pa.types.is_dictionary(array.type):
-            found += _longest(array.dictionary)
-        elif pa.types.is_struct(array.type):
-            found += repeated_bytes(array.field(i) for i in range(array.type.num_fields))
-        elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
-            found += repeated_bytes([array.values])
-    return found
+# Of rows that are unpacked at once, where values of dictionaries are repeated. A dictionary has a megabyte by
+# default in Parquet, and batches of 64 rows take no longer per row than larger ones.
+UNPACKED_BYTES = 64 << 20
 
 
 def fields_of(parent: Any) -> dict[str, Any]:
@@ -66,7 +45,7 @@ def batch_rows(batch: Any, most_bytes: int) -> Iterator[tuple[dict[str, Any] | N
     try:
         batch.validate(full=True)
         size = sum(map(_unpacked_bytes, batch.columns))
-        if batch.num_rows > 1 and size > min(most_bytes, _REPEATED_BYTES):
+        if batch.num_rows > 1 and size > min(most_bytes, UNPACKED_BYTES):
             middle = batch.num_rows // 2
             yield from batch_rows(batch.slice(0, middle), most_bytes)
             yield from batch_rows(batch.slice(middle), most_bytes)

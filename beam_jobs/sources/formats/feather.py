@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 from beam_jobs.errors import RejectError
 from beam_jobs.packages import require
-from beam_jobs.sources.formats.arrow_rows import batch_rows, fields_of, repeated_bytes, rows_at_once
+from beam_jobs.sources.formats.arrow_rows import BATCH_ROWS, batch_rows, fields_of
 from beam_jobs.sources.rows import Row, check_names
 from beam_jobs.sources.source import names_in
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
@@ -44,9 +44,8 @@ def feather_rows(
     number = 1
     try:
         for batch in _batches(_open(file, wanted or [0])):
-            step = rows_at_once(repeated_bytes(batch.columns))
-            for start in range(0, batch.num_rows, step):
-                for values, error in batch_rows(batch.slice(start, step), most_bytes):
+            for start in range(0, batch.num_rows, BATCH_ROWS):
+                for values, error in batch_rows(batch.slice(start, BATCH_ROWS), most_bytes):
                     yield Row(number, values, error)
                     number += 1
         if _is_stream(file):

@@ -9,7 +9,12 @@ import orjson
 
 from beam_jobs.errors import RejectError
 from beam_jobs.packages import require
-from beam_jobs.sources.formats.arrow_rows import BATCH_ROWS, batch_rows, fields_of, rows_at_once
+from beam_jobs.sources.formats.arrow_rows import (
+    BATCH_ROWS,
+    UNPACKED_BYTES,
+    batch_rows,
+    fields_of,
+)
 from beam_jobs.sources.formats.parquet_pages import CheckedPages
 from beam_jobs.sources.rows import Row, check_names
 from beam_jobs.sources.source import names_in, value_at
@@ -136,8 +141,10 @@ def _group_rows(
     fit = _BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
     at = first
     try:
+        repeated = pages.expect(number, wanted)
+        fit = min(fit, UNPACKED_BYTES // max(repeated, 1), BATCH_ROWS)
         for batch in table.iter_batches(
-            batch_size=rows_at_once(pages.expect(number, wanted), min(fit, BATCH_ROWS)),
+            batch_size=max(1, fit),
             row_groups=[number],
             columns=wanted,
             use_threads=False,
