@@ -43,7 +43,11 @@ TARGETS = {
             "readers/format/protobuf/tensor.py",
             "readers/format/protobuf/wire.py",
         ),
-        ("tests/readers/format/test_encode.py", "tests/readers/format/protobuf"),
+        (
+            "tests/readers/format/test_encode.py",
+            "tests/readers/format/protobuf",
+            "tests/readers/test_steps.py",
+        ),
     ),
     "order": Target(
         (

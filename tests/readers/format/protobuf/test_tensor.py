@@ -312,6 +312,46 @@ def test_a_message_that_is_not_a_tensor_of_strings_is_refused(data, message):
         parse_tensor(data, "string")
 
 
+# The content of a field by its wire type.
+CONTENTS = {0: b"\x05", 1: bytes(8), 2: b"\x01a", 5: bytes(4)}
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(1, 2), (1, 5), (2, 0), (4, 0), (4, 1), (8, 0), (8, 5), (15, 0), (15, 2)]
+)
+@pytest.mark.parametrize(
+    "whole", [serialize_tensor(np.ones(2, np.float32)), serialize_tensor(["a"])]
+)
+def test_fields_of_other_numbers_or_wire_types_are_refused(number, kind, whole):
+    field = varint(number << 3 | kind) + CONTENTS[kind]
+    dtype = "string" if whole[1] == 7 else "float32"
+    for data in (field + whole, whole + field):
+        with pytest.raises(ValueError, match=f"^field {number} of a TensorProto is not one that"):
+            parse_tensor(data, dtype)
+
+
+def test_the_version_of_a_tensor_does_not_matter():
+    whole = serialize_tensor(np.ones(2, np.float32))
+    for version in (b"\x18\0", b"\x18\x07"):
+        assert_same(parse_tensor(version + whole, "float32"), np.ones(2, np.float32))
+        assert_same(parse_tensor(whole + version, "float32"), np.ones(2, np.float32))
+
+
+def test_the_largest_rank_is_that_of_tensorflow():
+    # NumPy has no array of this rank, so the parser gets as far as to ask for one.
+    with pytest.raises(ValueError, match="maximum supported dimension"):
+        parse_tensor(proto([1] * 200) + proto([1] * 54, bytes(4)), "float32")
+    with pytest.raises(ValueError, match="rank of a TensorProto is greater than 254"):
+        parse_tensor(proto([1] * 200) + proto([1] * 55, bytes(4)), "float32")
+
+
+@pytest.mark.parametrize("field", [b"\x10\x01", b"\x0a\x00", b"\x0d\0\0\0\0", b"\x1a\x00"])
+def test_a_shape_has_dimensions_alone(field):
+    data = b"\x08\x01\x12" + varint(len(field)) + field + b"\x22\x04\0\0\0\0"
+    with pytest.raises(ValueError, match="unknown rank or field"):
+        parse_tensor(data, "float32")
+
+
 def test_shapes_that_are_given_one_after_another_are_merged_as_by_protobuf():
     content = np.arange(6, dtype=np.float32)
     data = proto([2]) + proto([3], content.tobytes())
