@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import json
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_jobs.cli.flags import Parser
-from beam_jobs.cli.parser import declared_flags
+from beam_jobs.cli.parser import NOT_OF_THE_DATASET, declared_flags
 from beam_jobs.errors import UsageError
 from beam_jobs.packages import require
 from beam_jobs.storage.files import read_bytes
@@ -36,18 +36,21 @@ def with_config(arguments: Sequence[str]) -> list[str]:
         return list(arguments)
     if not is_local(found.config):
         FileSystems.set_options(PipelineOptions(rest))
-    values = _read(found.config)
+    values, typed_only = _read(found.config)
     typed = rest.pop(0) if rest and not rest[0].startswith("-") else ""
     job = _job(found.config, typed, _shown(values.pop("job", "")))
     given = {argument.split("=", 1)[0] for argument in rest}
-    added = _arguments(
-        found.config, job, {n: v for n, v in values.items() if f"--{n}" not in given}
-    )
+    wanted = {name: value for name, value in values.items() if f"--{name}" not in given}
+    added = _arguments(found.config, job, wanted, typed_only)
     return [job, *added, *rest]
 
 
-def _read(path: str) -> dict[str, Any]:
-    """The values of a file by key; numbers are text, as they are typed on a command line."""
+def _read(path: str) -> tuple[dict[str, Any], Set[str]]:
+    """The values of a file by key, and the flags that it may not hold.
+
+    Numbers are text, as they are typed on a command line. A manifest, which may come from anybody, has no
+    flags that say where a job runs and what else it writes.
+    """
     in_file = path.lower().endswith((".json", ".yaml", ".yml"))
     file = path if in_file else join(path, MANIFEST)
     try:
@@ -64,13 +67,14 @@ def _read(path: str) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError) as error:
         raise UsageError(f"--config {path}: {error}") from None
+    typed_only: Set[str] = _NOT_IN_A_FILE
     if isinstance(found, dict) and isinstance(found.get("options"), dict):
-        found = found["options"]  # of a manifest
+        found, typed_only = found["options"], NOT_OF_THE_DATASET
     if not isinstance(found, dict):
         raise UsageError(
             f"--config {path}: expected lines such as seed: 1, with a flag's name each"
         )
-    return found
+    return found, typed_only
 
 
 def _parsed(text: str, file: str) -> Any:
@@ -119,13 +123,15 @@ def _job(path: str, typed: str, stated: str) -> str:
     return job
 
 
-def _arguments(path: str, job: str, values: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the arguments that mean the values of a file."""
+def _arguments(
+    path: str, job: str, values: Mapping[str, Any], typed_only: Set[str]
+) -> Iterator[str]:
+    """Yields the arguments that mean the values of a file, which may not hold some flags."""
     declared = declared_flags()[job]
-    names = [name for name in declared if name not in _NOT_IN_A_FILE]
+    names = [name for name in declared if name not in typed_only]
     for name, value in values.items():
         if name not in names:
-            if name in _NOT_IN_A_FILE:
+            if name in typed_only:
                 raise UsageError(f"--config {path}: type --{name} on the command line")
             close = difflib.get_close_matches(name, names, 1)
             hint = (

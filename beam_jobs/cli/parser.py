@@ -84,7 +84,7 @@ _JOBS = {
 }
 
 # Flags that say where and how a job runs; the dataset is the same whatever they are.
-_NOT_OF_THE_DATASET = {
+NOT_OF_THE_DATASET = {
     *("output", "overwrite", "dry_run", "max_rejects", "config", "json"),
     *("engine", "engine_page", "detach", "report", "check", "fail_on"),
 }
@@ -150,7 +150,7 @@ class CommandFlags:
         defaults = {
             field.name: field.default for flags in both for field in dataclasses.fields(flags)
         }
-        left_out = _NOT_OF_THE_DATASET | {
+        left_out = NOT_OF_THE_DATASET | {
             name for name in if_given if values[name] == defaults[name]
         }
         return {

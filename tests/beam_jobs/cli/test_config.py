@@ -174,6 +174,25 @@ def test_a_dataset_is_made_again_from_its_manifest(tmp_path, job):
     assert files(tmp_path / "again") == files(tmp_path / "first")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("report", "x.html"),
+        ("overwrite", True),
+        ("output", "o"),
+        ("engine", "flink"),
+        ("json", True),
+    ],
+)
+def test_a_manifest_does_not_say_where_a_job_runs_or_what_else_it_writes(tmp_path, name, value):
+    options = {"job": "text", "seed": 3, name: value}
+    (tmp_path / "manifest.json").write_text(json.dumps({"options": options}))
+    with pytest.raises(UsageError, match=f"type --{name} on the command line$"):
+        with_config(["--config", str(tmp_path)])
+    typed = f"--{name}" if value is True else f"--{name}={value}"
+    assert with_config(["--config", str(tmp_path), typed]) == ["text", "--seed=3", typed]
+
+
 @pytest.mark.slow
 def test_a_dataset_may_be_in_a_store(s3):
     s3.put(f"{s3.url}/old/manifest.json", b'{"options": {"job": "text", "seed": 3}}')
