@@ -7,6 +7,7 @@ from pathlib import Path
 
 from readers.check import check_facts, facts_of
 from readers.files.remote import path_text
+from readers.format.display import unwritable
 
 
 def report(
@@ -64,15 +65,3 @@ def report(
     finally:
         partial.unlink(missing_ok=True)
     return target
-
-
-def unwritable(target: Path) -> str:
-    """Why a page cannot be written to a path; empty if it can."""
-    folder = Path(os.path.realpath(target)).parent
-    if not folder.is_dir():
-        return f"there is no directory {folder}; make it first"
-    if target.is_dir():
-        return "expected a file, found a directory"
-    if target.exists() and not target.is_file():
-        return "expected a file, found a device or a pipe"
-    return ""

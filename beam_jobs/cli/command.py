@@ -35,8 +35,8 @@ from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.storage.atomic import STAGING, list_files
+from readers.format.display import unwritable
 from readers.format.manifest import join
-from readers.report import unwritable
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from readers.format.schema import Schema, format_shape
 from readers.format.splits import Split
@@ -128,3 +130,15 @@ def without_credentials(text: str) -> str:
 def shortened(text: str, most: int) -> str:
     """The first characters of a text, with `...` if there are more."""
     return text if len(text) <= most else f"{text[:most]}..."
+
+
+def unwritable(target: Path) -> str:
+    """Why a page cannot be written to a path; empty if it can."""
+    folder = Path(os.path.realpath(target)).parent
+    if not folder.is_dir():
+        return f"there is no directory {folder}; make it first"
+    if target.is_dir():
+        return "expected a file, found a directory"
+    if target.exists() and not target.is_file():
+        return "expected a file, found a device or a pipe"
+    return ""
