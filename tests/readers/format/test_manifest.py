@@ -216,6 +216,58 @@ def test_images_that_are_counted_apart_are_stated_if_there_are_some(count):
     assert count not in MANIFEST.to_json()["splits"]["train"]
 
 
+def labelled(*figures, records: int = 1, **options) -> Manifest:
+    """A manifest of a split for each of some statistics of the label."""
+    splits = {
+        f"s{n}": Split((Shard(shard_name(f"s{n}", 0, 1), records, 9, 0),), statistics=each)
+        for n, each in enumerate(figures)
+    }
+    return Manifest(options.pop("schema", MANIFEST.schema), splits, **options)
+
+
+def label(**figures) -> dict:
+    return {"label": figures}
+
+
+def test_the_number_of_classes_follows_from_their_names_or_from_the_labels():
+    found = labelled(label(min=2, max=4), label(min=1, max=3), {})
+    assert (found.label_range, found.num_classes) == ((1, 4), 5)
+    assert labelled(label(min=0, max=0)).num_classes == 1
+    negative = labelled(label(min=-1, max=4))
+    assert (negative.label_range, negative.num_classes) == ((-1, 4), None)
+    named = labelled(label(min=2, max=4), label_names=("a", "b"))
+    assert (named.label_range, named.num_classes) == ((2, 4), 2)
+    for without in (
+        labelled({}),
+        labelled(label(min=0.5, max=1.5)),
+        labelled({"label": 5}),
+        labelled(label(min=1, max=2), schema=Schema({"other": Feature("int64")})),
+        labelled(label(min=1, max=2), schema=Schema({"label": Feature("float32")})),
+    ):
+        assert (without.label_range, without.num_classes) == (None, None)
+
+
+def test_values_are_counted_in_all_splits_or_in_none():
+    first, second = label(values={"0": 2, "-3": 1}), label(values={"0": 5})
+    assert labelled(first, second).counts_of("label") == {0: 7, -3: 1}
+    for uncounted in ({}, label(min=1), {"label": 5}, label(values=5), label(values={"0": "x"})):
+        assert labelled(first, uncounted).counts_of("label") is None
+        assert labelled(uncounted, records=0).counts_of("label") == {}
+    assert labelled(label(values={"0": 1, "a": 2})).counts_of("label") is None
+    assert labelled(label(values={"0": 1, "1": "x"})).counts_of("label") is None
+
+
+def test_a_printed_manifest_is_two_tables():
+    features, splits = str(MANIFEST).split("\n\n")
+    assert "image" in features and "train" in splits and "XX" not in features + splits
+    assert (
+        dataclasses.replace(
+            MANIFEST, splits={"a": Split((), unannotated=2), "b": Split((), unannotated=3)}
+        ).unannotated
+        == 5
+    )
+
+
 def test_what_is_not_given_is_empty():
     alone = Manifest(MANIFEST.schema, {"train": Split(())})
     assert (alone.label_names, alone.class_names, alone.files) == ((), {}, {})
