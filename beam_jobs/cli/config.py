@@ -67,7 +67,7 @@ def _read(path: str) -> tuple[dict[str, Any], Set[str]]:
         ) from None
     except (OSError, ValueError) as error:
         raise UsageError(f"--config {path}: {error}") from None
-    typed_only: Set[str] = _NOT_IN_A_FILE
+    typed_only: Set[str] = _NOT_IN_A_FILE if in_file else NOT_OF_THE_DATASET
     if isinstance(found, dict) and isinstance(found.get("options"), dict):
         found, typed_only = found["options"], NOT_OF_THE_DATASET
     if not isinstance(found, dict):

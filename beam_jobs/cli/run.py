@@ -176,7 +176,8 @@ class Report:
             # A closed pipe, as after `head`, is no failure.
             self._unprinted = "" if isinstance(error, BrokenPipeError) else str(error)
             # Python would write the rest at its end, and fail once more.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            with Path(os.devnull).open("w") as nothing:
+                os.dup2(nothing.fileno(), sys.stdout.fileno())
 
     def note(self, *lines: str, **values: Any) -> None:
         """Prints lines on stderr; the object gets the values, too."""
@@ -205,7 +206,7 @@ class Report:
             ending = {"warnings": self._warnings, "exit_code": self._code}
             self._print(json.dumps(self._values | ending))
         if self._unprinted and not self._code:
-            self.fail(1, f"stdout cannot be written: {self._unprinted}; what it reports is done")
+            self.fail(1, f"stdout cannot be written: {self._unprinted}; all else was done")
         return self._code
 
 

@@ -90,8 +90,8 @@ def local_files(pattern: str, in_order: bool = False, span: Span = ALL) -> Itera
 def _leading(pattern: str) -> Callable[[str], bool]:
     """A function of a folder below the fixed one of a pattern: may there be matches in it?
 
-    So one file is found without a walk through all folders beside it. It is asked for folders inside
-    those of which it is true alone.
+    So one file is found without a walk through all folders beside it. The function is called only for
+    folders whose parent it accepted.
     """
     fixed = fixed_folder(pattern)
     parts = pattern[len(fixed) + 1 :].split("/")

@@ -9,10 +9,10 @@ import re
 import struct
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import BinaryIO, Literal
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, PngImagePlugin, UnidentifiedImageError
 
 from beam_jobs.errors import JobError, RejectError, UsageError
 from beam_jobs.jobs.images import png
@@ -98,7 +98,8 @@ def _open(file: BinaryIO) -> Image.Image:
     """
     try:
         image = Image.open(file, formats=_formats())
-        _skip_damaged_metadata(image)
+        if isinstance(image, PngImagePlugin.PngImageFile) and image.png:
+            image.png.__class__ = _Chunks
         return image
     except (UnidentifiedImageError, ValueError) as error:
         file.seek(0)
@@ -117,24 +118,17 @@ def _open(file: BinaryIO) -> Image.Image:
     return _open(file)
 
 
-def _skip_damaged_metadata(image: Image.Image) -> None:
-    """Lets Pillow skip chunks after the pixels of a PNG that do not decide them, and that it cannot read."""
-    if not (chunks := getattr(image, "png", None)):
-        return
+class _Chunks(PngImagePlugin.PngStream):
+    """The chunks of a PNG; those after the pixels that do not decide them may be damaged."""
 
-    def skipping(read: Callable[[int, int], bytes]) -> Callable[[int, int], bytes]:
-        def read_or_skip(at: int, size: int) -> bytes:
-            try:
-                return read(at, size)
-            except (ValueError, SyntaxError, struct.error):
-                image.info[CHANGED] = True
-                return b""
-
-        return read_or_skip
-
-    for name in dir(chunks):
-        if name.startswith("chunk_") and png.is_metadata(name.removeprefix("chunk_").encode()):
-            setattr(chunks, name, skipping(getattr(chunks, name)))
+    def call(self, cid: bytes, pos: int, length: int) -> bytes:
+        try:
+            return super().call(cid, pos, length)
+        except (ValueError, SyntaxError, struct.error):
+            if not png.is_metadata(cid):
+                raise
+            self.im_info[CHANGED] = True  # Also the `info` of the image.
+            return b""
 
 
 def _open_changed(file: BinaryIO) -> Image.Image | None:

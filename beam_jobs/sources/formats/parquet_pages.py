@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import bisect
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
-from beam_jobs.sources.formats.thrift import I32, I64, Structs, a_struct, numbers, several, texts
+from beam_jobs.sources.formats.thrift import I32, I64, NUMBERS, TEXTS, Structs, a_struct, several
 
 # Some writers state sizes of columns in the footer that are too small: pages up to this size are not held to them.
 _ANY_PAGE_BYTES = 16 << 20
@@ -23,8 +24,8 @@ _ANY_PAGE_BYTES = 16 << 20
 # Arrow reads no longer headers.
 _MOST_HEADER_BYTES = 16 << 20
 
-# Headers of dictionaries have no statistics.
-_SHORT_HEADER_BYTES = 256
+# Most headers have a tenth of this; those with long texts as statistics may have more.
+_SHORT_HEADER_BYTES = 1 << 10
 
 # An encoding: each value has a part of the one before, whose length is stated.
 _DELTA_BYTE_ARRAY = 7
@@ -43,8 +44,8 @@ _ENCODINGS, _PATH, _VALUES, _COLUMN_UNPACKED, _COLUMN_PACKED, _FIRST_PAGE, _DICT
     11,
 )
 _COLUMN = {
-    _ENCODINGS: numbers(),
-    _PATH: texts(),
+    _ENCODINGS: NUMBERS,
+    _PATH: TEXTS,
     _VALUES: I64,
     _COLUMN_UNPACKED: I64,
     _COLUMN_PACKED: I64,
@@ -107,7 +108,7 @@ class CheckedPages:
             if column.has_dictionary:
                 repeated += self._dictionary_bytes(column.start)
             if column.has_deltas:
-                repeated += max(column.unpacked, _ANY_PAGE_BYTES)
+                repeated += self._largest_page(column)
         return repeated
 
     def _columns(self, group: int) -> Sequence[_Column]:
@@ -125,14 +126,35 @@ class CheckedPages:
         except (IndexError, OSError) as error:
             raise ValueError(f"the footer is damaged: {error}") from None
 
-    def _dictionary_bytes(self, start: int) -> int:
-        """How many bytes the page has that begins here; 0 if its header is damaged, as Arrow finds."""
+    def _page(self, start: int) -> tuple[int, int]:
+        """How many bytes the page has that begins here, unpacked, and where the next one begins.
+
+        Raises:
+            IndexError, ValueError: Its header is damaged or very long.
+        """
         self._file.seek(start)
+        structs = Structs(self._file.read(_SHORT_HEADER_BYTES))
+        header = structs.struct(_PAGE_HEADER)
+        size = max(header.get(_PACKED, 0), 0)
+        return max(header.get(_UNPACKED, 0), 0), start + structs.at + size
+
+    def _dictionary_bytes(self, start: int) -> int:
+        """How many bytes the dictionary has that begins here; 0 if it is damaged, as Arrow finds."""
         try:
-            header = Structs(self._file.read(_SHORT_HEADER_BYTES)).struct(_PAGE_HEADER)
+            return self._page(start)[0]
         except (IndexError, ValueError):
             return 0
-        return max(header.get(_UNPACKED, 0), 0)
+
+    def _largest_page(self, column: _Column) -> int:
+        """How many bytes the largest page of a column has: no value is built of bytes of two pages."""
+        found, at = 0, column.start
+        try:
+            while at < column.end:
+                size, at = self._page(at)
+                found = max(found, size)
+        except (IndexError, ValueError):
+            return max(column.unpacked, _ANY_PAGE_BYTES)
+        return found
 
     def _await(self, pages: _Pages) -> None:
         if pages.start < pages.end:
@@ -167,13 +189,14 @@ class CheckedPages:
 
 def _chosen(columns: Sequence[_Column], names: Iterable[str]) -> Sequence[_Column]:
     """Those of some names and with these fields; all if a name is not found: Arrow has names of its own."""
-    found = []
-    for name in names:
-        of_name = [column for column in columns if f"{column.path}.".startswith(f"{name}.")]
-        if not of_name:
-            return columns
-        found += of_name
-    return found
+    wanted, seen, found = set(names), set[str](), []
+    for column in columns:
+        if above := wanted.intersection(
+            itertools.accumulate(column.path.split("."), "{}.{}".format)
+        ):
+            seen |= above
+            found.append(column)
+    return found if seen == wanted else columns
 
 
 # A large file is opened once for each few of its row groups.

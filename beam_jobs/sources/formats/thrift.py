@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# Types of values. 0 ends a struct; of maps, Parquet has none.
+# Types of values. 0 ends a struct. Parquet uses no maps.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET = range(1, 11)
 _STRUCT = 12
 _VARINTS = (_I16, _I32, _I64)
@@ -19,7 +19,7 @@ _MOST_LEVELS = 32
 class Structs:
     """Reads structs and values, one after another.
 
-    All functions raise IndexError if a value does not end in the bytes, and ValueError if there is none.
+    All functions raise IndexError if the bytes end before a value does, and ValueError if they hold none.
 
     Args:
         data: The bytes.
@@ -130,7 +130,7 @@ class Structs:
             raise ValueError(f"a value of type {kind}")
 
     def _skip_item(self, kind: int, levels: int) -> None:
-        # Only in lists booleans have a byte of their own.
+        # A boolean has a byte of its own in a list; as a field, it is in the type.
         self._skip(_BYTE if kind in (_TRUE, _FALSE) else kind, levels)
 
 
@@ -140,15 +140,9 @@ Field = tuple[int, Callable[[Structs], Any]]
 I32: Field = (_I32, Structs.integer)
 I64: Field = (_I64, Structs.integer)
 
-
-def texts() -> Field:
-    """A field with a list of texts."""
-    return _LIST, lambda structs: structs.items(_BINARY, Structs.text)
-
-
-def numbers() -> Field:
-    """A field with a list of numbers of 32 bits."""
-    return _LIST, lambda structs: structs.items(_I32, Structs.integer)
+# Lists of texts, and of numbers of 32 bits.
+TEXTS: Field = (_LIST, lambda structs: structs.items(_BINARY, Structs.text))
+NUMBERS: Field = (_LIST, lambda structs: structs.items(_I32, Structs.integer))
 
 
 def a_struct(wanted: Mapping[int, Field]) -> Field:

@@ -186,9 +186,11 @@ def test_a_dataset_is_made_again_from_its_manifest(tmp_path, job):
 )
 def test_a_manifest_does_not_say_where_a_job_runs_or_what_else_it_writes(tmp_path, name, value):
     options = {"job": "text", "seed": 3, name: value}
-    (tmp_path / "manifest.json").write_text(json.dumps({"options": options}))
-    with pytest.raises(UsageError, match=f"type --{name} on the command line$"):
-        with_config(["--config", str(tmp_path)])
+    # The second one is no manifest, but it is where one should be.
+    for content in ({"options": options}, options):
+        (tmp_path / "manifest.json").write_text(json.dumps(content))
+        with pytest.raises(UsageError, match=f"type --{name} on the command line$"):
+            with_config(["--config", str(tmp_path)])
     typed = f"--{name}" if value is True else f"--{name}={value}"
     assert with_config(["--config", str(tmp_path), typed]) == ["text", "--seed=3", typed]
 

@@ -105,7 +105,7 @@ def test_a_job_ends_though_its_report_cannot_be_written(lost, code, pictures, tm
     assert int((tmp_path / "code").read_text()) == code
     assert (tmp_path / "out/manifest.json").exists()
     assert "Traceback" not in done.stderr
-    error = "error: stdout cannot be written: [Errno 28] No space left on device; what it reports is done"
+    error = "error: stdout cannot be written: [Errno 28] No space left on device; all else was done"
     assert (error in done.stderr.splitlines()) == bool(code)
 
 

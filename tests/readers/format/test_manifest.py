@@ -207,15 +207,6 @@ def test_the_seal_in_a_card_is_the_sha256_of_the_manifest():
     assert manifest.seals_in(card) == [f"The SHA-256 of manifest.json is {digest}"]
 
 
-@pytest.mark.parametrize("count", ["more_frames", "unannotated"])
-def test_images_that_are_counted_apart_are_stated_if_there_are_some(count):
-    splits = {"train": dataclasses.replace(MANIFEST.splits["train"], **{count: 3})}
-    value = dataclasses.replace(MANIFEST, splits=splits).to_json()
-    assert value["splits"]["train"][count] == 3
-    assert getattr(Manifest.from_json(value).splits["train"], count) == 3
-    assert count not in MANIFEST.to_json()["splits"]["train"]
-
-
 def labelled(*figures, records: int = 1, **options) -> Manifest:
     """A manifest of a split for each of some statistics of the label."""
     splits = {
@@ -259,13 +250,8 @@ def test_values_are_counted_in_all_splits_or_in_none():
 
 def test_a_printed_manifest_is_two_tables():
     features, splits = str(MANIFEST).split("\n\n")
-    assert "image" in features and "train" in splits and "XX" not in features + splits
-    assert (
-        dataclasses.replace(
-            MANIFEST, splits={"a": Split((), unannotated=2), "b": Split((), unannotated=3)}
-        ).unannotated
-        == 5
-    )
+    assert [line.split()[0] for line in features.splitlines()[1:]] == ["image", "label"]
+    assert {"train", "val"} <= {line.split()[0] for line in splits.splitlines()}
 
 
 def test_what_is_not_given_is_empty():
@@ -330,13 +316,14 @@ def test_an_older_manifest_has_no_classes_tokenizer_or_duplicates():
     ]
 
 
-def test_frames_that_are_left_out_are_stated_only_if_there_are_some():
-    split = dataclasses.replace(MANIFEST.splits["train"], more_frames=3)
-    manifest = dataclasses.replace(MANIFEST, splits={**MANIFEST.splits, "train": split})
-    assert manifest.to_json()["splits"]["train"]["more_frames"] == 3
-    assert "more_frames" not in manifest.to_json()["splits"]["val"]
-    assert Manifest.from_json(manifest.to_json()) == manifest
-    assert manifest.more_frames == 3
+@pytest.mark.parametrize("count", ["more_frames", "unannotated"])
+def test_images_that_are_counted_apart_are_stated_only_if_there_are_some(count):
+    split = dataclasses.replace(MANIFEST.splits["train"], **{count: 3})
+    counted = dataclasses.replace(MANIFEST, splits={**MANIFEST.splits, "train": split})
+    assert counted.to_json()["splits"]["train"][count] == 3
+    assert count not in counted.to_json()["splits"]["val"]
+    assert Manifest.from_json(counted.to_json()) == counted
+    assert getattr(counted, count) == 3
 
 
 WRONG = [None, 1.5, -1, True, "text", [1], {"a": 1}, [[["a", "b"]]]]
