@@ -58,7 +58,7 @@ def draft_split(
     """
     total = int(records.sum())
     shards = count_shards(total, record_bytes, num_shards, shard_size)
-    ranks = boundary_ranks(records, shards) if shards > 1 else {}
+    ranks = boundary_ranks(records, shards)
     counts = {bin_: int(records[bin_]) for bin_ in ranks}
     return SplitDraft(total, rejected, round(record_bytes), shards, ranks, counts)
 

@@ -53,7 +53,7 @@ class LabelHashes:
         return cls(tuple(codes), np.array(numbers, np.int64), hashes)
 
     def pieces(self) -> Iterator[LabelHashes]:
-        """Yields the records in pieces of at most `PIECE_BYTES`, or of one record."""
+        """Yields the records in pieces of less than `PIECE_BYTES` beside the first record of each."""
         sizes = np.array([len(text_bytes(name)) for name in self.names], np.int64)
         ends = np.cumsum(_RECORD_BYTES + sizes[self.codes])
         firsts = np.flatnonzero(np.diff(ends // PIECE_BYTES, prepend=0))

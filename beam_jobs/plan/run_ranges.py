@@ -42,11 +42,11 @@ def neighbours_of(plan: Plan) -> int:
 def locate(index: RunIndex, plan: Plan, neighbours: int = 1) -> Iterator[tuple[int, Locator]]:
     """Yields (split and shard in one number, or the group of it; blocks that hold its records).
 
-    A block whose records belong to several shards is located for each of them. A locator has at most
-    `LOCATED_BYTES`, or one block.
+    A block whose records belong to several shards is located for each of them. The last block of a locator
+    begins less than `LOCATED_BYTES` after the first.
 
     Args:
-        index: The blocks.
+        index: The blocks, at least one.
         plan: The shards.
         neighbours: The number of shards in a group; 1 locates each shard.
     """

@@ -101,8 +101,13 @@ def test_keys_that_a_runner_loses_or_repeats_are_noticed():
 
 
 def test_two_records_of_one_key_at_a_boundary_are_refused():
-    for splits, refused in (([[5, 6, 6, 8]], True), ([[5, 5, 6, 8]], False), ([[6, 6]], True)):
-        draft = draft_of(splits, 2)
+    for splits, shards, refused in (
+        ([[5, 6, 6, 8]], 2, True),
+        ([[5, 6, 6, 8]], 3, True),
+        ([[5, 5, 6, 8]], 2, False),
+        ([[6, 6]], 2, True),
+    ):
+        draft = draft_of(splits, shards)
         ((key, hashes),) = handed_over([block_of(splits)], draft).items()
         if refused:
             with pytest.raises(UsageError, match="two records have the same key: every record"):

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 
 import apache_beam as beam
 import numpy as np
@@ -124,6 +125,16 @@ def test_packed_splits_are_the_same_again(sizes):
     assert again.splits.tolist() == found.splits.tolist()
 
 
+def test_a_group_that_was_not_dealt_goes_where_its_hash_says():
+    found = deal_groups(sizes_of({10: 1, 20: 99}), THREE)
+    asked = [0, 10, 15, 2**64 - 1]
+    splits = found.splits_of(block_of(asked)).tolist()
+    assert [splits[0], *splits[2:]] == THREE.of(np.array([0, 15, 2**64 - 1], np.uint64)).tolist()
+    assert splits[1] == 1
+    nothing = deal_groups(GroupSizes(), THREE)
+    assert nothing.splits_of(block_of(asked)).tolist() == THREE.of(np.array(asked, "u8")).tolist()
+
+
 def test_rules_find_the_split_of_each_group_and_why_some_records_have_none():
     placement = Placement(0, THREE, Groups.parse(r"^s\d"))
     keys = [b"s1/a", b"x", b"s2/a", b"s1/b", b"s3/a"]
@@ -209,6 +220,75 @@ def test_folds_deviate_no_more_than_random_folds_do_on_average(records, folds):
     deviation = squares(counts - totals / folds)
     # A group that goes to a random fold adds its square times the variance of where it goes.
     assert deviation <= squares(by_group) * (1 - 1 / folds) + 1e-9
+
+
+def dealt_exactly(sizes: Counter, to: Splits) -> dict[int, int]:
+    """The definition in exact numbers: the squared deviations from all shares grow least."""
+    groups: dict[int, Counter] = {}
+    totals: Counter = Counter()
+    for (group, label), size in sizes.items():
+        for name in {ALL, label}:
+            groups.setdefault(group, Counter())[name] += size
+            totals[name] += size
+    counts = {name: [Fraction(0)] * len(to.names) for name in totals}
+
+    def part(size, name) -> Fraction:
+        return Fraction(size) / max(totals[name], 1)
+
+    def growth(group: int, split: int) -> Fraction:
+        total = Fraction(0)
+        for name, size in groups[group].items():
+            before = counts[name][split] - Fraction(to.fractions[split]) * totals[name]
+            total += part(before + size, name) ** 2 - part(before, name) ** 2
+        return total
+
+    def spread(group: int) -> Fraction:
+        return sum((part(size, name) ** 2 for name, size in groups[group].items()), Fraction(0))
+
+    splits = {}
+    for group in sorted(groups, key=lambda group: (-spread(group), group)):
+        split = min(range(len(to.names)), key=lambda split: growth(group, split))
+        splits[group] = split
+        for name, size in groups[group].items():
+            counts[name][split] += size
+    return splits
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_group_goes_where_the_squared_deviations_grow_least(seed):
+    random_ = random.Random(seed)
+    sizes = Counter(
+        {
+            (random_.getrandbits(64), random_.choice("aaabbc")): random_.randint(1, 9999)
+            for _ in range(random_.randint(1, 30))
+        }
+    )
+    for hash_, label in list(sizes):
+        if random_.random() < 0.4:
+            sizes[hash_, label + "2"] = random_.randint(1, 9999)
+    sizes[random_.getrandbits(64), "one record"] = 1
+    rows = random_.sample(list(sizes), len(sizes))
+    counted = GroupSizes()
+    for group, label in rows:
+        counted.add(block_of([group], [label]), [sizes[group, label]])
+    # Shares that floating point numbers hold exactly.
+    to = Splits.parse("a=0.625,b=0.25,c=0.125")
+    found = deal_groups(counted, to)
+    assert dict(zip(found.hashes.tolist(), found.splits.tolist(), strict=True)) == dealt_exactly(
+        sizes, to
+    )
+
+
+def test_groups_of_empty_files_are_dealt():
+    assert deal_groups(sizes_of({1: 0, 2: 0}), THREE).splits.tolist() == [0, 0]
+
+
+def test_the_sizes_of_the_labels_of_a_group_are_not_mixed_up_in_silence():
+    sizes = GroupSizes()
+    sizes.add(block_of([2**64 - 1] * 3, ["a", "b", "b"]))
+    sizes.sizes = Counter({(2**64 - 1, "a"): 2, (2**64 - 1, "b"): 1})
+    with pytest.raises(DataError, match="lost or repeated sizes of groups"):
+        sizes.check()
 
 
 def test_groups_of_one_label_give_every_split_its_share_of_each_label():

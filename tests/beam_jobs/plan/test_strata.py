@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.pipeline.plan_strata import PlanStrata
 from beam_jobs.plan import labels, strata
+from beam_jobs.plan.group_splits import check_planned
 from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.splits import Splits
@@ -130,6 +131,12 @@ def test_turns_are_spread_evenly_over_their_range():
         assert np.bincount((turns * 10).astype(int), minlength=10).min() >= 98
 
 
+def test_turns_never_change():
+    golden = (5**0.5 - 1) / 2
+    for number, seed, times in ((0, 0, 1), (3, 5, 9), (0, 4096, 1), (0, -1, 4096), (7, 4095, 4103)):
+        assert turn_of(number, seed) == pytest.approx(times * golden % 1)
+
+
 def test_labels_of_many_records_are_cut_exactly_with_the_hashes_of_few_bins():
     generator = np.random.default_rng(0)
     labels = ["rare", "common"] * 1000 + ["common"] * 300_000
@@ -167,6 +174,34 @@ def test_labels_may_contain_any_character(label):
     planned = Strata.of({label: 3, "a": 2}, 2, [(label, 1, 7)])
     again = Strata.unpack(planned.pack())
     assert again.splits_of(block_of([(label, 6), (label, 7), ("a", 7)])).tolist() == [0, 1, 0]
+
+
+def test_a_split_without_an_edge_begins_after_all_hashes():
+    planned = Strata.of({"b": 3, "a": 2}, 3, [("b", 2, 7), ("b", 1, 5)])
+    assert planned.names == ("a", "b")
+    assert planned.counts == (2, 3)
+    assert planned.edges.tolist() == [[2**64 - 1] * 2, [5, 7]]
+
+
+def test_strata_are_those_of_the_labels_that_were_read():
+    planned = Strata.of({"a": 2, "b": 1}, 2, [])
+    summary = Summary.empty(2)
+    summary.add_labels({"a": 2, "b": 1, "none any more": 0})
+    packed = planned.pack()
+    placement = replace(placement_of((0.5, 0.5)), exact="labels")
+    assert check_planned(summary, packed, placement) is summary
+    for labels_, message in (
+        ({"a": 1}, "2 of 3 records of label 'a'"),
+        ({"b": -1}, "1 of 0 records of label 'b'"),
+        ({"c": 1}, "0 of 1 records of label 'c'"),
+    ):
+        changed = Summary.empty(2)
+        changed.merge(summary)
+        changed.add_labels(labels_)
+        with pytest.raises(DataError, match=f"handed over {message} while splits were planned"):
+            check_planned(changed, packed, placement)
+    with pytest.raises(DataError, match="handed over 2 of 0 records of label 'a'"):
+        Strata.of({"a": 2}, 2, []).check(Summary.empty(2))
 
 
 def test_the_seed_decides_which_splits_get_the_remaining_records():
@@ -250,6 +285,8 @@ def test_lost_or_repeated_edges_are_noticed(change):
     cuts = strata.Cuts(bins, {("a", 0): [(1, 7)], ("b", 0): [(1, 3)]}, {("a", 0): 10, ("b", 0): 4})
     edges = [("b", 1, 5), ("a", 1, 9)]
     strata.check_picked(edges, cuts)
+    backwards = replace(cuts, ranks=dict(reversed(cuts.ranks.items())))
+    strata.check_picked(edges, backwards)
     with pytest.raises(DataError, match=r"handed over [13] of 2 edges"):
         strata.check_picked(change(edges), cuts)
 

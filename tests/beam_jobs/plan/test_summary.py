@@ -9,6 +9,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.plan.shards import BINS, bin_counts
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, SplitSummary, Summary, label_names_of
 from beam_jobs.records.blocks import Block
+from beam_jobs.records.pieces import merged
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.classes import MAX_LABELS
 
@@ -129,6 +130,91 @@ def test_inputs_labels_and_the_first_rejects_are_merged():
         assert [reject.key for reject in empty.rejects] == ["b", "m", "x", "z"]
         empty.merge(Summary.empty(2))
         assert [reject.key for reject in empty.rejects] == ["b", "m", "x", "z"]
+
+
+def full(seed: int, records: int) -> Summary:
+    """A summary with a number of its own for everything that is counted."""
+    numbers = iter(np.random.default_rng(seed).integers(1, 2**20, 99).tolist())
+    summary = Summary.empty(3)
+    for split in range(2):  # The third has no records.
+        summary.splits[split].add(hashes(records, seed + split))
+        for number in range(next(numbers) % 4):
+            summary.add_reject(split, Reject(f"r{seed}{split}{number}", "read", "why"))
+            summary.add_unreadable(split, Reject(f"u{seed}{split}{number}", "read", "why"))
+            summary.add_unreadable(split, Reject(f"v{seed}{split}{number}", "read", "why"))
+    summary.add_sizes(np.array([0, 1, 0], np.uint8), np.array([next(numbers) for _ in range(3)]))
+    summary.add_duplicates(np.array([1, 0, 1, 1, 2][: 1 + next(numbers) % 5], np.uint8))
+    summary.inputs, summary.texts, summary.words, summary.word_hashes = (
+        next(numbers) for _ in range(4)
+    )
+    summary.add_labels({f"l{n}": next(numbers) for n in range(9)})
+    summary.add_labels({f"m{n}": next(numbers) for n in range(9)}, "box_labels")
+    summary.add_sample(SampledRecord(h, b"x" * 9, h % 99) for h in hashes(40, seed).tolist())
+    return summary
+
+
+def facts(summary: Summary) -> list:
+    counted = [
+        (s.rejected, s.bytes, s.records, s.duplicates, s.unreadable, s.histogram().tolist())
+        for s in summary.splits
+    ]
+    numbers = (summary.inputs, summary.texts, summary.words, summary.word_hashes)
+    return [counted, summary.labels, summary.sample, numbers, summary.rejects]
+
+
+@pytest.mark.parametrize("records", [0, 100, 2 * BINS])
+def test_the_pieces_of_a_summary_make_the_whole(records):
+    pieces = [piece for _, piece in full(1, records).pieces()]
+    assert facts(merged(pieces, lambda: Summary.empty(3))) == facts(full(1, records))
+    # As small as what they hold: a histogram travels in sixteen parts.
+    assert max(len(pickle.dumps(piece)) for piece in pieces) < 8 * BINS // 16 + 2000
+    keys = [key for key, _ in full(1, records).pieces()]
+    assert keys.count(()) == keys.count("sample") == 1
+    pairs = {key for key in keys if isinstance(key, tuple) and key}
+    assert {key[0] for key in pairs} == {"label", "box_labels"} | ({0, 1} if records else set())
+    slices = {key[1] for key in pairs if key[0] == 0}
+    assert slices <= set(range(16))
+    assert len(slices) == (16 if records else 0)
+
+
+def test_the_facts_of_summaries_add_up():
+    both = Summary.empty(3)
+    parts = full(1, 100), full(2, 50)
+    for part in parts:
+        both.merge(part)
+    one, other = map(facts, parts)
+    for split in range(3):
+        sums = [a + b for a, b in zip(one[0][split][:5], other[0][split][:5], strict=True)]
+        assert list(facts(both)[0][split][:5]) == sums
+    assert facts(both)[3] == tuple(a + b for a, b in zip(one[3], other[3], strict=True))
+
+
+def test_sizes_and_duplicates_add_up_over_blocks():
+    summary = Summary.empty(2)
+    assert facts(summary)[0][0][:5] == (0, 0, 0, 0, 0)
+    assert facts(summary)[3] == (0, 0, 0, 0)
+    for _ in range(2):
+        summary.add_sizes(np.array([1, 0, 1], np.uint8), np.array([5, 7, 9]))
+        summary.add_duplicates(np.array([1, 0, 1], np.uint8))
+        summary.add_unreadable(1, Reject("k", "read", "why"))
+    assert [split.bytes for split in summary.splits] == [14, 28]
+    assert [split.duplicates for split in summary.splits] == [2, 4]
+    assert [split.unreadable for split in summary.splits] == [0, 2]
+    assert [reject.key for reject in summary.rejects] == ["k", "k"]
+
+
+def test_the_first_ten_rejects_are_kept():
+    summary = Summary.empty(1)
+    for number in range(30):
+        summary.add_reject(0, Reject(f"{29 - number:02}", "read", "why"))
+    assert [reject.key for reject in summary.rejects] == [f"{number:02}" for number in range(10)]
+
+
+def test_features_are_named_in_alphabetical_order():
+    summary = Summary.empty(1)
+    for feature in "cab":
+        summary.add_labels({"x": 1}, feature)
+    assert list(label_names_of(summary, {})) == ["a", "b", "c"]
 
 
 def test_too_many_labels_are_refused_when_merging():

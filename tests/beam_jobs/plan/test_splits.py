@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.plan.splits import Splits
+
+
+def test_without_splits_everything_is_for_training():
+    assert Splits() == Splits(("train",), (1.0,), kept=False, groups=())
+
+
+@pytest.mark.parametrize(
+    ("names", "number"), [(("train",), 0), (("val", "train"), 1), (("a", "b"), 0)]
+)
+def test_vocabularies_are_learned_from_train_or_the_first_split(names, number):
+    assert Splits(names, (1 / len(names),) * len(names)).training == number
+
+
+@pytest.mark.parametrize(("text", "folds"), [("2", 2), ("3", 3), ("256", 256)])
+def test_folds_have_numbers_and_equal_shares(text, folds):
+    splits = Splits.folds(text)
+    assert splits.names == tuple(f"fold{n}" for n in range(folds))
+    assert splits.fractions == (1 / folds,) * folds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "1", "257", "-2", "2.5", " 2", "x", "²", "٣", "9" * 5000]
+)
+def test_wrong_folds_are_refused(text):
+    with pytest.raises(UsageError) as caught:
+        Splits.folds(text)
+    assert caught.value.message == f"--folds {text}: expected a number from 2 to 256, or groups"
+
+
+def test_there_are_up_to_256_splits():
+    def shares(count: int) -> str:
+        return ",".join(f"s{n}={1 / count}" for n in range(count))
+
+    assert len(Splits.parse(shares(256)).names) == 256
+    with pytest.raises(UsageError) as caught:
+        Splits.parse(shares(257))
+    assert caught.value.message == "--splits: 257 splits, at most 256 are possible"
+    assert len(Splits.of_groups([f"s{n}" for n in range(256)]).names) == 256
+    with pytest.raises(UsageError, match="more than 256 groups"):
+        Splits.of_groups([f"s{n}" for n in range(257)])
+    assert len(Splits.named([f"s{n}" for n in range(256)], "c").names) == 256
+    with pytest.raises(UsageError, match="up to 256 names of splits, each once, got 257"):
+        Splits.named([f"s{n}" for n in range(257)], "c")
+
+
+def test_splits_of_groups_columns_and_shards_have_equal_shares():
+    assert Splits.of_groups(["x y", "z"]) == Splits(("x_y", "z"), (0.5, 0.5), groups=("x y", "z"))
+    assert Splits.named(["x", "y"], "c") == Splits(("x", "y"), (0.5, 0.5))
+    assert Splits.of_shards(["x", "y"]) == Splits(("x", "y"), (0.5, 0.5), kept=True)
+
+
+def test_the_names_of_groups_become_no_longer_names_than_a_file_may_have():
+    assert Splits.of_groups(["x" * 200]).names == ("x" * 100,)
+    with pytest.raises(UsageError, match="would both be split"):
+        Splits.of_groups(["x" * 101, "x" * 102])
+
+
+def test_a_share_is_no_more_than_everything():
+    with pytest.raises(UsageError, match=r"'train=1\.5': expected a share up to 1"):
+        Splits.parse("train=1.5")
+
+
+def test_a_split_with_almost_no_share_gets_the_last_hash_alone():
+    splits = Splits.parse("a=1,b=1e-30")
+    assert splits.edges == [2**64 - 1]
+    assert splits.of(np.array([0, 2**64 - 2, 2**64 - 1], np.uint64)).tolist() == [0, 0, 1]
+
+
+def test_a_key_of_no_shard_is_named_even_if_it_is_not_utf_8():
+    splits = Splits.of_shards(["train", "val"])
+    keys = [b"a/val-00000-of-00002.tfrecord#1", b"b-1/train-00001-of-00002.tfrecord#0"]
+    assert splits.of_keys(keys).tolist() == [1, 0]
+    with pytest.raises(DataError) as caught:
+        splits.of_keys([*keys, b"a/\xff-0"])
+    assert caught.value.message == (
+        r"a/\xff-0: expected a shard of train, val; the inputs have changed since the job began: "
+        "run it again"
+    )
