@@ -1,10 +1,10 @@
 """What one input may take: memory, by the peak of the process, and processor time.
 
 Linux resets the peak of the resident memory before each input, and it is read after it, which takes 7 us in
-all; tracemalloc takes several times the time of the input. Memory that the allocator has kept from earlier inputs, up to 64 MiB, does not
-show there, nor does memory that is allocated but never written. For that, campaigns limit the address space
-(`fuzz.worker`), which gives a MemoryError; no function documents one. Time is that of the process, not of the
-clock, because other processes run beside it.
+all; tracemalloc takes several times the time of the input. Memory that the allocator has kept from earlier
+inputs, up to 64 MiB, does not show there, nor does memory that is allocated but never written. For that,
+campaigns limit the address space (`fuzz.worker`), which gives a MemoryError; no function documents one. Time
+is that of the process, not of the clock, because other processes run beside it.
 """
 
 from __future__ import annotations
