@@ -10,6 +10,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _PACKAGES = {
     "apache_beam": "beam-shards[beam]",
@@ -106,10 +110,20 @@ def worker() -> int:
     return boot(sys.argv[1:])
 
 
-def _open_streams() -> None:
-    """Opens stdout and stderr if they are closed, as by `2>&-`.
+class _Stderr(io.FileIO):
+    """Drops what cannot be written, as to a full disk or to `head`: notes keep no job from its end."""
 
-    Otherwise the next file, such as a shard, gets their number, and what a library prints.
+    def write(self, data: ReadableBuffer) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def _open_streams() -> None:
+    """Opens stdout and stderr if they are closed, as by `2>&-`; makes stderr a stream that does not fail.
+
+    The next file, such as a shard, would get the number of a closed one, and what a library prints.
     """
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
@@ -118,6 +132,12 @@ def _open_streams() -> None:
                 os.dup2(descriptor, number)
                 os.close(descriptor)
             setattr(sys, name, os.fdopen(number, "w"))
+    sys.stderr = io.TextIOWrapper(
+        io.BufferedWriter(_Stderr(2, "w", closefd=False)),
+        sys.stderr.encoding,
+        "backslashreplace",
+        line_buffering=True,
+    )
 
 
 def _program() -> int:

@@ -67,8 +67,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = 1 if isinstance(error, (CorruptRecordError, StoreError)) else 2
         if "--json" in arguments:
             print(json.dumps({"error": message, "exit_code": code}, ensure_ascii=False))
-        print(f"error: {visible_line(message)}", file=sys.stderr)
+        _print_error(visible_line(message))
     return code
+
+
+def _print_error(message: str) -> None:
+    """Prints a line on stderr; that it cannot be written changes no exit code."""
+    try:
+        print(f"error: {message}", file=sys.stderr, flush=True)
+    except OSError:
+        # Python would write the rest at its end, fail, and make 120 the exit code.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _verified(directory: str, as_json: bool) -> int:

@@ -96,7 +96,10 @@ def test_readers_need_no_streams(closed, arguments, tmp_path):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize(("lost", "code"), [("| true", 0), (">/dev/full", 1)])
+@pytest.mark.parametrize(
+    ("lost", "code"),
+    [("| true", 0), (">/dev/full", 1), ("2>/dev/full", 0), ("2>&1 | head -1", 0)],
+)
 def test_a_job_ends_though_its_report_cannot_be_written(lost, code, pictures, tmp_path):
     flags = ["--input", f"{pictures}/*.png", "--output", str(tmp_path / "out")]
     job = [sys.executable, "-m", "beam_jobs", "images", *flags, "--label", "none"]
@@ -107,6 +110,13 @@ def test_a_job_ends_though_its_report_cannot_be_written(lost, code, pictures, tm
     assert "Traceback" not in done.stderr
     error = "error: stdout cannot be written: [Errno 28] No space left on device; all else was done"
     assert (error in done.stderr.splitlines()) == bool(code)
+
+
+@pytest.mark.parametrize("program", ["readers", "beam_jobs"])
+def test_an_error_that_cannot_be_written_keeps_its_exit_code(program, tmp_path):
+    command = [sys.executable, "-m", program, "info", str(tmp_path / "nothing")]
+    done = subprocess.run(["sh", "-c", '"$@" 2>/dev/full', "sh", *command], capture_output=True)
+    assert (done.returncode, done.stdout) == (2, b"")
 
 
 def test_a_working_directory_that_was_removed_is_named(tmp_path):
