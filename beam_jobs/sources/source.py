@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import struct
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -191,3 +192,5 @@ def reference_key(reference: bytes) -> bytes:
 
 # A key becomes a feature of its record, and text in an Example is UTF-8.
 NOT_UTF8 = "the file's name is not UTF-8: rename it"
+if sys.getfilesystemencoding() != "utf-8":
+    NOT_UTF8 += f"; or, as this locale is {sys.getfilesystemencoding()}, set PYTHONUTF8=1"

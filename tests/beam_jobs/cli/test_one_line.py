@@ -134,6 +134,20 @@ def test_a_working_directory_that_was_removed_is_named(tmp_path):
     assert last == "error: the working directory does not exist any more; change to another one"
 
 
+def test_a_name_in_utf_8_is_rejected_in_an_ascii_locale_with_the_cure(tmp_path):
+    (tmp_path / "é.txt").write_text("a")
+    job = [sys.executable, "-m", "beam_jobs", "text", "--input", str(tmp_path)]
+    job += ["--output", str(tmp_path / "out")]
+    ascii_ = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(job, capture_output=True, text=True, env={**os.environ, **ascii_})
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith(
+        "the file's name is not UTF-8: rename it; or, as this locale is ascii, set PYTHONUTF8=1"
+    )
+    cured = subprocess.run(job, capture_output=True, env={**os.environ, **ascii_, "PYTHONUTF8": "1"})
+    assert cured.returncode == 0
+
+
 def test_records_as_json_are_utf_8_in_an_ascii_locale(tmp_path, monkeypatch):
     schema = Schema({"text": Feature("string", (), "text")})
     path = write_dataset(tmp_path, schema, {"train": [[{"text": "ä".encode()}]]})
