@@ -90,6 +90,74 @@ def test_of_many_different_records_each_has_some_pairs(monkeypatch):
     assert counts.max() <= 4096 // 500
 
 
+def chosen(records, distance, first_band):
+    """The pairs by the definition: `records` are (key, hash), in order."""
+    pairs = set()
+    for key in {key for key, _ in records}:
+        rows = [row for row, (own, _) in enumerate(records) if own == key]
+        count = len(rows)
+        few = count <= module._EACH
+        first = (
+            count if few else min(max(module._MOST_PAIRS // count, module._FEWEST), module._EACH)
+        )
+        most = min(max(module._ALL_CHOSEN // count, 1), module._CHOSEN)
+        for place, second in enumerate(rows):
+            found = [
+                row
+                for row in rows[: min(place, first)]
+                if (records[row][1] ^ records[second][1]).bit_count() <= distance
+                and (first_band or records[row][1] != records[second][1])
+            ]
+            pairs |= {(row, second) for row in found[:most]}
+    return pairs
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=40),
+    st.integers(0, 4),
+    st.booleans(),
+    st.integers(1, 3),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=200)
+def test_of_many_records_with_one_key_each_is_paired_with_the_first_ones(
+    records, distance, first_band, blocks, drawn
+):
+    of = [drawn.randrange(blocks) for _ in records]
+    rows = np.zeros(len(records), ROW)
+    rows["key"], rows["digest"] = np.array(records, np.int64).reshape(-1, 2).T
+    rows["order"] = np.arange(len(records)) * 3
+    in_block = [[row for row in range(len(records)) if of[row] == block] for block in range(blocks)]
+    given_ = []
+    for block, own in enumerate(in_block):
+        of_block = rows[own]
+        of_block["row"] = np.arange(len(own))
+        given_.append((bytes([block]) * 16, False, of_block.tobytes()))
+    drawn.shuffle(given_)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("_EACH", 6), ("_MOST_PAIRS", 60), ("_FEWEST", 4)):
+            patch.setattr(module, name, value)
+        patch.setattr(module, "_CHOSEN", 3)
+        patch.setattr(module, "_ALL_CHOSEN", 22)
+        found = list(listed(candidates(given_, first_band, distance, True), None))
+        expected = chosen(records, distance, first_band)
+    pairs = {(in_block[a[0]][i], in_block[b[0]][j]) for i, j, a, b in found}
+    assert len(found) == len(pairs)
+    assert pairs == expected
+
+
+def test_records_of_one_place_are_paired_alike_in_whatever_order_their_blocks_come():
+    blocks = [*packed([7], [0], [5]), *packed([7], [1], [5]), *packed([7], [2], [5])]
+    found = [sorted(listed(candidates(b, True, 0, True), None)) for b in (blocks, blocks[::-1])]
+    assert found[0] == found[1]
+    assert len(found[0]) == 3
+
+
+def test_a_partition_without_records_has_no_pairs():
+    assert list(candidates([], True, 0, True)) == []
+    assert list(candidates([(b"n" * 16, False, b"")], True, 0, True)) == []
+
+
 def sketches(texts):
     return Likeness("text", 0.8).sketch(texts)
 
@@ -154,6 +222,62 @@ def test_a_tally_that_does_not_agree_is_an_error():
         only_one(b"n", [], True)
 
 
+def random_block(count, bands, owner="a", kept_out=False):
+    """Sketches of random records, of which some have no key in a band, and their blocks."""
+    rng = np.random.default_rng(count)
+    every = Sketches(
+        rng.integers(0, 2**32, (count, bands), np.uint32),
+        rng.random((count, bands)) < 0.8,
+        rng.integers(0, 2**64, count, np.uint64),
+        rng.integers(0, 256, (count, 5), np.uint8),
+    )
+    orders, splits = rng.integers(0, 2**64, count, np.uint64), rng.integers(0, 3, count)
+    numbers = np.arange(count) + 7
+    return (
+        every,
+        orders,
+        list(sketch_blocks(owner, numbers, orders, splits.astype(np.uint8), every, kept_out)),
+    )
+
+
+def test_each_key_of_each_record_is_in_the_partition_of_its_band():
+    count, bands = 300, 3
+    every, orders, (block,) = random_block(count, bands)
+    expected = sorted(
+        (band * 32 + int(every.keys[row, band]) % 32, int(every.keys[row, band]))
+        + (int(every.digests[row]), int(orders[row]), row)
+        for band in range(bands)
+        for row in range(count)
+        if every.known[row, band]
+    )
+    parts = list(block.partitions())
+    assert len({part for part, _ in parts}) == len(parts) == bands * 32
+    assert sorted((p, *row) for p, data in parts for row in np.frombuffer(data, ROW).tolist()) == (
+        expected
+    )
+    probes = block.probes()
+    assert (probes.owner, probes.kept_out) == ("a", False)
+    assert np.frombuffer(probes.numbers, "<i8").tolist() == list(range(7, count + 7))
+    assert probes.rows().tolist() == every.probes.tolist()
+    assert list(probes.splits) == block.splits.tolist()
+
+
+def test_blocks_of_records_to_keep_out_have_names_of_their_own():
+    # Names of files need not be UTF-8.
+    for owner in ("a", "\udcff"):
+        names = {random_block(5, 1, owner, kept_out)[2][0].name for kept_out in (False, True)}
+        assert len(names) == 2
+    assert random_block(5, 1, kept_out=True)[2][0].probes().kept_out
+
+
+def test_records_that_are_larger_than_an_element_have_blocks_of_their_own():
+    probes = np.zeros((3, 1 << 20), np.uint8)
+    keys = np.zeros((3, 1), np.uint32)
+    every = Sketches(keys, keys == 0, np.zeros(3, np.uint64), probes)
+    blocks = list(sketch_blocks("a", np.arange(3), every.digests, np.zeros(3, np.uint8), every))
+    assert [block.numbers.tolist() for block in blocks] == [[0], [1], [2]]
+
+
 def test_blocks_stay_below_the_limit_of_elements():
     count = 5000
     probes = np.zeros((count, 257), np.uint8)
@@ -161,7 +285,7 @@ def test_blocks_stay_below_the_limit_of_elements():
     every = Sketches(keys, np.ones((count, 2), bool), np.zeros(count, np.uint64), probes)
     numbers, orders = np.arange(count), np.arange(count, dtype=np.uint64)
     blocks = list(sketch_blocks("a", numbers, orders, np.zeros(count, np.uint8), every))
-    assert len({block.name for block in blocks}) == len(blocks) > 1
+    assert len({block.name for block in blocks}) == len(blocks) == -(-count * 266 // (1 << 19))
     assert sum(len(block.numbers) for block in blocks) == count
     for block in blocks:
         elements = [block.probes().probes, *(data for _, data in block.partitions())]
