@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
 from beam_jobs.plan.near import candidates as module
-from beam_jobs.plan.near.blocks import PARTS, ROW, sketch_blocks
+from beam_jobs.plan.near import verify
+from beam_jobs.plan.near.blocks import PARTS, ROW, Probes, sketch_blocks
 from beam_jobs.plan.near.candidates import PAIR, candidates
 from beam_jobs.plan.near.tally import NearTally, check_near
 from beam_jobs.plan.near.verify import near_pairs, only_one, sent
@@ -201,6 +202,89 @@ def test_pairs_do_not_depend_on_blocks_nor_on_the_order_of_elements(blocks, draw
         if any(likeness.near(every[i : i + 1], every[j : j + 1])[0] for i in range(j))
     }
     assert dropped == expected
+
+
+class Closeness:
+    """Likeness of probes of one byte: near if they differ by one at most."""
+
+    @staticmethod
+    def near(one, other):
+        assert len(one) <= 3
+        return np.abs(one[:, 0].astype(int) - other[:, 0]) <= 1
+
+
+def probes_of(owner, count, rng, kept_out=False):
+    numbers = rng.permutation(1000)[:count].astype("<i8")
+    splits, probes = rng.integers(0, 3, count), rng.integers(0, 6, (count, 1))
+    columns = (column.astype(np.uint8).tobytes() for column in (splits, probes))
+    return Probes(owner, kept_out, numbers.tobytes(), *columns)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
+    monkeypatch.setattr(verify, "PIECE_BYTES", 60)
+    monkeypatch.setattr(verify, "_AT_ONCE", 3)
+    rng = np.random.default_rng(seed)
+    blocks = {
+        bytes([number]) * 16: probes_of(owner, 9, rng, kept_out)
+        for number, (owner, kept_out) in enumerate([("x", False), ("x", False), ("y", True)])
+    }
+    wanted = {
+        (first, int(i), second, int(j))
+        for first in blocks
+        for second in blocks
+        for i, j in rng.integers(0, 9, (12, 2))
+    }
+    # Several partitions find the same pair.
+    repeated = sorted(wanted) * 2
+    rng.shuffle(repeated)
+    arrived = {name: [] for name in blocks}
+    for name, probes in blocks.items():
+        own = [pair for pair in repeated if pair[0] == name]
+        partitions = [
+            np.array([(int(i), int(j), second) for _, i, second, j in part], PAIR).tobytes()
+            for part in (own[:7], own[7:9], own[9:])
+        ]
+        for second, records in sent(probes, partitions):
+            assert records.owner == probes.owner
+            assert records.probe_bytes == 1
+            assert len(records.rows) <= 60
+            arrived[second].append(records)
+    for name, probes in blocks.items():
+        rng.shuffle(arrived[name])
+        found = near_pairs(probes, arrived[name], Closeness)
+        again = near_pairs(probes, arrived[name][::-1], Closeness)
+        rows = list(zip(*(column.tolist() for column in found), strict=True))
+        assert rows == list(zip(*(column.tolist() for column in again), strict=True))
+        assert found.second.tolist() == sorted(found.second.tolist())
+        expected = []
+        for first, i, second, j in wanted:
+            other = blocks[first]
+            if second == name and abs(other.probes[int(i)] - probes.probes[int(j)]) <= 1:
+                number = int(np.frombuffer(other.numbers, "<i8")[int(i)])
+                row = (other.owner, number, other.splits[int(i)], other.kept_out)
+                expected.append((int(j), *row))
+        assert sorted(rows) == sorted(expected)
+    nothing = near_pairs(probes, [], Closeness)
+    assert [len(column) for column in nothing] == [0] * 5
+
+
+def test_a_record_that_is_larger_than_an_element_is_sent_alone():
+    probes = Probes("a", False, np.arange(3).astype("<i8").tobytes(), bytes(3), bytes(3 << 20))
+    pairs = np.array([(0, 1, b"n" * 16), (1, 2, b"n" * 16)], PAIR).tobytes()
+    found = list(sent(probes, [pairs]))
+    assert [(name, len(records.rows)) for name, records in found] == [
+        (b"n" * 16, (1 << 20) + 14)
+    ] * 2
+
+
+def test_a_block_of_sketches_is_handed_over_once():
+    probes = Probes("a", False, b"", b"", b"")
+    assert only_one(b"n", [probes], True) is only_one(b"n", [probes], False) is probes
+    assert only_one(b"n", [], False) is None
+    for found, wanted in (([], True), ([probes] * 2, True), ([probes] * 2, False)):
+        with pytest.raises(DataError, match=f"{len(found)} of 1 blocks of sketches \\(6e\\)"):
+            only_one(b"n", found, wanted)
 
 
 def test_a_tally_that_does_not_agree_is_an_error():
