@@ -371,6 +371,7 @@ def test_blocks_stay_below_the_limit_of_elements():
     blocks = list(sketch_blocks("a", numbers, orders, np.zeros(count, np.uint8), every))
     assert len({block.name for block in blocks}) == len(blocks) == -(-count * 266 // (1 << 19))
     assert sum(len(block.numbers) for block in blocks) == count
+    assert not any(block.kept_out for block in blocks)
     for block in blocks:
         elements = [block.probes().probes, *(data for _, data in block.partitions())]
         assert max(map(len, elements)) <= 1 << 19
