@@ -88,13 +88,15 @@ def _flattened(schema: Schema, record: bytes) -> dict[str, Any] | None:
 
 
 def _is_plain(record: bytes) -> bool:
-    """Whether no field that protobuf would merge is given twice; TensorFlow's fast parser does not merge.
+    """Whether no field that protobuf would merge is given twice, and none is unknown.
 
-    It is known to depart from protobuf for a list, or a packed run, that is given twice.
+    Known, and not a finding: TensorFlow's fast parser departs from protobuf for a list, or a packed run, that is
+    given twice. It skips fields that tf.train does not have, and record by record they are refused.
     """
     try:
         whole = list(fields(memoryview(record)))
-        if len({number for number, _, _ in whole}) != len(whole):
+        numbers = {number for number, _, _ in whole}
+        if len(numbers) != len(whole) or not numbers <= {1, 2}:
             return False
         for number, _, message in whole:
             names = set()
@@ -118,12 +120,13 @@ def _is_plain(record: bytes) -> bool:
 
 def _is_plain_feature(feature: memoryview) -> bool:
     lists = list(fields(feature))
-    if len(lists) > 1:
-        return False
-    if not lists or lists[0][0] == 1:
+    if not lists:
         return True
-    runs = list(fields(lists[0][2]))
-    return len(runs) == 1 and runs[0][1] == 2
+    kind, _, content = lists[0]
+    items = [(number, wire) for number, wire, _ in fields(content)]
+    if len(lists) > 1 or not 1 <= kind <= 3 or not set(items) <= {(1, 2)}:
+        return False
+    return kind == 1 or len(items) == 1
 
 
 def _states_a_shape(schema: Schema, record: bytes) -> bool:
@@ -131,7 +134,7 @@ def _states_a_shape(schema: Schema, record: bytes) -> bool:
 
     Known, and not a finding: TensorFlow takes it from the number of values, and looks at no shape.
     """
-    known = parse_example(record)
+    known = parse_example(record, wanted=())
     single = (name for name, feature in schema.items() if feature.shape.count(None) == 1)
     return any(f"{name}/shape" in known for name in single)
 

@@ -55,6 +55,8 @@ def parse_example(
     features: dict[str, RawList] = {}
     for message in _messages(data, _FEATURES):
         for name, values in _entries(message):
+            if name in features:
+                _check_replaced(*features[name])
             is_wanted = wanted is None or name in wanted
             features[name] = _parse_feature(*values) if is_wanted else (0, [])
     return features
@@ -77,6 +79,8 @@ def parse_feature_lists(
         for name, values in _entries(message):
             if name not in wanted:
                 continue
+            for replaced in lists.get(name, ()):
+                _check_replaced(*replaced)
             lists[name] = []
             for number, kind, step in itertools.chain.from_iterable(map(fields, values)):
                 if number != 1 or kind != 2:
@@ -121,9 +125,7 @@ def _parse_feature(*messages: memoryview) -> RawList:
         if wire != 2 or number not in (BYTES_LIST, FLOAT_LIST, INT64_LIST):
             raise ValueError(f"field {number} is not one of tf.train.Feature")
         if number != kind:  # A oneof: the same list continues, a list of another kind replaces it.
-            _check_whole(kind, chunks)
-            if kind == INT64_LIST:
-                unpacked_varints(b"".join(chunks))  # Raises if one has too many bytes.
+            _check_replaced(kind, chunks)
             kind, chunks = number, []
         for item, item_wire, value in fields(content):
             if item != 1 or item_wire not in (2, _UNPACKED[kind]):
@@ -135,8 +137,19 @@ def _parse_feature(*messages: memoryview) -> RawList:
     return kind, chunks
 
 
+def _check_replaced(kind: int, chunks: Sequence[memoryview]) -> None:
+    """Checks a list that another one replaces, because protobuf reads it, too.
+
+    Raises:
+        ValueError: A number is cut off, or has too many bytes.
+    """
+    _check_whole(kind, chunks)
+    if kind == INT64_LIST:
+        unpacked_varints(b"".join(chunks))
+
+
 def _check_whole(kind: int, chunks: Sequence[memoryview]) -> None:
-    """Checks each chunk of a list by itself, as protobuf does, also if the list is replaced by another.
+    """Checks each chunk of a list by itself, as protobuf does.
 
     Raises:
         ValueError: A number is cut off.
