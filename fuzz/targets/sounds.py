@@ -37,7 +37,12 @@ _DTYPES = {"int16": "int16", "int32": "int32", "float32": "float32", "float64": 
 
 
 def _like_libsndfile(data: bytes, found: Recording) -> None:
-    """Compares with libsndfile where it reads as many samples: it repairs some damage, and refuses other."""
+    """Compares with libsndfile where it reads as many samples: it repairs some damage, and refuses other.
+
+    Known, and not a finding: of several data chunks it reads the last, and jobs read the first, as Python's `wave`.
+    """
+    if data.count(b"data") > 1:
+        return
     (signal,) = found.arrays.values()
     assert signal.ndim == 2 and found.rate
     dtype: Any = _DTYPES.get(signal.dtype.name)
