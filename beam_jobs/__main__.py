@@ -123,7 +123,7 @@ class _Stderr(io.FileIO):
 def _open_streams() -> None:
     """Opens stdout and stderr if they are closed, as by `2>&-`; makes stderr a stream that does not fail.
 
-    The next file, such as a shard, would get the number of a closed one, and what a library prints.
+    Otherwise the next file, such as a shard, gets the number of a closed one, and what a library prints.
     """
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
