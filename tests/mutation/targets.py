@@ -45,8 +45,9 @@ TARGETS = {
         ),
         (
             "tests/readers/format/test_encode.py",
+            "tests/readers/format/test_feature_lists.py",
             "tests/readers/format/protobuf",
-            "tests/readers/test_steps.py",
+            "tests/beam_jobs/records/test_encode.py",
         ),
     ),
     "order": Target(

@@ -405,3 +405,44 @@ def test_random_bytes_give_an_array_or_a_value_error(data, dtype):
     except ValueError:
         return
     assert parsed.dtype == numpy_dtype(dtype)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [b"\x0a\x01\x01", b"\x10\x01", b"\x20\x01", b"\x40\x01", b"\x28\x01", b"\x32\x00"],
+    ids=["bytes as dtype", "number as shape", "number as content", "number as string", "5", "6"],
+)
+def test_a_field_of_another_type_is_refused(extra):
+    with pytest.raises(ValueError, match=r"field \d of a TensorProto is not one that"):
+        parse_tensor(proto([2], b"ab", 4) + extra, "uint8")
+
+
+def test_the_version_of_a_tensor_is_passed_over():
+    assert parse_tensor(proto([2], b"ab", 4) + b"\x18\x00", "uint8").tolist() == [97, 98]
+
+
+def test_the_names_of_dimensions_are_passed_over():
+    # A dimension has a size, field 1, and a name, field 2.
+    for dim, size in (
+        (b"\x08\x02\x12\x01a", 2),
+        (b"\x08\x02\x10\x05", 2),
+        (b"\x0a\x01a\x08\x02", 2),
+    ):
+        shape = b"\x12" + varint(len(dim)) + dim
+        data = b"\x08\x04\x12" + varint(len(shape)) + shape + b"\x22\x02ab"
+        assert parse_tensor(data, "uint8").shape == (size,)
+    for shape in (b"\x18\x01", b"\x10\x01", b"\x0a\x00"):
+        data = b"\x08\x04\x12" + varint(len(shape)) + shape
+        with pytest.raises(ValueError, match="unknown rank or field"):
+            parse_tensor(data, "uint8")
+
+
+def test_the_rank_is_limited_to_that_of_tensorflow():
+    for rank, shapes in ((254, 1), (255, 1), (128, 2), (127, 2)):
+        one = b"".join(b"\x12\x02\x08\x01" for _ in range(rank))
+        shape = b"\x12" + varint(len(one)) + one
+        data = b"\x08\x04" + shape * shapes + b"\x22\x01a"
+        # NumPy has 64 dimensions at most.
+        message = "greater than 254" if rank * shapes > 254 else "maximum supported dimension"
+        with pytest.raises(ValueError, match=message):
+            parse_tensor(data, "uint8")
