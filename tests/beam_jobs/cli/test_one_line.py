@@ -144,7 +144,9 @@ def test_a_name_in_utf_8_is_rejected_in_an_ascii_locale_with_the_cure(tmp_path):
     assert done.stderr.splitlines()[-1].endswith(
         "the file's name is not UTF-8: rename it; or, as this locale is ascii, set PYTHONUTF8=1"
     )
-    cured = subprocess.run(job, capture_output=True, env={**os.environ, **ascii_, "PYTHONUTF8": "1"})
+    cured = subprocess.run(
+        job, capture_output=True, env={**os.environ, **ascii_, "PYTHONUTF8": "1"}
+    )
     assert cured.returncode == 0
 
 
