@@ -93,8 +93,6 @@ def _from_python(name: str, feature: Feature, value: Any) -> np.ndarray:
     try:
         if target.kind == "O":
             return np.array(value, object)
-        if type(value) is int and feature.dtype == "int64" and -(2**63) <= value < 2**63:
-            return np.array(value)
         natural = np.asarray(value)
         if not natural.size:
             return np.asarray(value, target)

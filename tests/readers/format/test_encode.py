@@ -534,6 +534,7 @@ ONE = np.ones(1, ml_dtypes.bfloat16)
         (Feature("float32", (0,)), [], np.zeros(0, np.float32)),
         (Feature("int64", (None, 0)), [[], []], np.zeros((2, 0), np.int64)),
         (Feature("complex64"), 1.5, np.complex64(1.5)),
+        (Feature("complex64", (2,)), [1, 2j], np.array([1, 2j], np.complex64)),
         (Feature("complex128", (2,)), [1, 2j], np.array([1, 2j])),
         (Feature("bfloat16", (2,)), [1, 2.5], np.array([1, 2.5], ml_dtypes.bfloat16)),
         (Feature("bfloat16", (2, 1)), [ONE] * 2, np.array([ONE, ONE])),
