@@ -53,9 +53,9 @@ def test_steps_are_stacked_or_listed():
 def test_lists_that_are_not_wanted_are_passed_over():
     data = sequence_example(a=[[1]], x=[[2]], z=[[3]])
     assert list(parse_feature_lists(data, {"x"})) == ["x"]
-    schema = Schema({"x": ONES, "n": Feature("int64")})
-    found = Decoder(schema).decode(sequence_example({"n": 5}, a=[[1]], x=[[2]]))
-    assert (found["n"], found["x"].tolist()) == (5, [[2]])
+    schema = Schema({"x": ONES, "z": Feature("int64")})
+    found = Decoder(schema).decode(sequence_example({"z": 5}, a=[[1]], x=[[2]]))
+    assert (found["z"], found["x"].tolist()) == (5, [[2]])
 
 
 @pytest.mark.parametrize(

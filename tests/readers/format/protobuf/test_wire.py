@@ -34,6 +34,10 @@ def packed_by_protobuf(values: list[int]) -> bytes:
 @example([127] * 13)
 @example([128] * 13)
 @example([-1] * 13)
+@example([5] * 300)
+@example([127] * 300)
+@example([128] * 300)
+@example([*range(200, 0, -1)] * 2)
 @example([0] * 12 + [-(2**63)])
 def test_packed_varints_match_protobuf(values):
     packed = packed_varints(np.array(values, np.int64))
