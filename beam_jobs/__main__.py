@@ -131,7 +131,7 @@ def _open_streams() -> None:
             if descriptor != number:
                 os.dup2(descriptor, number)
                 os.close(descriptor)
-            setattr(sys, name, os.fdopen(number, "w"))
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
     sys.stderr = io.TextIOWrapper(
         io.BufferedWriter(_Stderr(2, "w", closefd=False)),
         sys.stderr.encoding,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import json
 import os
@@ -33,7 +34,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns 1 for damaged data or a failing store, 2 for a user error, else 0."""
+    """Runs a command; returns 1 for damaged data, a failing store or a full disk, 2 for a user error, else 0."""
     arguments = sys.argv[1:] if arguments is None else arguments
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # Closed, as by `>&-`.
@@ -64,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except (ValueError, OSError, ImportError) as error:
         message = without_credentials(" ".join(str(error).split()))
-        code = 1 if isinstance(error, (CorruptRecordError, StoreError)) else 2
+        is_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+        code = 1 if is_full or isinstance(error, (CorruptRecordError, StoreError)) else 2
         if "--json" in arguments:
             print(json.dumps({"error": message, "exit_code": code}, ensure_ascii=False))
         _print_error(visible_line(message))

@@ -98,18 +98,36 @@ def test_readers_need_no_streams(closed, arguments, tmp_path):
 
 @pytest.mark.parametrize(
     ("lost", "code"),
-    [("| true", 0), (">/dev/full", 1), ("2>/dev/full", 0), ("2>&1 | head -1", 0)],
+    [
+        ("| true", 0),
+        (">/dev/full", 1),
+        ("2>/dev/full", 0),
+        ("2>&-", 0),
+        (">&- 2>&-", 0),
+        ("2>&1 | head -1", 0),
+    ],
 )
 def test_a_job_ends_though_its_report_cannot_be_written(lost, code, pictures, tmp_path):
     flags = ["--input", f"{pictures}/*.png", "--output", str(tmp_path / "out")]
     job = [sys.executable, "-m", "beam_jobs", "images", *flags, "--label", "none"]
     line = f'{{ "$@"; echo $? >{tmp_path}/code; }} {lost}'
-    done = subprocess.run(["sh", "-c", line, "sh", *job], capture_output=True, text=True)
+    done = subprocess.run(
+        ["sh", "-c", line, "sh", *job], capture_output=True, text=True, timeout=300
+    )
     assert int((tmp_path / "code").read_text()) == code
     assert (tmp_path / "out/manifest.json").exists()
     assert "Traceback" not in done.stderr
     error = "error: stdout cannot be written: [Errno 28] No space left on device; all else was done"
     assert (error in done.stderr.splitlines()) == bool(code)
+
+
+def test_readers_fail_if_stdout_is_full(tmp_path):
+    schema = Schema({"text": Feature("string")})
+    path = write_dataset(tmp_path, schema, {"train": [[{"text": b"a"}]]})
+    command = [sys.executable, "-m", "readers", "info", path]
+    done = subprocess.run(["sh", "-c", '"$@" >/dev/full', "sh", *command], capture_output=True)
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines() == ["error: [Errno 28] No space left on device"]
 
 
 @pytest.mark.parametrize("program", ["readers", "beam_jobs"])
