@@ -10,6 +10,7 @@ https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thr
 from __future__ import annotations
 
 import bisect
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Sequence
@@ -26,6 +27,9 @@ _MOST_HEADER_BYTES = 16 << 20
 
 # Most headers have a tenth of this; those with long texts as statistics may have more.
 _SHORT_HEADER_BYTES = 1 << 10
+
+# Pages of a column that are looked at, 15 ms of them: many columns of a damaged file may claim the same bytes.
+_MOST_PAGES = 1 << 12
 
 # An encoding: each value has a part of the one before, whose length is stated.
 _DELTA_BYTE_ARRAY = 7
@@ -135,8 +139,9 @@ class CheckedPages:
         self._file.seek(start)
         structs = Structs(self._file.read(_SHORT_HEADER_BYTES))
         header = structs.struct(_PAGE_HEADER)
-        size = max(header.get(_PACKED, 0), 0)
-        return max(header.get(_UNPACKED, 0), 0), start + structs.at + size
+        if not header.keys() >= {_PACKED, _UNPACKED}:
+            raise ValueError("the header of a page has no sizes")
+        return max(header[_UNPACKED], 0), start + structs.at + max(header[_PACKED], 0)
 
     def _dictionary_bytes(self, start: int) -> int:
         """How many bytes the dictionary has that begins here; 0 if it is damaged, as Arrow finds."""
@@ -148,13 +153,13 @@ class CheckedPages:
     def _largest_page(self, column: _Column) -> int:
         """How many bytes the largest page of a column has: no value is built of bytes of two pages."""
         found, at = 0, column.start
-        try:
-            while at < column.end:
+        with contextlib.suppress(IndexError, ValueError):
+            for _ in range(_MOST_PAGES):
+                if at >= column.end:
+                    return found
                 size, at = self._page(at)
                 found = max(found, size)
-        except (IndexError, ValueError):
-            return max(column.unpacked, _ANY_PAGE_BYTES)
-        return found
+        return max(column.unpacked, _ANY_PAGE_BYTES)
 
     def _await(self, pages: _Pages) -> None:
         if pages.start < pages.end:

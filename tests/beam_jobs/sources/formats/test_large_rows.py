@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.sources.formats import parquet_pages
 from beam_jobs.sources.formats.parquet import read_row_groups
 from beam_jobs.sources.formats.parquet_pages import CheckedPages
 from beam_jobs.sources.tables import read_rows
@@ -70,6 +71,20 @@ def test_honest_files_of_all_options_are_read_whole(options, rows, buffer):
     ]
     found = [[(c.path, c.unpacked, c.end - c.start) for c in g] for g in pages._row_groups]
     assert found == expected
+
+
+def test_few_pages_of_deltas_are_looked_at(monkeypatch):
+    table = pa.table({"text": [f"{i:050}" for i in range(1000)]})
+    deltas = {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY", "compression": "none"}
+    data = parquet(table, **deltas, data_page_size=64, write_batch_size=10)
+    assert 0 < CheckedPages(io.BytesIO(data)).expect(0, ["text"]) < 10_000
+    column = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(0)
+    start, size = column.data_page_offset, column.total_compressed_size
+    # Bytes without pages, and more pages than are looked at: 16 MiB are taken for granted.
+    empty = data[:start] + bytes(size) + data[start + size :]
+    assert CheckedPages(io.BytesIO(empty)).expect(0, ["text"]) == 16 << 20
+    monkeypatch.setattr(parquet_pages, "_MOST_PAGES", 3)
+    assert CheckedPages(io.BytesIO(data)).expect(0, ["text"]) == 16 << 20
 
 
 def forged(unpacked: int, packed: int | None = None) -> bytes:
