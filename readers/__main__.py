@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from readers.check import check
 from readers.describe import describe
@@ -59,27 +59,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(line if getattr(parsed, "json", False) else visible(line))
         sys.stdout.flush()
     except BrokenPipeError:
-        # The program that reads the output, such as `head`, has ended. Python would flush stdout
-        # again on exit and report an error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The program that reads the output, such as `head`, has ended.
+        _discard(sys.stdout)
         return 1
     except (ValueError, OSError, ImportError) as error:
         message = without_credentials(" ".join(str(error).split()))
         is_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
         code = 1 if is_full or isinstance(error, (CorruptRecordError, StoreError)) else 2
         if "--json" in arguments:
-            print(json.dumps({"error": message, "exit_code": code}, ensure_ascii=False))
-        _print_error(visible_line(message))
+            failure = {"error": message, "exit_code": code}
+            _print(json.dumps(failure, ensure_ascii=False), sys.stdout)
+        _print(f"error: {visible_line(message)}", sys.stderr)
     return code
 
 
-def _print_error(message: str) -> None:
-    """Prints a line on stderr; that it cannot be written changes no exit code."""
+def _print(line: str, stream: TextIO) -> None:
+    """Prints a line about a failure; that it cannot be written changes no exit code."""
     try:
-        print(f"error: {message}", file=sys.stderr, flush=True)
+        print(line, file=stream, flush=True)
     except OSError:
-        # Python would write the rest at its end, fail, and make 120 the exit code.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """Drops what a stream has not written: Python would try again at its end, fail, and exit with 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _verified(directory: str, as_json: bool) -> int:

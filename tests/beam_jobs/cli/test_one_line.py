@@ -121,10 +121,11 @@ def test_a_job_ends_though_its_report_cannot_be_written(lost, code, pictures, tm
     assert (error in done.stderr.splitlines()) == bool(code)
 
 
-def test_readers_fail_if_stdout_is_full(tmp_path):
+@pytest.mark.parametrize("arguments", [["info"], ["info", "--json"], ["verify", "--json"]])
+def test_readers_fail_if_stdout_is_full(arguments, tmp_path):
     schema = Schema({"text": Feature("string")})
     path = write_dataset(tmp_path, schema, {"train": [[{"text": b"a"}]]})
-    command = [sys.executable, "-m", "readers", "info", path]
+    command = [sys.executable, "-m", "readers", *arguments, path]
     done = subprocess.run(["sh", "-c", '"$@" >/dev/full', "sh", *command], capture_output=True)
     assert done.returncode == 1
     assert done.stderr.decode().splitlines() == ["error: [Errno 28] No space left on device"]
