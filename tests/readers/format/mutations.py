@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from readers.format.protobuf.wire import varint
+
 
 def mutated(randoms: random.Random, data: bytes) -> bytes:
     """The data with a few bytes changed, removed, repeated or inserted anywhere."""
@@ -22,3 +24,8 @@ def mutated(randoms: random.Random, data: bytes) -> bytes:
             case 4:  # A varint of ten bytes, or one that is as long as a length may be.
                 octets[at : at + 1] = randoms.choice((b"\xff" * 9 + b"\x01", b"\xff" * 8 + b"\x7f"))
     return bytes(octets)
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A field of a message that holds bytes or another message."""
+    return varint(number << 3 | 2) + varint(len(content)) + content

@@ -22,7 +22,7 @@ from readers.format.dtypes import (
 from readers.format.encode.records import Encoder, map_order
 from readers.format.protobuf.wire import varint
 from readers.format.schema import Feature, Schema
-from tests.readers.format.mutations import mutated
+from tests.readers.format.mutations import field, mutated
 from tests.support.arrays import assert_same, random_array
 from tests.support.plain import example, tensor
 
@@ -295,10 +295,6 @@ def test_any_records_match_tensorflow_and_round_trip_with_one_encoder(data):
                 assert_value(
                     decoded[name], np.array(record[name], object) if is_text else record[name]
                 )
-
-
-def field(number: int, content: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def entry(value: bytes, name: bytes = b"x") -> bytes:

@@ -9,11 +9,8 @@ from readers.format.decode.records import Decoder, parse_example, parse_feature_
 from readers.format.encode.records import Encoder
 from readers.format.protobuf.wire import varint
 from readers.format.schema import Feature, Schema
+from tests.readers.format.mutations import field
 from tests.support.plain import sequence_example
-
-
-def field(number: int, content: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def number(value: int) -> bytes:
