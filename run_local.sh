@@ -3,8 +3,9 @@
 #
 #   ./run_local.sh                     make sample inputs, run the three jobs, read the results
 #   ./run_local.sh images --input ...  run one job with its flags (also text, sensors, reshard)
-#   ./run_local.sh test                run the base tests, which need Python alone (some 20 minutes)
-#   ./run_local.sh test all            run all tests, which need Java, Maven, Go, Node, buildah, Chromium, Firefox, zip, root, and packages of PyPI and Debian
+#   ./run_local.sh test                run the base tests, which need Python alone (5 minutes on two cores)
+#   ./run_local.sh test ci             run those of the long tests that .ci/run has: they need Java, Maven, Node and Chromium
+#   ./run_local.sh test all            run all tests, which need Go, buildah, Firefox, zip, root, and packages of PyPI and Debian, too
 #   ./run_local.sh test tests/a.py -x  run pytest with these arguments
 #   COVERAGE=1 ./run_local.sh test     measure branch coverage, too, and fail below 95 % (also test all)
 #   ./run_local.sh engines start flink start a local cluster (also spark, prism, pool; or stop one)
@@ -69,7 +70,7 @@ report_coverage() {
 }
 
 # Each test is in one tier: the base, or one of the markers in pyproject.toml.
-in_parallel="slow or environments or disks or frameworks or pool or azurite or browsers"
+beyond="slow or environments or disks or frameworks or pool or azurite or browsers or engines"
 
 # The test files that name one of some markers, or run once for each store: the others would be
 # imported for nothing.
@@ -77,54 +78,59 @@ files_with() {
   grep -rlE --include="*.py" "mark\.(${1// or /|})|\bstore: Bucket" tests | sort
 }
 
+in_parallel() {  # MARKERS [FILES]
+  local markers=$1
+  shift
+  "${pytest[@]}" -m "$markers" "$@" -n logical --maxprocesses 8 --dist worksteal
+}
+
 base_tests() {
   echo "the base tests" >&2
-  "${pytest[@]}" -m "not ($in_parallel or engines)" \
-    -n logical --maxprocesses 8 --dist worksteal
+  in_parallel "not ($beyond)"
 }
 
 # Engines run one after another, because a cluster takes the memory of many processes. They wait for
 # half of their time, for a JVM to start or for a lost worker to be noticed: other tests run meanwhile.
-other_tests() {
-  local code=0 engines_log engines
-  install test-frameworks "PyTorch, which takes 6 GB with CUDA"
-  engines_log=$(mktemp)
-  "${pytest[@]}" -m engines $(files_with engines) >"$engines_log" 2>&1 &
+long_tests() {  # MARKERS
+  local code=0 log engines
+  log=$(mktemp)
+  "${pytest[@]}" -m "engines and ($1)" $(files_with engines) >"$log" 2>&1 &
   engines=$!
-  echo "the slow tests, environments, disks, frameworks, real data, Azure and browsers; the engines" >&2
-  "${pytest[@]}" -m "$in_parallel" $(files_with "$in_parallel") \
-    -n logical --maxprocesses 8 --dist worksteal || code=$?
+  echo "the long tests but those of engines" >&2
+  in_parallel "not engines and ($1)" $(files_with "$1") || code=$?
   wait "$engines" || code=$?
   echo "the engines" >&2
-  cat "$engines_log"
-  rm "$engines_log"
+  cat "$log"
+  rm "$log"
   return "$code"
 }
 
 # Fails with a line for everything that the tests beyond the base need and this machine lacks.
-check_machine() {
+check_machine() {  # ci or all
   local missing=() folder
   command -v javac >/dev/null || missing+=("Java, a JDK of version 17 (on Debian: apt install openjdk-17-jdk-headless)")
   command -v mvn >/dev/null || missing+=("Maven (on Debian: apt install maven)")
-  command -v go >/dev/null || missing+=("Go (on Debian: apt install golang-go)")
-  command -v buildah >/dev/null || missing+=("buildah (on Debian: apt install buildah)")
-  command -v debootstrap >/dev/null || missing+=("debootstrap (on Debian: apt install debootstrap)")
   command -v chromium >/dev/null && command -v chromedriver >/dev/null ||
     missing+=("Chromium and its driver (on Debian: apt install chromium chromium-driver)")
-  command -v firefox-esr >/dev/null || command -v firefox >/dev/null ||
-    missing+=("Firefox (on Debian: apt install firefox-esr)")
   command -v npm >/dev/null || missing+=("Node 20 or later with npm (on Debian: apt install nodejs npm)")
-  command -v zip >/dev/null || missing+=("zip (on Debian: apt install zip)")
-  command -v tar >/dev/null || missing+=("GNU tar (on Debian: apt install tar)")
-  folder=$(mktemp -d)
-  if mount -t tmpfs -o size=64k tmpfs "$folder" 2>/dev/null; then
-    umount "$folder"
-  else
-    missing+=("permission to mount a tmpfs (Linux: run as root, in a container with --privileged)")
+  if [ "$1" = all ]; then
+    command -v go >/dev/null || missing+=("Go (on Debian: apt install golang-go)")
+    command -v buildah >/dev/null || missing+=("buildah (on Debian: apt install buildah)")
+    command -v debootstrap >/dev/null || missing+=("debootstrap (on Debian: apt install debootstrap)")
+    command -v firefox-esr >/dev/null || command -v firefox >/dev/null ||
+      missing+=("Firefox (on Debian: apt install firefox-esr)")
+    command -v zip >/dev/null || missing+=("zip (on Debian: apt install zip)")
+    command -v tar >/dev/null || missing+=("GNU tar (on Debian: apt install tar)")
+    folder=$(mktemp -d)
+    if mount -t tmpfs -o size=64k tmpfs "$folder" 2>/dev/null; then
+      umount "$folder"
+    else
+      missing+=("permission to mount a tmpfs (Linux: run as root, in a container with --privileged)")
+    fi
+    rmdir "$folder"
   fi
-  rmdir "$folder"
   [ ${#missing[@]} -eq 0 ] && return
-  echo "error: 'test all' needs what this machine lacks:" >&2
+  echo "error: 'test $1' needs what this machine lacks:" >&2
   printf '  - %s\n' "${missing[@]}" >&2
   exit 2
 }
@@ -145,18 +151,19 @@ case ${1-} in
       base)
         install test
         base_tests || code=$?
-        echo "left out: slow cases, environments, full disks, PyTorch and DALI, real data, Azure, browsers, engines; './run_local.sh test all' runs them too"
+        echo "left out: long tests, environments, full disks, PyTorch and DALI, real data, Azure, browsers, engines; './run_local.sh test all' runs them too"
+        ;;
+      ci)
+        check_machine ci
+        install test
+        long_tests ci || code=$?
         ;;
       all)
-        check_machine
+        check_machine all
         install test
+        install test-frameworks "PyTorch, which takes 6 GB with CUDA"
         base_tests || code=$?
-        other_tests || code=$?
-        ;;
-      rest)  # what `test` left out, for .ci/run
-        check_machine
-        install test
-        other_tests || code=$?
+        long_tests "$beyond" || code=$?
         ;;
       *)
         install test
@@ -173,7 +180,7 @@ case ${1-} in
     exec "$venv/bin/python" -m tests.engines "$@"
     ;;
   -h | --help)
-    sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
     ;;
   *)
     install all

@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -61,6 +62,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # With `::` on the command line only some cases of a test are collected.
     if (unknown := listed - found) and not any("::" in argument for argument in config.args):
         raise pytest.UsageError(f"slow(base=...) lists cases that do not exist: {sorted(unknown)}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints where the seconds of a run went: by folder, and the slowest tests."""
+    seconds: Counter[str] = Counter()
+    for report in (r for reports in terminalreporter.stats.values() for r in reports):
+        if isinstance(report, pytest.TestReport):
+            seconds[report.nodeid] += report.duration
+    if seconds.total() < 60:
+        return
+    folders: Counter[str] = Counter()
+    for test, taken in seconds.items():
+        folders[test.split("::")[0].rpartition("/")[0]] += taken
+    terminalreporter.section(f"{len(seconds):,} tests, {seconds.total():.0f} s in all processes")
+    for name, taken in [*folders.most_common(), ("", 0), *seconds.most_common(10)]:
+        terminalreporter.write_line(f"{taken:7.1f} s  {name}" if name else "")
 
 
 @pytest.fixture
