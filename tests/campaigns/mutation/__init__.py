@@ -1,8 +1,1 @@
-"""Faults that are put into the code one at a time, each of which a test must notice.
-
-    .venv/bin/python -m tests.campaigns mutation                      # all targets
-    .venv/bin/python -m tests.campaigns mutation framing plan         # some
-    .venv/bin/python -m tests.campaigns mutation --log faults.tsv     # with a line for every mutant
-
-README.md has the rules.
-"""
+"""Small faults at random lines of the code, each of which a base test should notice."""
