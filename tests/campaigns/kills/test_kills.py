@@ -1,6 +1,6 @@
 """A job that is killed at any step, or loses its power there, leaves no half dataset, and the same command completes it.
 
-These are 60 of the kills that a campaign draws: `python -m tests.campaigns kills --kills 1000`.
+These are some of the kills that a campaign draws: `python -m tests.campaigns kills --kills 1000`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,137 +40,57 @@ def step_of(text: str) -> Step:
     return Step(role, name, edge, int(nth or 1))
 
 
-def check(
-    world: World, job: str, store: str, start: str, way: str, text: str, workers: int, seed: int = 0
-) -> None:
+# (job, store, start, what is killed, step, whether it is in the base). Seed 0 of a loss of power loses no name, seed 2 all
+# that it may.
+KILLS = [
+    ("sensors", "disk", "new", "driver", "after shard train 1: renamed", True),
+    ("images", "disk", "new", "driver", "before top-up of shard train 2: copied", False),
+    ("sensors", "disk", "new", "driver", "after note of shard train 0: deleted", False),
+    ("text", "disk", "new", "driver", "half run of records: appended to", False),
+    ("text", "disk", "new", "driver", "half top-up of shard train 2: appended", False),
+    ("reshard", "disk", "new", "driver", "after manifest: renamed", False),
+    ("sensors", "disk", "overwrite", "driver", "after journal: renamed", False),
+    ("sensors", "disk", "overwrite", "driver", "after manifest: deleted", True),
+    ("sensors", "disk", "resumed", "driver", "after note of shard train 2: renamed", False),
+    ("sensors", "disk", "moved", "driver", "after shard val 0: renamed", False),
+    ("sensors", "disk", "new", "power 0", "after lock: deleted", True),
+    ("text", "disk", "new", "power 0", "after top-up of shard train 2: closed", False),
+    ("sensors", "disk", "new", "power 2", "after manifest: renamed", False),
+    ("sensors", "disk", "overwrite", "power 0", "after new manifest: renamed", False),
+    ("sensors", "disk", "new", "worker", "worker before task: input read (3)", False),
+    ("sensors", "disk", "new", "both", "after note of shard train 0: renamed", False),
+    ("sensors", "S3", "new", "driver", "before shard train 1: upload completed", False),
+    ("sensors", "S3", "overwrite", "driver", "after shard train 1: copied", False),
+    ("sensors", "GCS", "new", "driver", "before shard train 1: upload completed", False),
+    ("sensors", "GCS", "overwrite", "driver", "after manifest: deleted", False),
+]
+
+
+def cases(is_base: bool) -> list[Any]:
+    """The parameters of a test."""
+    chosen = [kill[:-1] for kill in KILLS if kill[-1] == is_base]
+    return [pytest.param(*each, id=" / ".join(each)) for each in chosen]
+
+
+def check(world: World, job: str, store: str, start: str, way: str, text: str) -> None:
+    way, _, seed = way.partition(" ")
+    workers = 2 if way in ("worker", "both") else 1
     case = world.case(job, store, start, workers, quick=True)
-    found = kill(case, step_of(text), way, seed)
-    assert found.fired, "the job never reached this step"
-    assert not found.faults, "\n".join(found.faults)
+    outcome = kill(case, step_of(text), way, int(seed or 0))
+    assert outcome.fired, "the job never reached this step"
+    assert not outcome.faults, "\n".join(outcome.faults)
 
 
-# The driver of a job that writes into a new folder.
-NEW = [
-    ("sensors", "before lock: linked"),
-    ("images", "after lock: linked"),
-    ("text", "before marker: renamed"),
-    ("reshard", "half shard train 0: written"),
-    ("images", "after index of shard train 1: renamed"),
-    ("sensors", "after shard train 1: renamed"),
-    ("text", "before note of shard train 1: renamed"),
-    ("sensors", "half rejects of shard train 0: written"),
-    ("text", "half run of records: appended to"),
-    ("reshard", "before run of records: completed"),
-    ("images", "before top-up of shard train 2: copied"),
-    ("sensors", "after note of shard train 0: deleted"),
-    ("text", "half top-up of shard train 2: appended"),
-    ("images", "after top-up of shard train 1: cut"),
-    ("reshard", "before index of shard train 0: renamed (2)"),
-    ("text", "after vocabulary: renamed"),
-    ("images", "after card README.md: renamed"),
-    ("sensors", "half manifest: written"),
-    ("text", "before manifest: renamed"),
-    ("reshard", "after manifest: renamed"),
-    ("text", "before run of records: deleted"),
-    ("images", "before staging folder: removed"),
-]
-
-# One that replaces an older dataset, or finds what a killed one left.
-OVER = [
-    ("overwrite", "sensors", "after next folder: made"),
-    ("overwrite", "sensors", "after new manifest: renamed"),
-    ("overwrite", "sensors", "after journal: renamed"),
-    ("overwrite", "sensors", "after manifest: deleted"),
-    ("overwrite", "text", "after shard train 1: renamed"),
-    ("overwrite", "sensors", "before manifest: renamed"),
-    ("overwrite", "text", "after manifest: renamed"),
-    ("overwrite", "sensors", "after journal: deleted"),
-    ("resumed", "sensors", "after other lock: linked"),
-    ("resumed", "sensors", "before marker: renamed"),
-    ("resumed", "sensors", "after note of shard train 2: renamed"),
-    ("moved", "sensors", "after shard val 0: renamed"),
-    ("moved", "sensors", "after rejects of shard val 0: deleted"),
-]
-
-# The power fails: (start, job, step, what decides what is lost). Seed 0 loses no name, seed 2 all that it may.
-POWER = [
-    ("new", "sensors", "after note of shard train 1: renamed", 0),
-    ("new", "text", "after top-up of shard train 2: closed", 0),
-    ("new", "images", "after manifest: renamed", 0),
-    ("new", "sensors", "after lock: deleted", 0),
-    ("new", "sensors", "after manifest: renamed", 2),
-    ("overwrite", "sensors", "after new manifest: renamed", 0),
-    ("overwrite", "sensors", "after shard train 1: renamed", 0),
-    ("overwrite", "sensors", "after lock: deleted", 2),
-    ("resumed", "sensors", "before card README.md: renamed", 0),
-]
-
-# With two processes: (way, job, step).
-PROCESSES = [
-    ("worker", "sensors", "worker before task: input read (3)"),
-    ("worker", "text", "worker half run of records: appended to (2)"),
-    ("worker", "text", "worker before run of records: completed"),
-    ("worker", "text", "before phase: checking"),
-    ("both", "sensors", "after note of shard train 0: renamed"),
-    ("driver", "text", "worker before run of records: completed"),
-]
-
-# In S3 and Google Cloud Storage.
-STORES = [
-    ("S3", "new", "sensors", "after lock: put"),
-    ("S3", "new", "sensors", "after shard train 1: part sent"),
-    ("S3", "new", "sensors", "before shard train 1: upload completed"),
-    ("S3", "new", "sensors", "after shard train 1: upload completed"),
-    ("S3", "new", "sensors", "after manifest: put"),
-    ("S3", "overwrite", "sensors", "after shard train 1: copied"),
-    ("GCS", "new", "sensors", "after shard train 1: upload begun"),
-    ("GCS", "new", "sensors", "before shard train 1: upload completed"),
-    ("GCS", "new", "text", "before run of records: put"),
-    ("GCS", "overwrite", "sensors", "after manifest: deleted"),
-]
-
-SLOW = pytest.mark.slow
+@pytest.mark.parametrize(("job", "store", "start", "way", "text"), cases(True))
+def test_the_same_command_completes_what_was_killed(on_disk, job, store, start, way, text):
+    check(on_disk, job, store, start, way, text)
 
 
-def cases(kills, base):
-    """The parameters of a test; all but the named ones are slow."""
-    named = [(each, " / ".join(map(str, each))) for each in kills]
-    return [
-        pytest.param(*each, id=text, marks=() if text in base else SLOW) for each, text in named
-    ]
-
-
-IN_BASE = {
-    "sensors / after shard train 1: renamed",
-    "sensors / after note of shard train 0: deleted",
-    "overwrite / sensors / after manifest: deleted",
-    "new / sensors / after lock: deleted / 0",
-}
-
-
-@pytest.mark.parametrize(("job", "text"), cases(NEW, IN_BASE))
-def test_a_killed_driver_is_completed_by_the_same_command(on_disk, job, text):
-    check(on_disk, job, "disk", "new", "driver", text, 1)
-
-
-@pytest.mark.parametrize(("start", "job", "text"), cases(OVER, IN_BASE))
-def test_a_killed_driver_leaves_the_older_dataset_or_the_new_one(on_disk, start, job, text):
-    check(on_disk, job, "disk", start, "driver", text, 1)
-
-
-@pytest.mark.parametrize(("start", "job", "text", "seed"), cases(POWER, IN_BASE))
-def test_no_manifest_survives_a_loss_of_power_without_its_shards(on_disk, start, job, text, seed):
-    check(on_disk, job, "disk", start, "power", text, 1, seed)
-
-
-@pytest.mark.parametrize(("way", "job", "text"), cases(PROCESSES, IN_BASE))
-def test_a_job_of_two_processes_is_completed_by_the_same_command(on_disk, way, job, text):
-    check(on_disk, job, "disk", "new", way, text, 2)
-
-
-@pytest.mark.parametrize(("store", "start", "job", "text"), cases(STORES, IN_BASE))
-def test_a_killed_driver_leaves_nothing_behind_in_a_store(in_stores, store, start, job, text):
-    check(in_stores, job, store, start, "driver", text, 1)
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize(("job", "store", "start", "way", "text"), cases(False))
+def test_the_same_command_completes_whatever_was_killed(in_stores, job, store, start, way, text):
+    check(in_stores, job, store, start, way, text)
 
 
 # The harness itself finds what it is there to find.

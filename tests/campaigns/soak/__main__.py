@@ -1,7 +1,7 @@
 """A soak: jobs and readers work for hours on a faulty store, and their memory is measured.
 
-    python -m tests.campaigns soak --hours 2 --log soak.jsonl [--plot soak.svg]
-    python -m tests.campaigns soak --judge soak.jsonl [--plot soak.svg]
+    python -m tests.campaigns soak --hours 2 --log soak.jsonl
+    python -m tests.campaigns soak --judge soak.jsonl
 
 One process runs job after job, one reads epoch after epoch, both through a proxy that makes 1 % of the requests
 to a server of S3 on this machine fail. SIGINT or SIGTERM ends it early, with its verdict. The exit code is 1 if
@@ -58,17 +58,9 @@ class _Log:
 class _Watched:
     """A process under watch: its lines go to the log, and the time of the last one is kept."""
 
-    def __init__(
-        self, name: str, folder: Path, arguments: list[str], environment: dict[str, str], log: _Log
-    ):
-        command = [
-            sys.executable,
-            "-m",
-            f"tests.campaigns.soak.{name}",
-            str(folder),
-            _BUCKET,
-            *arguments,
-        ]
+    def __init__(self, name: str, folder: Path, rest: str, environment: dict[str, str], log: _Log):
+        command = [sys.executable, "-m", "tests.campaigns.soak.worker"]
+        command += [name, str(folder), _BUCKET, rest]
         self.name, self._log, self._folder = name, log, folder
         self._errors = folder / f"{name}.log"
         with self._errors.open("w") as errors:
@@ -113,7 +105,7 @@ class _Watched:
             return ""
         os.kill(self.process.pid, signal.SIGUSR1)
         time.sleep(2)  # faulthandler writes meanwhile.
-        stacks = (self._folder / f"stacks-{self.process.pid}").read_text()
+        stacks = (self._folder / f"stacks-{self.name}").read_text()
         return f"no progress in {patience:.0f} s: {stacks[-8000:]}"
 
     def end(self) -> None:
@@ -145,9 +137,8 @@ def soak(flags: argparse.Namespace, file: IO[str], is_over: Callable[[], bool]) 
         weather = Weather(server.port, flags.share, seed=0)
         environment = os.environ | server.environment | {"AWS_ENDPOINT_URL": weather.url}
         log.note("start", flags={key: str(value) for key, value in vars(flags).items()})
-        more = {"reader": [flags.ways], "writer": []}
         watched = [
-            _Watched(name, folder, [str(_RESTS[name] * flags.rest), *more[name]], environment, log)
+            _Watched(name, folder, str(_RESTS[name] * flags.rest), environment, log)
             for name in PROCESSES
         ]
         problem = ""
@@ -182,14 +173,10 @@ def _flags(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--hours", type=float, default=2)
     parser.add_argument("--log", type=Path, default=Path("soak.jsonl"))
-    parser.add_argument("--plot", type=Path, help="an .svg or .png file for the graph")
     parser.add_argument("--judge", type=Path, help="a log that exists; nothing else is run")
     parser.add_argument("--limit", type=float, default=MOST_MB_AN_HOUR, help="MB an hour")
     parser.add_argument("--share", type=float, default=_SHARE_OF_FAULTS, help="of all requests")
     parser.add_argument("--rest", type=float, default=1, help="times the usual rest")
-    parser.add_argument(
-        "--ways", default="", help="only those that begin so, such as load or as_numpy,Record"
-    )
     parser.add_argument("--every", type=float, default=15, help="seconds between samples")
     parser.add_argument("--patience", type=float, default=120, help="seconds without progress")
     parser.add_argument("--start", type=float, default=300, help="the same, for the first step")
@@ -211,10 +198,6 @@ def main(arguments: list[str]) -> int:
     said, wrong = verdict(lines, flags.limit)
     print("\n".join(said))
     print("\n".join(f"WRONG: {text}" for text in wrong) or "nothing was wrong")
-    if flags.plot:
-        from tests.campaigns.soak.graph import draw
-
-        draw(lines, flags.plot)
     return bool(wrong)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+KINDS = ("images", "text", "sensors")
+
 _SIDE = 24
 
 
