@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,28 +36,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--work", type=Path, default=Path(".fuzz"), help="a folder for growing corpora"
     )
-    parser.add_argument(
-        "--command",
-        action="append",
-        default=[],
-        metavar="NAME=COMMAND",
-        help="one more target: a command that takes libFuzzer's arguments and prints its statistics",
-    )
     return parser
 
 
-def _confirmed(name: str, work: Path, commands: dict[str, Sequence[str]]) -> list[dict[str, str]]:
+def _confirmed(name: str, work: Path) -> list[dict[str, str]]:
     """The findings of a target that fail again in a new process, made smaller and saved."""
     folder, kept = work / "found" / name, registry.CRASHES / name
     (folder / "notes.jsonl").unlink(missing_ok=True)  # Another campaign may find a fault again.
     found = []
     for file in sorted(path for path in folder.iterdir() if path.suffix != ".jsonl"):
         data = file.read_bytes()
-        if name in commands:  # Its own sanitizers say what is wrong with it.
-            found.append(
-                {"file": str(file), "signature": file.name.partition("-")[0], "message": ""}
-            )
-            continue
         failed = in_a_process(name, file)
         if failed is None:
             path = work / "unconfirmed" / name / file.name
@@ -87,11 +74,10 @@ def _campaign(
     name: str,
     seconds: float,
     options: argparse.Namespace,
-    commands: dict[str, Sequence[str]],
 ) -> tuple[running.Run, list[dict[str, str]]]:
     work, log = options.work.absolute(), options.log
-    result = running.run(name, seconds, work, commands, options.processor)
-    found = _confirmed(name, work, commands)
+    result = running.run(name, seconds, work, options.processor)
+    found = _confirmed(name, work)
     if result.failed:
         found.append({"file": "", "signature": "its process ended", "message": result.failed})
     line = {
@@ -118,11 +104,7 @@ def _campaign(
 def main(arguments: Sequence[str]) -> int:
     """Runs a campaign; returns 1 if it found anything."""
     options = _parser().parse_args(arguments)
-    commands: dict[str, Sequence[str]] = dict(registry.COMMANDS)
-    for text in options.command:
-        name, _, command = text.partition("=")
-        commands[name] = shlex.split(command)
-    known = [*registry.NAMES, *commands]
+    known = [*registry.NAMES]
     if options.names == ["list"]:
         print("\n".join(known))
         return 0
@@ -142,7 +124,7 @@ def main(arguments: Sequence[str]) -> int:
         flush=True,
     )
     with ThreadPoolExecutor(processes) as pool:
-        runs = list(pool.map(lambda name: _campaign(name, seconds, options, commands), names))
+        runs = list(pool.map(lambda name: _campaign(name, seconds, options), names))
     total = sum(result.executions for result, _ in runs)
     new, found = sum(result.new for result, _ in runs), sum(len(each) for _, each in runs)
     print(

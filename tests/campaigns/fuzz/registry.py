@@ -96,10 +96,6 @@ FAMILIES = {
     ),
 }
 
-# Targets in other languages: a name, and a command that prints libFuzzer's statistics. It is called with
-# folders of inputs, of which the first is written to, and with libFuzzer's flags.
-COMMANDS: dict[str, tuple[str, ...]] = {}
-
 _FAMILY_OF: Mapping[str, str] = {
     name: module for module, family in FAMILIES.items() for name in family.names
 }

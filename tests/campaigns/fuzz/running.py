@@ -1,4 +1,4 @@
-"""Runs a target, or a command that is built with libFuzzer, in a process of its own for some seconds."""
+"""Runs a target in a process of its own for some seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.campaigns.fuzz import registry
-from tests.campaigns.fuzz.findings import name_of
 from tests.support.checkout import ROOT as CHECKOUT
 
 _EXECUTED = re.compile(rb"stat::number_of_executed_units: (\d+)")
@@ -53,28 +52,14 @@ class Run:
     failed: str = ""
 
 
-def command_of(name: str, commands: dict[str, Sequence[str]], found: Path) -> list[str]:
-    """The command that runs a target, before its folders and libFuzzer's flags."""
-    if name in commands:
-        return [*commands[name]]
-    return [sys.executable, "-m", "tests.campaigns.fuzz.worker", name, str(found)]
-
-
-def run(
-    name: str,
-    seconds: float,
-    work: Path,
-    commands: dict[str, Sequence[str]],
-    processor: float = 0.0,
-) -> Run:
+def run(name: str, seconds: float, work: Path, processor: float = 0.0) -> Run:
     """Runs a target for some seconds, again and again if its process ends before.
 
     Args:
         name: The target.
         seconds: How long.
         work: The folder of its growing corpus, its findings and its log.
-        commands: The targets that are commands, by name.
-        processor: The most seconds of a processor; 0 for any. Commands do not know it.
+        processor: The most seconds of a processor; 0 for any.
     """
     corpus, found, log = (
         work / "corpora" / name,
@@ -85,7 +70,6 @@ def run(
         folder.mkdir(parents=True, exist_ok=True)
     kept = [str(f) for f in (registry.CORPORA / name, registry.CRASHES / name) if f.is_dir()]
     result, before = Run(name), len(list(corpus.iterdir()))
-    options = [] if name in commands else _options(name, corpus, work)
     began = time.monotonic()
     for _ in range(_MOST_STARTS):
         left = seconds - (time.monotonic() - began) if result.processor else seconds
@@ -102,7 +86,8 @@ def run(
             "-print_final_stats=1",
             "-reload=0",
         ]
-        command = [*command_of(name, commands, found), str(corpus), *kept, *options, *flags]
+        command = [sys.executable, "-m", "tests.campaigns.fuzz.worker", name, str(found)]
+        command += [str(corpus), *kept, *flags]
         output, code, used = _output(command, left, max(of_processor, 0))
         result.processor += used
         log.write_bytes(output[-100_000:])
@@ -115,22 +100,6 @@ def run(
     result.new = len(list(corpus.iterdir())) - before
     result.found = sorted(p.name for p in found.iterdir() if not p.name.endswith(".jsonl"))
     return result
-
-
-def _options(name: str, corpus: Path, work: Path) -> list[str]:
-    """libFuzzer's flags of a target; its seeds are written to its corpus."""
-    from tests.campaigns.fuzz.seeds import described
-
-    seeds, words, max_bytes = described(name)
-    for seed in seeds:
-        (corpus / name_of(seed)).write_bytes(seed)
-    options = [f"-max_len={max_bytes}"]
-    if words:
-        dictionary = work / "logs" / f"{name}.dict"
-        lines = ['"' + "".join(f"\\x{octet:02x}" for octet in word) + '"\n' for word in words]
-        dictionary.write_text("".join(lines))
-        options.append(f"-dict={dictionary}")
-    return options
 
 
 def _output(command: Sequence[str], seconds: float, processor: float) -> tuple[bytes, int, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import mmap
 import subprocess
 import sys
@@ -34,7 +33,7 @@ def test_every_target_is_listed_with_its_name():
         for folder in (registry.CORPORA, registry.CRASHES)
         for path in folder.glob("[!.]*")
     }
-    assert kept <= {*registry.NAMES, *registry.COMMANDS}
+    assert kept <= {*registry.NAMES}
 
 
 def written(size: int) -> mmap.mmap:
@@ -90,32 +89,6 @@ def test_a_replay_prints_what_fails(tmp_path):
     command = [sys.executable, "-m", "tests.campaigns.fuzz.replay", "index", str(tmp_path / "good")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == ""
-
-
-def test_a_command_is_a_target_and_its_executions_are_those_of_libfuzzer(tmp_path):
-    program = tmp_path / "native"
-    program.write_text(
-        '#!/bin/sh\necho "$@" > "$0.arguments"\necho \'stat::number_of_executed_units: 1234\'\n'
-    )
-    program.chmod(0o755)
-    command = [
-        sys.executable,
-        "-m",
-        "tests.campaigns",
-        "fuzz",
-        "native",
-        "--command",
-        f"native={program}",
-    ]
-    command += ["--seconds", "2", "--work", str(tmp_path / "work"), "--log", str(tmp_path / "log")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    (line,) = (tmp_path / "log").read_text().splitlines()
-    found = json.loads(line)
-    assert (found["target"], found["executions"], found["found"]) == ("native", 1234, [])
-    given = (tmp_path / "native.arguments").read_text().split()
-    assert given[0] == str(tmp_path / "work/corpora/native")
-    assert "-print_final_stats=1" in given
 
 
 def test_a_target_that_does_not_exist_is_named_with_those_that_do():

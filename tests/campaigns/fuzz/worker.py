@@ -99,6 +99,15 @@ def main(arguments: Sequence[str]) -> None:
         target.check(seed)
     _limit_memory()
     mutate = target.mutate
+    corpus = Path(others[0])
+    for seed in target.seeds():
+        (corpus / name_of(seed)).write_bytes(seed)
+    others = [*others, f"-max_len={target.max_bytes}"]
+    if target.words:
+        dictionary = corpus.with_suffix(".dict")
+        lines = ['"' + "".join(f"\\x{byte:02x}" for byte in word) + '"\n' for word in target.words]
+        dictionary.write_text("".join(lines))
+        others.append(f"-dict={dictionary}")
 
     def mutated(data: bytes, size: int, seed: int) -> bytes:
         randomness = random.Random(seed)
