@@ -1,0 +1,30 @@
+"""Campaigns that run for as long as one likes.
+
+    python -m tests.campaigns kills --kills 1000     jobs that are killed at a random step
+    python -m tests.campaigns simulation 100000      jobs on a runner and a store that fail
+    python -m tests.campaigns fuzz all --hours 2     functions that take foreign bytes
+    python -m tests.campaigns damage                 every byte of small datasets, damaged
+    python -m tests.campaigns mutation plan          faults in the code that tests must notice
+    python -m tests.campaigns soak --hours 2         jobs and readers that run for hours
+
+Each says more with --help, prints a table at its end, and exits with 1 if it found a fault.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+NAMES = ("kills", "simulation", "fuzz", "damage", "mutation", "soak")
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the campaign that the first argument names; returns the exit code."""
+    if not arguments or arguments[0] not in NAMES:
+        print(__doc__, end="", file=sys.stderr)
+        return 2
+    return importlib.import_module(f"tests.campaigns.{arguments[0]}.__main__").main(arguments[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

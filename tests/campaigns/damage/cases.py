@@ -1,0 +1,138 @@
+"""Every case: the name of a damage, and the files that it changes."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from readers.format.index import format_index
+from readers.format.manifest import CARD, INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY
+from tests.campaigns.damage.kinds import Kind, spans
+
+
+@dataclass(frozen=True)
+class Case:
+    """One damage to one dataset.
+
+    Attributes:
+        damage: The sort of damage, as in the table.
+        what: What the damaged file is.
+        changes: The new content of each file that changed; None for one that was deleted.
+        where: Where it is, for a person.
+    """
+
+    damage: str
+    what: str
+    changes: Mapping[str, bytes | None]
+    where: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.damage} of {' and '.join(self.changes)} {self.where}".strip()
+
+
+def what_is(name: str) -> str:
+    """What a file of a dataset is."""
+    if name.endswith(INDEX_SUFFIX):
+        return "index"
+    if name.startswith("rejects/"):
+        return "rejects"
+    known = {MANIFEST: "manifest", VOCABULARY: "vocabulary", TOKENIZER: "tokenizer"}
+    return known.get(name) or ("card" if name in CARD else "shard")
+
+
+def cases(kind: Kind, card_step: int = 1) -> Iterator[Case]:
+    """Every case of a kind, one sort of damage after another.
+
+    Args:
+        kind: What is damaged.
+        card_step: Bytes between two that are changed in the card, which no reader opens.
+    """
+    for name, data in kind.files.items():
+        what = what_is(name)
+        places = range(0, len(data), card_step if what == "card" else 1)
+        yield from _bytes(name, what, data, places)
+        for length in places:
+            yield Case("cut", what, {name: data[:length]}, f"at {length}")
+        yield from _appended(kind, name, what, data)
+        yield Case("deleted file", what, {name: None})
+    yield from _swapped_records(kind)
+    for one, other in itertools.combinations(kind.files, 2):
+        if kind.files[one] != kind.files[other]:
+            pair = sorted({what_is(one), what_is(other)})
+            changes = {one: kind.files[other], other: kind.files[one]}
+            yield Case("swapped files", " ".join(pair), changes)
+
+
+def _bytes(name: str, what: str, data: bytes, places: range) -> Iterator[Case]:
+    """Each byte inverted, with one other bit, as 0 and as 255; never what it was."""
+    for at in places:
+        byte = data[at]
+        values = {byte ^ 0xFF: "inverted byte", byte ^ 1 << at % 8: "flipped bit"}
+        values.setdefault(0, "byte set to 0")
+        values.setdefault(255, "byte set to 255")
+        for value, damage in values.items():
+            if value != byte:
+                changed = data[:at] + bytes([value]) + data[at + 1 :]
+                yield Case(damage, what, {name: changed}, f"at {at}: {byte} became {value}")
+
+
+def _appended(kind: Kind, name: str, what: str, data: bytes) -> Iterator[Case]:
+    more = {b"\0", b"\n", b" ", b"\xff", bytes(16), data}
+    if name in kind.shards and not name.endswith(".gz"):
+        start, end = spans(data)[-1]
+        more.add(data[start:end])
+    elif b"\n" in data:
+        more.add(data.splitlines(keepends=True)[-1])
+    for tail in sorted(more):
+        yield Case("appended bytes", what, {name: data + tail}, f": {tail[:20]!r}")
+
+
+def _swapped_records(kind: Kind) -> Iterator[Case]:
+    """Each pair of records of plain files, with the old index and with one that fits."""
+    places = [
+        (name, span)
+        for name in kind.shards
+        if not name.endswith(".gz")
+        for span in spans(kind.files[name])
+    ]
+    for (one, (a, b)), (other, (c, d)) in itertools.combinations(places, 2):
+        first, second = kind.files[one][a:b], kind.files[other][c:d]
+        if first == second:
+            continue
+        where = f"at {a} and {c}"
+        if one == other:
+            data = kind.files[one]
+            changes = {one: data[:a] + second + data[b:c] + first + data[d:]}
+            damage = "swapped records"
+        else:
+            changes = {
+                one: kind.files[one][:a] + second + kind.files[one][b:],
+                other: kind.files[other][:c] + first + kind.files[other][d:],
+            }
+            damage = "swapped records of two shards"
+        yield Case(damage, "shard", changes, where)
+        if f"{one}{INDEX_SUFFIX}" in kind.files:
+            indexes = {f"{name}{INDEX_SUFFIX}": _index(data) for name, data in changes.items()}
+            yield Case(f"{damage}, new index", "shard", {**changes, **indexes}, where)
+
+
+def _index(data: bytes) -> bytes:
+    return format_index(np.array([end - start for start, end in spans(data)], np.int64))
+
+
+def sample(kind: Kind, most: int) -> list[Case]:
+    """Some cases of each row of the table, from its first to its last; always the same."""
+    counts = Counter((case.what, case.damage) for case in cases(kind))
+    seen, found = Counter[tuple[str, str]](), []
+    for case in cases(kind):
+        row = case.what, case.damage
+        number, count = seen[row], counts[row]
+        seen[row] += 1
+        # The first case of each of `most` parts of the row, which are equal up to one case.
+        if number * most // count != (number - 1) * most // count or not number:
+            found.append(case)
+    return found

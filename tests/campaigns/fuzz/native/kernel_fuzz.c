@@ -1,0 +1,634 @@
+/* A fuzz target for `readers/format/compiled/kernel.c`: libFuzzer calls it with bytes, from which it derives
+ * calls of the exported functions as `columns.py`, `fields.py` and `collate.py` make them.
+ *
+ * All that the kernel may touch is in heap blocks of exactly the size that the callers promise, so that
+ * AddressSanitizer sees an access one byte beyond. A second implementation in this file, written from the
+ * format's description and without a pointer that moves, states what must come out: which records are
+ * taken, where their values are, and what they are. Any difference ends the process. */
+
+#ifndef KERNEL
+#define KERNEL "../../../../readers/format/compiled/kernel.c"
+#endif
+#include KERNEL
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HAS_POISON
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define HAS_POISON
+#endif
+#ifdef HAS_POISON
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#endif
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Threads and values of many kilobytes take longer than all else: one input in so many has them. */
+#ifndef SELDOM
+#define SELDOM 512
+#endif
+
+/* Only ways through the kernel count as new, and only its accesses are checked: so a run takes a tenth of the time.
+ * HARNESS_TOO checks those of this file as well. */
+#if defined(__clang__) && defined(HARNESS_TOO)
+#pragma clang attribute push(__attribute__((no_sanitize("coverage"))), apply_to = function)
+#elif defined(__clang__)
+#pragma clang attribute push(__attribute__((no_sanitize("coverage", "address", "undefined"))), apply_to = function)
+#endif
+
+#define MUST(condition)                                                               \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "%s:%d: it must be that %s\n", __FILE__, __LINE__, #condition); \
+            abort();                                                                  \
+        }                                                                             \
+    } while (0)
+
+/* The input ---------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const uint8_t *data;
+    size_t left;
+} Input;
+
+static uint8_t take(Input *input) {
+    if (!input->left) return 0;
+    input->left--;
+    return *input->data++;
+}
+
+static uint64_t take_wide(Input *input, int bytes) {
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++) value |= (uint64_t)take(input) << 8 * i;
+    return value;
+}
+
+/* Blocks of exactly the size that is asked for, with poison before and behind: an access one byte beyond ends
+ * the process, as with malloc, which takes longer. */
+enum { ARENA = 32 << 20, GAP = 32 };
+
+static uint8_t arena[ARENA] __attribute__((aligned(16)));
+static int64_t arena_used;
+
+static void empty_arena(void) {
+    ASAN_POISON_MEMORY_REGION(arena, (size_t)arena_used);
+    arena_used = GAP;
+}
+
+static void *block(int64_t bytes) {
+    MUST(bytes >= 0 && arena_used + bytes + 2 * GAP < ARENA);
+    uint8_t *made = arena + arena_used;
+    ASAN_UNPOISON_MEMORY_REGION(made, (size_t)bytes);
+    arena_used += (bytes + GAP + 15) & ~15;
+    return made;
+}
+
+static void *copy_of(const void *data, int64_t bytes) {
+    uint8_t *made = block(bytes);
+    if (bytes) memcpy(made, data, (size_t)bytes);
+    return made;
+}
+
+/* CRC32C, bit by bit from a table of the polynomial ------------------------------------------------- */
+
+static uint32_t crc_table[256];
+
+static void make_crc_table(void) {
+    for (uint32_t octet = 0; octet < 256; octet++) {
+        uint32_t crc = octet;
+        for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ 0x82F63B78u : crc >> 1;
+        crc_table[octet] = crc;
+    }
+}
+
+static uint32_t plain_crc(const uint8_t *data, int64_t size) {
+    uint32_t crc = ~0u;
+    for (int64_t i = 0; i < size; i++) crc = crc >> 8 ^ crc_table[(crc ^ data[i]) & 255];
+    return ~crc;
+}
+
+static uint32_t plain_masked(const uint8_t *data, int64_t size) {
+    uint32_t crc = plain_crc(data, size);
+    return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
+}
+
+static void put32(uint8_t *at, uint32_t value) {
+    for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> 8 * i);
+}
+
+static uint64_t get(const uint8_t *at, int bytes) {
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++) value |= (uint64_t)at[i] << 8 * i;
+    return value;
+}
+
+/* Writing messages ---------------------------------------------------------------------------------- */
+
+enum { MOST = 1 << 18 };
+
+/* Bytes that are written from the end to the front, so that what is inside is known when its length is. */
+typedef struct {
+    uint8_t bytes[MOST];
+    int64_t first;
+} Message;
+
+static void put(Message *message, uint8_t octet) {
+    MUST(message->first > 0);
+    message->bytes[--message->first] = octet;
+}
+
+static void put_varint(Message *message, uint64_t value, int padding) {
+    uint8_t octets[16];
+    int n = 0;
+    do octets[n++] = (uint8_t)(value & 127) | 128;
+    while (value >>= 7);
+    for (; padding && n < 11; padding--) octets[n++] = 128;
+    octets[n - 1] &= 127;
+    while (n) put(message, octets[--n]);
+}
+
+static uint64_t added_length;
+
+/* Writes the length of all since `end`, now and then in a longer form than it needs, and a tag. */
+static void close_message(Message *message, int64_t end, uint8_t tag, int odd) {
+    put_varint(message, (uint64_t)(end - message->first) + added_length, odd);
+    added_length = 0;
+    put(message, tag);
+}
+
+/* The fields ---------------------------------------------------------------------------------------- */
+
+enum { MOST_FIELDS = 5, MOST_ROWS = 24, MOST_RANK = 3, MOST_KEY = 400 };
+
+typedef struct {
+    uint8_t header[64];
+    int64_t header_bytes;
+    uint8_t name[MOST_KEY];
+    int64_t name_bytes;
+    int is_fixed;
+} Declared;
+
+static const uint64_t BORDERS[] = {
+    0, 1, 2, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000,
+    0x7fffffffffffffff, 0x8000000000000000, 0xffffffffffffff80, 0xffffffffffffff7f, 0xffffffffffff8000,
+    0xffffffff80000000, 0xffffffff7fffffff, 0xffffffffffffffff,
+};
+
+static uint64_t take_number(Input *input) {
+    uint8_t kind = take(input);
+    if (kind < 128) return kind;
+    if (kind < 224) return BORDERS[kind % (sizeof BORDERS / sizeof *BORDERS)];
+    return take_wide(input, 8);
+}
+
+static int is_large, is_many;
+
+static int64_t take_count(Input *input) {
+    uint8_t kind = take(input);
+    if (kind < 248) return kind % 24;
+    if (kind < 255 || !is_large) return take(input);
+    /* More than `fill` copies at once. */
+    return 12000 + (int64_t)(take_wide(input, 2) % 24000);
+}
+
+static void take_field(Input *input, int number, Field *field, Declared *declared) {
+    memset(field, 0, sizeof *field);
+    uint8_t lengths = take(input);
+    declared->name_bytes = lengths < 250 ? lengths % 5 : lengths == 250 ? MOST_KEY - 10 : 126 + lengths % 5;
+    for (int64_t i = 0; i < declared->name_bytes; i++)
+        declared->name[i] = (uint8_t)('a' + (number + i) % 26);
+    field->form = take(input) % 5;
+    field->expected = -1;
+    declared->is_fixed = 0;
+    declared->header_bytes = 0;
+    if (field->form == SKIPPED) return;
+    uint8_t kind = take(input) % 3;
+    field->tag = field->form == INTEGERS ? 0x1a : field->form == BYTES && kind ? 0x12 : 0x0a;
+    field->itemsize = (int64_t)1 << take(input) % 4;
+    uint8_t sign = take(input) % 3;
+    field->is_signed = sign == 1;
+    field->is_bool = sign == 2 && field->itemsize == 1;
+    if (field->form == TENSOR) {
+        field->rank = take(input) % (MOST_RANK + 1);
+        declared->header[0] = 0x08;
+        declared->header[1] = take(input) & 127;
+        declared->header[2] = 0x12;
+        declared->header_bytes = 3;
+    } else {
+        declared->is_fixed = take(input) & 1;
+    }
+    if (field->form == HEADED) {
+        declared->header_bytes = take(input) % 12;
+        for (int64_t i = 0; i < declared->header_bytes; i++) declared->header[i] = take(input);
+    }
+    if (declared->is_fixed) field->expected = take_count(input);
+}
+
+/* Gives a field its exact blocks, as `fields.py` does. */
+static void allocate(Field *field, const Declared *declared, int64_t rows) {
+    uint8_t key[MOST_KEY + 8];
+    int64_t n = 0;
+    key[n++] = 0x0a;
+    uint64_t left = (uint64_t)declared->name_bytes;
+    for (; left >= 128; left >>= 7) key[n++] = (uint8_t)(left & 127) | 128;
+    key[n++] = (uint8_t)left;
+    memcpy(key + n, declared->name, (size_t)declared->name_bytes);
+    n += declared->name_bytes;
+    key[n++] = 0x12;
+    field->key = copy_of(key, n);
+    field->key_bytes = n;
+    if (field->form == SKIPPED) return;
+    field->header = copy_of(declared->header, declared->header_bytes);
+    field->header_bytes = declared->header_bytes;
+    field->at = block(8 * rows);
+    field->nbytes = block(8 * rows);
+    field->count = block(8 * rows);
+    if (field->form == TENSOR) field->sizes = block(8 * rows * field->rank);
+    if (declared->is_fixed)
+        field->stride = field->expected * (field->form == INTEGERS ? field->itemsize : 1);
+}
+
+/* The records --------------------------------------------------------------------------------------- */
+
+static void put_values(Input *input, Message *message, const Field *field, const Declared *declared) {
+    uint8_t how = take(input);
+    /* Mostly as many as a fixed shape has. */
+    int64_t count = declared->is_fixed && how & 15 ? field->expected : take_count(input);
+    if (field->form != INTEGERS) {
+        for (int64_t i = 0; i < count; i++) put(message, i < 16 ? take(input) : (uint8_t)(i * 37));
+    } else if (how & 16) {
+        for (int64_t i = 0; i < count; i++) put(message, take(input));
+    } else {
+        for (int64_t i = 0; i < count; i++) {
+            uint64_t number = i < 24 ? take_number(input) : (uint64_t)i & 127;
+            put_varint(message, number, how >= 240 && i < 24 ? take(input) % 12 : 0);
+        }
+    }
+    if (field->form == TENSOR) {
+        if (how == 33) added_length = take_number(input);
+        close_message(message, message->first + count, 0x22, how == 32);
+        int64_t end = message->first;
+        int64_t rank = how == 48 ? take(input) % 5 : field->rank;
+        for (int64_t axis = 0; axis < rank; axis++) {
+            int64_t size_end = message->first;
+            put_varint(message, take_number(input), how == 80 ? take(input) % 11 : 0);
+            put(message, 0x08);
+            close_message(message, size_end, 0x12, 0);
+        }
+        put_varint(message, (uint64_t)(end - message->first) + (how == 97 ? take_number(input) : 0), how == 96);
+    }
+    /* Now and then without its last byte, for which the next one may stand. */
+    for (int64_t i = declared->header_bytes - (declared->header_bytes && how == 112); i; i--)
+        put(message, declared->header[i - 1]);
+}
+
+/* A record with its framing; its checksums are right unless the input damages them. */
+static uint8_t *take_record(Input *input, const Field *fields, const Declared *declared, int64_t fields_n,
+                            int is_raw, int64_t *size) {
+    static Message message;
+    message.first = MOST;
+    if (is_raw) {
+        int64_t bytes = take(input);
+        for (int64_t i = 0; i < bytes; i++) put(&message, take(input));
+    } else {
+        uint8_t odd = take(input);
+        for (int64_t n = fields_n - 1; n >= 0; n--) {
+            int64_t end = message.first;
+            if (fields[n].form == SKIPPED) {
+                for (int64_t bytes = take_count(input); bytes; bytes--) put(&message, take(input));
+                close_message(&message, end, 0x12, 0);
+            } else {
+                put_values(input, &message, &fields[n], &declared[n]);
+                close_message(&message, end, 0x0a, odd == 1);
+                close_message(&message, end, (uint8_t)fields[n].tag, odd == 2);
+                close_message(&message, end, 0x12, 0);
+            }
+            for (int64_t i = declared[n].name_bytes; i; i--) put(&message, declared[n].name[i - 1]);
+            put_varint(&message, (uint64_t)declared[n].name_bytes, odd == 3);
+            put(&message, 0x0a);
+            if (odd == 7) added_length = take_number(input);
+            close_message(&message, end, 0x0a, odd == 4);
+        }
+        if (odd >= 240) {  /* The last bytes are not there: lengths inside are those of more. */
+            int64_t written = MOST - message.first, lost = take(input) % (written + 1);
+            memmove(message.bytes + message.first + lost, message.bytes + message.first,
+                    (size_t)(written - lost));
+            message.first += lost;
+        }
+        close_message(&message, MOST, 0x0a, odd == 5 ? 1 : odd == 6 ? 9 : 0);
+    }
+    int64_t body = MOST - message.first;
+    for (uint8_t changes = take(input) % 4; changes; changes--) {
+        uint16_t place = (uint16_t)take_wide(input, 2);
+        uint8_t change = take(input);
+        if (body) message.bytes[message.first + place % body] ^= change;
+    }
+    *size = body + FRAME;
+    uint8_t *record = block(*size);
+    for (int i = 0; i < 8; i++) record[i] = (uint8_t)((uint64_t)body >> 8 * i);
+    memcpy(record + HEADER, message.bytes + message.first, (size_t)body);
+    put32(record + 8, plain_masked(record, 8));
+    put32(record + HEADER + body, plain_masked(record + HEADER, body));
+    uint8_t damage = take(input);
+    if (damage >= 240) {
+        uint16_t place = (uint16_t)take_wide(input, 2);
+        record[place % *size] ^= take(input);
+    } else if (damage >= 224) {  /* An index that states another size than the file. */
+        int64_t less = take(input) % (*size + 1);
+        uint8_t *cut = copy_of(record, *size - less);
+        record = cut;
+        *size -= less;
+    } else if (damage == 223) {  /* The framing of another length, with its checksum. */
+        record[take(input) % 8] ^= take(input);
+        put32(record + 8, plain_masked(record, 8));
+    }
+    return record;
+}
+
+/* What must come out -------------------------------------------------------------------------------- */
+
+/* The varint below 2^63 at `*at`; -1 if there is none in the bytes before `end`. */
+static int64_t plain_varint(const uint8_t *data, int64_t *at, int64_t end) {
+    uint64_t value = 0;
+    for (int octets = 0; octets < 9; octets++) {
+        if (*at >= end) return -1;
+        uint8_t octet = data[(*at)++];
+        value += (uint64_t)(octet % 128) << 7 * octets;
+        if (octet < 128) return (int64_t)value;
+    }
+    return -1;
+}
+
+/* Whether a tag and a length are at `*at`, the latter that of all that is left before `end`. */
+static int fills(const uint8_t *data, int64_t *at, int64_t end, int tag) {
+    if (*at >= end || data[(*at)++] != tag) return 0;
+    int64_t length = plain_varint(data, at, end);
+    return length >= 0 && length == end - *at;
+}
+
+static int holds(const uint8_t *data, int64_t *at, int64_t end, const uint8_t *wanted, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (*at + i >= end || data[*at + i] != wanted[i]) return 0;
+    *at += n;
+    return 1;
+}
+
+typedef struct {
+    int64_t at, nbytes, count, sizes[MOST_RANK];
+} Place;
+
+static int plain_walk(const uint8_t *data, int64_t size, const Field *fields, int64_t fields_n, Place *places) {
+    if (size < 16) return 0;
+    int64_t at = 12, stop = size - 4;
+    if (!fills(data, &at, stop, 0x0a)) return 0;
+    for (int64_t n = 0; n < fields_n; n++) {
+        const Field *field = &fields[n];
+        if (at >= stop || data[at++] != 0x0a) return 0;
+        int64_t length = plain_varint(data, &at, stop);
+        if (length < 0 || length > stop - at) return 0;
+        int64_t end = at + length;
+        if (!holds(data, &at, end, field->key, field->key_bytes)) return 0;
+        length = plain_varint(data, &at, end);
+        if (length < 0 || at + length != end) return 0;
+        if (field->form != SKIPPED) {
+            if (!fills(data, &at, end, (int)field->tag) || !fills(data, &at, end, 0x0a)) return 0;
+            if (!holds(data, &at, end, field->header, field->header_bytes)) return 0;
+            if (field->form == TENSOR) {
+                int64_t shape = plain_varint(data, &at, end);
+                if (shape < 0 || shape > end - at) return 0;
+                int64_t shape_end = at + shape;
+                for (int64_t axis = 0; axis < field->rank; axis++) {
+                    if (at >= shape_end || data[at++] != 0x12) return 0;
+                    int64_t bytes = plain_varint(data, &at, shape_end);
+                    if (bytes < 0 || bytes > shape_end - at) return 0;
+                    int64_t size_end = at + bytes;
+                    if (at >= size_end || data[at++] != 0x08) return 0;
+                    places[n].sizes[axis] = plain_varint(data, &at, size_end);
+                    if (places[n].sizes[axis] < 0 || at != size_end) return 0;
+                }
+                if (at != shape_end || !fills(data, &at, end, 0x22)) return 0;
+            }
+            places[n].at = at;
+            places[n].nbytes = places[n].count = end - at;
+            if (field->form == INTEGERS) {
+                places[n].count = 0;
+                for (int64_t i = at; i < end; i++) places[n].count += data[i] < 128;
+                if (at == end || data[end - 1] >= 128) return 0;
+            }
+            if (field->expected >= 0 && places[n].count != field->expected) return 0;
+        }
+        at = end;
+    }
+    return at == stop;
+}
+
+/* Whether the integers of a field fit, which must then be what was copied if `out` is there. */
+static int plain_integers(const uint8_t *data, const Field *field, const Place *place, const uint8_t *out) {
+    int64_t at = place->at, end = place->at + place->nbytes;
+    for (int64_t i = 0; i < place->count; i++) {
+        uint64_t value = 0;
+        int octets = 0;
+        for (;; octets++) {
+            if (octets == 10) return 0;
+            uint8_t octet = data[at++];
+            value += (uint64_t)(octet % 128) << 7 * octets;
+            if (octet < 128) break;
+        }
+        int64_t low = 0, number = (int64_t)value;
+        uint64_t high = 1;
+        if (!field->is_bool) {
+            int bits = 8 * (int)field->itemsize;
+            high = field->is_signed || bits == 64 ? (UINT64_C(1) << (bits - 1)) - 1
+                                                  : (UINT64_C(1) << bits) - 1;
+            low = field->is_signed ? -(int64_t)high - 1 : 0;
+        }
+        if (number < low || number > (int64_t)high) return 0;
+        if (out) MUST(!memcmp(out + i * field->itemsize, &value, (size_t)field->itemsize));
+    }
+    MUST(at == end);
+    return 1;
+}
+
+static int plain_fill(const uint8_t *data, int64_t size, const Field *fields, int64_t fields_n,
+                      const Place *places, int64_t row, int is_copied) {
+    if (get(data, 8) != (uint64_t)size - 16 || get(data + 8, 4) != plain_masked(data, 8) ||
+        get(data + size - 4, 4) != plain_masked(data + 12, size - 16))
+        return 0;
+    for (int64_t n = 0; n < fields_n; n++) {
+        const Field *field = &fields[n];
+        if (field->form == SKIPPED) continue;
+        const uint8_t *out =
+            is_copied ? field->out + (field->out_at ? field->out_at[row] : row * field->stride) : NULL;
+        if (field->form == INTEGERS) {
+            if (!plain_integers(data, field, &places[n], out)) return 0;
+        } else if (is_copied && places[n].nbytes) {
+            MUST(!memcmp(out, data + places[n].at, (size_t)places[n].nbytes));
+        }
+    }
+    return 1;
+}
+
+/* The calls ----------------------------------------------------------------------------------------- */
+
+/* Blocks for the values, as `_values` of `columns.py` makes them; 0 if it would make none. */
+static int allocate_out(Field *fields, const Declared *declared, int64_t fields_n, int64_t rows) {
+    for (int64_t n = 0; n < fields_n; n++) {
+        Field *field = &fields[n];
+        if (field->form == SKIPPED) continue;
+        if (declared[n].is_fixed) {
+            field->out = block(rows * field->stride);
+            continue;
+        }
+        int64_t total = 0;
+        field->out_at = block(8 * rows);
+        for (int64_t row = 0; row < rows; row++) {
+            if (field->form != INTEGERS && field->count[row] % field->itemsize) return 0;
+            field->out_at[row] = total;
+            total += field->count[row] * (field->form == INTEGERS ? field->itemsize : 1);
+        }
+        field->out = block(total);
+    }
+    return 1;
+}
+
+static void check_places(const Field *fields, int64_t fields_n, const Place *places, int64_t size, int64_t row) {
+    for (int64_t n = 0; n < fields_n; n++) {
+        const Field *field = &fields[n];
+        if (field->form == SKIPPED) continue;
+        MUST(field->at[row] == places[n].at && field->nbytes[row] == places[n].nbytes);
+        MUST(field->count[row] == places[n].count);
+        MUST(field->at[row] > HEADER && field->nbytes[row] >= 0);
+        MUST(field->at[row] + field->nbytes[row] <= size - FOOTER);
+        for (int64_t axis = 0; axis < field->rank; axis++)
+            MUST(field->sizes[row * field->rank + axis] == places[n].sizes[axis]);
+    }
+}
+
+static void read_records(Input *input, int is_raw, int is_changed, int is_threaded) {
+    Field fields[MOST_FIELDS];
+    static Declared declared[MOST_FIELDS];
+    static Place places[MOST_ROWS][MOST_FIELDS];
+    uint8_t *records[MOST_ROWS];
+    int64_t sizes[MOST_ROWS];
+    uint8_t counts = take(input);
+    int64_t fields_n = counts % (MOST_FIELDS + 1), rows = counts / 8 % 7 + (is_many ? 18 : 0);
+    int is_fixed = 1;
+    for (int64_t n = 0; n < fields_n; n++) {
+        take_field(input, (int)n, &fields[n], &declared[n]);
+        is_fixed &= declared[n].is_fixed || fields[n].form == SKIPPED;
+    }
+    for (int64_t n = 0; n < fields_n; n++) allocate(&fields[n], &declared[n], rows);
+    int64_t walks_to = -1, fills_to = -1;
+    for (int64_t row = 0; row < rows; row++) {
+        records[row] = take_record(input, fields, declared, fields_n, is_raw, &sizes[row]);
+        int is_walked = plain_walk(records[row], sizes[row], fields, fields_n, places[row]);
+        if (!is_walked && walks_to < 0) walks_to = row;
+        if (fills_to < 0 &&
+            !(is_walked && plain_fill(records[row], sizes[row], fields, fields_n, places[row], row, 0)))
+            fills_to = row;
+    }
+    const uint8_t *const *addresses = copy_of(records, (int64_t)sizeof *records * rows);
+    int64_t *lengths = copy_of(sizes, (int64_t)sizeof *sizes * rows);
+    Field *exact = copy_of(fields, (int64_t)sizeof *fields * fields_n);
+    int64_t threads = is_threaded ? take(input) % 20 : 1, can_fill = 1;
+    if (!is_fixed || is_changed) {
+        MUST(readers_walk(addresses, lengths, rows, exact, fields_n) == walks_to);
+        for (int64_t row = 0; row < (walks_to < 0 ? rows : walks_to); row++)
+            check_places(exact, fields_n, places[row], sizes[row], row);
+        can_fill = walks_to < 0;
+    }
+    if (can_fill && allocate_out(exact, declared, fields_n, rows)) {
+        if (is_changed) {  /* As a file in memory may be between the two. */
+            for (uint8_t changes = take(input) % 8; changes && rows; changes--) {
+                int64_t row = take(input) % rows;
+                uint16_t place = (uint16_t)take_wide(input, 2);
+                records[row][place % sizes[row]] ^= take(input);
+            }
+            readers_fill(addresses, lengths, rows, exact, fields_n, 0, threads);
+        } else {
+            MUST(readers_fill(addresses, lengths, rows, exact, fields_n, is_fixed, threads) == fills_to);
+            for (int64_t row = 0; fills_to < 0 && row < rows; row++) {
+                check_places(exact, fields_n, places[row], sizes[row], row);
+                MUST(plain_fill(records[row], sizes[row], exact, fields_n, places[row], row, 1));
+            }
+        }
+    }
+}
+
+static void pad_rows(Input *input) {
+    int64_t rows = take(input) % 8, width = take_count(input), bytes = take_count(input);
+    uint8_t *source = block(bytes);
+    for (int64_t i = 0; i < bytes; i++) source[i] = i < 32 ? take(input) : (uint8_t)i;
+    int64_t *starts = block(8 * rows), *stops = block(8 * rows), bad = -1, shortest = width;
+    for (int64_t row = 0; row < rows; row++) {
+        starts[row] = (int64_t)(take_wide(input, 2) % (uint64_t)(bytes + 1));
+        uint64_t most = (uint64_t)(bytes - starts[row] < width ? bytes - starts[row] : width);
+        stops[row] = starts[row] + (int64_t)(take_wide(input, 2) % (most + 1));
+        uint8_t wrong = take(input);
+        if (wrong == 255) stops[row] = starts[row] + width + 1 + take(input);
+        if (wrong == 254) stops[row] = starts[row] - 1 - take(input);
+        if (wrong >= 254) {
+            if (bad < 0) bad = row;
+        } else if (stops[row] - starts[row] < shortest) {
+            shortest = stops[row] - starts[row];
+        }
+    }
+    uint8_t *filler = block(width - shortest), *out = block(rows * width);
+    for (int64_t i = 0; i < width - shortest; i++) filler[i] = (uint8_t)(i * 7 + 1);
+    MUST(readers_pad(out, width, source, starts, stops, rows, filler) == bad);
+    for (int64_t row = 0; row < (bad < 0 ? rows : bad); row++)
+        for (int64_t i = 0; i < width; i++) {
+            int64_t length = stops[row] - starts[row];
+            MUST(out[row * width + i] == (i < length ? source[starts[row] + i] : filler[i - length]));
+        }
+}
+
+static void check_crc(Input *input) {
+    uint8_t kind = take(input);
+    /* Around the lengths at which the checksum begins to advance in three places. */
+    int64_t size = kind < 200   ? take(input)
+                   : kind < 250 || !is_large ? 3 * SHORT * (1 + kind % 3) + take(input) % 32 - 16
+                                : 3 * LONG * (1 + kind % 2) + (int64_t)(take_wide(input, 2) % 2048) - 1024;
+    /* Its words are at any address, and its end is the block's. */
+    int64_t before = take(input) % 16;
+    uint8_t *data = block(before + size);
+    for (int64_t i = 0; i < before + size; i++)
+        data[i] = input->left ? take(input) : (uint8_t)(i * i * 31 + kind);
+    MUST(readers_crc32c(data + before, size) == (int64_t)plain_crc(data + before, size));
+}
+
+int LLVMFuzzerInitialize(int *count, char ***arguments) {
+    (void)count, (void)arguments;
+    make_crc_table();
+    arena_used = ARENA - GAP;
+    MUST(readers_version() == VERSION);
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    Input input = {data, size};
+    empty_arena();
+    uint8_t mode = take(&input);
+    uint32_t draw = plain_crc(data, (int64_t)size);
+    int is_threaded = mode & 8 && draw % SELDOM == 0;
+    is_large = mode & 16 && draw / SELDOM % SELDOM == 0;
+    /* Records are fetched some rows ahead. */
+    is_many = mode & 32 && !is_large && draw / SELDOM % 16 == 1;
+    switch (mode % 8) {
+        case 0: check_crc(&input); break;
+        case 1: pad_rows(&input); break;
+        case 2: read_records(&input, 1, 0, is_threaded); break;
+        case 3: read_records(&input, 0, 1, is_threaded); break;
+        default: read_records(&input, 0, 0, is_threaded);
+    }
+    return 0;
+}
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif

@@ -1,0 +1,375 @@
+"""Examples, SequenceExamples and tensors: record by record, in columns, compiled, and in google.protobuf."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from beam_jobs.jobs.reshard.example_lists import parsed_lists
+from beam_jobs.jobs.reshard.example_walk import all_lists
+from readers.format.compiled import library
+from readers.format.compiled.columns import CompiledDecoder
+from readers.format.decode.batches import ColumnDecoder
+from readers.format.decode.records import Decoder, parse_example, parse_feature_lists
+from readers.format.decode.scanner import MARGIN
+from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
+from readers.format.encode import Encoder
+from readers.format.protobuf.tensor import parse_tensor, serialize_tensor
+from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, unpacked_varints, varint
+from readers.format.schema import Schema
+from readers.format.tfrecord import frame
+from tests.campaigns.fuzz import protobuf
+from tests.campaigns.fuzz.limits import Limits
+from tests.campaigns.fuzz.mutations import messages
+from tests.campaigns.fuzz.target import Target
+from tests.campaigns.fuzz.values import plain
+
+# The first byte of an input chooses one.
+_SCHEMAS: tuple[dict[str, Any], ...] = (
+    {"label": ("int64", (), "list"), "image": ("uint8", (2, 3, 1))},
+    {"x": ("float32", (None, 2)), "n": ("int64", ())},
+    {"g": ("int16", (None, None)), "t": ("int64", (None,), "list")},
+    {"c": ("float32", (None, 2, None), "raw"), "p": ("int32", (None, None), "list")},
+    {"f": ("float32", (None,), "list"), "w": ("float32", (3,), "list"), "b": ("bool", (), "list")},
+    {"s": ("string", ()), "u": ("uint16", (None,), "list"), "r": ("float64", (2,), "raw")},
+    {"y": ("string", (None,), "list"), "z": ("string", (2,)), "q": ("float32", (None, 3), "sequence")},
+    {"h": ("float16", (3,), "list"), "k": ("complex64", (3,)), "o": ("float32", (0, 3))},
+    {"j": ("uint8", (None, None, 3), "source"), "e": ("bfloat16", (), "list"), "m": ("bool", (None,))},
+)  # fmt: skip
+
+SCHEMAS = tuple(map(Schema, _SCHEMAS))
+
+_STEP_SCHEMAS: tuple[dict[str, Any], ...] = (
+    {"a": ("float32", (None, 2), "list steps"), "n": ("int64", ())},
+    {"t": ("string", (None,), "text steps"), "i": ("int64", (None, None), "list steps")},
+    {"x": ("int16", (None, 2), "tensor steps"), "r": ("float32", (2, 3), "raw steps")},
+)
+
+STEP_SCHEMAS = tuple(map(Schema, _STEP_SCHEMAS))
+
+
+def value_of(rng: np.random.Generator, feature: Any) -> Any:
+    """A random value of a feature."""
+    shape = [int(rng.integers(1, 4)) if size is None else size for size in feature.shape]
+    if feature.is_image:
+        return rng.bytes(9)
+    if feature.dtype == "string":
+        flat = np.array([b"w%d" % n for n in range(int(np.prod(shape)))], object)
+        return flat.reshape(shape) if shape else b"text"
+    dtype = numpy_dtype(feature.dtype)
+    array = (
+        rng.integers(0, 2, shape) if dtype.kind == "b" else rng.integers(0, 300, shape)
+    ).astype(dtype)
+    return [*array] if feature.is_sequence else array
+
+
+def record_of(schema: Schema, seed: int) -> bytes:
+    """A serialized Example of random values."""
+    rng = np.random.default_rng(seed)
+    return Encoder(schema).encode({name: value_of(rng, f) for name, f in schema.items()})
+
+
+def examples() -> list[bytes]:
+    """Records that this package writes, after the byte that chooses their schema."""
+    return [
+        bytes([number]) + record_of(schema, seed)
+        for number, schema in enumerate(SCHEMAS)
+        for seed in range(2)
+    ]
+
+
+@functools.cache
+def _good(schema: Schema) -> bytes:
+    return record_of(schema, 7)
+
+
+def one_by_one(schema: Schema, record: bytes) -> dict[str, Any] | None:
+    """The values in a record, in comparable form; None if it does not fit the schema."""
+    try:
+        found = Decoder(schema).decode(record)
+    except ValueError as error:
+        assert str(error), "an error without words"
+        return None
+    assert list(found) == list(schema)
+    return {name: plain(value) for name, value in found.items()}
+
+
+def lists_in(message: Any) -> dict[str, tuple[int, list[Any]]]:
+    """The lists of a message of google.protobuf, as `parse_example` has them."""
+    found: dict[str, tuple[int, list[Any]]] = {}
+    for name, feature in message.feature.items():
+        found[name] = _list_in(feature)
+    return found
+
+
+def _list_in(feature: Any) -> tuple[int, list[Any]]:
+    kind = feature.WhichOneof("kind")
+    if kind == "bytes_list":
+        return BYTES_LIST, list(feature.bytes_list.value)
+    if kind == "float_list":
+        return FLOAT_LIST, np.array(feature.float_list.value, np.float32).view(np.uint32).tolist()
+    return (3, list(feature.int64_list.value)) if kind else (0, [])
+
+
+def _unpacked(raw: tuple[int, list[memoryview]]) -> tuple[int, list[Any]]:
+    kind, chunks = raw
+    if kind == BYTES_LIST:
+        return kind, [bytes(chunk) for chunk in chunks]
+    packed = b"".join(chunks)
+    if kind == FLOAT_LIST:
+        if any(len(chunk) % 4 for chunk in chunks):
+            raise ValueError("cut off")
+        return kind, np.frombuffer(packed, np.uint32).tolist()
+    return kind, unpacked_varints(packed).tolist()
+
+
+def context_of(record: bytes) -> dict[str, tuple[int, list[Any]]] | None:
+    """The lists that `parse_example` finds, with their values; None if the record is no Example."""
+    try:
+        return {name: _unpacked(raw) for name, raw in parse_example(record).items()}
+    except ValueError:
+        return None
+
+
+def steps_of(record: bytes) -> dict[str, list[tuple[int, list[Any]]]] | None:
+    """The feature lists that `parse_feature_lists` finds; None if the record is no SequenceExample."""
+    try:
+        found = parse_feature_lists(record, _Everything())
+        return {name: [_unpacked(raw) for raw in steps] for name, steps in found.items()}
+    except ValueError:
+        return None
+
+
+def _same_lists(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    for name in {*found, *expected}:
+        ours, its = found.get(name), expected.get(name)
+        if ours != its and not _nan_bits(ours, its):
+            raise AssertionError(f"{name!r}: {ours!r:.200}, in protobuf {its!r:.200}")
+
+
+def _nan_bits(ours: Any, its: Any) -> bool:
+    """Whether floats differ in the bits of NaNs alone: protobuf's Python values are doubles."""
+    if not ours or not its or (ours[0], its[0]) != (FLOAT_LIST,) * 2 or len(ours[1]) != len(its[1]):
+        return False
+    a, b = (np.array(bits[1], np.uint32) for bits in (ours, its))
+    return bool(((a == b) | (np.isnan(a.view(np.float32)) & np.isnan(b.view(np.float32)))).all())
+
+
+def _examine_example(data: bytes) -> None:
+    if not data:
+        return
+    schema, record = SCHEMAS[data[0] % len(SCHEMAS)], data[1:]
+    message = protobuf.parse("Example", record)
+    expected = one_by_one(schema, record)
+    lists = context_of(record)
+    if lists is not None:
+        assert message is not None, "protobuf refuses what is taken for an Example"
+        _same_lists(lists, lists_in(message.features))
+        again = one_by_one(schema, message.SerializeToString(deterministic=True))
+        # Its Python classes keep NaNs as they are, so every bit is the same.
+        assert again == expected, f"{expected!r:.300}, as protobuf writes it {again!r:.300}"
+    _check_columns(schema, record, expected)
+    if library.is_compiled() and record:
+        _check_compiled(schema, record, expected)
+
+
+def _check_columns(schema: Schema, record: bytes, expected: dict[str, Any] | None) -> None:
+    good = _good(schema)
+    decoder = ColumnDecoder(schema)
+    # The second time with the layouts that the first time has found.
+    of_one_form = [[record, record]] * 2
+    batches = (of_one_form, [[good, record, good]], [[record, record, good]])
+    for batch in batches[zlib.crc32(record) % len(batches)]:
+        lengths = np.array([len(data) for data in batch], np.int64)
+        stops = np.cumsum(lengths)
+        data = np.frombuffer(b"".join([*batch, bytes(MARGIN)]), np.uint8)
+        columns, rows = decoder.decode(data, stops - lengths, stops)
+        held = rows.tolist()
+        alone: dict[str, dict[str, Any] | None] = {}
+        if columns.keys() == schema.keys() and any(batch[row] is record for row in held):
+            assert expected is not None, "columns hold what does not decode"
+        assert held == sorted(set(held)) and set(held) <= set(range(len(batch)))
+        for name, column in columns.items():
+            arrays = column.arrays()
+            assert len(arrays) == len(held), "a column has other rows"
+            for row, array in zip(held, arrays, strict=True):
+                if batch[row] is record:
+                    value = alone.setdefault(name, one_by_one(schema.select([name]), record))
+                    assert value is not None, f"a column has {name!r} of what does not decode"
+                    found = plain(array) if schema[name].dtype != "string" else plain(bytes(array))
+                    assert found == value[name], (
+                        f"{name!r}: {found!r:.200} in a column, {value[name]!r:.200}"
+                    )
+
+
+def _check_compiled(schema: Schema, record: bytes, expected: dict[str, Any] | None) -> None:
+    decoder = CompiledDecoder(schema)
+    if not decoder.is_able:
+        return
+    for batch in ([record, record], [_good(schema), record]):
+        held = [np.frombuffer(frame(data), np.uint8) for data in batch]
+        records = np.array([library.address(octets) for octets in held], np.int64)
+        sizes = np.array([len(octets) for octets in held], np.int64)
+        columns = decoder.columns(records, sizes)
+        if columns is None:
+            continue
+        assert expected is not None, "the kernel decodes what does not decode"
+        for name in schema:
+            assert columns[name].flat().dtype == numpy_dtype(schema[name].dtype)
+            found = plain(columns[name].arrays()[1])
+            assert found == expected[name], (
+                f"{name!r}: {found!r:.200} compiled, {expected[name]!r:.200}"
+            )
+
+
+def _examine_sequence_example(data: bytes) -> None:
+    if not data:
+        return
+    schema, record = STEP_SCHEMAS[data[0] % len(STEP_SCHEMAS)], data[1:]
+    message = protobuf.parse("SequenceExample", record)
+    expected = one_by_one(schema, record)
+    context, found = context_of(record), steps_of(record)
+    if context is None or found is None:
+        return
+    assert message is not None, "protobuf refuses what is taken for a SequenceExample"
+    _same_lists(context, lists_in(message.context))
+    lists = message.feature_lists.feature_list
+    its = {name: [_list_in(step) for step in steps.feature] for name, steps in lists.items()}
+    assert found.keys() == its.keys()
+    for name, steps in its.items():
+        _same_lists(dict(enumerate(found[name])), dict(enumerate(steps)))  # type: ignore[arg-type]
+    again = one_by_one(schema, message.SerializeToString(deterministic=True))
+    assert again == expected, f"{expected!r:.300}, as protobuf writes it {again!r:.300}"
+
+
+class _Everything:
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def _entry(name: bytes, value: bytes) -> bytes:
+    body = _field(1, name) + _field(2, value)
+    return _field(1, body)
+
+
+def _field(number: int, value: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def sequence_examples() -> list[bytes]:
+    """SequenceExamples, after the byte that chooses their schema."""
+    floats = np.arange(2, dtype="<f4").tobytes()
+    steps = {
+        b"a": [_field(2, _field(1, floats))] * 3,
+        b"t": [_field(1, _field(1, b"word"))] * 2,
+        b"i": [_field(3, _field(1, varint(n) + varint(300))) for n in range(2)],
+        b"x": [_field(1, _field(1, serialize_tensor(np.arange(2, dtype=np.int16))))] * 2,
+        b"r": [_field(1, _field(1, floats + floats[:4]))] * 2,
+    }
+    context = _field(1, _entry(b"n", _field(3, _field(1, varint(5)))))
+    lists = {
+        name: _entry(name, b"".join(_field(1, step) for step in found))
+        for name, found in steps.items()
+    }
+    groups = ((b"a",), (b"t", b"i"), (b"x", b"r"))
+    return [
+        bytes([number]) + context + _field(2, b"".join(lists[name] for name in names))
+        for number, names in enumerate(groups)
+    ]
+
+
+# As many as are walked at once, and some more.
+_WALKED = 14
+
+
+def _examine_example_walk(data: bytes) -> None:
+    other = _good(SCHEMAS[0])
+    batch = [data, other] + [data] * _WALKED
+    lengths = np.array([len(each) for each in batch], np.int64)
+    stops = np.cumsum(lengths)
+    buffer = np.frombuffer(b"".join([*batch, bytes(MARGIN)]), np.uint8)
+    starts = stops - lengths
+    parts, steps, broken = all_lists(buffer, starts, stops)
+    lists, its_steps, its_broken = parsed_lists(buffer, starts, stops, np.arange(len(batch)))
+    assert broken == its_broken, f"{broken!r:.200} are broken, one by one {its_broken!r:.200}"
+    assert _by_record(*parts) == _by_record(lists), "other lists than one by one"
+    assert {name: found.lengths.tolist() for name, found in steps.items()} == {
+        name: found.lengths.tolist() for name, found in its_steps.items()
+    }
+
+
+def _by_record(*parts: Any) -> dict[Any, Any]:
+    """(name, record) -> kind, count and bytes of its list."""
+    found = {}
+    for part in parts:
+        for name, lists in part.items():
+            for each in lists:
+                pieces = iter(each.pieces.to_list())
+                for row, count in zip(each.rows.tolist(), each.counts.tolist(), strict=True):
+                    values = [next(pieces) for _ in range(count if each.kind == BYTES_LIST else 1)]
+                    assert (name, row) not in found, "a list is found twice"
+                    found[name, row] = each.kind, count, values
+    return found
+
+
+_DTYPES = sorted(TENSORFLOW_DTYPES)
+
+
+def _examine_tensor(data: bytes) -> None:
+    if not data:
+        return
+    dtype, message = _DTYPES[data[0] % len(_DTYPES)], data[1:]
+    parsed = protobuf.parse("Tensor", message)
+    try:
+        found = parse_tensor(message, dtype)
+    except ValueError:
+        return
+    assert parsed is not None, "protobuf refuses what is taken for a TensorProto"
+    assert parsed.dtype == TENSORFLOW_DTYPES[dtype], "another dtype"
+    shape = tuple(dim.size for dim in parsed.tensor_shape.dim)
+    assert found.shape == shape, f"shape {found.shape}, in protobuf {shape}"
+    if dtype == "string":
+        assert found.ravel().tolist() == list(parsed.string_val)
+    else:
+        assert found.tobytes() == parsed.tensor_content, "other values"
+    assert plain(parse_tensor(serialize_tensor(found), dtype)) == plain(found)
+
+
+def tensors() -> list[bytes]:
+    """TensorProtos, after the byte that chooses their dtype."""
+    rng = np.random.default_rng(1)
+    found = []
+    for number, dtype in enumerate(_DTYPES):
+        if dtype == "string":
+            array = np.array([[b"ab", b""], [b"c", bytes(200)]], object)
+        else:
+            array = rng.integers(0, 2, (number % 3, 2)).astype(numpy_dtype(dtype))
+        found.append(bytes([number]) + serialize_tensor(array))
+    return found
+
+
+def _after_first(mutate: Callable[..., bytes]) -> Callable[..., bytes]:
+    """Mutations of what follows the first byte, which is a choice."""
+
+    def mutated(data: bytes, size: int, randomness: Any, change: Any) -> bytes:
+        first = data[:1] if randomness.random() < 0.95 else bytes([randomness.randrange(256)])
+        return first + mutate(data[1:], size - 1, randomness, change)
+
+    return mutated
+
+
+after_first = _after_first(messages.mutate)
+_LIMITS = Limits(memory=48 << 20)
+
+TARGETS = (
+    Target("example", examples, _examine_example, after_first, max_bytes=1024, limits=_LIMITS),
+    Target("sequence_example", sequence_examples, _examine_sequence_example, after_first,
+           max_bytes=1024, limits=_LIMITS),
+    Target("example_walk", lambda: [data[1:] for data in (*examples(), *sequence_examples())],
+           _examine_example_walk, messages.mutate, max_bytes=1024, limits=_LIMITS),
+    Target("tensor", tensors, _examine_tensor, after_first, max_bytes=1024, limits=_LIMITS),
+)  # fmt: skip

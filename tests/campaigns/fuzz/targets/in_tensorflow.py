@@ -1,0 +1,201 @@
+"""Examples and SequenceExamples in TensorFlow, as `readers.load` decodes them, and record by record."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from readers.format.decode.records import parse_example, parse_feature_lists
+from readers.format.dtypes import TENSORFLOW_DTYPES
+from readers.format.protobuf.wire import fields
+from readers.format.schema import Feature, Schema
+from tests.campaigns.fuzz import protobuf
+from tests.campaigns.fuzz.limits import Limits
+from tests.campaigns.fuzz.target import Target
+from tests.campaigns.fuzz.targets.examples import (
+    SCHEMAS,
+    STEP_SCHEMAS,
+    after_first,
+    examples,
+    one_by_one,
+    sequence_examples,
+)
+from tests.campaigns.fuzz.values import plain
+
+# A graph takes as long to make as this many calls without one.
+_CALLS_WITHOUT_GRAPH = 40
+
+_calls: Counter[Schema] = Counter()
+
+
+def _columns(schema: Schema, serialized: Any) -> dict[str, Any]:
+    """The values of a batch; images stay encoded."""
+    from readers.tfdata.decode import decode_batch
+
+    stored = Schema({name: Feature("string") if f.is_image else f for name, f in schema.items()})
+    columns = decode_batch(serialized, stored, is_foreign=True)
+    return {name: column.values for name, column in columns.items()}
+
+
+@functools.cache
+def _graph(schema: Schema) -> Any:
+    import tensorflow as tf
+
+    signature = [tf.TensorSpec([None], tf.string)]
+    return tf.function(functools.partial(_columns, schema), input_signature=signature)
+
+
+def _in_tensorflow(schema: Schema, record: bytes) -> dict[str, Any] | None:
+    """The values, flat; None if TensorFlow refuses the record."""
+    import tensorflow as tf
+
+    _calls[schema] += 1
+    has_graph = _calls[schema] > _CALLS_WITHOUT_GRAPH
+    run = _graph(schema) if has_graph else functools.partial(_columns, schema)
+    try:
+        found = run(tf.constant([record], tf.string))
+    # Its messages quote the record, and Python's binding expects UTF-8 of them.
+    except (tf.errors.InvalidArgumentError, tf.errors.DataLossError, UnicodeDecodeError):
+        return None
+    return {name: _flat(values.numpy()) for name, values in found.items()}
+
+
+def _flat(values: Any) -> Any:
+    dtype, _, octets = plain(np.asarray(values).reshape(-1))
+    return dtype, octets
+
+
+def _flattened(schema: Schema, record: bytes) -> dict[str, Any] | None:
+    """The values record by record, in the form of `_in_tensorflow`."""
+    from readers.format.decode.records import Decoder
+    from readers.format.dtypes import numpy_dtype
+
+    try:
+        found = Decoder(schema).decode(record)
+    except ValueError:
+        return None
+    flat = {}
+    for name, feature in schema.items():
+        value = found[name]
+        if isinstance(value, list):
+            empty = np.empty(0, numpy_dtype(feature.dtype))
+            value = np.concatenate([empty, *(array.reshape(-1) for array in value)])
+        flat[name] = _flat(np.array(value, object) if isinstance(value, bytes) else value)
+    return flat
+
+
+def _is_plain(record: bytes) -> bool:
+    """Whether no field that protobuf would merge is given twice, and none is unknown.
+
+    Known, and not a finding: TensorFlow's fast parser departs from protobuf for a list, or a packed run, that is
+    given twice. It skips fields that tf.train does not have, and record by record they are refused.
+    """
+    try:
+        whole = list(fields(memoryview(record)))
+        numbers = {number for number, _, _ in whole}
+        if len(numbers) != len(whole) or not numbers <= {1, 2}:
+            return False
+        for number, _, message in whole:
+            names = set()
+            for _, _, entry in fields(message):
+                parts = list(fields(entry))
+                if sorted(part for part, _, _ in parts) != [1, 2]:
+                    return False
+                values = {part: content for part, _, content in parts}
+                if (name := bytes(values[1])) in names:
+                    return False
+                names.add(name)
+                features = [values[2]]
+                if number == 2:
+                    features = [step for _, _, step in fields(values[2])]
+                if not all(map(_is_plain_feature, features)):
+                    return False
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def _is_plain_feature(feature: memoryview) -> bool:
+    lists = list(fields(feature))
+    if not lists:
+        return True
+    kind, _, content = lists[0]
+    items = [(number, wire) for number, wire, _ in fields(content)]
+    if len(lists) > 1 or not 1 <= kind <= 3 or not set(items) <= {(1, 2)}:
+        return False
+    return kind == 1 or len(items) == 1
+
+
+def _states_a_shape(schema: Schema, record: bytes) -> bool:
+    """Whether a record states the shape of a feature with one unknown dimension.
+
+    Known, and not a finding: TensorFlow takes it from the number of values, and looks at no shape.
+    """
+    known = parse_example(record, wanted=())
+    single = (name for name, feature in schema.items() if feature.shape.count(None) == 1)
+    return any(f"{name}/shape" in known for name in single)
+
+
+def _begins_otherwise(schema: Schema, record: bytes) -> bool:
+    """Whether a tensor does not begin with the two bytes of its dtype.
+
+    Known, and not a finding: record by record any valid form is taken, in TensorFlow only this one.
+    """
+    lists = {name: [each] for name, each in parse_example(record).items()}
+    lists |= parse_feature_lists(record, schema)
+    for name, feature in schema.items():
+        if feature.encoding in ("tensor", "sequence", "tensor steps"):
+            dtype = bytes([8, TENSORFLOW_DTYPES[feature.dtype]])
+            chunks = [chunk for _, chunks in lists.get(name, []) for chunk in chunks]
+            if any(bytes(chunk[:2]) != dtype for chunk in chunks):
+                return True
+    return False
+
+
+def _examine(kind: str, schemas: tuple[Schema, ...], data: bytes) -> None:
+    if not data:
+        return
+    schema, record = schemas[data[0] % len(schemas)], data[1:]
+    found = _in_tensorflow(schema, record)
+    if found is not None and _is_plain(record):
+        expected = _flattened(schema, record)
+        if expected is None:
+            assert _states_a_shape(schema, record), "TensorFlow takes what is refused one by one"
+            return
+        assert found == expected, (
+            f"{found!r:.300} in TensorFlow, {expected!r:.300} record by record"
+        )
+    message = protobuf.parse(kind, record)
+    if message is None:
+        assert found is None, "TensorFlow takes what protobuf refuses"
+        return
+    canonical = message.SerializeToString(deterministic=True)
+    if one_by_one(schema, canonical) is not None and _is_plain(canonical):
+        again = _in_tensorflow(schema, canonical)
+        if again is None:
+            assert _begins_otherwise(schema, canonical), (
+                "TensorFlow refuses what is taken one by one"
+            )
+            return
+        assert again == _flattened(schema, canonical), f"{again!r:.300} in TensorFlow"
+
+
+def _examine_example(data: bytes) -> None:
+    _examine("Example", SCHEMAS, data)
+
+
+def _examine_sequence_example(data: bytes) -> None:
+    _examine("SequenceExample", STEP_SCHEMAS, data)
+
+
+_LIMITS = Limits(memory=256 << 20, seconds=3)  # A schema's graph is made when it is first used.
+
+TARGETS = (
+    Target("example_in_tensorflow", examples, _examine_example, after_first, max_bytes=1024,
+           limits=_LIMITS),
+    Target("sequence_example_in_tensorflow", sequence_examples, _examine_sequence_example,
+           after_first, max_bytes=1024, limits=_LIMITS),
+)  # fmt: skip

@@ -1,0 +1,169 @@
+"""Pictures through Pillow and libjpeg: by the images job, and by readers."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.images.image_files import decoding, header_of
+from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.masks import read_mask
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.source import Source
+from readers.format.decode.images import EncodedImage, decode_image
+from readers.format.schema import Feature
+from tests.campaigns.fuzz.limits import Limits
+from tests.campaigns.fuzz.mutations import chunks
+from tests.campaigns.fuzz.target import Target
+
+_MOST_PIXELS = 1 << 16
+
+_JOB: dict[str, Any] = {"max_pixels": _MOST_PIXELS}
+
+
+def _jobs() -> tuple[ImageJob, ...]:
+    inputs, labels = Inputs(("none",), ""), Labels()
+    return (
+        ImageJob(inputs, labels, **_JOB),
+        ImageJob(inputs, labels, (8, 8), "fit", 1, "raw", **_JOB),
+        ImageJob(inputs, labels, encoding="source", **_JOB),
+        ImageJob(inputs, labels, frames="all", image_size=(4, 6), resize="crop", **_JOB),
+        ImageJob(inputs, labels, dtype="uint16", encoding="png", **_JOB),
+        ImageJob(inputs, labels, dtype="float32", channels=1, **_JOB),
+        ImageJob(inputs, labels, channels=4, encoding="png", **_JOB),
+    )
+
+
+_JOBS = _jobs()
+
+
+def _examine_job(data: bytes) -> None:
+    if not data:
+        return
+    job, data = _JOBS[data[0] % len(_JOBS)], data[1:]
+    source = Source("a/b.png", len(data))
+    header_of(io.BytesIO(data), _MOST_PIXELS)
+    try:
+        job.parts_of(source, data)
+        for number, (_, record) in enumerate(job.records_of(source, data)):
+            _check_picture(job, data, record["image"])
+            if number == 3:
+                break
+    except RejectError as error:
+        assert str(error), "a reject without a reason"
+    try:
+        mask = read_mask(io.BytesIO(data), _MOST_PIXELS)
+        assert mask.mode == "L"
+    except RejectError:
+        pass
+
+
+def _check_picture(job: ImageJob, data: bytes, image: Any) -> None:
+    """What the job writes is what readers read."""
+    feature = job.schema["image"]
+    if isinstance(image, bytes):
+        pixels = decode_image("image", feature, image)
+        if image == data:  # With "source": readers decode the file itself.
+            with decoding(io.BytesIO(data), _MOST_PIXELS) as opened:
+                expected = np.asarray(opened.convert("RGB"))
+            assert np.array_equal(pixels, expected), "other pixels than the job's"
+        return
+    assert image.dtype == feature.dtype and image.ndim == 3
+    for found, size in zip(image.shape, feature.shape, strict=True):
+        assert size in (None, found), f"shape {image.shape}, expected {feature.shape}"
+
+
+# Of one size: Pillow's limit, the only one of readers for pictures of any size, is 500 MB.
+_FEATURES = (
+    Feature("uint8", (6, 7, 3), "source"),
+    Feature("uint8", (6, 7, 1), "jpeg"),
+    Feature("uint16", (6, 7, 3), "png"),
+    Feature("uint8", (6, 7, 4), "png"),
+)
+
+
+def _examine_reader(data: bytes) -> None:
+    if not data:
+        return
+    feature, data = _FEATURES[data[0] % len(_FEATURES)], data[1:]
+    try:
+        pixels = decode_image("photo", feature, data)
+    except ValueError as error:
+        assert "'photo'" in str(error), f"the error names no feature: {error}"
+        return
+    assert pixels.shape == feature.shape and pixels.dtype == feature.dtype
+    assert np.array_equal(pixels, decode_image("photo", feature, memoryview(data)))
+    try:
+        small, factor = EncodedImage("photo", feature, data).reduced(2)
+    except ValueError as error:
+        raise AssertionError(f"decodes whole, but not reduced: {error}") from error
+    assert small.shape[:2] == (-(-6 // factor), -(-7 // factor))
+
+
+def _encoded(kind: str, mode: str = "RGB", frames: int = 1, **options: Any) -> bytes:
+    rng = np.random.default_rng(len(kind))
+    pictures = [
+        Image.fromarray(rng.integers(0, 256, (6, 7, 3)).astype(np.uint8)).convert(mode)
+        for _ in range(frames)
+    ]
+    out = io.BytesIO()
+    if frames > 1:
+        options |= {"save_all": True, "append_images": pictures[1:]}
+    pictures[0].save(out, kind, **options)
+    return out.getvalue()
+
+
+_KINDS = (
+    ("JPEG", "RGB"), ("JPEG", "L"), ("JPEG", "CMYK"), ("PNG", "RGB"), ("PNG", "P"), ("PNG", "LA"), ("PNG", "I;16"),
+    ("PNG", "1"), ("GIF", "P"), ("BMP", "RGB"), ("WEBP", "RGB"), ("TIFF", "RGB"), ("JPEG2000", "RGB"), ("AVIF", "RGB"),
+    ("PPM", "RGB"), ("ICO", "RGBA"), ("QOI", "RGB"), ("DDS", "RGBA"), ("SGI", "RGB"), ("PCX", "RGB"), ("XBM", "1"),
+    ("MSP", "1"), ("IM", "RGB"), ("TGA", "RGB"),
+)  # fmt: skip
+
+
+def _pictures() -> list[bytes]:
+    found = []
+    for kind, mode in _KINDS:
+        try:
+            found.append(_encoded(kind, mode))
+        except (KeyError, OSError):  # This Pillow does not write it.
+            continue
+    exif: Any = Image.Exif()
+    exif[0x0112] = 6
+    found.append(_encoded("JPEG", exif=exif.tobytes()))
+    found.append(_encoded("PNG", frames=2))
+    found.append(_encoded("GIF", frames=3))
+    found.append(_encoded("TIFF", compression="tiff_lzw"))
+    return found
+
+
+def _of_job() -> list[bytes]:
+    return [bytes([n % len(_JOBS)]) + data for n, data in enumerate(_pictures())]
+
+
+def _of_reader() -> list[bytes]:
+    found = [bytes([n % 2]) + data for n, data in enumerate(_pictures())]
+    wide = Image.fromarray(np.arange(42, dtype=np.uint16).reshape(6, 7) * 1500)
+    out = io.BytesIO()
+    wide.save(out, "PNG")
+    return [*found, b"\2" + out.getvalue(), b"\3" + _encoded("PNG", "RGBA")]
+
+
+def _mutate(data: bytes, size: int, randomness: Any, change: Any) -> bytes:
+    first = data[:1] if randomness.random() < 0.9 else bytes([randomness.randrange(256)])
+    return first + chunks.mutate_picture(data[1:], size - 1, randomness, change)
+
+
+_WORDS = (b"IHDR", b"IDAT", b"acTL", b"fcTL", b"tRNS", b"\xff\xd8", b"\xff\xc0", b"\xff\xda", b"II*\0", b"MM\0*", b"GIF89a",
+          b"RIFF", b"WEBPVP8X", b"ANMF", b"ftypavif", b"jP  \r\n\x87\n", b"DDS |", b"qoif", b"\0\0\1\0", b"P6 ")  # fmt: skip
+_LIMITS = Limits(memory=64 << 20)
+
+TARGETS = (
+    Target("picture_of_job", _of_job, _examine_job, _mutate, _WORDS, 4096, _LIMITS),
+    Target("picture_of_reader", _of_reader, _examine_reader, _mutate, _WORDS, 4096, _LIMITS),
+)

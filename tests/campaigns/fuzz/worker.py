@@ -1,0 +1,129 @@
+"""Runs one target under libFuzzer: `python -m tests.campaigns fuzz.worker NAME FOUND CORPUS [FOLDERS] [FLAGS]`.
+
+A failed check is saved in the folder FOUND with its message, once for each signature, and the process runs
+on. What ends it (a crash of a library, a timeout, memory) is saved there by libFuzzer.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import atheris
+from atheris.import_hook import AtherisSourceFileLoader
+
+from tests.campaigns.fuzz import registry
+from tests.campaigns.fuzz.findings import name_of, signature
+from tests.campaigns.fuzz.running import PROCESSOR
+from tests.campaigns.fuzz.target import Target
+
+# Beside what libraries map when they are imported. TensorFlow alone maps some gigabytes.
+_ADDRESS_SPACE = 3 << 30
+
+
+class _Instrumenting(importlib.abc.MetaPathFinder):
+    """Instruments some modules and packages; Atheris itself can only do whole ones of the first level."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not any(fullname == name or fullname.startswith(f"{name}.") for name in self._names):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            spec.loader = AtherisSourceFileLoader(spec.loader.name, spec.loader.path, True)
+        return spec
+
+
+def _limit_memory() -> None:
+    """Limits the address space to what is mapped now, and `_ADDRESS_SPACE`."""
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + _ADDRESS_SPACE, hard))
+
+
+class _Noting:
+    """Checks inputs, and saves the first of each kind that fails."""
+
+    def __init__(self, target: Target, folder: Path) -> None:
+        self._target, self._folder = target, folder
+        self._notes = folder / "notes.jsonl"
+        self._seen = set[str]()
+        self._most = float(os.environ.get(PROCESSOR, 0))
+        self._began = time.process_time()  # Imports do not count.
+        self._count = 0
+        if self._notes.exists():
+            lines = self._notes.read_text().splitlines()
+            self._seen = {json.loads(line)["signature"] for line in lines}
+
+    def __call__(self, data: bytes) -> None:
+        self._count += 1
+        if self._most and self._count % 16 == 0 and time.process_time() - self._began > self._most:
+            os.kill(os.getpid(), signal.SIGUSR1)  # libFuzzer ends as if its time were over.
+        try:
+            self._target.check(data)
+        except AssertionError as error:
+            found = signature(error)
+            if found not in self._seen:
+                self._seen.add(found)
+                self._save(data, found, str(error))
+
+    def _save(self, data: bytes, found: str, message: str) -> None:
+        name = name_of(data)
+        (self._folder / name).write_bytes(data)
+        note = {"file": name, "signature": found, "message": message[:2000]}
+        with self._notes.open("a") as file:
+            file.write(json.dumps(note) + "\n")
+        print(f"FINDING {self._target.name}: {found}", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs libFuzzer, which ends the process."""
+    name, folder, *others = arguments
+    sys.meta_path.insert(0, _Instrumenting(registry.instrumented(name)))
+    target = registry.find(name)
+    for seed in target.seeds()[:1]:  # Imports what is imported at the first call.
+        target.check(seed)
+    _limit_memory()
+    mutate = target.mutate
+    corpus = Path(others[0])
+    for seed in target.seeds():
+        (corpus / name_of(seed)).write_bytes(seed)
+    others = [*others, f"-max_len={target.max_bytes}"]
+    if target.words:
+        dictionary = corpus.with_suffix(".dict")
+        lines = ['"' + "".join(f"\\x{byte:02x}" for byte in word) + '"\n' for word in target.words]
+        dictionary.write_text("".join(lines))
+        others.append(f"-dict={dictionary}")
+
+    def mutated(data: bytes, size: int, seed: int) -> bytes:
+        randomness = random.Random(seed)
+        if mutate is None or randomness.random() < 0.3:
+            return bytes(atheris.Mutate(data, size))
+        return mutate(data, size, randomness, atheris.Mutate)[:size]
+
+    # libFuzzer starts itself again by this name to merge corpora.
+    program = f"{sys.executable} -m tests.campaigns.fuzz.worker {name} {folder}"
+    options = {} if mutate is None else {"custom_mutator": mutated}
+    atheris.Setup(
+        [program, *others], _Noting(target, Path(folder)), enable_python_coverage=True, **options
+    )
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    main(sys.argv[1:])

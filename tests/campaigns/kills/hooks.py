@@ -1,0 +1,467 @@
+"""What runs in the process of a job that will be killed: it knows each step, and kills at one of them.
+
+A step is a call of a function at which something becomes durable: renames, links, deletions, folders,
+files that are opened for writing, parts of files, and requests to a store that change something. A phase
+that begins, a task of the pool and an input that is read are steps, too. The hooks are around these
+functions, so the product knows nothing of them.
+
+For a loss of power the changes of the disk are logged, with what they destroy, in `ops` (see power.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.campaigns.kills.steps import Step, thing_at
+
+VARIABLE = "BEAM_JOBS_KILLS"
+
+# Small enough for shards of small jobs to be uploaded in parts; Google takes multiples of this.
+_PART_BYTES = 256 << 10
+
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+_watch: Watch | None = None
+
+
+class Watch:
+    """Follows the steps of a process.
+
+    Args:
+        role: "driver" or "worker".
+        folder: Where the processes of a job log what they do.
+        root: The output directory, a path or a URL.
+        fatal: The step at which something is killed; None for no such step.
+        way: "driver", "worker" or "both".
+        power: Whether the disk's changes are logged.
+    """
+
+    def __init__(
+        self, role: str, folder: str, root: str, fatal: Step | None, way: str, power: bool
+    ) -> None:
+        self.role, self.folder, self.root = role, folder, root
+        self.fatal, self.way, self.power = fatal, way, power
+        self._lock, self._within = threading.RLock(), threading.local()
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._graves = 0
+        self._log = -1
+        self._open_log()
+
+    def _open_log(self) -> None:
+        with self.unwatched():
+            name = f"{self.folder}/{self.role}-{os.getpid()}"
+            self._log = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def become(self, role: str) -> None:
+        """Makes it that of a forked process."""
+        self._lock, self._within = threading.RLock(), threading.local()
+        self.role = role
+        self._counts.clear()
+        os.close(self._log)
+        self._open_log()
+
+    @contextlib.contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """What this thread does in the context is no step."""
+        self._within.here = True
+        try:
+            yield
+        finally:
+            self._within.here = False
+
+    @property
+    def watches(self) -> bool:
+        """Whether what this thread does may be a step."""
+        return not getattr(self._within, "here", False)
+
+    def name_of(self, path: Any, dir_fd: int | None = None) -> str | None:
+        """What is at a path; None if it is not in the output directory."""
+        text = self.whole(path, dir_fd)
+        if text == self.root:
+            return thing_at("")
+        below = f"{self.root}/"
+        return thing_at(text.removeprefix(below)) if text.startswith(below) else None
+
+    def whole(self, path: Any, dir_fd: int | None = None) -> str:
+        """The absolute path of a file."""
+        if isinstance(path, int):
+            with self.unwatched():
+                return os.readlink(f"/proc/self/fd/{path}")
+        text = os.fsdecode(path)
+        if dir_fd is not None and not text.startswith("/"):
+            with self.unwatched():
+                return f"{os.readlink(f'/proc/self/fd/{dir_fd}')}/{text}"
+        return text.rstrip("/")
+
+    def reached(self, name: str, edge: str) -> None:
+        """Notes a moment, and kills if it is the fatal one."""
+        with self._lock, self.unwatched():
+            self._counts[name, edge] += 1
+            step = Step(self.role, name, edge, self._counts[name, edge])
+            self.note("steps", *step)
+            if step == self.fatal:
+                self._kill()
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """A step that takes as long as the context."""
+        self.reached(name, "before")
+        yield
+        self.reached(name, "after")
+
+    def note(self, kind: str, *what: Any) -> None:
+        """Writes a line to the log of this process."""
+        os.write(self._log, json.dumps([kind, *what]).encode() + b"\n")
+
+    def _kill(self) -> None:
+        try:
+            os.close(os.open(f"{self.folder}/fired", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        workers = sorted(
+            int(name.split("-")[1])
+            for name in os.listdir(self.folder)
+            if name.startswith("worker-")
+        )
+        drivers = [
+            int(name.split("-")[1])
+            for name in os.listdir(self.folder)
+            if name.startswith("driver-")
+        ]
+        if self.way == "worker":
+            # A worker that reaches the step dies itself; a driver kills the first one.
+            chosen = [os.getpid()] if self.role == "worker" else workers[:1]
+        else:
+            chosen = [*(workers if self.way == "both" else []), *drivers]
+        for pid in sorted(chosen, key=lambda pid: pid == os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    # What a loss of power may undo.
+
+    @contextlib.contextmanager
+    def changing(
+        self, kind: str, *paths: str, buries: str = "", copies: bool = False
+    ) -> Iterator[None]:
+        """Logs a change of the disk, and keeps what it destroys.
+
+        Args:
+            kind: The system call.
+            paths: Its paths.
+            buries: The file that it removes or changes, if there is one.
+            copies: Whether the file is changed, and not only its name.
+        """
+        if not self.power:
+            yield
+            return
+        with self._lock:
+            grave = self._bury(buries, copies) if buries else ""
+            yield
+            with self.unwatched():
+                self.note("ops", kind, grave, *paths)
+
+    def _bury(self, path: str, copies: bool) -> str:
+        with self.unwatched():
+            if not os.path.isfile(path):
+                return ""
+            self._graves += 1
+            grave = f"{self.folder}/grave-{os.getpid()}-{self._graves}"
+            if copies:
+                shutil.copyfile(path, grave)
+            else:
+                os.link(path, grave)
+            return grave
+
+
+def prepare() -> None:
+    """Begins to watch this process as `VARIABLE` says, as the driver of a job."""
+    _begin("driver")
+    _hook_driver()
+    if json.loads(os.environ[VARIABLE])["quick"]:
+        from tests.campaigns.kills.engine import take_over
+
+        take_over()
+
+
+def _begin(role: str) -> Watch:
+    global _watch
+    plan = json.loads(os.environ[VARIABLE])
+    fatal = Step(*plan["fatal"]) if plan["fatal"] else None
+    _watch = Watch(role, plan["folder"], plan["root"], fatal, plan["way"], plan["power"])
+    _hook_disk(_watch)
+    _hook_files(_watch)
+    _hook_stores(_watch)
+    return _watch
+
+
+# Functions that change the disk -> whether each has a second path.
+_CALLS = {"rename": True, "replace": True, "link": True}
+_CALLS |= {"unlink": False, "remove": False, "mkdir": False, "rmdir": False, "truncate": False}
+
+_VERBS = {"rename": "renamed", "replace": "renamed", "link": "linked", "unlink": "deleted"}
+_VERBS |= {"remove": "deleted", "mkdir": "made", "rmdir": "removed", "truncate": "cut"}
+
+
+def _hook_disk(watch: Watch) -> None:
+    for name, has_two in _CALLS.items():
+        setattr(os, name, _watched_call(watch, name, has_two, getattr(os, name)))
+    fsync = os.fsync
+
+    def watched_fsync(fd: Any) -> None:
+        number = fd if isinstance(fd, int) else fd.fileno()
+        path = watch.whole(number) if watch.watches else ""
+        thing = watch.name_of(path)
+        if thing is None:
+            return fsync(fd)
+        with watch.step(f"{thing}: synced"), watch.changing("fsync", path):
+            fsync(fd)
+
+    os.fsync = watched_fsync
+
+    def opened(event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "open" or not arguments[2] & _WRITES or not watch.watches:
+            return
+        path = arguments[0]
+        if isinstance(path, int) or (thing := watch.name_of(path)) is None:
+            return
+        watch.reached(f"{thing}: opened", "before")
+        whole = watch.whole(path)
+        with watch.changing("open", whole, buries=whole, copies=True):
+            pass
+
+    sys.addaudithook(opened)
+
+
+def _watched_call(watch: Watch, name: str, has_two: bool, call: Callable[..., Any]) -> Any:
+    @functools.wraps(call)
+    def watched(path: Any, *more: Any, **options: Any) -> Any:
+        if not watch.watches:
+            return call(path, *more, **options)
+        dir_fd = options.get("dir_fd")
+        thing = watch.name_of(path, dir_fd)
+        paths = [watch.whole(path, dir_fd)]
+        if has_two:
+            paths.append(watch.whole(more[0]))
+            thing = watch.name_of(more[0]) or thing
+        if thing is None or (name == "mkdir" and Path(paths[0]).exists()):
+            return call(path, *more, **options)
+        buries = paths[-1] if name not in ("mkdir", "rmdir", "link") else ""
+        kind = {"replace": "rename", "remove": "unlink"}.get(name, name)
+        with (
+            watch.step(f"{thing}: {_VERBS[name]}"),
+            watch.changing(kind, *paths, buries=buries),
+            watch.unwatched(),
+        ):
+            return call(path, *more, **options)
+
+    return watched
+
+
+def _around(watch: Watch, owner: Any, method: str, name_of: Callable[..., str]) -> None:
+    """Makes calls of a function or method steps, whose names follow from its arguments."""
+    original = getattr(owner, method)
+
+    @functools.wraps(original)
+    def watched(*given: Any, **options: Any) -> Any:
+        with watch.step(name_of(*given, **options)):
+            return original(*given, **options)
+
+    setattr(owner, method, watched)
+
+
+def _hook_files(watch: Watch) -> None:
+    """Steps within files: half of their bytes are there, all are, or they were closed."""
+    from beam_jobs.records import spool
+    from beam_jobs.storage import objects
+
+    append = spool.SpoolFile.append
+
+    def watched_append(file: Any, packed: bytes) -> None:
+        name = "run of records: appended to"
+        watch.reached(name, "before")
+        if _is_fatal(watch, name, "half") and hasattr(file._file, "_file"):
+            file._file.write(packed[: len(packed) // 2])
+            file._file._file.flush()
+        watch.reached(name, "half")
+        append(file, packed)
+        watch.reached(name, "after")
+
+    spool.SpoolFile.append = watched_append
+    _around(watch, spool.SpoolFile, "publish", lambda *_: "run of records: completed")
+    objects.PART_BYTES = _PART_BYTES
+
+
+def _is_fatal(watch: Watch, name: str, edge: str) -> bool:
+    """Whether the process dies at the next moment of a name, so that it may spoil what it writes."""
+    nth = watch._counts[name, edge] + 1
+    return watch.fatal == (watch.role, name, edge, nth) and watch.way != "worker"
+
+
+def _hook_driver() -> None:
+    """Steps that a driver alone has."""
+    from beam_jobs import progress
+    from beam_jobs.dataset import topup
+    from beam_jobs.engines import pool
+    from beam_jobs.pipeline import commit
+    from beam_jobs.storage import atomic
+
+    watch = _watch
+    assert watch is not None
+    _around(watch, progress, "begin", lambda phase: f"phase: {phase}")
+    _around(watch, pool, "_start", lambda *_: "pool: process started")
+    _around(watch, pool.Pool, "submit", lambda *_: "pool: task submitted")
+    _around(watch, pool.Pool, "each", lambda *_: "pool: all asked")
+    _around(watch, pool.Pool, "close", lambda *_: "pool: closed")
+    _around(
+        watch,
+        commit,
+        "prepare_change",
+        lambda _, change: f"top-up of {thing_at(change.name)}: copied",
+    )
+
+    fork_context = pool.fork_context
+    pool.fork_context = lambda preload: fork_context([__name__, *preload])
+
+    write = atomic.NewFile.write
+
+    def watched_write(file: Any, data: bytes) -> None:
+        thing = watch.name_of(f"{file._directory}/{file._name}")
+        name = f"{thing}: written"
+        watch.reached(name, "before")
+        staged = getattr(file._destination, "_file", None)
+        if staged is not None:
+            if _is_fatal(watch, name, "half"):
+                staged.write(data[: len(data) // 2])
+                staged.flush()
+            watch.reached(name, "half")
+        write(file, data)
+        watch.reached(name, "after")
+
+    atomic.NewFile.write = watched_write
+
+    class WatchedPath(type(Path())):  # type: ignore[misc]
+        def open(self, mode: str = "r", *given: Any, **options: Any) -> Any:
+            file = super().open(mode, *given, **options)
+            return _InPlace(watch, file, watch.name_of(self)) if mode == "r+b" else file
+
+    topup.Path = WatchedPath
+
+
+class _InPlace:
+    """A shard that the top-up changes in place."""
+
+    def __init__(self, watch: Watch, file: Any, thing: str | None) -> None:
+        self._watch, self._file, self._thing = watch, file, thing
+        self.seek = file.seek
+
+    def __enter__(self) -> _InPlace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._watch.step(f"top-up of {self._thing}: closed"):
+            self._file.close()
+
+    def write(self, data: bytes) -> None:
+        name = f"top-up of {self._thing}: appended"
+        self._watch.reached(name, "before")
+        half = len(data) // 2
+        self._file.write(data[:half])
+        self._file.flush()
+        self._watch.reached(name, "half")
+        self._file.write(data[half:])
+        self._file.flush()
+        self._watch.reached(name, "after")
+
+    def truncate(self) -> None:
+        with self._watch.step(f"top-up of {self._thing}: cut"):
+            self._file.truncate()
+
+
+# boto3's methods that change something -> the verb.
+_S3_CALLS = {
+    "put_object": "put",
+    "create_multipart_upload": "upload begun",
+    "upload_part": "part sent",
+    "complete_multipart_upload": "upload completed",
+    "abort_multipart_upload": "upload dropped",
+    "copy": "copied",
+    "delete_objects": "deleted",
+}
+
+
+def _hook_stores(watch: Watch) -> None:
+    if watch.root.startswith("s3://"):
+        _hook_s3(watch)
+    if watch.root.startswith("gs://"):
+        _hook_gcs(watch)
+
+
+def _hook_s3(watch: Watch) -> None:
+    from beam_jobs.storage.s3.store import S3Store
+
+    call = S3Store.call
+
+    @functools.wraps(call)
+    def watched(store: Any, method: str, path: str, **arguments: Any) -> Any:
+        thing = watch.name_of(path)
+        if method not in _S3_CALLS or thing is None:
+            return call(store, method, path, **arguments)
+        with watch.step(f"{thing}: {_S3_CALLS[method]}"):
+            return call(store, method, path, **arguments)
+
+    S3Store.call = watched
+
+
+def _hook_gcs(watch: Watch) -> None:
+    from beam_jobs.storage import gcs
+
+    gcs.PART_BYTES = _PART_BYTES
+    for method, verb in (("put", "put"), ("create", "created"), ("_delete", "deleted")):
+        _around(watch, gcs.GcsStore, method, _named(watch, verb))
+    _around(
+        watch,
+        gcs.GcsStore,
+        "copy",
+        lambda store, path, target: _named(watch, "copied")(store, target),
+    )
+    upload = gcs._ResumableUpload
+
+    def sent(file: Any, *_: Any) -> str:
+        return _named(watch, "part sent")(None, file._path)
+
+    def begun(file: Any, *_: Any) -> str:
+        return _named(watch, "upload begun")(None, file._path)
+
+    _around(watch, upload, "_initiate_upload", begun)
+    _around(watch, upload, "_upload_chunks_from_buffer", sent)
+    _around(
+        watch, upload, "finish", lambda file: _named(watch, "upload completed")(None, file._path)
+    )
+
+
+def _named(watch: Watch, verb: str) -> Callable[..., str]:
+    return lambda _, path, *more, **options: f"{watch.name_of(path) or 'input'}: {verb}"
+
+
+def _hook_worker() -> None:
+    """In the process that forks the workers, which imports this module first."""
+    from beam_jobs.engines import pool
+
+    watch = _begin("server")
+    os.register_at_fork(after_in_child=lambda: watch.become("worker"))
+    _around(watch, pool, "note_reading", lambda name: "task: input read" if name else "task: ended")
+
+
+if VARIABLE in os.environ and sys.argv[0] == "-c":
+    _hook_worker()
