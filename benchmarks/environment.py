@@ -150,7 +150,7 @@ def versions(pythons: dict[str, str]) -> dict[str, dict[str, str]]:
         raise BenchmarkError(f"cannot run an interpreter: {error}") from None
 
 
-def _machine() -> dict[str, str | int]:
+def describe_machine() -> dict[str, str | int]:
     """Returns the processor, the memory and the operating system."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -177,4 +177,4 @@ def prepare(data: Path, python: str, rivals: bool = False) -> dict[str, Any]:
     if rivals:
         make_environment(data, "rivals")
         pythons["rivals"] = rival_python(data)
-    return {"machine": _machine(), "versions": versions(pythons)}
+    return {"machine": describe_machine(), "versions": versions(pythons)}
