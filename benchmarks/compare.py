@@ -35,12 +35,13 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from functools import partial
 from pathlib import Path
 
 from command import run_command
 from environment import describe_machine, rival_variables, versions
+from harness import format_markdown
 from inputs import make_inputs, read_all
 from measure import HERE, BenchmarkError
 
@@ -58,7 +59,6 @@ class Kind:
 
     Attributes:
         job: The job that writes them.
-        name: What a record is.
         pattern: The files in a folder of inputs.
         flags: Flags of the job. The first list that a revision accepts is used.
         small, large: The numbers of records that are written.
@@ -67,7 +67,6 @@ class Kind:
     """
 
     job: str
-    name: str
     pattern: str
     flags: tuple[tuple[str, ...], ...]
     small: int
@@ -77,11 +76,9 @@ class Kind:
 
 
 KINDS = (
-    Kind(
-        "sensors", "recordings", "*/*.npy", ((),), 5_000, 50_000, {"batching": "padded"}, "signal"
-    ),
-    Kind("images", "pictures", "*/*.jpg", (("--image_size", "224x224"),), 200, 2_200, {}, "image"),
-    Kind("text", "texts", "*.jsonl", (("--label_field", "label"),), 50_000, 400_000, {}, "text"),
+    Kind("sensors", "*/*.npy", ((),), 5_000, 50_000, {"batching": "padded"}, "signal"),
+    Kind("images", "*/*.jpg", (("--image_size", "224x224"),), 200, 2_200, {}, "image"),
+    Kind("text", "*.jsonl", (("--label_field", "label"),), 50_000, 400_000, {}, "text"),
 )
 # The first call that a revision knows is used.
 READS = {
@@ -186,17 +183,12 @@ class Side:
 
     def help(self) -> Cost:
         """Starts the command line."""
-        costs = [self.run("-m", "beam_jobs", "--help")[0] for _ in range(_STARTS)]
-        return Cost(
-            statistics.mean(cost.wall for cost in costs),
-            statistics.mean(cost.cpu for cost in costs),
-        )
+        return _mean([self.run("-m", "beam_jobs", "--help")[0] for _ in range(_STARTS)])
 
     def import_(self, package: str) -> Cost:
         """Imports a package."""
         printed = [self.run("-c", _IMPORT.format(package))[1] for _ in range(_STARTS)]
-        times = [[float(word) for word in each.split()] for each in printed]
-        return Cost(*(statistics.mean(column) for column in zip(*times, strict=True)))
+        return _mean([Cost(*map(float, each.split())) for each in printed])
 
 
 @dataclass
@@ -230,6 +222,11 @@ class Row:
     def is_slower(self) -> bool:
         """Whether all ratios of one clock are below the limit."""
         return any(max(self.ratios(clock), default=1) < SLOWER for clock in ("wall", "cpu"))
+
+
+def _mean(costs: Sequence[Cost]) -> Cost:
+    wall, cpu = (statistics.mean(clock) for clock in zip(*map(astuple, costs), strict=True))
+    return Cost(wall, cpu)
 
 
 def _variables() -> dict[str, str]:
@@ -389,7 +386,7 @@ class Comparison:
         for way, kind in itertools.product(READS, kinds):
             for columns in ("all", f"{kind.feature}, label"):
                 with Readers([self._before, self._now], kind, way, columns) as reading:
-                    name = f"read {kind.name} by `{way}`: {columns}"
+                    name = f"read {kind.job} by `{way}`: {columns}"
                     yield self._measure(name, "record", partial(reading.read, seconds=seconds))
 
     def _write(self, kind: Kind) -> Row:
@@ -404,7 +401,7 @@ class Comparison:
             added = large - small
             return Cost((more.wall - less.wall) / added, (more.cpu - less.cpu) / added)
 
-        return self._measure(f"write {kind.name}", "record", margin)
+        return self._measure(f"write {kind.job}", "record", margin)
 
 
 def input_folder(inputs: Path, kind: Kind, size: int) -> Path:
@@ -412,32 +409,28 @@ def input_folder(inputs: Path, kind: Kind, size: int) -> Path:
     return make_inputs(inputs, kind.job, size, _DIFFERENT[kind.job], _PICTURE)
 
 
-def table_of(rows: Sequence[Row], names: Sequence[str]) -> str:
+def format_rows(rows: Sequence[Row], names: Sequence[str]) -> str:
     """Returns the rows in Markdown."""
-    lines = [
-        f"| | {names[0]} | {names[1]} | wall: times as fast | CPU: times as fast | |",
-        "|---|--:|--:|--:|--:|---|",
-    ]
+    lines = [["", *names, "wall: times as fast", "CPU: times as fast", ""]]
     for row in rows:
         cells = [row.name]
         for costs in (row.before, row.now):
             middle = statistics.median(cost.wall for cost in costs)
             rate = f"{1 / middle:,.0f}/s" if middle > 0 else ""
             cells.append(rate if row.unit == "record" else f"{middle:.3f} s")
-        for clock in ("wall", "cpu"):
-            found = row.ratios(clock)
+        for found in map(row.ratios, ("wall", "cpu")):
             spread = f"({found[0]:.2f} to {found[-1]:.2f})" if found else ""
             cells.append(f"{statistics.median(found):.2f} {spread}" if found else "")
-        lines.append(f"| {' | '.join(cells)} | {'SLOWER' if row.is_slower else ''} |")
-    return "\n".join(lines)
+        lines.append([*cells, "SLOWER" if row.is_slower else ""])
+    return format_markdown(lines)
 
 
-def different_versions(pythons: dict[str, str]) -> str:
-    """Returns a line on packages of which both sides have different versions."""
-    before, now = versions(pythons).values()
-    both = {name for name in before if now.get(name, before[name]) != before[name]}
-    pairs = [f"{name} {before[name]} and {now[name]}" for name in sorted(both)]
-    return f"The environments differ: {', '.join(pairs)}" if pairs else ""
+def different_versions(before: str, now: str) -> str:
+    """Returns a line on packages of which two environments have different versions."""
+    one, other = versions({"before": before, "now": now}).values()
+    names = sorted(name for name in one if one[name] != other.get(name, one[name]))
+    different = [f"{name} {one[name]} and {other[name]}" for name in names]
+    return f"The environments differ: {', '.join(different)}" if different else ""
 
 
 def main() -> None:
@@ -480,15 +473,13 @@ def main() -> None:
             Path(outputs, str(place)).mkdir()
             sides.append(Side(name, python, Path(outputs, str(place))))
         rows = []
-        for row in Comparison(*sides, inputs, turns, flags.quick).rows():
+        for row in Comparison(sides[0], sides[1], inputs, turns, flags.quick).rows():
             rows.append(row)
             if flags.output:
                 figures = {"revisions": names, "machine": describe_machine(), "turns": turns}
                 figures["rows"] = [asdict(each) for each in rows]
                 flags.output.write_text(json.dumps(figures, indent=1) + "\n")
-    print(
-        table_of(rows, names), different_versions(dict(zip("ab", pythons, strict=True))), sep="\n\n"
-    )
+    print(format_rows(rows, names), different_versions(*pythons), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@
     DIR/images/1000/class-3/0000013.jpg     640x480, 60 to 120 KB, unless another size is asked for
     DIR/text/50000/part-0001.jsonl          {"text": 200 characters, "label": 0..9}
 
-The contents of a file depend only on its number, so that smaller inputs are subsets of larger ones,
-and share their files as hard links.
+The contents of a file depend only on its number, so that smaller inputs are subsets of larger ones.
 """
 
 from __future__ import annotations
@@ -80,7 +79,6 @@ def _make_files(
     size: int,
     suffix: str,
     write: Callable[[Path, int], None],
-    others: list[Path],
     different: int,
 ) -> None:
     for label in range(CLASSES):
@@ -90,11 +88,6 @@ def _make_files(
         if number >= different:
             first = number % different
             os.link(folder / f"class-{first % CLASSES}/{first:07d}{suffix}", folder / name)
-            continue
-        for other in others:
-            if (other / name).exists():
-                os.link(other / name, folder / name)
-                break
         else:
             write(folder / name, number)
 
@@ -129,17 +122,12 @@ def make_inputs(
     unfinished = folder.with_name(f".{size}")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    # The largest first, because it is most likely to have the files.
-    others = sorted(
-        (path for path in folder.parent.iterdir() if path.name.isdecimal()),
-        key=lambda path: -int(path.name),
-    )
     different = different or size
     if kind == "sensors":
-        _make_files(unfinished, size, ".npy", write_recording, others, different)
+        _make_files(unfinished, size, ".npy", write_recording, different)
     elif kind == "images":
         write = partial(write_image, size=image_size)
-        _make_files(unfinished, size, ".jpg", write, others, different)
+        _make_files(unfinished, size, ".jpg", write, different)
     else:
         _make_texts(unfinished, size)
     return unfinished.rename(folder)

@@ -7,10 +7,14 @@ and then reads for as many seconds as each line of its input says. It answers wi
 the processor seconds of all its threads.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 import time
+from collections.abc import Iterator
+from typing import Any
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
@@ -21,17 +25,20 @@ WARM_SECONDS = 0.5
 WARM_SHARE = 0.2
 
 
-def opened(calls, path, options):
+def opened(calls: list[str], path: str, options: dict[str, Any]) -> Iterator[Any]:
     """Returns an iterator of batches, by the first call that does not fail."""
     for call in calls:
         try:
-            return iter(eval(call, {"readers": readers, "path": path, "options": options}))
+            found: Iterator[Any] = iter(
+                eval(call, {"readers": readers, "path": path, "options": options})
+            )
+            return found
         except (AttributeError, TypeError) as error:
             print(f"{call}: {error}", file=sys.stderr)
     sys.exit("none of these calls works with this revision")
 
 
-def read(batches, seconds):
+def read(batches: Iterator[Any], seconds: float) -> tuple[int, float, float]:
     """Returns the records that were read in some seconds, these, and the processor seconds."""
     count, cpu, began = 0, time.process_time(), time.perf_counter()
     while (spent := time.perf_counter() - began) < seconds:
@@ -41,7 +48,7 @@ def read(batches, seconds):
     return count, spent, time.process_time() - cpu
 
 
-def main():
+def main() -> None:
     """Reads until the input ends."""
     batches = opened(**json.loads(sys.argv[1]))
     read(batches, WARM_SECONDS)

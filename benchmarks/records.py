@@ -12,8 +12,10 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from measure import BenchmarkError
 
 BATCH = 128
 NUM_SHARDS = 16
@@ -43,6 +45,11 @@ class Kind:
     longest: int = 0
 
     @property
+    def batch(self) -> int:
+        """Records in a batch."""
+        return BATCH
+
+    @property
     def is_fixed(self) -> bool:
         """Whether all records have one shape."""
         return None not in self.shape
@@ -68,9 +75,6 @@ KINDS = {
         Kind("tokens", "int64", (None,), 1600 * BATCH, 5, 200),
     )
 }
-
-# Large enough for the first batch to show any cost that depends on the size of a dataset.
-TINY = Kind("tiny", "float32", (4,), 10_000_000)
 
 
 class Records:
@@ -160,3 +164,26 @@ def fingerprint(rows: Iterable[np.ndarray]) -> tuple[int, int]:
         total += int.from_bytes(digest.digest(), "little")
         count += 1
     return count, total & _MASK
+
+
+def check(kind: Kind, batching: str, expected: Records, batches: Iterable[Any]) -> None:
+    """Checks that batches have all records, in any order.
+
+    Raises:
+        BenchmarkError: They do not.
+    """
+
+    def rows() -> Iterator[np.ndarray]:
+        for batch in batches:
+            found = list(batch.numpy() if hasattr(batch, "numpy") else batch)
+            if len(found) != BATCH:
+                raise BenchmarkError(f"a batch of {len(found)} records, expected {BATCH}")
+            yield from map(unpad, found) if batching == "padded" else found
+
+    count, checksum = fingerprint(rows())
+    wanted = fingerprint(expected)
+    if (count, checksum) != wanted:
+        raise BenchmarkError(
+            f"{kind.name}, {batching}: {count} records with checksum {checksum:x}, "
+            f"expected {wanted[0]} with {wanted[1]:x}"
+        )
