@@ -196,13 +196,11 @@ class Row:
     """Costs of both sides in each turn.
 
     Attributes:
-        name: What is measured.
-        unit: `record` or `start`.
+        name: What is measured: `start: …`, or what is done with each record.
         before, now: The cost in each turn.
     """
 
     name: str
-    unit: str
     before: list[Cost] = field(default_factory=list)
     now: list[Cost] = field(default_factory=list)
 
@@ -360,9 +358,9 @@ class Comparison:
         self._before, self._now, self._inputs = before, now, inputs
         self._turns, self._quick = turns, quick
 
-    def _measure(self, name: str, unit: str, cost: Callable[[Side], Cost]) -> Row:
+    def _measure(self, name: str, cost: Callable[[Side], Cost]) -> Row:
         print(f"  {name}", file=sys.stderr, flush=True)
-        row = Row(name, unit)
+        row = Row(name)
         for turn in range(self._turns):
             pair = [(self._before, row.before), (self._now, row.now)]
             for side, costs in reversed(pair) if turn % 2 else pair:
@@ -378,16 +376,16 @@ class Comparison:
         kinds = KINDS[:1] if self._quick else KINDS
         for kind in kinds:
             yield self._write(kind)
-        yield self._measure("start: `python -m beam_jobs --help`", "start", Side.help)
+        yield self._measure("start: `python -m beam_jobs --help`", Side.help)
         for package in IMPORTS:
             import_ = partial(Side.import_, package=package)
-            yield self._measure(f"start: `import {package}`", "start", import_)
+            yield self._measure(f"start: `import {package}`", import_)
         seconds = _QUICK_SECONDS if self._quick else _READ_SECONDS
         for way, kind in itertools.product(READS, kinds):
             for columns in ("all", f"{kind.feature}, label"):
                 with Readers([self._before, self._now], kind, way, columns) as reading:
                     name = f"read {kind.job} by `{way}`: {columns}"
-                    yield self._measure(name, "record", partial(reading.read, seconds=seconds))
+                    yield self._measure(name, partial(reading.read, seconds=seconds))
 
     def _write(self, kind: Kind) -> Row:
         small, large = (TINY, 2 * TINY) if self._quick else (kind.small, kind.large)
@@ -401,7 +399,7 @@ class Comparison:
             added = large - small
             return Cost((more.wall - less.wall) / added, (more.cpu - less.cpu) / added)
 
-        return self._measure(f"write {kind.job}", "record", margin)
+        return self._measure(f"write {kind.job}", margin)
 
 
 def input_folder(inputs: Path, kind: Kind, size: int) -> Path:
@@ -417,7 +415,7 @@ def format_rows(rows: Sequence[Row], names: Sequence[str]) -> str:
         for costs in (row.before, row.now):
             middle = statistics.median(cost.wall for cost in costs)
             rate = f"{1 / middle:,.0f}/s" if middle > 0 else ""
-            cells.append(rate if row.unit == "record" else f"{middle:.3f} s")
+            cells.append(rate if not row.name.startswith("start") else f"{middle:.3f} s")
         for found in map(row.ratios, ("wall", "cpu")):
             spread = f"({found[0]:.2f} to {found[-1]:.2f})" if found else ""
             cells.append(f"{statistics.median(found):.2f} {spread}" if found else "")

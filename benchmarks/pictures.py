@@ -172,16 +172,12 @@ def originals() -> list[Image.Image]:
 
 def draw_photograph(number: int, originals: Sequence[Image.Image]) -> Image.Image:
     """Returns the photograph with a number: a part of an original, mirrored half of the time."""
-    rng = np.random.default_rng((_SEED, number))
-    return _draw(originals[number % len(originals)], rng)
+    from PIL import Image
 
-
-def _draw(original: Image.Image, rng: np.random.Generator) -> Image.Image:
+    rng, original = np.random.default_rng((_SEED, number)), originals[number % len(originals)]
     scale = rng.uniform(0.875, min(original.width / WIDTH, original.height / HEIGHT))
     width, height = WIDTH * scale, HEIGHT * scale
     left, top = rng.uniform(0, original.width - width), rng.uniform(0, original.height - height)
-    from PIL import Image
-
     picture = original.resize(
         (WIDTH, HEIGHT), Image.Resampling.LANCZOS, (left, top, left + width, top + height)
     )
@@ -215,10 +211,10 @@ def make_photographs(folder: Path, count: int) -> Truth:
     shutil.rmtree(unfinished, ignore_errors=True)
     (unfinished / "files").mkdir(parents=True)
     means, crops = [], []
+    rng = np.random.default_rng(_SEED)
     for number in range(count):
-        rng = np.random.default_rng((_SEED, number))
         path = unfinished / "files" / f"{number:07d}.jpg"
-        _draw(found[number % len(found)], rng).save(path, quality=QUALITY)
+        draw_photograph(number, found).save(path, quality=QUALITY)
         with Image.open(path) as image:
             pixels = np.asarray(image)
         means.append(pixels.mean(axis=(0, 1)))

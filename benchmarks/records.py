@@ -50,14 +50,9 @@ class Kind:
         return BATCH
 
     @property
-    def is_fixed(self) -> bool:
-        """Whether all records have one shape."""
-        return None not in self.shape
-
-    @property
     def batchings(self) -> tuple[str, ...]:
         """The batchings that are measured."""
-        return ("dense",) if self.is_fixed else ("padded", "ragged")
+        return ("padded", "ragged") if None in self.shape else ("dense",)
 
     @property
     def any_shape(self) -> tuple[int, ...]:
@@ -124,7 +119,7 @@ def make_records(folder: Path, kind: Kind, records: int) -> None:
     rng = np.random.default_rng((_SEED, list(KINDS).index(kind.name)))
     folder.mkdir(parents=True)
     shape = (records, *kind.any_shape)
-    if not kind.is_fixed:
+    if None in kind.shape:
         lengths = rng.integers(kind.shortest, kind.longest + 1, records)
         np.save(folder / "lengths.npy", lengths)
         shape = (int(lengths.sum()), *kind.any_shape[1:])

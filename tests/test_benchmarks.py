@@ -117,7 +117,7 @@ def test_a_row_is_slower_if_it_is_in_every_turn_by_the_clock_or_by_processor_tim
 
     def row(*now):
         before = [Cost(1.0, 2.0)] * len(now)
-        return Row("write text", "record", before, [Cost(*each) for each in now])
+        return Row("write text", before, [Cost(*each) for each in now])
 
     assert not row((1.1, 2.0), (1.1, 2.0), (1.0, 2.0)).is_slower
     assert row((1.1, 2.0), (1.2, 2.0), (1.04, 2.0)).is_slower
