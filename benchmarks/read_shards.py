@@ -116,8 +116,9 @@ class Bench:
     def _cases(self, kind: Any) -> Iterator[tuple[str, dict[str, Any], int | None]]:
         """Yields the title of a case, how records are read, and the number of cores."""
         if kind.name in records.KINDS:
-            for batching in kind.batchings[:1] if self._harness.quick else kind.batchings:
-                for order in ("shuffled", "in order"):
+            few = 1 if self._harness.quick else None
+            for batching in kind.batchings[:few]:
+                for order in ("shuffled", "in order")[:few]:
                     how = {"batching": batching, "shuffle": order == "shuffled"}
                     yield f"{kind.name}, {batching}, {order}", how, None
             return
