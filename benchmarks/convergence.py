@@ -1,10 +1,7 @@
 """Whether training converges as well as with a loader that holds everything in memory.
 
-Two small networks learn in PyTorch, with the same initial weights for each seed: a residual network the
-digits of scikit-learn (digits.py), and a recurrent one the speakers of recordings of 7 to 29 steps
-(vowels.py). Each is trained by a loader in memory and by those of this project. Then one training is repeated
-with its batches divided between 1, 2 and 4 hosts, and once more killed ten times with SIGKILL, each time
-resumed from its last checkpoint: its losses must be those of the undisturbed run.
+A small residual network learns the digits of scikit-learn in PyTorch, with the same initial weights for each
+seed, by a loader in memory and by those of this project.
 
     python benchmarks/convergence.py --seeds 48 --json convergence.json
 """
@@ -13,122 +10,166 @@ from __future__ import annotations
 
 import argparse
 import math
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from command import parse_names, run_command, save
-from digits import Digits
-from learning import Task, Training, losses_of_hosts, train_with_checkpoints
+from command import run_command, save
+from harness import format_markdown
 from measure import BenchmarkError
-from vowels import Vowels
+from PIL import Image
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
-from readers.format.display import format_table
+import readers
 
-TASKS: dict[str, Task] = {task.name: task for task in (Digits(), Vowels())}
-HOSTS = (2, 4)
+EPOCHS, BATCH = 15, 60
+
+_MEMORY = "DataLoader(TensorDataset), in memory"
+
+# The batches of some epochs, shuffled with a seed: images and labels.
+Batch = Sequence[torch.Tensor]
+Loader = Callable[[int, int], Iterable[Batch]]
 
 
-def accuracies(
-    task: Task, path: str, data: Path, seeds: int, epochs: int
-) -> dict[str, list[float]]:
+def write(folder: Path) -> str:
+    """Writes the digits by the images job; returns the path of the dataset."""
+    digits = load_digits()
+    for number, (pixels, label) in enumerate(zip(digits.images, digits.target, strict=True)):
+        path = folder / "inputs" / str(label) / f"{number:04}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((pixels * 15.9375).astype(np.uint8)).save(path)
+    job = [sys.executable, "-m", "beam_jobs", "images"]
+    job += ["--input", str(folder / "inputs/*/*.png"), "--output", str(folder / "digits")]
+    job += ["--channels", "1", "--splits", "train=0.8,val=0.2", "--exact_splits"]
+    subprocess.run([*job, "--num_shards", "train=8,val=1"], check=True, capture_output=True)
+    return str(folder / "digits")
+
+
+def batches(path: str, split: str = "train", batch_size: int = BATCH, **how: Any) -> Any:
+    """Batches by `readers.torch_batches`."""
+    columns = ("image", "label")
+    return readers.torch_batches(
+        path, split=split, batch_size=batch_size, as_supervised=columns, **how
+    )
+
+
+def loaders(path: str) -> dict[str, Loader]:
+    """The loaders by name; the first holds everything in memory."""
+    (everything,) = batches(path, batch_size=10**4)
+
+    def in_memory(seed: int, epochs: int) -> Iterator[Batch]:
+        generator = torch.Generator().manual_seed(seed)
+        loader = DataLoader(TensorDataset(*everything), BATCH, shuffle=True, generator=generator)
+        for _ in range(epochs):
+            yield from loader
+
+    def by_ours(**how: Any) -> Loader:
+        def loader(seed: int, epochs: int) -> Iterable[Batch]:
+            found: Iterable[Batch] = batches(path, shuffle=True, seed=seed, repeat=epochs, **how)
+            return found
+
+        return loader
+
+    return {
+        _MEMORY: in_memory,
+        "torch_batches, global": by_ours(),
+        "torch_batches, interleave": by_ours(order="interleave", shuffle_buffer=200),
+    }
+
+
+class Residual(nn.Module):
+    """Two convolutions around which the input is added."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1),
+            nn.BatchNorm2d(channels),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1),
+            nn.BatchNorm2d(channels),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum, rectified."""
+        return torch.relu(x + self.inner(x))
+
+
+class ChannelsFirst(nn.Module):
+    """uint8 [B, 8, 8, 1] as float32 [B, 1, 8, 8] from 0 to 1."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """The scaled images."""
+        return images.movedim(-1, 1).float() / 255
+
+
+class Training:
+    """A network and its optimizer, which take one batch after another."""
+
+    def __init__(self, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.net = nn.Sequential(
+            ChannelsFirst(), nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), Residual(16),
+            nn.MaxPool2d(2), Residual(16), nn.Flatten(), nn.Linear(256, 10),
+        )  # fmt: skip
+        self.optimizer = torch.optim.SGD(self.net.parameters(), 0.05, momentum=0.9)
+
+    def step(self, batch: Batch) -> None:
+        """Learns from a batch."""
+        images, labels = batch
+        loss = nn.functional.cross_entropy(self.net(images), labels)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    def accuracy(self, found: Iterable[Batch]) -> float:
+        """The share of correct labels."""
+        self.net.eval()
+        with torch.no_grad():
+            right = [self.net(images).argmax(1) == labels for images, labels in found]
+        return float(torch.cat(right).float().mean())
+
+
+def accuracies(path: str, seeds: int, epochs: int) -> dict[str, list[float]]:
     """The accuracy of each seed, by loader."""
     found: dict[str, list[float]] = {}
-    for name, loader in task.loaders(path, data).items():
-        print(f"  {task.name}: {name}", flush=True)
+    for name, loader in loaders(path).items():
+        print(f"  {name}", flush=True)
         found[name] = []
         for seed in range(seeds):
-            training = Training(task, seed)
+            training = Training(seed)
             for batch in loader(seed, epochs):
                 training.step(batch)
-            found[name].append(training.accuracy(task.batches(path, task.validation)))
+            found[name].append(training.accuracy(batches(path, "val")))
     return found
 
 
-def differences(
-    task: Task, path: str, folder: Path, epochs: int, kills: int
-) -> list[dict[str, Any]]:
-    """The largest difference of a loss from the undisturbed run on one host, for each other run."""
-    rows = []
-    for reading in task.readings:
-        losses = losses_of_hosts(task, path, reading, epochs, 1)
-        others = {
-            f"{hosts} hosts": losses_of_hosts(task, path, reading, epochs, hosts) for hosts in HOSTS
-        }
-        checkpoint = folder / f"{reading}.checkpoint"
-        whens = np.random.default_rng(0).choice(len(losses), kills, replace=False)
-        others[f"killed {kills} times"] = losses_after_kills(
-            task, path, reading, epochs, checkpoint, sorted(whens.tolist())
-        )
-        rows += [
-            {
-                "batches": reading,
-                "run": run,
-                "steps": len(losses),
-                "difference": max(abs(a - b) for a, b in zip(losses, other, strict=True)),
-            }
-            for run, other in others.items()
-        ]
-    return rows
-
-
-def losses_after_kills(
-    task: Task, path: str, reading: str, epochs: int, checkpoint: Path, whens: Sequence[int]
-) -> list[float]:
-    """The losses of a training whose process is killed before some steps and started again."""
-    words = [task.name, path, reading, str(epochs), str(checkpoint)]
-    for when in (*whens, -1):
-        command = [sys.executable, __file__, "--train", *words, str(when)]
-        code = subprocess.run(command, check=False).returncode
-        if code != (0 if when == -1 else -signal.SIGKILL):
-            raise BenchmarkError(f"{' '.join(command)} ended with exit code {code}")
-    losses: list[float] = torch.load(checkpoint, weights_only=True)["losses"]
-    return losses
-
-
-def table_of_accuracies(found: dict[str, list[float]]) -> str:
-    """The mean of each loader, and how far it is from the first one's, which is in memory, with the same seeds."""
-    rows = [["loader", "accuracy", "sigma", "standard error", "minus in memory", "standard error"]]
-    first = next(iter(found.values()))
-    for name, runs in found.items():
-        apart = [a - b for a, b in zip(runs, first, strict=True)]
-        mean, error = statistics.mean(apart), error_of(apart)
-        rows.append(
-            [
-                name,
-                f"{statistics.mean(runs):.4f}",
-                f"{statistics.stdev(runs):.4f}",
-                f"{error_of(runs):.4f}",
-                f"{mean:+.4f}",
-                f"{error:.4f}",
-            ]
-        )
-    return format_table(rows)
-
-
-def error_of(runs: Sequence[float]) -> float:
+def _error(runs: Sequence[float]) -> float:
     """The standard error of the mean."""
     return statistics.stdev(runs) / math.sqrt(len(runs))
 
 
-def table_of_differences(rows: list[dict[str, Any]]) -> str:
-    """How far the losses of each run are from those of one host, undisturbed."""
-    head = ["batches", "run", "steps", "largest difference of a loss from one host, undisturbed"]
-    found = [
-        [row["batches"], row["run"], str(row["steps"]), f"{row['difference']:g}"] for row in rows
-    ]
-    return format_table([head, *found])
+def format_accuracies(found: dict[str, list[float]]) -> str:
+    """The mean of each loader, and how far it is from the first one's, which is in memory, with the same seeds."""
+    rows = [["loader", "accuracy", "sigma", "standard error", "minus in memory", "standard error"]]
+    for name, runs in found.items():
+        apart = [a - b for a, b in zip(runs, found[_MEMORY], strict=True)]
+        cells = [f"{statistics.mean(runs):.4f}", f"{statistics.stdev(runs):.4f}"]
+        cells += [f"{_error(runs):.4f}", f"{statistics.mean(apart):+.4f}", f"{_error(apart):.4f}"]
+        rows.append([name, *cells])
+    return format_markdown(rows)
 
 
-def parse() -> argparse.Namespace:
-    """The flags.
+def main() -> None:
+    """Parses the command line, trains, and prints the tables.
 
     Raises:
         BenchmarkError: A flag is wrong.
@@ -137,61 +178,24 @@ def parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     default = "(default: %(default)s)"
-    parser.add_argument("--tasks", default=",".join(TASKS), help=default)
     parser.add_argument("--seeds", type=int, default=48, help=f"at least 2 {default}")
-    parser.add_argument(
-        "--epochs", type=int, help=f"(default: {', '.join(map(_epochs, TASKS.values()))})"
-    )
-    parser.add_argument("--kills", type=int, default=10, help=default)
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=Path("benchmark_data"),
-        help=f"folder for the recordings, which are fetched once {default}",
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="smoke test: 2 seeds, 2 epochs, 1 kill"
-    )
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help=default)
+    parser.add_argument("--quick", action="store_true", help="smoke test: 2 seeds and epochs")
     parser.add_argument("--json", metavar="PATH", help="write the results to this file")
-    parser.add_argument("--train", nargs=6, help=argparse.SUPPRESS)
     flags = parser.parse_args()
-    if flags.quick:
-        flags.seeds, flags.epochs, flags.kills = 2, 2, 1
-    if flags.seeds < 2:
-        raise BenchmarkError(f"--seeds {flags.seeds}: expected at least 2")
-    flags.tasks = parse_names(list(TASKS), flags.tasks)
-    return flags
-
-
-def _epochs(task: Task) -> str:
-    return f"{task.epochs} of {task.name}"
-
-
-def main() -> None:
-    """Parses the command line, trains, and prints the tables."""
-    flags = parse()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    if flags.train:
-        name, path, reading, epochs, checkpoint, when = flags.train
-        train_with_checkpoints(TASKS[name], path, reading, int(epochs), Path(checkpoint), int(when))
-        return
-    data = flags.data.resolve()
-    data.mkdir(parents=True, exist_ok=True)
-    results = {}
-    for name in flags.tasks:
-        task = TASKS[name]
-        epochs = flags.epochs or task.epochs
-        with tempfile.TemporaryDirectory() as folder:
-            path = task.write(Path(folder), data)
-            found = accuracies(task, path, data, flags.seeds, epochs)
-            apart = differences(task, path, Path(folder), epochs, flags.kills)
-        print(f"\n{name}, {epochs} epochs, {flags.seeds} seeds\n")
-        print(table_of_accuracies(found), table_of_differences(apart), sep="\n\n", flush=True)
-        results[name] = {"epochs": epochs, "accuracy": found, "differences": apart}
+    if flags.quick:
+        flags.seeds, flags.epochs = 2, 2
+    if flags.seeds < 2:
+        raise BenchmarkError(f"--seeds {flags.seeds}: expected at least 2")
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder))
+        found = accuracies(path, flags.seeds, flags.epochs)
+    print(f"\n{flags.epochs} epochs, {flags.seeds} seeds\n\n{format_accuracies(found)}")
     if flags.quick:
         print("\nThe trainings were short: these figures only show that the benchmark runs.")
-    save(flags.json, results)
+    save(flags.json, {"epochs": flags.epochs, "accuracy": found})
 
 
 if __name__ == "__main__":

@@ -13,43 +13,10 @@ from typing import Any
 
 from measure import HERE, BenchmarkError, run
 
-_PACKAGES = (
-    "apache-beam",
-    "array-record",
-    "cleanlab",
-    "cleanvision",
-    "datasets",
-    "datasketch",
-    "fastdup",
-    "ffcv",
-    "fg-data-profiling",
-    "grain",
-    "litdata",
-    "mosaicml-streaming",
-    "numba",
-    "numpy",
-    "nvidia-dali-cuda130",
-    "opencv-python",
-    "opencv-python-headless",
-    "pillow",
-    "protobuf",
-    "spdl",
-    "tensorflow",
-    "tensorflow-data-validation",
-    "tensorflow-datasets",
-    "torch",
-    "torchvision",
-    "webdataset",
-)
-_VERSIONS = f"""
+_VERSIONS = """
 import importlib.metadata, json, platform
-versions = {{"python": platform.python_version()}}
-for name in {_PACKAGES}:
-    try:
-        versions[name] = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        pass
-print(json.dumps(versions))
+versions = {found.name.lower(): found.version for found in importlib.metadata.distributions()}
+print(json.dumps({"python": platform.python_version(), **versions}))
 """
 
 
@@ -61,13 +28,11 @@ class Environment:
         folder: Its folder.
         requirements: The file with its packages.
         base: The name of the environment whose packages it also sees.
-        alone: A package that is installed without what it requires.
     """
 
     folder: str
     requirements: str
     base: str | None = None
-    alone: str | None = None
 
 
 def _on_torch(name: str) -> Environment:
@@ -83,10 +48,7 @@ ENVIRONMENTS = {
     "mds": _on_torch("mds"),
     "datasets": _on_torch("datasets"),
     "ffcv": _on_torch("ffcv"),
-    "spdl": Environment("venv-spdl", "requirements/spdl.txt"),
     "dali": Environment("venv-dali", "requirements/dali.txt"),
-    "dlio": Environment("venv-dlio", "requirements/dlio.txt", alone="dlio_benchmark==2.0.0"),
-    "plot": Environment("venv-plot", "requirements/plot.txt"),
     "planted": Environment("venv-planted", "requirements/planted.txt"),
     "datalab": Environment("venv-datalab", "requirements/datalab.txt"),
     "fastdup": Environment("venv-fastdup", "requirements/fastdup.txt"),
@@ -125,8 +87,6 @@ def make_environment(data: Path, name: str) -> None:
     pip = [rival_python(data, name), "-m", "pip", "install", "--quiet"]
     pip += ["--disable-pip-version-check"]
     run(f"install {name}", [*pip, "--requirement", str(requirements)], log)
-    if wanted.alone:
-        run(f"install {wanted.alone}", [*pip, "--no-deps", wanted.alone], log)
     installed.write_text(required)
 
 
@@ -136,7 +96,7 @@ def rival_variables() -> dict[str, str]:
 
 
 def versions(pythons: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Returns the versions of Python and of the packages above, for each interpreter.
+    """Returns the versions of Python and of all packages, for each interpreter.
 
     Raises:
         BenchmarkError: An interpreter fails.
@@ -150,7 +110,7 @@ def versions(pythons: dict[str, str]) -> dict[str, dict[str, str]]:
         raise BenchmarkError(f"cannot run an interpreter: {error}") from None
 
 
-def _machine() -> dict[str, str | int]:
+def describe_machine() -> dict[str, str | int]:
     """Returns the processor, the memory and the operating system."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -162,19 +122,13 @@ def _machine() -> dict[str, str | int]:
     }
 
 
-def prepare(data: Path, python: str, rivals: bool = False) -> dict[str, Any]:
-    """Describes the machine and the environments, for the JSON file.
+def describe(pythons: dict[str, str]) -> dict[str, Any]:
+    """Describes the machine and some environments, for the JSON file.
 
     Args:
-        data: The folder of inputs.
-        python: The interpreter of this project's environment.
-        rivals: Also create the environment of the rivals, if necessary.
+        pythons: Name of an environment -> its interpreter.
 
     Raises:
-        BenchmarkError: An environment cannot be created, or an interpreter fails.
+        BenchmarkError: An interpreter fails.
     """
-    pythons = {"ours": python}
-    if rivals:
-        make_environment(data, "rivals")
-        pythons["rivals"] = rival_python(data)
-    return {"machine": _machine(), "versions": versions(pythons)}
+    return {"machine": describe_machine(), "versions": versions(pythons)}

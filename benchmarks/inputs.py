@@ -1,11 +1,10 @@
 """The inputs of the benchmarks: made once, always the same files, in a folder for each size.
 
     DIR/sensors/20000/class-3/0000013.npy   float32 [50..500, 6]
-    DIR/images/1000/class-3/0000013.jpg     640x480, 60 to 120 KB
+    DIR/images/1000/class-3/0000013.jpg     640x480, 60 to 120 KB, unless another size is asked for
     DIR/text/50000/part-0001.jsonl          {"text": 200 characters, "label": 0..9}
 
-The contents of a file depend only on its number, so that smaller inputs are subsets of larger ones,
-and share their files as hard links.
+The contents of a file depend only on its number, so that smaller inputs are subsets of larger ones.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ KINDS = ("sensors", "images", "text")
 CLASSES = 10
 
 _SEED = 20_260_101
-_IMAGE_SIZE = 640, 480
+IMAGE_SIZE = 640, 480
 _TEXT_LENGTH = 200
 _TEXTS_PER_FILE = 25_000
 _TEXT_WORDS = 60  # at least 200 characters, whichever words are drawn
@@ -40,13 +40,13 @@ def write_recording(path: Path, number: int) -> None:
     np.save(path, np.cumsum(steps, axis=0, dtype=np.float32))
 
 
-def write_image(path: Path, number: int) -> None:
+def write_image(path: Path, number: int, size: tuple[int, int] = IMAGE_SIZE) -> None:
     """Writes a JPEG with the spectrum of a photograph: large shapes, fainter small ones, and grain.
 
     Pure noise would decode slower than photographs, and flat colours faster.
     """
     rng = _random(1, number)
-    width, height = _IMAGE_SIZE
+    width, height = size
     pixels = np.full((height, width, 3), 128, np.float32)
     for cells, contrast in ((4, 60), (16, 30), (64, 15), (240, 8)):
         grid = rng.integers(0, 256, (cells * 3 // 4, cells, 3), dtype=np.uint8)
@@ -75,16 +75,19 @@ def write_texts(path: Path, number: int, count: int, vocabulary: list[str]) -> N
 
 
 def _make_files(
-    folder: Path, size: int, suffix: str, write: Callable[[Path, int], None], others: list[Path]
+    folder: Path,
+    size: int,
+    suffix: str,
+    write: Callable[[Path, int], None],
+    different: int,
 ) -> None:
     for label in range(CLASSES):
         (folder / f"class-{label}").mkdir()
     for number in range(size):
         name = f"class-{number % CLASSES}/{number:07d}{suffix}"
-        for other in others:
-            if (other / name).exists():
-                os.link(other / name, folder / name)
-                break
+        if number >= different:
+            first = number % different
+            os.link(folder / f"class-{first % CLASSES}/{first:07d}{suffix}", folder / name)
         else:
             write(folder / name, number)
 
@@ -96,8 +99,22 @@ def _make_texts(folder: Path, size: int) -> None:
         write_texts(path, number, min(_TEXTS_PER_FILE, size - first), vocabulary)
 
 
-def make_inputs(data: Path, kind: str, size: int) -> Path:
-    """Returns the folder with `size` records of a kind, which is created if it does not exist."""
+def make_inputs(
+    data: Path,
+    kind: str,
+    size: int,
+    different: int | None = None,
+    image_size: tuple[int, int] = IMAGE_SIZE,
+) -> Path:
+    """Returns the folder with `size` records of a kind, which is created if it does not exist.
+
+    Args:
+        data: The folder of inputs.
+        kind: One of `KINDS`.
+        size: The number of records.
+        different: The number of different files, of which the others are names (default: all).
+        image_size: The width and height of images in pixels.
+    """
     folder = data / kind / str(size)
     if folder.exists():
         return folder
@@ -105,15 +122,12 @@ def make_inputs(data: Path, kind: str, size: int) -> Path:
     unfinished = folder.with_name(f".{size}")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    # The largest first, because it is most likely to have the files.
-    others = sorted(
-        (path for path in folder.parent.iterdir() if path.name.isdecimal()),
-        key=lambda path: -int(path.name),
-    )
+    different = different or size
     if kind == "sensors":
-        _make_files(unfinished, size, ".npy", write_recording, others)
+        _make_files(unfinished, size, ".npy", write_recording, different)
     elif kind == "images":
-        _make_files(unfinished, size, ".jpg", write_image, others)
+        write = partial(write_image, size=image_size)
+        _make_files(unfinished, size, ".jpg", write, different)
     else:
         _make_texts(unfinished, size)
     return unfinished.rename(folder)

@@ -6,7 +6,6 @@ import contextlib
 import mmap
 import os
 import signal
-import statistics
 import struct
 import subprocess
 import threading
@@ -74,7 +73,7 @@ def _memory_of(pid: str) -> int:
     return 0
 
 
-def sample_session(session: int) -> tuple[int, dict[str, float]]:
+def _sample(session: int) -> tuple[int, dict[str, float]]:
     """Returns the memory of a session's processes in bytes, and each one's processor seconds by pid.
 
     A session, unlike a tree of parents and children, keeps processes whose parents have ended.
@@ -116,7 +115,6 @@ def run(
     command: Sequence[str],
     log: Path,
     env: dict[str, str] | None = None,
-    warm: bool = False,
     cores: int | None = None,
     limit: float | None = None,
 ) -> Run:
@@ -127,7 +125,6 @@ def run(
         command: The program and its arguments.
         log: The file for the output of the command.
         env: The environment variables of the command (default: those of this process).
-        warm: Call `warm_memory` first.
         cores: The number of cores that the command and its descendants may use (default: all).
         limit: The seconds after which the command is ended (default: never).
 
@@ -136,8 +133,6 @@ def run(
     """
     print(f"  {label}", flush=True)
     os.sync()  # so that the writes of earlier runs do not slow this one
-    if warm:
-        warm_memory()
     with log.open("wb") as output, _on_cores(cores):
         began = time.monotonic()
         process = subprocess.Popen(
@@ -171,7 +166,7 @@ def run(
             if limit and time.monotonic() > began + limit:
                 raise BenchmarkError(f"{label}: not done after {limit:g} s (output: {log})")
             before = time.monotonic()
-            memory, cpu = sample_session(process.pid)
+            memory, cpu = _sample(process.pid)
             peak = max(peak, memory)
             sampled |= cpu
             # For each sample the kernel walks all pages of a process, which is slow for gigabytes.
@@ -191,15 +186,6 @@ def run(
     return Run(seconds, max(cpu_seconds, sum(sampled.values())), peak)
 
 
-def median_run(runs: Sequence[Run]) -> Run:
-    """Returns the median of each figure."""
-    return Run(
-        statistics.median(each.seconds for each in runs),
-        statistics.median(each.cpu_seconds for each in runs),
-        int(statistics.median(each.peak_bytes for each in runs)),
-    )
-
-
 def count_records(path: Path) -> int:
     """Counts the records of a TFRecord file by following their lengths.
 
@@ -216,9 +202,3 @@ def count_records(path: Path) -> int:
     if position != size:
         raise BenchmarkError(f"{path} ends within a record")
     return count
-
-
-def shard_sizes(output: Path) -> list[int]:
-    """Returns the number of records of every TFRecord file under a folder."""
-    paths = sorted(path for path in output.rglob("*.tfrecord*") if path.suffix != ".idx")
-    return [count_records(path) for path in paths]

@@ -12,8 +12,10 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from measure import BenchmarkError
 
 BATCH = 128
 NUM_SHARDS = 16
@@ -43,14 +45,14 @@ class Kind:
     longest: int = 0
 
     @property
-    def is_fixed(self) -> bool:
-        """Whether all records have one shape."""
-        return None not in self.shape
+    def batch(self) -> int:
+        """Records in a batch."""
+        return BATCH
 
     @property
     def batchings(self) -> tuple[str, ...]:
         """The batchings that are measured."""
-        return ("dense",) if self.is_fixed else ("padded", "ragged")
+        return ("padded", "ragged") if None in self.shape else ("dense",)
 
     @property
     def any_shape(self) -> tuple[int, ...]:
@@ -68,9 +70,6 @@ KINDS = {
         Kind("tokens", "int64", (None,), 1600 * BATCH, 5, 200),
     )
 }
-
-# Large enough for the first batch to show any cost that depends on the size of a dataset.
-TINY = Kind("tiny", "float32", (4,), 10_000_000)
 
 
 class Records:
@@ -120,7 +119,7 @@ def make_records(folder: Path, kind: Kind, records: int) -> None:
     rng = np.random.default_rng((_SEED, list(KINDS).index(kind.name)))
     folder.mkdir(parents=True)
     shape = (records, *kind.any_shape)
-    if not kind.is_fixed:
+    if None in kind.shape:
         lengths = rng.integers(kind.shortest, kind.longest + 1, records)
         np.save(folder / "lengths.npy", lengths)
         shape = (int(lengths.sum()), *kind.any_shape[1:])
@@ -160,3 +159,26 @@ def fingerprint(rows: Iterable[np.ndarray]) -> tuple[int, int]:
         total += int.from_bytes(digest.digest(), "little")
         count += 1
     return count, total & _MASK
+
+
+def check(kind: Kind, batching: str, expected: Records, batches: Iterable[Any]) -> None:
+    """Checks that batches have all records, in any order.
+
+    Raises:
+        BenchmarkError: They do not.
+    """
+
+    def rows() -> Iterator[np.ndarray]:
+        for batch in batches:
+            found = list(batch.numpy() if hasattr(batch, "numpy") else batch)
+            if len(found) != BATCH:
+                raise BenchmarkError(f"a batch of {len(found)} records, expected {BATCH}")
+            yield from map(unpad, found) if batching == "padded" else found
+
+    count, checksum = fingerprint(rows())
+    wanted = fingerprint(expected)
+    if (count, checksum) != wanted:
+        raise BenchmarkError(
+            f"{kind.name}, {batching}: {count} records with checksum {checksum:x}, "
+            f"expected {wanted[0]} with {wanted[1]:x}"
+        )

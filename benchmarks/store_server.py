@@ -4,20 +4,17 @@
 
 It prints its port. `GET /BUCKET/KEY` returns the file FOLDER/BUCKET/KEY, or a range of it;
 `GET /BUCKET?list-type=2` lists the files in FOLDER/BUCKET, which must not change;
-`GET /` returns the number of requests, of bytes of bodies, and of requests at the same time at most,
-since the last `DELETE /`. Signatures are not checked.
+`GET /` returns the number of requests and of bytes of bodies since the last `DELETE /`. Signatures are not checked.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import bisect
-import contextlib
 import mmap
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -44,30 +41,14 @@ class Store:
 
     def __init__(self, folder: Path, latency: float) -> None:
         self._folder, self._latency = folder, latency
-        self._requests = self._bytes = self._under_way = self._most = 0
+        self._requests = self._bytes = 0
         self._listed: dict[str, list[tuple[str, int]]] = {}
-
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
-        self._requests += 1
-        self._under_way += 1
-        self._most = max(self._most, self._under_way)
-        try:
-            yield
-        finally:
-            self._under_way -= 1
 
     async def counts(self, request: web.Request) -> web.Response:
         """Returns the numbers of requests and of bytes, or resets them."""
         if request.method == "DELETE":
-            self._requests = self._bytes = self._most = 0
-        return web.json_response(
-            {
-                "requests": self._requests,
-                "bytes": self._bytes,
-                "at once": self._most,
-            }
-        )
+            self._requests = self._bytes = 0
+        return web.json_response({"requests": self._requests, "bytes": self._bytes})
 
     def _objects(self, bucket: str) -> list[tuple[str, int]]:
         """Returns (key, size) of all objects in a bucket, in order."""
@@ -81,44 +62,30 @@ class Store:
             self._listed[bucket] = sorted(found)
         return self._listed[bucket]
 
-    def _page(self, bucket: str, query: Mapping[str, str]) -> str:
-        """Returns a page of a listing."""
+    def _listing(self, bucket: str, query: Mapping[str, str]) -> str:
+        """Returns all objects and folders with a prefix, on one page."""
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-        after = query.get("continuation-token") or query.get("start-after", "")
-        objects, most = self._objects(bucket), int(query.get("max-keys", 1000))
-        at = max(bisect.bisect_right(objects, (after, 1 << 62)), bisect.bisect(objects, (prefix,)))
         lines: dict[str, str] = {}
-        last = ""
-        while at < len(objects) and objects[at][0].startswith(prefix) and len(lines) < most:
-            last, size = objects[at]
-            inside, slash, _ = last[len(prefix) :].partition(delimiter or "\0")
-            at += 1
-            if slash:
+        for key, size in self._objects(bucket):
+            if key.startswith(prefix):
+                inside, slash, _ = key[len(prefix) :].partition(delimiter or "\0")
                 folder = escape(prefix + inside + slash)
-                lines[folder] = f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>"
-                last = prefix + inside + slash + "\U0010ffff"
-                at = bisect.bisect_right(objects, (last, 0))
-            else:
-                lines[last] = _OBJECT.format(escape(last), size)
-        more = at < len(objects) and objects[at][0].startswith(prefix)
-        token = f"<NextContinuationToken>{escape(last)}</NextContinuationToken>" if more else ""
+                lines[folder] = _OBJECT.format(escape(key), size)
+                if slash:
+                    lines[folder] = f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>"
         return (
-            f"<ListBucketResult><KeyCount>{len(lines)}</KeyCount>{token}"
-            f"<IsTruncated>{str(more).lower()}</IsTruncated>{''.join(lines.values())}"
-            "</ListBucketResult>"
+            f"<ListBucketResult><KeyCount>{len(lines)}</KeyCount><IsTruncated>false</IsTruncated>"
+            f"{''.join(lines.values())}</ListBucketResult>"
         )
 
     async def object(self, request: web.Request) -> web.StreamResponse:
-        """Returns an object, a range of it, or a page of a listing."""
-        with self._counted():
-            return await self._object(request)
-
-    async def _object(self, request: web.Request) -> web.StreamResponse:
+        """Returns an object, a range of it, or a listing."""
+        self._requests += 1
         await asyncio.sleep(self._latency)
         if "list-type" in request.query:
             bucket = request.match_info["key"].rstrip("/")
             return web.Response(
-                text=self._page(bucket, request.query), content_type="application/xml"
+                text=self._listing(bucket, request.query), content_type="application/xml"
             )
         path = self._folder / request.match_info["key"]
         if not path.is_file():

@@ -1,15 +1,12 @@
-"""How many pictures a second reach a training step, and how decoding grows with the cores.
+"""How many pictures a second reach a training step on a GPU.
 
     python benchmarks/training_step.py --json results.json
 
-It needs PyTorch with torchvision, scikit-learn and simplejpeg, for the last table a GPU, and neither
-Beam nor TensorFlow. Photographs of 500x375 are read in a random order from TFRecord files, and by
-PyTorch's DataLoader from one file each, with a warm page cache:
-
-- `decode` and `crop`: pictures a second of a process on 1, 2, 4 ... cores, decoded whole, or as random
-  resized crops of 224x224. The limit is the codec alone: one thread a core decodes bytes in memory.
-- `train`: pictures a second through steps of a ResNet-50 in bfloat16 on all cores. Its limit is the
-  step alone, with a batch that is on the GPU already; the rest of the GPU's time is idle.
+It needs PyTorch with torchvision, scikit-learn, simplejpeg and a GPU, and neither Beam nor TensorFlow.
+Photographs of 500x375 are read in a random order from TFRecord files, and by PyTorch's DataLoader from one file
+each, with a warm page cache, as random resized crops of 224x224 through steps of a ResNet-50 in bfloat16. The limit
+is the step alone, with a batch that is on the GPU already; the rest of the GPU's time is idle. How reading alone
+grows with the cores is measured by `read_shards.py --datasets jpeg,jpeg_train`.
 """
 
 from __future__ import annotations
@@ -23,15 +20,13 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from command import run_command, save
-from measure import HERE, BenchmarkError, run
-from pictures.kinds import AREA, ASPECT, CROP, HEIGHT, WIDTH
-from pictures.photographs import QUALITY, draw_photograph, originals
+from harness import format_markdown
+from measure import HERE, run
+from pictures import AREA, ASPECT, CROP, HEIGHT, QUALITY, WIDTH, draw_photograph, originals
 
 sys.path.insert(0, str(HERE.parent))
 
@@ -40,7 +35,7 @@ from readers import decoders
 from readers.format.encode import Encoder
 from readers.format.tfrecord import frame
 
-BATCH, TRAINING_BATCH = 64, 256
+BATCH = 256
 
 _SHARDS = 32
 
@@ -74,30 +69,13 @@ def make(folder: Path, count: int) -> None:
     (folder / "done").touch()
 
 
-# Ways of reading: batches without end.
-
-
-def _as_numpy(folder: Path, kind: str, prefetch: int = 0) -> Iterator[Any]:
-    return iter(
-        readers.as_numpy(
-            f"{folder}/*.tfrecord",
-            schema=_SCHEMA,
-            batch_size=BATCH,
-            shuffle=True,
-            repeat=None,
-            prefetch=prefetch,
-            decoders=_CROPS if kind == "crop" else {},
-        )
-    )
-
-
-def _torch_batches(folder: Path, batch_size: int, workers: int = 0) -> Iterator[Any]:
+def _torch_batches(folder: Path, workers: int = 0) -> Iterator[Any]:
     from torch.utils.data import DataLoader
 
     batches = readers.torch_batches(
         f"{folder}/*.tfrecord",
         schema=_SCHEMA,
-        batch_size=batch_size,
+        batch_size=BATCH,
         shuffle=True,
         repeat=None,
         decoders=_CROPS,
@@ -111,7 +89,7 @@ def _torch_batches(folder: Path, batch_size: int, workers: int = 0) -> Iterator[
     return (image for (image,) in loader)
 
 
-def _files(folder: Path, kind: str, batch_size: int, cores: int) -> Iterator[Any]:
+def _files(folder: Path, cores: int) -> Iterator[Any]:
     """PyTorch's DataLoader over the files, decoded and cropped by torchvision."""
     import torch
     from torch.utils.data import DataLoader, Dataset, RandomSampler
@@ -127,52 +105,14 @@ def _files(folder: Path, kind: str, batch_size: int, cores: int) -> Iterator[Any
 
         def __getitem__(self, number: int) -> Any:
             image = decode_image(read_file(names[number]), ImageReadMode.RGB)
-            return crop(image) if kind == "crop" else image
+            return crop(image)
 
     torch.set_num_threads(1)
     data = Files()
     # Drawn with replacement, so that no epoch ends and empties the queues.
     sampler = RandomSampler(data, replacement=True, num_samples=1 << 40)
-    loader = DataLoader(
-        data, batch_size, sampler=sampler, num_workers=cores, pin_memory=torch.cuda.is_available()
-    )
+    loader = DataLoader(data, BATCH, sampler=sampler, num_workers=cores, pin_memory=True)
     return iter(loader)
-
-
-def _codec(folder: Path, cores: int) -> Iterator[np.ndarray]:
-    """The codec alone, on bytes in memory: no batches are made."""
-    import simplejpeg
-
-    data = [path.read_bytes() for path in sorted(folder.glob("*.jpg"))[:512]]
-    with ThreadPoolExecutor(cores) as pool:
-        while True:
-            yield np.empty(sum(len(image[:1]) for image in pool.map(simplejpeg.decode_jpeg, data)))
-
-
-def opened(way: str, folder: Path, cores: int) -> Iterator[Any]:
-    """Yields the batches of a way of reading."""
-    kind = way.split()[0]
-    return {
-        "codec": lambda: _codec(folder, cores),
-        "as_numpy": lambda: _as_numpy(folder, kind),
-        "as_numpy, prefetch=2": lambda: _as_numpy(folder, kind, prefetch=2),
-        "torch_batches": lambda: _torch_batches(folder, BATCH),
-        "torch_batches, 4 workers": lambda: _torch_batches(folder, BATCH, workers=4),
-        "DataLoader over files": lambda: _files(folder, kind, BATCH, cores),
-    }[way.partition(" ")[2]]()
-
-
-WAYS = [
-    "decode codec",
-    "decode as_numpy",
-    "decode as_numpy, prefetch=2",
-    "decode DataLoader over files",
-    "crop as_numpy",
-    "crop as_numpy, prefetch=2",
-    "crop torch_batches",
-    "crop torch_batches, 4 workers",
-    "crop DataLoader over files",
-]
 
 
 def rate_of(batches: Iterator[Any], seconds: float, use: Callable[[Any], None]) -> float:
@@ -184,7 +124,7 @@ def rate_of(batches: Iterator[Any], seconds: float, use: Callable[[Any], None]) 
     count, began = 0, time.perf_counter()
     while (now := time.perf_counter()) < began + seconds:
         batch = next(batches)
-        count += len(batch["image"] if isinstance(batch, dict) else batch)
+        count += len(batch)
         use(batch)
     return count / (now - began)
 
@@ -201,7 +141,7 @@ class Training:
         model = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
         self._model = model
         self._optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-        self._labels = torch.randint(1000, (TRAINING_BATCH,), device="cuda")
+        self._labels = torch.randint(1000, (BATCH,), device="cuda")
         self._in_flight: list[Any] = []
 
     def step(self, images: Any) -> None:
@@ -230,14 +170,14 @@ def train(way: str, folder: Path, seconds: float) -> float:
     training, cores = Training(), len(os.sched_getaffinity(0))
     batches: Iterator[Any]
     if way == "the step alone":
-        shape = (TRAINING_BATCH, CROP, CROP, 3)
+        shape = (BATCH, CROP, CROP, 3)
         batches = itertools.repeat(torch.randint(256, shape, dtype=torch.uint8, device="cuda"))
     elif way == "torch_batches":
-        batches = _torch_batches(folder, TRAINING_BATCH)
+        batches = _torch_batches(folder)
     elif way == "torch_batches in a DataLoader":
-        batches = _torch_batches(folder, TRAINING_BATCH, workers=4)
+        batches = _torch_batches(folder, workers=4)
     else:
-        batches = _files(folder, "crop", TRAINING_BATCH, cores)
+        batches = _files(folder, cores)
     return rate_of(batches, seconds, training.step)
 
 
@@ -249,82 +189,36 @@ TRAINING = [
 ]
 
 
-def measured(flags: argparse.Namespace, way: str, cores: int, action: str) -> float | str:
-    """The median rate of a way over its runs, each in a new process, or the error of one that failed."""
-    found = flags.data / "training-step.json"
-    rates = []
-    for _ in range(flags.runs):
-        command = [sys.executable, __file__, action, way, str(cores), "--data", str(flags.data)]
-        command += ["--pictures", str(flags.pictures), "--seconds", str(flags.seconds)]
-        label = f"{way}, cores: {cores}"
-        try:
-            run(label, command, flags.data / "training-step.log", cores=cores, limit=120)
-        except BenchmarkError as error:
-            print(f"    {error}", flush=True)
-            return str(error)
-        rates.append(json.loads(found.read_text()))
-    print(f"    {statistics.median(rates):,.0f} pictures a second", flush=True)
-    return statistics.median(rates)
-
-
-def table_of(found: dict[str, dict[int, Any]], cores: list[int]) -> list[str]:
-    """The rows of a Markdown table of pictures a second."""
-    rows = [
-        "| | " + " | ".join(f"{count} cores" for count in cores) + " |",
-        "|---" * (len(cores) + 1) + "|",
-    ]
-    for way, rates in found.items():
-        shown = [f"{rate:,.0f}" if isinstance(rate, float) else "failed" for rate in rates.values()]
-        rows.append(f"| {way} | " + " | ".join(shown) + " |")
-    return rows
-
-
 def main() -> None:
-    """Measures in processes of their own, and prints tables.
-
-    Raises:
-        BenchmarkError: A flag is wrong.
-    """
-    available = len(os.sched_getaffinity(0))
-    powers = [1 << power for power in range(available.bit_length())]
+    """Measures each way in a process of its own, and prints a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", nargs="?", choices=["all", "read", "train"], default="all")
-    parser.add_argument("way", nargs="?")
-    parser.add_argument("on", nargs="?", type=int)
-    parser.add_argument("--data", type=Path, default=Path("benchmark_data"))
-    parser.add_argument("--pictures", type=int, default=12_032)
-    parser.add_argument("--cores", type=int, nargs="+", default=powers)
-    parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS, metavar="WAY")
-    parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--json", metavar="FILE")
+    default = "(default: %(default)s)"
+    parser.add_argument("way", nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("--data", type=Path, default=Path("benchmark_data"), help=default)
+    parser.add_argument("--pictures", type=int, default=12_032, help=default)
+    parser.add_argument("--seconds", type=float, default=4.0, help=default)
+    parser.add_argument("--runs", type=int, default=1, help=default)
+    parser.add_argument("--json", metavar="FILE", help="write the rates of all runs to this file")
     flags = parser.parse_args()
     flags.data = flags.data.resolve()
-    folder = flags.data / f"training-{flags.pictures}"
+    folder, found = flags.data / f"training-{flags.pictures}", flags.data / "training-step.json"
     if flags.way:
-        if flags.action == "train":
-            rate = train(flags.way, folder, flags.seconds)
-        else:
-            batches = opened(flags.way, folder, flags.on)
-            rate = rate_of(batches, flags.seconds, lambda batch: None)
-        (flags.data / "training-step.json").write_text(json.dumps(rate))
+        found.write_text(json.dumps(train(flags.way, folder, flags.seconds)))
         os._exit(0)  # without waiting for workers that would read on; the caller ends them
     make(folder, flags.pictures)
-    figures: dict[str, Any] = {"read": {}, "train": {}}
-    if flags.action in ("all", "train"):
-        for way in TRAINING:
-            figures["train"][way] = {available: measured(flags, way, available, "train")}
-            save(flags.json, figures)
-    if flags.action in ("all", "read"):
-        for way in flags.ways:
-            figures["read"][way] = {
-                count: measured(flags, way, count, "read") for count in flags.cores
-            }
-            save(flags.json, figures)
-    print(*table_of(figures["read"], flags.cores), "", sep="\n")
-    print(*table_of(figures["train"], [available]), sep="\n")
+    rates: dict[str, list[float]] = {}
+    for way in TRAINING:
+        rates[way] = []
+        for _ in range(flags.runs):
+            command = [sys.executable, __file__, way, "--data", str(flags.data)]
+            command += ["--pictures", str(flags.pictures), "--seconds", str(flags.seconds)]
+            run(way, command, flags.data / "training-step.log", limit=120)
+            rates[way].append(json.loads(found.read_text()))
+        save(flags.json, rates)
+    rows = [[way, f"{statistics.median(found):,.0f}"] for way, found in rates.items()]
+    print(format_markdown([["", "pictures/s"], *rows]))
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 from nvidia.dali import fn, pipeline_def, types
-from pictures.contender import Contender, Task
-from pictures.kinds import AREA, ASPECT, BATCH, CROP
-from pictures.truth import files_of
+from pictures import AREA, ASPECT, BATCH, CROP, files_of
+from reading import Reader, Task
 
 
 @pipeline_def
@@ -48,4 +47,4 @@ def _open(task: Task) -> Iterator[np.ndarray]:
             return
 
 
-CONTENDER = Contender(modes={"DALI on the CPU": _open})
+READER = Reader(modes={"DALI on the CPU": _open})

@@ -17,10 +17,9 @@ from ffcv.loader import Loader, OrderOption
 from ffcv.pipeline.operation import Operation
 from ffcv.transforms import Convert, RandomHorizontalFlip, ToTensor
 from ffcv.writer import DatasetWriter
-from pictures.contender import Contender, Task
-from pictures.kinds import AREA, ASPECT, BATCH, CROP
-from pictures.truth import files_of
+from pictures import AREA, ASPECT, BATCH, CROP, files_of
 from PIL import Image
+from reading import Reader, Task
 from rivals.pictures.torch_pictures import epochs_of
 
 
@@ -62,4 +61,4 @@ def _open(task: Task) -> Iterator[Any]:
         yield images.div_(255) if task.dtype == "float32" else images
 
 
-CONTENDER = Contender(modes={"FFCV": _open}, write=write)
+READER = Reader(modes={"FFCV": _open}, write=write)

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import cv2
 import grain
 import numpy as np
-from pictures.contender import Contender, Task
-from pictures.kinds import BATCH
-from rivals.pictures.array_record_reader import paths_of
+from array_record.python.array_record_module import ArrayRecordWriter
+from pictures import BATCH, NUM_SHARDS, files_of
+from reading import Reader, Task
 from rivals.pictures.opencv import read
 
 # Grain's advice for data in memory, such as a warm page cache, where threads wait for each other.
 _NO_THREADS = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+
+
+def write(folder: Path, store: Path) -> None:
+    """Writes the files' own bytes; groups have one record, as random access needs."""
+    store.mkdir()
+    files = files_of(folder)
+    for number in range(NUM_SHARDS):
+        path = store / f"{number:05d}.array_record"
+        writer = ArrayRecordWriter(str(path), "group_size:1,uncompressed")
+        for file in files[number::NUM_SHARDS]:
+            writer.write(Path(file).read_bytes())
+        writer.close()
+
+
+def paths_of(store: Path) -> list[str]:
+    """Returns the files of a store, sorted."""
+    return sorted(str(path) for path in store.iterdir())
 
 
 class _Read(grain.transforms.RandomMap):
@@ -45,6 +63,7 @@ def _open(in_processes: bool, task: Task) -> Iterable[Any]:
     return batches.to_iter_dataset(options)
 
 
-CONTENDER = Contender(
-    modes={"Grain, threads": partial(_open, False), "Grain, processes": partial(_open, True)}
+READER = Reader(
+    modes={"Grain, threads": partial(_open, False), "Grain, processes": partial(_open, True)},
+    write=write,
 )

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import litdata
-from pictures.contender import Contender, Task
-from pictures.kinds import BATCH
-from pictures.truth import files_of
+from pictures import BATCH, files_of
 from PIL import Image
+from reading import Reader, Task
 from rivals.pictures.torch_pictures import epochs_of, transform_of
 
 
@@ -41,4 +40,4 @@ def _open(task: Task) -> Iterator[Any]:
     return epochs_of(loader, task)
 
 
-CONTENDER = Contender(modes={"LitData": _open}, write=write)
+READER = Reader(modes={"LitData": _open}, write=write)

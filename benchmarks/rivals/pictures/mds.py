@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import streaming
-from pictures.contender import Contender, Task
-from pictures.kinds import BATCH
-from pictures.truth import files_of
+from pictures import BATCH, files_of
 from PIL import Image
+from reading import Reader, Task
 from rivals.pictures.torch_pictures import epochs_of, transform_of
 from torch.utils.data import DataLoader
 
@@ -37,4 +36,4 @@ def _open(task: Task) -> Iterator[Any]:
     return epochs_of(loader, task)
 
 
-CONTENDER = Contender(modes={"MosaicML Streaming": _open}, write=write)
+READER = Reader(modes={"MosaicML Streaming": _open}, write=write)

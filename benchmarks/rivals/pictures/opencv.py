@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import cv2
 import numpy as np
-from pictures.contender import Task
-from pictures.crops import draw_crop
-from pictures.kinds import CROP
+from pictures import CROP, draw_crop
+from reading import Task
 
 
 def read(task: Task, data: bytes, rng: np.random.Generator) -> np.ndarray:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from pictures.contender import Contender, Task
-from pictures.kinds import BATCH
-from pictures.truth import files_of
+from pictures import BATCH, files_of
+from reading import Reader, Task
 from rivals.pictures.torch_pictures import epochs_of, transform_of
 from torch.utils.data import DataLoader, Dataset
 from torchvision.io import ImageReadMode, decode_image, read_file
@@ -38,4 +37,4 @@ def _open(task: Task) -> Iterator[Any]:
     return epochs_of(loader, task)
 
 
-CONTENDER = Contender(modes={"PyTorch, torchvision": _open})
+READER = Reader(modes={"PyTorch, torchvision": _open})

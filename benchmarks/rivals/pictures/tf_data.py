@@ -8,8 +8,8 @@ as the ImageNet recipe of TensorFlow's models does. The order is the same in eve
 from __future__ import annotations
 
 import tensorflow as tf
-from pictures.contender import Contender, Task
-from pictures.kinds import AREA, ASPECT, BATCH, CROP, HEIGHT, NUM_SHARDS, SHUFFLE_BUFFER, WIDTH
+from pictures import AREA, ASPECT, BATCH, CROP, HEIGHT, NUM_SHARDS, SHUFFLE_BUFFER, WIDTH
+from reading import Reader, Task
 
 
 def _encoded(record: tf.Tensor) -> tf.Tensor:
@@ -61,4 +61,4 @@ def _open(task: Task) -> tf.data.Dataset:
     return images.batch(BATCH).prefetch(tf.data.AUTOTUNE)
 
 
-CONTENDER = Contender(modes={"tf.data": _open})
+READER = Reader(modes={"tf.data": _open})

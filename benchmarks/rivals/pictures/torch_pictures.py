@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from pictures.contender import Task
-from pictures.kinds import AREA, ASPECT, CROP
+from pictures import AREA, ASPECT, CROP
+from reading import Task
 from torchvision.transforms import v2
 
 

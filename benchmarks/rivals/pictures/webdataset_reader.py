@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import webdataset
-from pictures.contender import Contender, Task
-from pictures.kinds import BATCH, NUM_SHARDS, SHUFFLE_BUFFER
-from pictures.truth import files_of
+from pictures import BATCH, NUM_SHARDS, SHUFFLE_BUFFER, files_of
+from reading import Reader, Task
 from rivals.pictures.torch_pictures import epochs_of, transform_of
 
 
@@ -44,4 +43,4 @@ def _open(task: Task) -> Iterator[Any]:
     return epochs_of(loader, task)
 
 
-CONTENDER = Contender(modes={"WebDataset": _open}, write=write, images=_images)
+READER = Reader(modes={"WebDataset": _open}, write=write, rows=_images)

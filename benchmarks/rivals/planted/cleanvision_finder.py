@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from planted.contender import Found
+from planted.calls import Found
 from planted.truth import Truth, copies
 
 # CleanVision's issue -> kinds of fault.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from planted.contender import Found
+from planted.calls import Found
 from planted.table import NUMBERS
 from planted.truth import Truth, copies
 from rivals.planted.cleanvision_finder import of_issues

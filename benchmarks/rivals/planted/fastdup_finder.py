@@ -7,7 +7,7 @@ from pathlib import Path
 
 os.environ["SENTRY_OPT_OUT"] = "True"  # it would report to its makers
 
-from planted.contender import Found
+from planted.calls import Found
 from planted.truth import Truth, copies
 
 # Its default similarity of pictures that are nearly the same (`ccthreshold`), and the defaults of its `summary`.

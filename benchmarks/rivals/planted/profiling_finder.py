@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planted.contender import Found
+from planted.calls import Found
 from planted.truth import Truth, copies
 
 # Its alert -> kind of fault.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planted.contender import Found
+from planted.calls import Found
 from planted.table import NUMBERS
 
 # It has no default distance of distributions above which it warns: this is ours, of `split_drift`.

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import tensorflow as tf
-from contender import Contender, Task
+from reading import Reader, Task
 from records import BATCH, SHUFFLE_BUFFER, Kind
 
 
@@ -43,4 +43,4 @@ def _open(task: Task) -> tf.data.Dataset:
     return batched(records.map(parse, num_parallel_calls=tf.data.AUTOTUNE), task)
 
 
-CONTENDER = Contender(modes={"tf.data by record": _open})
+READER = Reader(modes={"tf.data by record": _open})

@@ -1,7 +1,4 @@
-"""The process of a contender of `read_stores.py`: writes its shards, or is timed for two epochs.
-
-    python store_process.py write CONTENDER RECORDS FOLDER
-    python store_process.py read CONTENDER URL CACHE --result FILE
+"""What the process of a contender of `read_stores.py` does: writes its shards, or is timed for two epochs.
 
 All read from `AWS_ENDPOINT_URL`, in batches of 128 and a random order, and shards have about 64 MB,
 which is the default of MosaicML Streaming and the size in LitData's documentation.
@@ -9,7 +6,6 @@ which is the default of MosaicML Streaming and the size in LitData's documentati
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
@@ -18,8 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import numpy as np
 from records import BATCH, KINDS, SHUFFLE_BUFFER, Records
@@ -39,27 +33,9 @@ def _shards(records: Records) -> Iterator[range]:
 
 
 def _write_ours(records: Records, store: Path) -> None:
-    import google_crc32c
+    import ours_arrays
 
-    import readers
-    from readers.format.encode import Encoder
-    from readers.format.index import format_index
-    from readers.format.manifest import INDEX_SUFFIX, MANIFEST, Manifest
-    from readers.format.splits import Shard, Split, shard_name
-    from readers.format.tfrecord import frame_all
-
-    kind = KINDS["images"]
-    schema = readers.Schema({"x": readers.Feature(kind.dtype, kind.shape)})
-    shards, numbers = [], list(_shards(records))
-    for number, rows in enumerate(numbers):
-        frames = frame_all(Encoder(schema).pack_all({"x": [records[row] for row in rows]}))
-        data = b"".join(frames)
-        name = shard_name("train", number, len(numbers))
-        (store / name).write_bytes(data)
-        index = format_index(np.array([len(frame) for frame in frames]))
-        (store / f"{name}{INDEX_SUFFIX}").write_bytes(index)
-        shards.append(Shard(name, len(frames), len(data), google_crc32c.value(data)))
-    (store / MANIFEST).write_bytes(Manifest(schema, {"train": Split(tuple(shards))}).to_bytes())
+    ours_arrays.write(KINDS["images"], records, store, len(list(_shards(records))))
 
 
 def _write_mds(records: Records, store: Path) -> None:
@@ -203,7 +179,14 @@ def _import(name: str) -> None:
         import webdataset  # noqa: F401
 
 
-def read(name: str, url: str, cache: str) -> list[dict[str, float]]:
+def write(contender: str, records: str, store: str) -> None:
+    """Writes the shards of a contender to a new folder."""
+    if contender != "ours":
+        Path(store).mkdir(parents=True)
+    WRITERS[contender](Records(Path(records)), Path(store))
+
+
+def read(name: str, url: str, cache: str) -> dict[str, Any]:
     """Returns the figures of two epochs, the first one with an empty cache and from the start."""
     contender, opened = READERS[name]
     _import(name.partition(" ")[0] if contender == "ours" else contender)
@@ -223,31 +206,4 @@ def read(name: str, url: str, cache: str) -> list[dict[str, float]]:
         epochs.append({**found, **_counts()})
         _counts("DELETE")
         began = time.perf_counter()
-    return epochs
-
-
-def main() -> None:
-    """Runs the action of the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    actions = parser.add_subparsers(dest="action", required=True)
-    command = actions.add_parser("write")
-    command.add_argument("contender", choices=WRITERS)
-    command.add_argument("records", type=Path)
-    command.add_argument("folder", type=Path)
-    command = actions.add_parser("read")
-    command.add_argument("contender", choices=READERS)
-    command.add_argument("url")
-    command.add_argument("cache")
-    command.add_argument("--result", type=Path, required=True)
-    flags = parser.parse_args()
-    if flags.action == "write":
-        flags.folder.mkdir(parents=True, exist_ok=True)
-        WRITERS[flags.contender](Records(flags.records), flags.folder)
-    else:
-        flags.result.write_text(json.dumps(read(flags.contender, flags.url, flags.cache)))
-
-
-if __name__ == "__main__":
-    main()
+    return {"epochs": epochs}

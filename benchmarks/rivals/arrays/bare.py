@@ -6,12 +6,11 @@ shuffle buffer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from contender import Contender, Task
+from reading import Reader, Task
 from records import BATCH, SHUFFLE_BUFFER
 from tensorflow.core.framework import tensor_pb2
 
@@ -24,11 +23,13 @@ def _open(task: Task) -> tf.data.Dataset:
     return records.batch(BATCH).repeat(task.epochs)
 
 
-def _rows(batch: Any) -> Iterable[np.ndarray]:
+def _rows(batch: Any) -> list[np.ndarray]:
+    found = []
     for record in batch.numpy():
         feature = tf.train.Example.FromString(record).features.feature["x"]
         proto = tensor_pb2.TensorProto.FromString(feature.bytes_list.value[0])
-        yield tf.make_ndarray(proto)
+        found.append(tf.make_ndarray(proto))
+    return found
 
 
-CONTENDER = Contender(modes={"bare TFRecordDataset": _open, "bare, shuffled": _open}, rows=_rows)
+READER = Reader(modes={"bare TFRecordDataset": _open, "bare, shuffled": _open}, rows=_rows)

@@ -2,23 +2,19 @@
 
 The pipeline follows Grain's README: source, shuffle, map, batch, then an iterator. The `MapDataset`
 makes the batches, so that each thread makes whole ones; batching the iterator was a tenth as fast.
-
-ArrayRecord's own batch call fetches the records of a batch at once, without Grain.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grain
 import numpy as np
-from array_record.python.array_record_data_source import ArrayRecordDataSource
 from array_record.python.array_record_module import ArrayRecordWriter
-from contender import Contender, Task
+from reading import Reader, Task
 from records import BATCH, Kind, Records, pad
 
 # Grain's advice for data in memory, such as a warm page cache, where threads wait for each other.
@@ -65,23 +61,11 @@ def _open(options: grain.ReadOptions | None, workers: int, task: Task) -> Iterab
     return batches
 
 
-def _batch_call(task: Task) -> Iterator[np.ndarray]:
-    source = ArrayRecordDataSource(_paths(task.store))
-    collate = np.stack if task.batching == "dense" else pad
-    rng = np.random.default_rng(0)
-    for _ in itertools.count() if task.epochs is None else range(task.epochs):
-        order = rng.permutation(len(source)) if task.shuffle else np.arange(len(source))
-        for first in range(0, len(order), BATCH):
-            records = source.__getitems__(order[first : first + BATCH].tolist())
-            yield collate([_parse(task.kind, record) for record in records])
-
-
-CONTENDER = Contender(
+READER = Reader(
     modes={
         "Grain": partial(_open, None, 0),
         "Grain, no threads": partial(_open, _NO_THREADS, 0),
         "Grain, 2 workers": partial(_open, _NO_THREADS, 2),
-        "ArrayRecord, batch call": _batch_call,
     },
     write=write,
 )

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from contender import Contender, Task
+from reading import Reader, Task
 from records import NUM_SHARDS, SHUFFLE_BUFFER, Kind, Records
-from rivals.per_record import batched
+from rivals.arrays.per_record import batched
 
 
 class Stored(tfds.core.GeneratorBasedBuilder):
@@ -58,4 +58,4 @@ def _open(task: Task) -> tf.data.Dataset:
     return batched(records, task)
 
 
-CONTENDER = Contender(modes={"TFDS": _open}, write=write)
+READER = Reader(modes={"TFDS": _open}, write=write)

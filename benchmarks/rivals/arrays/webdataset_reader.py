@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import webdataset
-from contender import Contender, Task
+from reading import Reader, Task
 from records import BATCH, NUM_SHARDS, SHUFFLE_BUFFER, Kind, Records, pad
 
 
@@ -46,4 +46,4 @@ def _rows(batch: Any) -> Iterable[np.ndarray]:
     return batch[0] if isinstance(batch, (tuple, list)) else batch
 
 
-CONTENDER = Contender(modes={"WebDataset": _open}, write=write, rows=_rows)
+READER = Reader(modes={"WebDataset": _open}, write=write, rows=_rows)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pictures.contender import Contender, Task
-from pictures.kinds import AREA, ASPECT, BATCH, CROP, HEIGHT, NUM_SHARDS, WIDTH
+from pictures import AREA, ASPECT, BATCH, CROP, HEIGHT, NUM_SHARDS, WIDTH
+from reading import Reader, Task
 
 import readers
 from readers import decoders, transforms
@@ -80,7 +80,7 @@ def _from_source(task: Task) -> Iterator[np.ndarray]:
             yield transforms.to_float(batch) if task.dtype == "float32" else batch
 
 
-CONTENDER = Contender(
+READER = Reader(
     modes={
         "load": partial(_load, "global"),
         "load, interleave": partial(_load, "interleave"),

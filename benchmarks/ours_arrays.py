@@ -9,17 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import numpy as np
-from contender import Contender, Task
-from records import BATCH, NUM_SHARDS, TINY, Kind, Records, pad
+from reading import Reader, Task
+from records import BATCH, NUM_SHARDS, Kind, Records, pad
 
 import readers
-from readers.format.encode import Encoder
-from readers.format.index import format_index
-from readers.format.manifest import INDEX_SUFFIX, MANIFEST, Manifest
-from readers.format.splits import Shard, Split, shard_name
-from readers.format.tfrecord import frame_all
 
 
 def _schema(kind: Kind) -> readers.Schema:
@@ -30,7 +24,7 @@ def _keyed(records: Records, number: int) -> tuple[str, dict[str, np.ndarray]]:
     return f"{number:07d}", {"x": records[number]}
 
 
-def write(kind: Kind, records: Records, store: Path) -> None:
+def write(kind: Kind, records: Records, store: Path, num_shards: int = NUM_SHARDS) -> None:
     """Writes shards from a pipeline, as users do."""
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -45,30 +39,8 @@ def write(kind: Kind, records: Records, store: Path) -> None:
             pipeline
             | beam.Create(range(len(records)))
             | beam.Map(partial(_keyed, records))
-            | WriteShards(str(store), schema=_schema(kind), num_shards=NUM_SHARDS)
+            | WriteShards(str(store), schema=_schema(kind), num_shards=num_shards)
         )
-
-
-def write_tiny(store: Path, records: int) -> None:
-    """Writes records of the kind `TINY`, ten million in seconds.
-
-    All shards are equal: the time to the first batch depends on the number of records, not on their
-    values.
-    """
-    count = records // NUM_SHARDS
-    values = np.random.default_rng(0).standard_normal((count, *TINY.any_shape), np.float32)
-    frames = frame_all(Encoder(_schema(TINY)).pack_all({"x": list(values)}))
-    index = format_index(np.array([len(frame) for frame in frames]))
-    data = b"".join(frames)
-    shards = []
-    store.mkdir(parents=True)
-    for number in range(NUM_SHARDS):
-        name = shard_name("train", number, NUM_SHARDS)
-        (store / name).write_bytes(data)
-        (store / f"{name}{INDEX_SUFFIX}").write_bytes(index)
-        shards.append(Shard(name, count, len(data), google_crc32c.value(data)))
-    manifest = Manifest(_schema(TINY), {"train": Split(tuple(shards))})
-    (store / MANIFEST).write_bytes(manifest.to_bytes())
 
 
 def _prepare(mode: str) -> None:
@@ -90,8 +62,8 @@ def _load(order: str, task: Task) -> Any:
     return readers.load(task.store, **_options(task, order))
 
 
-def _as_numpy(order: str, task: Task) -> Any:
-    return readers.as_numpy(task.store, **_options(task, order))
+def _as_numpy(task: Task) -> Any:
+    return readers.as_numpy(task.store, **_options(task, "global"))
 
 
 def _from_source(task: Task) -> Iterator[np.ndarray]:
@@ -106,12 +78,11 @@ def _from_source(task: Task) -> Iterator[np.ndarray]:
             yield collate([record["x"] for record in records])
 
 
-CONTENDER = Contender(
+READER = Reader(
     modes={
         "load": partial(_load, "global"),
         "load, interleave": partial(_load, "interleave"),
-        "as_numpy": partial(_as_numpy, "global"),
-        "as_numpy, interleave": partial(_as_numpy, "interleave"),
+        "as_numpy": _as_numpy,
         "RecordSource": _from_source,
     },
     write=write,

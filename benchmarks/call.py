@@ -1,0 +1,35 @@
+"""Calls a function in the environment of a contender: the process of all benchmarks that compare.
+
+    python call.py MODULE:FUNCTION ARGUMENTS RESULT
+
+ARGUMENTS are an object of JSON with the arguments by name; RESULT is the file that gets what the function returns.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+from measure import BenchmarkError
+
+
+def main() -> None:
+    """Calls the function."""
+    name, arguments, result = sys.argv[1:]
+    module, _, function = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), function)(**json.loads(arguments))
+    except BenchmarkError as error:
+        sys.exit(str(error))
+    Path(result).write_text(json.dumps(found))
+    sys.stdout.flush()
+    os._exit(0)  # without waiting for workers that would read on; the caller ends them
+
+
+if __name__ == "__main__":
+    main()
