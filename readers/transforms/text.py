@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from readers.files.remote import open_file, path_text
 from readers.format.decode.column import object_array
 from readers.format.manifest import (
+    PUNCTUATION,
     RESERVED_IDS,
     TOKENIZER,
     UNKNOWN_ID,
@@ -19,13 +20,7 @@ from readers.format.manifest import (
     Manifest,
     join,
 )
-from readers.transforms.operations import Array, is_tensor
-
-if TYPE_CHECKING:
-    from readers.transforms.tftensors.texts import TensorTokenizer
-
-# The same as in beam_jobs/jobs/text/tokens.py; a test compares the two.
-PUNCTUATION = rb"""!"#$%&()*+,-./:;<=>?@[\]^_`{|}~'"""
+from readers.transforms.operations import is_tensor
 
 _BYTES = 256
 
@@ -33,7 +28,8 @@ _BYTES = 256
 class Vectorizer:
     """Converts text to token ids with a dataset's vocabulary, as the job that wrote it did.
 
-    A saved model of TensorFlow that uses it includes the vocabulary.
+    For TensorFlow's tensors, and in saved models, Keras' `TextVectorization(vocabulary=)` with the
+    path of the dataset's `vocabulary.txt` gives the same ids of words.
 
     Args:
         directory: A dataset written by the text job with `--tokens words` or `--tokens bytes`.
@@ -50,9 +46,7 @@ class Vectorizer:
 
     Example:
         >>> vectorizer = Vectorizer("shards/reviews", length=100)
-        >>> vectorizer(tf.constant(["a nice place"])).shape
-        TensorShape([1, 100])
-        >>> vectorizer(np.array(["a nice place"])).shape
+        >>> vectorizer(["a nice place"]).shape
         (1, 100)
     """
 
@@ -64,10 +58,11 @@ class Vectorizer:
             raise ValueError(f"length={length!r}: expected a number of ids of at least 1, or None")
         manifest = Manifest.read(directory)
         tokens, self._most = manifest.options.get("tokens"), _most(manifest.options)
-        self._words: list[bytes] | None = None
+        self._ids: dict[bytes, int] | None = None
         if tokens == "words":
-            self._words = _words(join(directory, VOCABULARY), manifest)
-            self.size = RESERVED_IDS + len(self._words)
+            words = _words(join(directory, VOCABULARY), manifest)
+            self._ids = {word: id_ for id_, word in enumerate(words, RESERVED_IDS)}
+            self.size = RESERVED_IDS + len(words)
         elif tokens == "bytes":
             self.size = RESERVED_IDS + _BYTES
         elif manifest.tokenizer:
@@ -82,34 +77,26 @@ class Vectorizer:
             )
         self._length = length
 
-    def __call__(self, texts: Array) -> Array:
+    def __call__(self, texts: np.ndarray | Sequence[bytes | str]) -> np.ndarray:
         """The token ids of texts: int64 [B, length].
 
-        Without `length`, they are a `tf.RaggedTensor` [B, None], or an object array [B] of int64
-        arrays.
+        Without `length`, they are an object array [B] of int64 arrays.
 
         Args:
-            texts: A `tf.Tensor` of string [B], in UTF-8; or an array or a list of texts, bytes in
-                UTF-8 or str.
+            texts: [B], an array or a list of texts, bytes in UTF-8 or str.
 
         Raises:
-            ValueError: `texts` is not a batch of texts.
+            ValueError: `texts` is not a batch of texts, or a tensor of TensorFlow.
         """
-        tensors = is_tensor(texts)
-        if not tensors:
-            texts = np.asarray(texts, object)
-        if len(texts.shape) != 1:
-            raise ValueError(f"expected a batch of texts [B], found the shape {texts.shape}")
-        return self._tensor_tokenizer(texts, self._length) if tensors else self._of_array(texts)
-
-    @cached_property
-    def _tensor_tokenizer(self) -> TensorTokenizer:
-        from readers.transforms.tftensors.texts import TensorTokenizer
-
-        return TensorTokenizer(self._words, self._most)
-
-    def _of_array(self, texts: np.ndarray) -> np.ndarray:
-        rows = [self._ids_of(text.encode() if isinstance(text, str) else text) for text in texts]
+        if is_tensor(texts):
+            raise ValueError(
+                "expected an array or a list of texts, found a tensor of TensorFlow: use "
+                f"keras.layers.TextVectorization(vocabulary='.../{VOCABULARY}'), or texts.numpy()"
+            )
+        batch = np.asarray(texts, object)
+        if batch.ndim != 1:
+            raise ValueError(f"expected a batch of texts [B], found the shape {batch.shape}")
+        rows = [self._ids_of(text.encode() if isinstance(text, str) else text) for text in batch]
         if self._length is None:
             return object_array(rows)
         out = np.zeros((len(rows), self._length), np.int64)
@@ -118,14 +105,10 @@ class Vectorizer:
         return out
 
     def _ids_of(self, text: bytes) -> np.ndarray:
-        if self._words is None:
+        if self._ids is None:
             return np.frombuffer(text, np.uint8)[: self._most].astype(np.int64) + RESERVED_IDS
         words = text.lower().translate(None, PUNCTUATION).split()[: self._most]
         return np.array([self._ids.get(word, UNKNOWN_ID) for word in words], np.int64)
-
-    @cached_property
-    def _ids(self) -> dict[bytes, int]:
-        return {word: id_ for id_, word in enumerate(self._words or (), RESERVED_IDS)}
 
 
 def _most(options: dict[str, Any]) -> int | None:

@@ -15,7 +15,6 @@ import readers
 from examples.samples import make_recordings, make_texts
 from readers.transforms import (
     Moments,
-    Vectorizer,
     normalize,
     random_brightness,
     random_crop,
@@ -105,7 +104,9 @@ def test_a_model_learns_from_texts_with_the_vocabulary_of_the_dataset(tmp_path):
     make_texts(tmp_path / "in", 600, rng())
     flags = ["--label_field", "label", "--tokens", "words", "--vocabulary_size", 40]
     texts = written("text", "--input", tmp_path / "in/*.jsonl", *flags, tmp_path / "out")
-    vectorizer = Vectorizer(texts, length=16)
+    vectorizer = keras.layers.TextVectorization(
+        vocabulary=f"{texts}/vocabulary.txt", output_sequence_length=16
+    )
 
     def ids(batch):
         return vectorizer(batch["text"]), batch["label"]
@@ -117,7 +118,7 @@ def test_a_model_learns_from_texts_with_the_vocabulary_of_the_dataset(tmp_path):
     val = readers.load(texts, split="val", batch_size=32, columns=columns).map(ids)
     model = keras.Sequential(
         [
-            keras.layers.Embedding(vectorizer.size, 8, mask_zero=True),
+            keras.layers.Embedding(vectorizer.vocabulary_size(), 8, mask_zero=True),
             keras.layers.GlobalAveragePooling1D(),
             keras.layers.Dense(2, activation="softmax"),
         ]

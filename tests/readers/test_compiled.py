@@ -71,7 +71,7 @@ def outcome(path, **options):
 
 def with_numpy(path, **options):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "_loaded", lambda: None)
+        patch.setattr(library, "library", lambda: None)
         return outcome(path, **options)
 
 

@@ -247,6 +247,6 @@ def test_rows_are_padded_as_with_memoryviews(rows, longest, seed, padding):
     found, expected = (np.full((rows, longest), 99, np.int64) for _ in range(2))
     collate._fill_rows(found, pieces, padding)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "_loaded", lambda: None)
+        patch.setattr(library, "library", lambda: None)
         collate._fill_rows(expected, pieces, padding)
     np.testing.assert_array_equal(found, expected)

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 import readers
-from readers import transforms
 from readers.format.schema import Feature, Schema
 from readers.shards.features import chosen_schema
 from tests.support.datasets import write_dataset
@@ -48,31 +47,6 @@ def test_a_schema_asks_for_the_bytes_of_pictures_of_a_slice_of_a_split(photos, r
     for batch in read(photos, split="train[2:9]", schema=schema, batch_size=3):
         found |= dict(zip(batch["label"].tolist(), batch["image"].tolist(), strict=True))
     assert found == dict(enumerate(PICTURES[2:9], 2))
-
-
-@pytest.mark.slow(base=["global"])
-@pytest.mark.parametrize("order", ["global", "interleave"])
-def test_pictures_of_many_sizes_become_a_dense_batch(photos, order):
-    def resized(batch, keys):
-        return {**batch, "image": transforms.decode_images(batch["image"], (8, 6))}
-
-    ds = readers.load(
-        photos,
-        split="train",
-        schema=Schema({"image": BYTES, "label": ("int64",)}),
-        batch_size=5,
-        shuffle=True,
-        order=order,
-        drop_remainder=True,
-        transform=resized,
-    )
-    assert ds.element_spec["image"] == tf.TensorSpec([5, 8, 6, 3], tf.uint8)
-    seen = []
-    for batch in ds.as_numpy_iterator():
-        seen += batch["label"].tolist()
-        shades = 9 * batch["label"][:, None, None, None]
-        assert np.abs(batch["image"] - shades).max() <= 1
-    assert sorted(seen) == list(range(10)) != seen
 
 
 def test_a_record_source_gives_the_bytes_of_a_picture(photos):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.format.decode.fast_path import fast_lists, fast_tensor
 from readers.format.decode.records import parse_example
 from readers.format.encode import Encoder
 from readers.format.protobuf import tensor
+from readers.format.protobuf.fast_path import fast_lists, fast_tensor
 from readers.format.protobuf.tensor import parse_tensor, serialize_tensor
 from readers.format.schema import Schema
 from tests.readers.format.mutations import mutated
