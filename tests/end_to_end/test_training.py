@@ -12,7 +12,7 @@ import tensorflow as tf
 from PIL import Image
 
 import readers
-from examples.samples import make_recordings, make_texts
+from examples.samples import make_texts
 from readers.transforms import (
     Moments,
     normalize,
@@ -128,24 +128,3 @@ def test_a_model_learns_from_texts_with_the_vocabulary_of_the_dataset(tmp_path):
     names = readers.Manifest.read(texts).label_names
     found = [names[i] for i in model.predict(unseen, verbose=0).argmax(axis=1)]
     assert found == ["positive", "negative"]
-
-
-def test_a_model_learns_from_recordings_of_different_lengths(tmp_path):
-    make_recordings(tmp_path / "in", 80, rng())
-    recordings = written("sensors", "--input", tmp_path / "in/*/*.npy", tmp_path / "out")
-    moments = Moments.of(readers.Manifest.read(recordings), "train", "signal")
-
-    def normalised(batch):
-        return normalize(batch["signal"], moments, batch["signal_mask"]), batch["label"]
-
-    load = {"batch_size": 16, "batching": "padded", "mask": True}
-    train = readers.load(recordings, split="train", shuffle=True, **load).map(normalised)
-    val = readers.load(recordings, split="val", **load).map(normalised)
-    model = keras.Sequential(
-        [
-            keras.layers.Conv1D(16, 5, activation="relu"),
-            keras.layers.GlobalMaxPooling1D(),
-            keras.layers.Dense(2, activation="softmax"),
-        ]
-    )
-    assert accuracy(model, train, val, epochs=10) > LEARNED

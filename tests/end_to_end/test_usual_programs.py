@@ -21,8 +21,6 @@ from readers import transforms
 from tests.support.commands import run
 from tests.support.plain import example, jpeg, tensor, write_plain
 
-pytestmark = pytest.mark.slow
-
 BYTES = tf.io.FixedLenFeature([], tf.string)
 NUMBER = tf.io.FixedLenFeature([], tf.int64)
 AS_BYTES = readers.Feature("string")
@@ -240,8 +238,11 @@ def source(request):
 
 
 def on(*names):
-    """Runs a test on several sources."""
-    return pytest.mark.parametrize("source", names, indirect=True)
+    """Runs a test on several sources, of which those that jobs make are slow."""
+    params = [
+        pytest.param(name, marks=[] if name == "file" else pytest.mark.slow) for name in names
+    ]
+    return pytest.mark.parametrize("source", params, indirect=True)
 
 
 def parsed(files, **spec):
@@ -474,6 +475,7 @@ def test_raw_floats_become_arrays_batch_by_batch(source, tmp_path):
     np.testing.assert_array_equal(np.load(path), np.concatenate([batch for (batch,) in expected]))
 
 
+@pytest.mark.slow
 def test_raw_floats_become_arrays_row_by_row(tmp_path):
     flags = ("--names", "signal=data", "--encoding", "raw", "--window", 1)
     source = recordings(tmp_path, map(plane_of, range(2)), *flags)

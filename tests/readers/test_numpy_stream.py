@@ -60,11 +60,6 @@ def test_shuffled_epochs_are_the_permutations_of_seed_and_epoch(dataset):
     assert found == [*order(0, places).tolist(), *order(1, places).tolist()]
 
 
-def test_endless_repetition_continues(dataset):
-    batches = readers.as_numpy(dataset, batch_size=20, repeat=None)
-    assert all(ids([next(batches)]) == list(range(20)) for _ in range(3))
-
-
 def test_files_without_an_index_are_scanned(tmp_path):
     write_numbers(tmp_path)
     for index in tmp_path.glob("*.idx"):

@@ -225,7 +225,7 @@ def send_ids(source, numbers, queue):
     queue.put([int(source[number]["id"]) for number in numbers])
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_can_share_a_source(dataset, method):
     source = readers.RecordSource(dataset)
     assert source[19]["id"] == 19

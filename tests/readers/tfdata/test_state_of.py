@@ -14,10 +14,8 @@ from tests.support.datasets import NUMBERS, write_numbers, write_signals
 
 WAYS = {
     "by step": {},
-    "streams": {"order": "interleave"},
     "a host of streams": {"order": "interleave", "shard": (1, 2)},
-    "not shuffled": {"shuffle": False},
-    "after some steps": {"start_step": 3},
+    "not shuffled after some steps": {"shuffle": False, "start_step": 3},
     "without end": {"repeat": None},
 }
 
