@@ -184,13 +184,6 @@ def test_a_truncated_shard_loses_only_the_missing_records(tmp_path):
     assert ids(readers.load(dataset, batch_size=4, on_corrupt="skip")) == left
 
 
-def test_invalid_arguments_are_rejected(tmp_path):
-    dataset = write_numbers(tmp_path)
-    for read in (readers.load, readers.as_numpy):
-        with pytest.raises(ValueError, match="on_corrupt='ignore': expected one of raise, skip"):
-            read(dataset, batch_size=1, on_corrupt="ignore")
-
-
 def test_damaged_records_are_replaced_in_the_order_of_streams_too(tmp_path):
     dataset = write_numbers(tmp_path)
     how = {"split": "train", "batch_size": 3, "shuffle": True, "shuffle_buffer": 8}

@@ -7,15 +7,13 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import readers
 from readers.format.tfrecord import CorruptRecordError
 from readers.order.orders import GlobalOrder
 from readers.shards.fetch import ShardBytes, merged_ranges
 from readers.shards.index import scan_index
-from tests.readers import encodings
-from tests.support.arrays import as_lists, assert_same, ids, nested
+from tests.support.arrays import as_lists, ids
 from tests.support.datasets import (
     NUMBERS,
     in_memory,
@@ -30,27 +28,6 @@ from tests.support.images import encoded
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
     return str(write_numbers(tmp_path_factory.mktemp("numbers")))
-
-
-@pytest.fixture(scope="module")
-def everything(tmp_path_factory):
-    return encodings.write(tmp_path_factory.mktemp("everything"))[0]
-
-
-@pytest.mark.slow(base=["padded-global"])
-@pytest.mark.parametrize("order", ["global", "interleave"])
-@pytest.mark.parametrize("batching", ["padded", "ragged"])
-def test_batches_equal_those_of_tensorflow(everything, batching, order):
-    how = {"batch_size": 3, "batching": batching, "mask": batching == "padded"}
-    found = readers.as_numpy(everything, **how)
-    for arrays, tensors in zip(found, readers.load(everything, order=order, **how), strict=True):
-        assert arrays.keys() == tensors.keys()
-        for name, value in tensors.items():
-            if isinstance(value, tf.RaggedTensor):
-                assert arrays[name].dtype == object
-                assert nested(arrays[name]) == value.to_list(), name
-            else:
-                assert_same(arrays[name], value.numpy())
 
 
 def test_shuffled_epochs_are_the_permutations_of_seed_and_epoch(dataset):

@@ -179,17 +179,6 @@ def test_a_resumed_run_and_several_hosts_decode_the_same_records(photos, name):
         assert all(alone[record][n] == shared[record][n] for n in fixed)
 
 
-@pytest.mark.parametrize("name", ["a map", "a map of buckets"])
-def test_state_of_finds_a_step_of_mapped_batches(photos, name):
-    dataset = readers.load(photos, **arguments(READING[name], 1))
-    expected = as_lists(dataset)
-    state = readers.state_of(dataset, 3)
-    assert (
-        as_lists(readers.as_numpy(photos, **arguments(READING[name], 0), state=state))
-        == expected[3:]
-    )
-
-
 def test_threads_and_pickled_readers_change_nothing(photos):
     reading = arguments(READING["one size"], 0)
     batches = readers.as_numpy(photos, **reading)

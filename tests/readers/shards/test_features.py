@@ -92,15 +92,6 @@ def test_a_record_of_another_size_is_an_error_that_names_file_and_record(tmp_pat
             list(readers.as_numpy(tmp_path, schema=schema, batch_size=2))
 
 
-@pytest.mark.slow
-def test_streams_name_the_feature_of_another_size(tmp_path):
-    write_dataset(tmp_path, SIGNALS, {"train": [signals([3, 4])]})
-    for name in SIGNALS:
-        schema = Schema({name: FIXED[name]})
-        with pytest.raises(tf.errors.InvalidArgumentError, match=name):
-            list(readers.load(tmp_path, schema=schema, batch_size=2, order="interleave"))
-
-
 @pytest.mark.slow(base=["numpy"])
 @every_reader
 def test_a_schema_gives_bytes_that_are_stored_as_a_string_their_dtype_and_shape(tmp_path, read):
