@@ -1,4 +1,4 @@
-"""Transforms of batches for training: augmentation, normalization, token ids.
+"""Transforms of batches for training: augmentation, normalization.
 
 Each takes either TensorFlow's tensors, as for `load` or `tf.data.Dataset.map`, or NumPy arrays, as
 for `as_numpy`, and returns the same kind: a tensor if an argument is one, otherwise an array. Give
@@ -10,11 +10,9 @@ enough for arrays.
 from readers.transforms.draws import below, uniform
 from readers.transforms.images import random_brightness, random_crop, random_flip, to_float
 from readers.transforms.normalize import Moments, normalize
-from readers.transforms.text import Vectorizer
 
 __all__ = [
     "Moments",
-    "Vectorizer",
     "below",
     "normalize",
     "random_brightness",

@@ -73,11 +73,13 @@ def test_the_length_is_that_of_a_pass_if_it_is_known(tmp_path):
 
 @pytest.mark.filterwarnings("error")
 def test_no_file_is_left_open_with_a_warning(opened, ids):
+    gc.freeze()  # Objects of other tests.
     for prefetch in (0, 2):
         batches = opened(prefetch=prefetch)
         next(batches)
         del batches
         gc.collect()
+    gc.unfreeze()
 
 
 def test_a_transform_gets_the_keys_that_load_gives(tmp_path):

@@ -184,6 +184,7 @@ def test_a_truncated_shard_loses_only_the_missing_records(tmp_path):
     assert ids(readers.load(dataset, batch_size=4, on_corrupt="skip")) == left
 
 
+@pytest.mark.slow
 def test_damaged_records_are_replaced_in_the_order_of_streams_too(tmp_path):
     dataset = write_numbers(tmp_path)
     how = {"split": "train", "batch_size": 3, "shuffle": True, "shuffle_buffer": 8}

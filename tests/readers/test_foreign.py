@@ -202,7 +202,7 @@ except Exception as error:
 """
 
 
-@pytest.mark.slow(base=["GZIP"])
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", ["", "GZIP"])
 def test_a_length_that_crashes_the_parser_of_tensorflow_is_an_error(tmp_path, packed):
     text = b"\x0a\x80\x80\x80\x80\x08abc"  # Three bytes that claim to be 2^31.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import pickle
 import shutil
@@ -169,7 +168,6 @@ def test_arrays_of_a_batch_are_independent_writable_and_outlive_the_source(every
             array[...] = 0
     source.__getitems__(range(len(source)))
     del source
-    gc.collect()
     for found, wanted in zip(held[:3], expected, strict=False):
         assert_same_record(found, wanted)
         # Not a view of a larger array, which any record of the batch would keep in memory.

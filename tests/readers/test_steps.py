@@ -188,9 +188,7 @@ def test_feature_lists_are_truncated_counted_bucketed_and_packed_like_lists(tmp_
     )
     for arguments in (
         {"batching": "padded", "max_length": 3, "lengths": True},
-        {"batching": "ragged", "max_length": 3},
         {"batching": "packed", "max_length": 6},
-        {"batching": "padded", "bucket_boundaries": [3]},
     ):
         found = readers.as_numpy(lists, schema=list_schema, batch_size=2, **arguments)
         expected = as_lists(found)

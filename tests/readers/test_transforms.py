@@ -1,14 +1,12 @@
-"""`readers.transforms` of arrays, against NumPy, Keras and the jobs; those of tensors, against arrays."""
+"""`readers.transforms` of arrays, against NumPy; those of tensors, against arrays."""
 
 from __future__ import annotations
 
 import json
-import pickle
 import subprocess
 import sys
 from functools import partial
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,11 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import readers
-from beam_jobs.jobs.text.tokens import Tokenizer
-from readers.format.manifest import PADDING, RESERVED_IDS, UNKNOWN
 from readers.transforms import (
     Moments,
-    Vectorizer,
     arrays,
     below,
     normalize,
@@ -445,116 +440,10 @@ def test_the_error_states_why_a_feature_cannot_be_normalized(feature, figures, m
         Moments.of(manifest_with({feature: figures}), "val", "x")
 
 
-# Texts.
-
-NASTY = [
-    'It\'s a well-known fact: 100% of U.S. e-mails ~ [UNK] `x` {y} \\ /path|to^ <b>"q"</b>',
-    "Ünïcödé İSTANBUL Straße ΣΑΣ ǅ",
-    "no\u00a0break em\u2003space line\u2028sep next\u0085line \x1cfs \x1fus zero\u200bwidth",
-    "tab\tform\x0cfeed vertical\x0bfeed nul\x00inside \x7f carriage\rreturn",
-    "“curly” — dash … ¿qué? 日本語 한국어 🎉🎉 a🎉b",
-    "unk [unk] UNK [UNK]",
-    "... !!! '",
-    "",
-    "a a a a b b b c c d",
-]
-
-WORDS = ["a", "b", "c", "its", "ünïcödé", "nul\0inside", "unk", "100", "日本語", "break"]
-
-
-def text_dataset(directory, tokens: str, max_length: int = 0):
-    """An empty dataset with a vocabulary."""
-    schema = readers.Schema({"text": ("string",), "tokens": ("int64", (None,))})
-    options = {"tokens": tokens, "max_length": max_length}
-    path = write_dataset(directory, schema, {}, options=options, vocabulary=2 + len(WORDS))
-    (path / "vocabulary.txt").write_text("".join(f"{word}\n" for word in WORDS), encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def vectorizer(tmp_path_factory):
-    return Vectorizer(text_dataset(tmp_path_factory.mktemp("texts"), "words"))
-
-
-@pytest.mark.parametrize(
-    ("tokens", "max_length"), [("words", 0), ("words", 3), ("bytes", 0), ("bytes", 7)]
-)
-def test_ids_are_those_that_the_job_writes(tokens, max_length, tmp_path):
-    vectorizer = Vectorizer(text_dataset(tmp_path, tokens, max_length))
-    words = tuple(word.encode() for word in WORDS)
-    tokenizer = Tokenizer(tokens, (PADDING, UNKNOWN, *words), max_length)
-    expected = [tokenizer(text.encode()).tolist() for text in NASTY]
-    assert any(id_ > 1 for ids in expected for id_ in ids)
-    encoded = np.empty(len(NASTY), object)
-    encoded[:] = [text.encode() for text in NASTY]
-    for texts in (NASTY, np.array(NASTY), encoded):
-        found = vectorizer(texts)
-        assert found.dtype == object and {ids.dtype for ids in found} == {np.dtype(np.int64)}
-        assert [ids.tolist() for ids in found] == expected
-    assert vectorizer.size == RESERVED_IDS + (len(WORDS) if tokens == "words" else 256)
-    fixed = pickle.loads(pickle.dumps(Vectorizer(tmp_path, length=6)))
-    assert fixed(NASTY).tolist() == [(ids + [0] * 6)[:6] for ids in expected]
-    assert (fixed(NASTY).dtype, fixed([]).shape) == (np.int64, (0, 6))
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), max_size=4))
-@settings(max_examples=30)
-def test_new_texts_have_the_ids_that_the_job_would_write(vectorizer, texts):
-    tokenizer = Tokenizer("words", (PADDING, UNKNOWN, *(word.encode() for word in WORDS)), 0)
-    texts = [*texts, " ".join(texts), "A unk, never-seen b!"]
-    found = [ids.tolist() for ids in vectorizer(texts)]
-    assert found == [tokenizer(text.encode()).tolist() for text in texts]
-
-
-def test_a_layer_of_keras_with_the_vocabulary_gives_the_same_ids(tmp_path):
-    path = text_dataset(tmp_path, "words")
-    layer = keras.layers.TextVectorization(
-        vocabulary=f"{path}/vocabulary.txt", output_sequence_length=20
-    )
-    assert np.array_equal(layer(tf.constant(NASTY)), Vectorizer(path, length=20)(NASTY))
-
-
-def test_what_is_no_batch_of_texts_is_rejected(vectorizer):
-    for one in ("a text", b"a text", [NASTY]):
-        with pytest.raises(ValueError, match=r"expected a batch of texts \[B\], found the shape"):
-            vectorizer(one)
-    with pytest.raises(ValueError, match=r"TextVectorization\(vocabulary=.*, or texts.numpy\(\)"):
-        vectorizer(tf.constant(NASTY))
-
-
-@pytest.mark.parametrize("length", [0, -1, 2.0, True])
-def test_an_impossible_length_is_rejected(tmp_path, length):
-    with pytest.raises(ValueError, match="expected a number of ids of at least 1, or None"):
-        Vectorizer(tmp_path, length=length)
-
-
-def test_a_dataset_without_tokens_has_no_vocabulary(tmp_path):
-    write_dataset(tmp_path, readers.Schema({"text": ("string",)}), {})
-    with pytest.raises(ValueError, match=r"without tokens, .* --tokens words or --tokens bytes"):
-        Vectorizer(tmp_path)
-
-
-def test_a_vocabulary_that_does_not_match_the_manifest_is_rejected(tmp_path):
-    path = text_dataset(tmp_path, "words")
-    vocabulary, manifest = path / "vocabulary.txt", path / "manifest.json"
-    right = vocabulary.read_text()
-    for text in (right[2:], right[:-1], f"b\n{right[2:]}", f"{right}d\n", ""):
-        vocabulary.write_text(text)
-        with pytest.raises(readers.DatasetError, match="expected 10 lines with a different word"):
-            Vectorizer(path)
-    vocabulary.write_text(right)
-    files = {"files": {"vocabulary.txt": {"crc32c": "00000000"}}}
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | files))
-    with pytest.raises(readers.DatasetError, match=r"vocabulary.txt: its CRC32C is \w+, the manif"):
-        Vectorizer(path)
-    vocabulary.unlink()
-    with pytest.raises(FileNotFoundError, match="the manifest lists 12 tokens, but the file is mi"):
-        Vectorizer(path)
-
-
 # Readers.
 
 
+@pytest.mark.slow(base=["global"])
 @pytest.mark.parametrize("order", ["global", "interleave"])
 def test_a_function_augments_alike_in_load_and_as_numpy_and_in_a_resumed_run(tmp_path, order):
     schema = readers.Schema({"image": ("uint8", (20, 24, 3)), "label": ("int64",)})
@@ -607,7 +496,6 @@ found = {
     "random_brightness": transforms.random_brightness(images, keys, 0.1),
     "to_float": transforms.to_float(images),
     "normalize": transforms.normalize(np.ones((2, 2), np.float32), moments),
-    "Vectorizer": transforms.Vectorizer(sys.argv[1], length=4)(["a b"]),
 }
 assert all(type(values) is np.ndarray for values in found.values())
 assert not {"tensorflow", "keras", "apache_beam"} & {*sys.modules}
@@ -615,7 +503,7 @@ assert {*found, "Moments"} == {*transforms.__all__}
 """
 
 
-def test_every_transform_of_arrays_runs_without_tensorflow(tmp_path):
-    command = [sys.executable, "-c", EVERY_TRANSFORM, text_dataset(tmp_path, "words")]
+def test_every_transform_of_arrays_runs_without_tensorflow():
+    command = [sys.executable, "-c", EVERY_TRANSFORM]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

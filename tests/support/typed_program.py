@@ -198,7 +198,6 @@ def export(directory: str) -> list[Path]:
 
 def train(directory: str) -> int:
     moments = transforms.Moments.of(readers.Manifest.read(directory), "train", "signal")
-    vectorizer = transforms.Vectorizer(directory, length=100)
 
     def augment(batch: dict[str, Any], keys: Any) -> dict[str, Any]:
         images = transforms.random_flip(batch["image"], keys, up_down=True)
@@ -207,8 +206,7 @@ def train(directory: str) -> int:
         return {
             "image": transforms.to_float(images),
             "signal": transforms.normalize(batch["signal"], moments, batch["signal_mask"]),
-            "text": vectorizer(batch["text"].numpy()),
-            "drawn": transforms.uniform(keys, "a") * transforms.below(keys, "b", vectorizer.size),
+            "drawn": transforms.uniform(keys, "a") * transforms.below(keys, "b", 9),
         }
 
     dataset = readers.load(

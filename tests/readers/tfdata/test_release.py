@@ -246,12 +246,13 @@ READERS = {
 }
 
 
+@pytest.mark.slow(base=["shuffled"])
 @pytest.mark.parametrize("way", READERS)
 def test_a_process_ends_though_an_iterator_is_left(paths, way):
     path, options = paths.get(way, paths[None]), {"batch_size": 2} | WAYS[way]
     script = ENDS.format(path=path, reader=READERS[way], options=options)
     ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=False
     )
     assert (ended.returncode, ended.stdout) == (0, "done\n")
     assert "the interpreter ends" not in ended.stderr and "Error" not in ended.stderr

@@ -61,6 +61,7 @@ def test_another_number_of_hosts_and_other_readers_resume(dataset):
     assert np.concatenate([next(host)["id"] for host in hosts]).tolist() == rest
 
 
+@pytest.mark.slow
 def test_files_whose_records_are_not_counted(dataset, tmp_path):
     copies = []
     for file in sorted(Path(dataset).glob("train-*.tfrecord")):
