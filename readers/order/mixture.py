@@ -42,11 +42,12 @@ def quotas(weights: Sequence[float]) -> np.ndarray:
             f"weights={list(weights)!r}: {min(weights)!r} is less than 1/{size} of their sum, the "
             "least that a dataset can have; leave it out, or give it more"
         )
-    found = np.array([int(share) for share in places], np.int64)
+    whole = [int(share) for share in places]
     # What rounding down left over goes to those that lost most.
-    most_lost = sorted(range(len(places)), key=lambda number: found[number] - places[number])
-    found[most_lost[: size - found.sum()]] += 1
-    return found
+    most_lost = sorted(range(len(places)), key=lambda number: whole[number] - places[number])
+    for number in most_lost[: size - sum(whole)]:
+        whole[number] += 1
+    return np.array(whole, np.int64)
 
 
 class MixedOrder:

@@ -18,10 +18,9 @@ BYTES = Feature("string")
 
 READERS = [
     readers.as_numpy,
-    lambda *a, **k: readers.load(*a, **k).as_numpy_iterator(),
     lambda *a, **k: readers.load(*a, **k, order="interleave").as_numpy_iterator(),
 ]
-every_reader = pytest.mark.parametrize("read", READERS, ids=["numpy", "index", "streams"])
+every_reader = pytest.mark.parametrize("read", READERS, ids=["numpy", "streams"])
 
 
 def picture(height, width, shade):
