@@ -39,7 +39,7 @@ def main() -> None:
     """Reads by turns until the input ends."""
     kernel, way, kind, folder, batching, order = sys.argv[1:]
     if kernel == "without":
-        library._loaded = lambda: None  # type: ignore[assignment]
+        library.library = lambda: None  # type: ignore[assignment]
     if is_compiled() != (kernel == "with"):
         sys.exit("the kernel is not compiled: install the package where there is a C compiler")
     contender = contender_process.load_contender("ours")

@@ -13,6 +13,7 @@ from readers.format.tfrecord import CorruptRecordError
 from readers.order.orders import GlobalOrder
 from readers.shards.fetch import ShardBytes, merged_ranges
 from readers.shards.index import scan_index
+from tests.readers import encodings
 from tests.support.arrays import as_lists, ids
 from tests.support.datasets import (
     NUMBERS,
@@ -99,7 +100,8 @@ def test_reading_with_numpy_does_not_need_tensorflow(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_images_without_pillow_report_how_to_install_it(everything, monkeypatch):
+def test_images_without_pillow_report_how_to_install_it(tmp_path, monkeypatch):
+    everything, _ = encodings.write(tmp_path)
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(
         ImportError, match=r"feature 'icon' needs Pillow: pip install 'beam-shards\[images\]'"
