@@ -289,6 +289,7 @@ def test_a_record_length_above_the_limit_is_refused_before_it_is_read(tmp_path):
         decompressed_extent(str(path))
 
 
+@pytest.mark.slow
 def test_reading_holds_a_few_batches_in_memory_instead_of_the_file(tmp_path):
     path = tmp_path / "a.gz"
     data = bytes(256 << 10)
