@@ -173,6 +173,7 @@ def expected_pixels(data, channels):
     return tf.io.decode_image(data, channels, expand_animations=False)
 
 
+@pytest.mark.slow(base=["3"])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_reader_decodes_every_image_format_to_the_same_pixels(tmp_path, channels):
     names = [n for n in IMAGES if channels == 3 or "JPEG" in n or "PNG" in n]

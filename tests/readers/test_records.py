@@ -133,7 +133,7 @@ def arguments(reading, kind):
 BASE = ("boxes and masks", "padded rows", "a map to arrays of several lengths", "a map of buckets")
 
 
-@pytest.mark.slow(base=[*(f"{name}-global" for name in BASE), "one size-interleave"])
+@pytest.mark.slow(base=[f"{name}-global" for name in BASE])
 @pytest.mark.parametrize("order", ["global", "interleave"])
 @pytest.mark.parametrize("name", READING)
 def test_load_and_as_numpy_give_the_same_batches(photos, name, order):
