@@ -215,8 +215,7 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument(
         "--output",
         required=True,
-        help="the .npy file; with several features, a directory for one FEATURE.npy each. Run the "
-        "same command again to resume an interrupted export",
+        help="the .npy file; with several features, a directory for one FEATURE.npy each",
     )
     head.add_argument(
         "-n", type=int, default=3, help="the number of records (default: %(default)s)"

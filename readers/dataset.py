@@ -1,36 +1,27 @@
-"""`readers.open`: a dataset as an object that shows itself and can be read."""
+"""`readers.open`: a dataset as an object that shows itself."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from readers.batches.stream import Batches
 from readers.describe import class_names, counted_label, describe
 from readers.files.remote import path_text
 from readers.format.display import features_table, splits_table
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Split
-from readers.jax_batches import jax_batches
-from readers.load import load
-from readers.numpy_stream import as_numpy
 from readers.shards.resolving.datasets import default_split
 from readers.source import RecordSource
-from readers.torch_batches import torch_batches
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-    import jax
-    import tensorflow as tf
     from numpy.typing import NDArray
-
-    from readers.tensors.torch_dataset import TorchBatches
 
 # Records in a notebook.
 _SHOWN = 10
@@ -146,28 +137,6 @@ class Dataset:
             weights[number] = sum(present.values()) / (len(present) * count)
         return weights
 
-    def load(self, *, batch_size: int | Sequence[int], **reading: Any) -> tf.data.Dataset[Any]:
-        """`readers.load` of this dataset, with the same arguments."""
-        return load(self.directory, batch_size=batch_size, **reading)
-
-    def as_numpy(self, *, batch_size: int | Sequence[int], **reading: Any) -> Batches[Any]:
-        """`readers.as_numpy` of this dataset, with the same arguments."""
-        return as_numpy(self.directory, batch_size=batch_size, **reading)
-
-    def torch_batches(self, *, batch_size: int | Sequence[int], **reading: Any) -> TorchBatches:
-        """`readers.torch_batches` of this dataset, with the same arguments."""
-        return torch_batches(self.directory, batch_size=batch_size, **reading)
-
-    def jax_batches(
-        self, *, batch_size: int | Sequence[int], **reading: Any
-    ) -> Batches[dict[str, jax.Array]]:
-        """`readers.jax_batches` of this dataset, with the same arguments."""
-        return jax_batches(self.directory, batch_size=batch_size, **reading)
-
-    def source(self, split: str | None = None, **reading: Any) -> RecordSource:
-        """`readers.RecordSource` of a split of this dataset, with the same arguments."""
-        return RecordSource(self.directory, split, **reading)
-
     def __repr__(self) -> str:
         return describe(self.directory, self.manifest)
 
@@ -194,7 +163,7 @@ class Dataset:
         if not split:
             return element("p", "there are no splits")
         try:
-            source = self.source(split, schema=undecoded(self.schema))
+            source = RecordSource(self.directory, split, schema=undecoded(self.schema))
             count = min(_SHOWN, len(source))
             numbers = sorted(np.random.default_rng(0).choice(len(source), count, replace=False))
             look = Look.of(self.directory, self.manifest)
@@ -219,6 +188,5 @@ def open(directory: str | os.PathLike[str]) -> Dataset:
         >>> photos = readers.open("shards/photos")
         >>> photos.features["label"].names
         ('cat', 'dog')
-        >>> batches = photos.as_numpy(split="train", batch_size=32, shuffle=True)
     """
     return Dataset(path_text(directory), Manifest.read(directory))

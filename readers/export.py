@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import io
 import os
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import overload
 
@@ -14,20 +14,16 @@ import numpy as np
 
 from readers.batches.batch_format import BatchFormat
 from readers.batches.collate import collate
-from readers.export_file import PartialNpy
-from readers.files.remote import local_path, query
+from readers.files.remote import local_path
 from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature, Schema, format_shape
 from readers.shards.features import with_fixed_shapes
-from readers.shards.plan import Paths, Plan
+from readers.shards.plan import Paths
 from readers.shards.records import Records
 from readers.shards.resolve import name_list, resolve
 
 # Records read and written together: few enough for every machine, enough to decode as columns.
 _CHUNK_RECORDS, _CHUNK_BYTES = 4096, 8 << 20
-
-# How much work a killed run has to repeat at most.
-_SECONDS_BETWEEN_SAVES = 10.0
 
 
 @overload
@@ -63,11 +59,10 @@ def export_npy(
     """Writes a feature of all records of a split to a `.npy` file, and returns the file's path.
 
     Row i of the array [records, *shape] is the feature of record i, as in `RecordSource`. The array
-    may be larger than memory: it is written through a memory map, a few megabytes at a time, and
+    may be larger than memory: it is written a few megabytes at a time, and
     `np.load(path, mmap_mode="r")` maps it for reading. The CRC32C of every record is checked.
 
-    An unfinished file is called `<output>.partial`, and a note beside it records its progress. If a
-    run is interrupted, the same call resumes it and repeats at most ten seconds of work.
+    A file is called `<output>.partial` until it is complete. An export that fails removes it.
 
     Args:
         path_or_files: A dataset's directory; or, with `schema`, TFRecord files as for `as_numpy`.
@@ -84,9 +79,10 @@ def export_npy(
         CorruptRecordError: (a ValueError) The framing or the checksum of a record is wrong.
         DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
         FileNotFoundError: A shard is missing.
-        FileExistsError: The output exists.
+        FileExistsError: The output exists; or the `.partial` file of an export that still runs, or
+            was killed.
         StoreError: (an OSError) A store still fails after several retries.
-        OSError: The output cannot be written, or another process is writing it.
+        OSError: The output cannot be written.
 
     Example:
         >>> path = readers.export_npy("shards/photos", feature="image", output="image.npy")
@@ -98,48 +94,62 @@ def export_npy(
     for name, exported in plan.schema.items():
         _check(name, exported)
     outputs = _outputs(output, names, isinstance(feature, str))
-    records = Records(plan)
-    files = {
-        name: PartialNpy(
-            outputs[name],
-            _digest(plan, name),
-            numpy_dtype(exported.dtype),
-            (len(records), *exported.known_sizes),
-        )
-        for name, exported in plan.schema.items()
-    }
-    missing = {name: file for name, file in files.items() if not file.is_complete}
-    # A run may have been killed after all files were complete, while it removed their notes.
-    if len(missing) == len(files) or not all(file.output.exists() for file in missing.values()):
-        with contextlib.ExitStack() as opened:
-            for file in missing.values():
-                opened.enter_context(file.opened())
-            _fill(missing, records)
-    for file in files.values():
-        file.forget()
+    for path in outputs.values():
+        if path.exists():
+            raise FileExistsError(f"{path}: already exists; delete it, or choose another output")
+    partials = {name: path.with_name(f"{path.name}.partial") for name, path in outputs.items()}
+    files: dict[str, FileIO] = {}
+    with contextlib.ExitStack() as opened:
+        for name, partial in partials.items():
+            files[name] = opened.enter_context(_created(partial))
+            opened.callback(partial.unlink, missing_ok=True)
+        _fill(files, Records(plan))
+        for name, partial in partials.items():
+            partial.replace(outputs[name])
     return outputs[feature] if isinstance(feature, str) else [outputs[name] for name in names]
 
 
-def _fill(files: dict[str, PartialNpy], records: Records) -> None:
-    """Writes all missing rows, then gives the files their final names."""
-    end = len(records)
-    begin = min(file.rows for file in files.values())
+def _created(partial: Path) -> FileIO:
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return partial.open("xb", buffering=0)
+    except FileExistsError:
+        raise FileExistsError(
+            f"{partial}: another export is writing it, or was killed; wait until it ends, or delete "
+            "the file"
+        ) from None
+
+
+def _fill(files: Mapping[str, FileIO], records: Records) -> None:
+    """Writes the headers and all rows."""
+    schema, end = records.plan.schema, len(records)
+    for name, file in files.items():
+        header = io.BytesIO()
+        row = np.lib.format.dtype_to_descr(numpy_dtype(schema[name].dtype))
+        shape = end, *schema[name].known_sizes
+        np.lib.format.write_array_header_1_0(
+            header, {"descr": row, "fortran_order": False, "shape": shape}
+        )
+        _write(file, header.getbuffer())
     size = max(1, min(_CHUNK_RECORDS, int(_CHUNK_BYTES / (records.plan.record_bytes or 1))))
-    due = time.monotonic() + _SECONDS_BETWEEN_SAVES
-    for first in range(begin, end, size):
-        numbers = np.arange(first, min(first + size, end))
-        columns, _ = records.columns(numbers)
-        arrays = collate(columns, records.plan.schema, BatchFormat(), records.memory.empty)
+    for first in range(0, end, size):
+        columns, _ = records.columns(np.arange(first, min(first + size, end)))
+        arrays = collate(columns, schema, BatchFormat(), records.memory.empty)
         for name, file in files.items():
-            file.write(first, arrays[name])
-        if time.monotonic() >= due:
-            for file in files.values():
-                file.save(first + len(numbers))
-            due = time.monotonic() + _SECONDS_BETWEEN_SAVES
+            _write(file, arrays[name].reshape(-1).view(np.uint8).data)
     for file in files.values():
-        file.save(end)
-    for file in files.values():
-        file.commit()
+        os.fsync(file.fileno())
+
+
+def _write(file: FileIO, data: memoryview) -> None:
+    try:
+        while data:
+            data = data[file.write(data) :]
+    except OSError as error:
+        raise OSError(
+            f"{os.fspath(file.name)}: cannot be written ({error.strerror}); free some space, or "
+            "choose another output"
+        ) from None
 
 
 def _check(name: str, feature: Feature) -> None:
@@ -177,12 +187,3 @@ def _outputs(output: str | os.PathLike[str], names: Sequence[str], is_one: bool)
                 "name of your choice"
             )
     return {name: path / f"{name}.npy" for name in names}
-
-
-def _digest(plan: Plan, name: str) -> str:
-    """A text that changes with the values of the feature and their order."""
-    # For files without a manifest, the fingerprint of the plan only covers their sizes.
-    unlisted = [part.path for part in plan.parts if part.bytes is None]
-    states = [query(path, lambda filesystem, name: filesystem.ukey(name)) for path in unlisted]
-    known = plan.fingerprint, states, name, str(plan.schema[name])
-    return hashlib.sha256(repr(known).encode()).hexdigest()

@@ -36,7 +36,7 @@ from beam_jobs.storage.object_store import (
     refusal,
 )
 from beam_jobs.storage.options import storage_options
-from readers.format import backoff
+from readers.files import backoff
 
 # The library limits the time of all tries, and not their number.
 _SECONDS = 60.0

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import google_crc32c
 
 from beam_jobs.errors import DataError, UsageError
-from readers.format.backoff import may_pass
+from readers.files.backoff import may_pass
 
 # Bytes in each part of an upload; smaller objects are written with one request. S3 takes up to 10,000
 # parts, so 160 GB.

@@ -43,7 +43,7 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
         self._plan, self._options = plan, options
         self._convert, self._prefetch = convert, prefetch
         self._opened: tuple[int, Any] | None = None
-        self._ahead: Iterator[tuple[_Batch, Any]] | None = None
+        self._ahead: Iterator[tuple[_Batch, tuple[Any, int]]] | None = None
         self._begin(0)
         state, repeat = self.state(), options.repeat
         if repeat and state.epoch and not (state.epoch % repeat or state.place):
@@ -75,11 +75,10 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
     def __next__(self) -> _Batch:
         source = self._source
         if self._ahead is None:
-            empty = source.memory.empty
-            made = _made(source.reader(), self._cursor, self._end, self._convert, empty)
+            made = made_from(source, self._convert, (self._cursor, 0), self._end)
             self._ahead = prefetched(made, self._prefetch) if self._prefetch else made
         try:
-            batch, self._cursor = next(self._ahead)
+            batch, (self._cursor, _) = next(self._ahead)
         except BaseException as error:
             # After an error, the generator would end the pass as if all batches had been read.
             self._ahead, self._has_ended = None, isinstance(error, StopIteration)
@@ -122,21 +121,35 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
         return state
 
 
-def _made(
-    reader: Any,
-    cursor: Any,
-    end: Any,
+def made_from(
+    source: Any,
     convert: Callable[[BatchSlice, Allocator], _Batch],
-    empty: Allocator,
-) -> Iterator[tuple[_Batch, Any]]:
-    """Yields the batches from a cursor on, each with the next cursor.
+    first: tuple[Any, int],
+    end: Any,
+    turn: tuple[int, int] = (0, 1),
+) -> Iterator[tuple[_Batch, tuple[Any, int]]]:
+    """Yields the batches of a pass, each with where the next one is and its number.
 
-    Not a method: a generator that refers to the `Batches` which hold it would keep files open until
+    Not a method: a generator that refers to the object which holds it would keep files open until
     the garbage collector finds the cycle.
+
+    Args:
+        source: The batches of this host.
+        convert: Makes a batch of records, with the allocator of large arrays.
+        first: Where the first batch is, and its number in the pass.
+        end: The end of the pass.
+        turn: The number of this worker, and how many there are.
     """
+    cursor, number = first
+    worker, workers = turn
+    reader, empty = source.reader(), source.memory.empty
+    # A batch by length is found from the one before it, so each worker reads those of all.
+    every = 1 if isinstance(cursor, Cursor) else workers
     while found := reader.batch(cursor, end):
         records, cursor = found
-        yield convert(records, empty), cursor
+        if number % workers == worker:
+            yield convert(records, empty), (cursor, number + every)
+        number += every
 
 
 def batches_of_pass(source: BatchesByStep | BatchesByLength, options: ReadOptions) -> int:

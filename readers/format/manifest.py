@@ -37,6 +37,9 @@ VOCABULARY = "vocabulary.txt"
 PADDING, UNKNOWN = b"", b"[UNK]"
 UNKNOWN_ID, RESERVED_IDS = 1, 2
 
+# What words of a vocabulary are without.
+PUNCTUATION = rb"""!"#$%&()*+,-./:;<=>?@[\]^_`{|}~'"""
+
 TOKENIZER = "tokenizer.json"
 INDEX_SUFFIX = ".idx"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -12,75 +11,43 @@ import numpy as np
 from readers.order.orders import MIXTURE, OrderOfEpochs
 from readers.order.permutation import Permutation
 
-# In places. A long window can represent finer weights exactly, a short one keeps every part of an
-# epoch closer to them.
+# In places. A long window can represent finer weights, a short one keeps every part of an epoch
+# closer to them.
 _MIN_WINDOW, _MAX_WINDOW = 256, 4096
 
-# Fractions of a place are counted in units of 2**-32.
-_BITS = 32
 
+def quotas(weights: Sequence[float]) -> np.ndarray:
+    """How many places each dataset has in every window of an order, int64 [datasets].
 
-class Quotas:
-    """How many places each dataset has in each window of an order, in proportion to its weight.
-
-    If the weights, as fractions of their sum, have a common denominator of at most 4096, these are
-    the same numbers in every window. Otherwise a dataset has one place more in some windows: the
-    datasets lie one after another on a line as long as a window, each place takes the dataset at
-    its number plus an offset below 1, and the offsets of the windows are the van der Corput
-    sequence. It fills the gaps between its numbers evenly, so in the windows from a multiple of a
-    power of two up to the next each dataset is within two places of its weight, however many there
-    are.
+    Their sum is the size of a window. They are exact if the weights, as fractions of their sum, have a
+    common denominator of at most 4096; others are rounded to 4096ths.
 
     Args:
         weights: The weight of each dataset, greater than 0.
 
-    Attributes:
-        size: The number of places in a window.
+    Raises:
+        ValueError: A weight is less than a 4096th of their sum.
 
     Example:
-        >>> Quotas([0.7, 0.3]).of(0).tolist()
+        >>> quotas([0.7, 0.3]).tolist()
         [182, 78]
     """
-
-    def __init__(self, weights: Sequence[float]) -> None:
-        exact = [Fraction(str(weight)) for weight in weights]
-        total = sum(exact)
-        shares = [weight / total for weight in exact]
-        common = math.lcm(*(share.denominator for share in shares))
-        is_fine = common > _MAX_WINDOW
-        self.size = _MAX_WINDOW if is_fine else common * -(-_MIN_WINDOW // common)
-        # Where each dataset ends on the line.
-        ends = [int(end * self.size * 2**_BITS) for end in itertools.accumulate(shares)]
-        whole, parts = zip(*(divmod(end, 2**_BITS) for end in ends), strict=True)
-        self._whole, self._parts = np.array(whole, np.int64), np.array(parts, np.int64)
-
-    def of(self, window: int) -> np.ndarray:
-        """The number of places of each dataset in a window, int64 [datasets]."""
-        ends = self._whole + (self._parts > _van_der_corput(window))
-        return np.diff(ends, prepend=0)
-
-    def before(self, window: int) -> np.ndarray:
-        """The number of places of each dataset in all windows before one, int64 [datasets]."""
-        ends = self._whole * window + _numbers_below(self._parts, window)
-        return np.diff(ends, prepend=0)
-
-
-def _van_der_corput(number: int) -> int:
-    """A number of the van der Corput sequence, in units of 2**-32: the bits in reverse."""
-    return int(f"{number % 2**_BITS:0{_BITS}b}"[::-1], 2)
-
-
-def _numbers_below(bounds: np.ndarray, count: int) -> np.ndarray:
-    """How many of the first `count` numbers of the sequence are below each bound, int64 [k]."""
-    rounds, rest = divmod(count, 2**_BITS)
-    found = bounds * rounds
-    for bit in range(_BITS):
-        if rest >> bit & 1:
-            # These 2**bit numbers follow each other at equal distances from the first of them.
-            first = _van_der_corput(rest >> bit + 1 << bit + 1)
-            distance = 2 ** (_BITS - bit)
-            found = found + np.maximum(bounds - first + distance - 1, 0) // distance
-    return found
+    exact = [Fraction(str(weight)) for weight in weights]
+    total = sum(exact)
+    common = math.lcm(*((weight / total).denominator for weight in exact))
+    size = _MAX_WINDOW if common > _MAX_WINDOW else common * -(-_MIN_WINDOW // common)
+    places = [weight * size / total for weight in exact]
+    if min(places) < 1:
+        raise ValueError(
+            f"weights={list(weights)!r}: {min(weights)!r} is less than 1/{size} of their sum, the "
+            "least that a dataset can have; leave it out, or give it more"
+        )
+    whole = [int(share) for share in places]
+    # What rounding down left over goes to those that lost most.
+    most_lost = sorted(range(len(places)), key=lambda number: whole[number] - places[number])
+    for number in most_lost[: size - sum(whole)]:
+        whole[number] += 1
+    return np.array(whole, np.int64)
 
 
 class MixedOrder:
@@ -96,6 +63,9 @@ class MixedOrder:
         orders: The order of each dataset.
         weights: The weight of each dataset, greater than 0.
         seed: Determines how the datasets are shuffled within a window; None spreads them evenly.
+
+    Raises:
+        ValueError: A weight is too small.
     """
 
     def __init__(
@@ -107,11 +77,17 @@ class MixedOrder:
     ) -> None:
         self._counts, self._orders, self._seed = counts, orders, seed
         self._firsts = (np.cumsum(counts) - np.array(counts)).tolist()
-        self._quotas = Quotas(weights)
+        self._quotas = quotas(weights)
+        # The datasets of a window before they are shuffled, spread evenly.
+        firsts = np.cumsum(self._quotas) - self._quotas
+        datasets = np.repeat(np.arange(len(counts)), self._quotas)
+        self._ranks = np.arange(len(datasets)) - firsts[datasets]
+        turns = (self._ranks + 0.5) / self._quotas[datasets]
+        self._spread = datasets[np.argsort(turns, kind="stable")]
 
     def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
         positions = epoch * sum(self._counts) + places
-        windows, within = np.divmod(positions, self._quotas.size)
+        windows, within = np.divmod(positions, len(self._spread))
         datasets, turns = np.empty_like(places), np.empty_like(places)
         for window in np.unique(windows).tolist():
             rows = windows == window
@@ -127,15 +103,11 @@ class MixedOrder:
 
     def _window(self, window: int) -> tuple[np.ndarray, np.ndarray]:
         """The dataset at each place of a window, and how many earlier places that dataset has."""
-        counts = self._quotas.of(window)
-        firsts = np.cumsum(counts) - counts
-        datasets = np.repeat(np.arange(len(counts)), counts)
-        ranks = np.arange(len(datasets)) - firsts[datasets]
-        datasets = datasets[np.argsort((ranks + 0.5) / counts[datasets], kind="stable")]
+        datasets = self._spread
         if self._seed is not None:
             order = Permutation(len(datasets), self._seed, window, MIXTURE)
             datasets = datasets[order(np.arange(len(datasets)))]
         earlier = np.empty_like(datasets)
         # A stable sort puts the places of each dataset one after another, in their order.
-        earlier[np.argsort(datasets, kind="stable")] = ranks
-        return datasets, earlier + self._quotas.before(window)[datasets]
+        earlier[np.argsort(datasets, kind="stable")] = self._ranks
+        return datasets, earlier + (self._quotas * window)[datasets]

@@ -262,14 +262,6 @@ class FramedReader:
             self._open.cache_clear()
         return self._read(framed.rows + self._firsts[framed.parts])
 
-    def fetch(self, numbers: np.ndarray, fetched: Sequence[FetchedRecords] = ()) -> FetchedRecords:
-        """Reads records, int64 [B], into memory, for later calls of `read`.
-
-        Each request to a store costs as long as a MiB takes to arrive, so it should fetch many records.
-        """
-        ascending = np.unique(numbers)
-        return FetchedRecords(ascending, self.read(ascending, fetched))
-
     def _read(self, numbers: np.ndarray) -> FramedRecords:
         """Reads records file by file, each into its position in one buffer."""
         parts = np.searchsorted(self._ends, numbers, side="right")

@@ -300,9 +300,11 @@ class Records:
     def fetch(self, numbers: np.ndarray, fetched: Sequence[FetchedRecords] = ()) -> FetchedRecords:
         """Reads records, int64 [B], into memory, for later calls of `columns`.
 
-        Those that are in memory already are copied.
+        Those that are in memory already are copied. Each request to a store costs as long as a MiB takes
+        to arrive, so it should fetch many records.
         """
-        return self._reader.fetch(numbers, fetched)
+        ascending = np.unique(numbers)
+        return FetchedRecords(ascending, self._reader.read(ascending, fetched))
 
     def _report_skipped(self, damaged: FramedRecords) -> None:
         """Counts and logs damaged records, each of them once."""

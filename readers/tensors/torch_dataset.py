@@ -15,7 +15,8 @@ from readers.batches.by_length import BatchesByLength, open_by_length
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.prefetch import prefetched
-from readers.batches.stream import batches_of_pass, state_after
+from readers.batches.stream import batches_of_pass, made_from, state_after
+from readers.format.decode.column import Allocator
 from readers.hosts import host_of
 from readers.order.state import Cursor, State
 from readers.shards.plan import Plan
@@ -109,9 +110,9 @@ class TorchBatches(IterableDataset[Any]):
         host: tuple[int, int] = host_of(self._shard, workers_share=False)
         return host
 
-    def tensors(self, found: BatchSlice, batches: BatchesByStep | BatchesByLength) -> Any:
+    def tensors(self, records: BatchSlice, empty: Allocator) -> Any:
         """The batch of some records: a dict of tensors, or a tuple of some of them."""
-        batch = self._to_arrays(found, batches.memory.empty)
+        batch = self._to_arrays(records, empty)
         pin = self._pin_memory and get_worker_info() is None
         if isinstance(batch, tuple):
             return tuple(tensor_of(array, pin) for array in batch)
@@ -145,7 +146,8 @@ class TorchPass(Iterator[Any]):
         return (begin, 0) if isinstance(begin, Cursor) else (begin + self._turn[0], self._turn[0])
 
     def _begin(self) -> Iterator[tuple[Any, tuple[Any, int]]]:
-        made = _made(self._dataset, self._batches, self._next, self._end, self._turn)
+        tensors = self._dataset.tensors
+        made = made_from(self._batches, tensors, self._next, self._end, self._turn)
         return self._dataset.ahead(made)
 
     def __next__(self) -> Any:
@@ -193,36 +195,6 @@ class TorchPass(Iterator[Any]):
             "begin": [begun.epoch, begun.place, *begun.held],
             "worker": [*self._turn],
         }
-
-
-def _made(
-    dataset: TorchBatches,
-    batches: BatchesByStep | BatchesByLength,
-    first: tuple[Any, int],
-    end: Any,
-    turn: tuple[int, int],
-) -> Iterator[tuple[Any, tuple[Any, int]]]:
-    """Yields a worker's batches of a pass, each with where the next one is and its number.
-
-    Not a method: a generator that refers to the pass which holds it would keep files open until the
-    garbage collector finds the cycle.
-
-    Args:
-        dataset: Makes tensors.
-        batches: The batches of this host.
-        first: Where the first batch is, and its number in the pass.
-        end: The end of the pass.
-        turn: The number of this worker, and how many there are.
-    """
-    cursor, number = first
-    worker, workers = turn
-    reader = batches.reader()
-    every = 1 if isinstance(cursor, Cursor) else workers
-    while found := reader.batch(cursor, end):
-        batch, cursor = found
-        if number % workers == worker:
-            yield dataset.tensors(batch, batches), (cursor, number + every)
-        number += every
 
 
 class _PassCounter:

@@ -1,34 +1,23 @@
-"""Transforms of batches for training: image decoding, augmentation, normalization, token ids.
+"""Transforms of batches for training: augmentation, normalization.
 
 Each takes either TensorFlow's tensors, as for `load` or `tf.data.Dataset.map`, or NumPy arrays, as
 for `as_numpy`, and returns the same kind: a tensor if an argument is one, otherwise an array. Give
 tensors of PyTorch as `tensor.numpy()`. Random transforms depend only on a key for each record, and
 draw the same numbers for both kinds. TensorFlow is imported when a tensor comes in, so NumPy is
-enough for arrays; `decode_images` also needs Pillow then.
+enough for arrays.
 """
 
 from readers.transforms.draws import below, uniform
-from readers.transforms.images import (
-    decode_images,
-    random_brightness,
-    random_crop,
-    random_flip,
-    resize,
-    to_float,
-)
+from readers.transforms.images import random_brightness, random_crop, random_flip, to_float
 from readers.transforms.normalize import Moments, normalize
-from readers.transforms.text import Vectorizer
 
 __all__ = [
     "Moments",
-    "Vectorizer",
     "below",
-    "decode_images",
     "normalize",
     "random_brightness",
     "random_crop",
     "random_flip",
-    "resize",
     "to_float",
     "uniform",
 ]

@@ -1,8 +1,7 @@
-"""The operations of transforms, computed by NumPy; `tftensors.operations` has the same names."""
+"""The operations of transforms, computed by NumPy; `tftensors` has the same names."""
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from readers.files.processors import on_all_processors
 from readers.format.decode.column import object_array
-from readers.format.decode.images import decode_image
-from readers.format.schema import Feature
 
 shift = operator.rshift
 
@@ -91,59 +87,6 @@ def to_float(images: Any) -> np.ndarray:
     images = np.asarray(images)
     floats = images.astype(np.float32, copy=False)
     return floats if images.dtype.kind == "f" else floats * (1.0 / np.iinfo(images.dtype).max)
-
-
-def resized(images: Any, size: tuple[int, int]) -> np.ndarray:
-    """The images [B, H, W, C], or an object array of images of several sizes, resized."""
-    images = np.asarray(images)
-    if images.dtype.hasobject and images.ndim == 1 and len(images):
-        return np.stack([resized(image[None], size)[0] for image in images])
-    images = checked_batch(images)
-    floats = _resampled(_resampled(images, 1, size[0]), 2, size[1])
-    if images.dtype.kind not in "iu":
-        return floats
-    limits = np.iinfo(images.dtype)
-    return np.clip(np.round(floats), limits.min, limits.max).astype(images.dtype)
-
-
-def _resampled(images: np.ndarray, axis: int, extent: int) -> np.ndarray:
-    """The images with another height or width, float32.
-
-    Every result is a weighted sum of the pixels around its center, with the triangle and the
-    arithmetic of `ComputeSpansCore` in TensorFlow's scale_and_translate_op.cc.
-    """
-    size = images.shape[axis]
-    step = np.float32(1 / (np.float32(extent) / np.float32(size)))
-    reach = max(step, np.float32(1))
-    centers = (np.arange(extent, dtype=np.float32) + np.float32(0.5)) * step
-    first = np.ceil(centers - reach - np.float32(0.5)).astype(np.int64)
-    places = first[:, None] + np.arange(2 * math.ceil(reach) + 1)
-    distances = np.abs(places.astype(np.float32) + np.float32(0.5) - centers[:, None]) / reach
-    weights = np.maximum(0, 1 - distances) * ((places >= 0) & (places < size))
-    weights /= weights.sum(axis=1, keepdims=True)
-    places = places.clip(0, size - 1)
-    along = [-1 if number == axis else 1 for number in range(4)]
-    out = np.zeros((*images.shape[:axis], extent, *images.shape[axis + 1 :]), np.float32)
-    for tap in range(places.shape[1]):
-        out += weights[:, tap].reshape(along) * images.take(places[:, tap], axis)
-    return out
-
-
-def decoded(encoded: Any, size: tuple[int, int], channels: int) -> np.ndarray:
-    """Images of several sizes, decoded and resized: uint8 [B, height, width, channels]."""
-    feature = Feature("uint8", (None, None, channels), "jpeg")
-    encoded = np.asarray(encoded, object)
-    out = np.empty((len(encoded), *size, channels), np.uint8)
-
-    def decode(number: int) -> None:
-        try:
-            pixels = decode_image("encoded", feature, encoded[number])
-        except ValueError as error:
-            raise ValueError(f"image {number} of the batch: {error}") from None
-        out[number] = resized(pixels[None], size)[0]
-
-    on_all_processors(decode, len(encoded))
-    return out
 
 
 def is_ragged(values: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Transforms of batches of images: decoding, resizing and augmentation.
+"""Transforms of batches of images.
 
 Random transforms take a key for each image and depend on nothing else: a resumed run, or one with
 another batch size, augments each image in the same way. All keep the dtype, so that images can stay
@@ -15,29 +15,6 @@ from readers.transforms.operations import Array, operations_of
 Size = Sequence[int]
 
 
-def decode_images(encoded: Array, size: Size, channels: int = 3) -> Array:
-    """Decodes and resizes images: uint8 [B, height, width, channels].
-
-    Unlike the images job, it ignores EXIF orientation and drops transparency.
-
-    Args:
-        encoded: A `tf.Tensor` of string [B], JPEG, PNG, or another format that
-            `tf.io.decode_image` reads; or an object array of bytes [B], JPEG, PNG, GIF, BMP or
-            WebP.
-        size: (height, width) in pixels.
-        channels: 1 for gray, 3 for RGB.
-
-    Raises:
-        ValueError: `size` is not two positive numbers, `channels` is not 1 or 3, or, for an
-            array, the bytes are not an image.
-        ImportError: For an array, if Pillow is not installed.
-        tf.errors.InvalidArgumentError: For a tensor, when run, if the bytes are not an image.
-    """
-    if channels not in (1, 3):
-        raise ValueError(f"channels={channels!r}: expected 1 for gray or 3 for RGB")
-    return operations_of(encoded).decoded(encoded, _height_width(size), channels)
-
-
 def to_float(images: Array) -> Array:
     """Converts images to float32 from 0 to 1, as `tf.image.convert_image_dtype` does.
 
@@ -45,24 +22,6 @@ def to_float(images: Array) -> Array:
         images: uint8, uint16 or floating point, a `tf.Tensor` or `np.ndarray` of any shape.
     """
     return operations_of(images).to_float(images)
-
-
-def resize(images: Array, size: Size) -> Array:
-    """Resizes images to [B, height, width, C], as `tf.image.resize` does.
-
-    Bilinear, and antialiased when shrinking, as in the images job with `--jpeg_exact`; uint8 is
-    rounded. Arrays and tensors differ by the rounding of float32, and so now and then by one level
-    of uint8.
-
-    Args:
-        images: uint8 or float32 [B, H, W, C], a `tf.Tensor` or `np.ndarray`; or images of
-            different sizes, a `tf.RaggedTensor` or an object array of arrays [H, W, C].
-        size: (height, width) in pixels.
-
-    Raises:
-        ValueError: `images` is not a batch of images, or `size` is not two positive numbers.
-    """
-    return operations_of(images).resized(images, _height_width(size))
 
 
 def random_flip(images: Array, keys: Array, *, up_down: bool = False, salt: str = "flip") -> Array:

@@ -1,6 +1,6 @@
 """The operations by which transforms are computed, for TensorFlow's tensors or for NumPy arrays.
 
-A transform is written once: `arrays` and `tftensors.operations` have functions of the same names for
+A transform is written once: `arrays` and `tftensors` have functions of the same names for
 it. So both kinds have the same checks, draw the same numbers, and no transform imports TensorFlow.
 """
 
@@ -24,9 +24,9 @@ def is_tensor(value: Any) -> bool:
 def operations_of(*values: Any) -> ModuleType:
     """The operations of tensors if a value is a tensor, otherwise those of arrays."""
     if any(map(is_tensor, values)):
-        from readers.transforms.tftensors import operations
+        from readers.transforms import tftensors
 
-        return operations
+        return tftensors
     from readers.transforms import arrays
 
     return arrays

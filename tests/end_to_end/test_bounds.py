@@ -32,7 +32,7 @@ FILES = [
     "readers/format/test_crc.py",
     "readers/format/test_decode_batches.py",
     "readers/format/test_encode.py",
-    "readers/format/test_fast_path.py",
+    "readers/format/protobuf/test_fast_path.py",
     "readers/format/test_schema.py",
     "readers/format/protobuf/test_tensor.py",
     "readers/shards/test_features.py",

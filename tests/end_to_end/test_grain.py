@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
 
@@ -70,35 +69,12 @@ def assert_two_epochs(lists):
     assert first != sorted(first)
 
 
-def test_a_record_source_is_a_data_source_of_grain(source):
-    assert isinstance(source, grain.sources.RandomAccessDataSource)
-
-
 def test_a_map_dataset_holds_every_record_once_an_epoch(source):
     batches = list(shuffled(source))
     assert_two_epochs(ids(batches))
     for batch in batches:
         assert batch["vector"].tolist() == [[i] * 3 for i in batch["id"].tolist()]
         assert batch["name"].tolist() == [b"record %d" % i for i in batch["id"].tolist()]
-
-
-@pytest.mark.slow
-def test_threads_and_processes_of_a_map_dataset_give_the_same_batches(source):
-    expected = ids(shuffled(source))
-    assert ids(shuffled(source).to_iter_dataset(grain.ReadOptions(num_threads=8))) == expected
-    assert ids(in_processes(shuffled(source))) == expected
-
-
-def with_process(record):
-    return record | {"process": os.getpid()}
-
-
-@pytest.mark.slow
-def test_both_processes_read(source):
-    batches = in_processes(grain.MapDataset.source(source).map(with_process).batch(4))
-    processes = {process for batch in batches for process in batch["process"].tolist()}
-    assert len(processes) == 2
-    assert os.getpid() not in processes
 
 
 @pytest.mark.slow
@@ -117,14 +93,6 @@ def test_batched_indices_are_read_as_a_batch(source):
     numbers = grain.MapDataset.range(len(source)).shuffle(seed=3).repeat(2).batch(4)
     dataset = numbers.map(source.__getitems__)
     assert [[int(record["id"]) for record in batch] for batch in dataset] == ids(shuffled(source))
-
-
-@pytest.mark.slow
-def test_a_data_loader_holds_every_record_once_an_epoch(source):
-    assert_two_epochs(ids(loader(source, worker_count=0)))
-    # Each process batches its own half, so batches mix epochs, but no record is lost or seen twice.
-    numbers = joined(ids(loader(source, worker_count=2)))
-    assert sorted(numbers) == sorted([*range(20), *range(20)])
 
 
 @pytest.mark.slow(base=["0"])

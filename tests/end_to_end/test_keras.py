@@ -110,8 +110,7 @@ class _Killing(keras.callbacks.Callback):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ["global", "interleave"])
-def test_backup_and_restore_resumes_to_the_losses_of_an_undisturbed_run(dataset, tmp_path, order):
+def test_backup_and_restore_resumes_to_the_losses_of_an_undisturbed_run(dataset, tmp_path):
     steps = 5
 
     def losses(backup: Path, *callbacks: keras.callbacks.Callback) -> list[float]:
@@ -126,7 +125,6 @@ def test_backup_and_restore_resumes_to_the_losses_of_an_undisturbed_run(dataset,
             split="train",
             batch_size=4,
             shuffle=True,
-            order=order,
             as_supervised=("vector", "id"),
             repeat=None,
             start_step=epoch * steps,

@@ -41,16 +41,7 @@ def with_process(records):
     return batch | {"process": torch.full_like(batch["id"], os.getpid())}
 
 
-def test_batches_are_tensors_in_the_order_of_the_files(source):
-    loader = data.DataLoader(source, batch_size=8)
-    assert ids(loader) == list(range(20))
-    first = next(iter(loader))
-    assert first["vector"].dtype == torch.float32
-    assert first["vector"].tolist() == [[i] * 3 for i in range(8)]
-    assert first["id"].dtype == torch.int64
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn"])
 def test_two_processes_shuffle_every_record_once_an_epoch(source, method):
     loader = data.DataLoader(
         source,
@@ -86,22 +77,6 @@ def test_a_batch_is_one_request(source, monkeypatch):
     assert asked == batches
 
 
-def test_records_come_one_by_one_without_batches(source):
-    loader = data.DataLoader(source, batch_size=None, sampler=[5, 2])
-    assert [record["id"].tolist() for record in loader] == [5, 2]
-
-
-def test_a_batch_of_a_hundred_is_decoded_by_columns(tmp_path):
-    schema = Schema({"x": ("float32", (40, 30)), "label": ("int64", ())})
-    records = [{"x": np.full((40, 30), i, np.float32), "label": i} for i in range(300)]
-    source = readers.RecordSource(write_dataset(tmp_path, schema, {"train": [records]}))
-    batches = list(data.DataLoader(source, batch_size=100, shuffle=True))
-    assert sorted(n for batch in batches for n in batch["label"].tolist()) == list(range(300))
-    for batch in batches:
-        assert batch["x"].shape == (100, 40, 30)
-        assert (batch["x"] == batch["label"].reshape(-1, 1, 1)).all()
-
-
 def test_a_loader_of_pictures_with_keys_needs_no_further_arguments(tmp_path):
     schema = Schema({"image": ("uint8", (4, 5, 3)), "label": ("int64",), "key": ("string",)})
     records = [
@@ -114,10 +89,3 @@ def test_a_loader_of_pictures_with_keys_needs_no_further_arguments(tmp_path):
     assert first["label"].dtype == torch.int64
     assert first["label"].tolist() == list(range(64))
     assert second["key"] == [b"%d.png" % n for n in range(64, 100)]
-
-
-def test_subsets_random_splits_and_concatenations_of_a_source(source):
-    parts = data.random_split(source, [15, 5], generator=torch.Generator().manual_seed(1))
-    found = [ids(data.DataLoader(part, batch_size=4)) for part in parts]
-    assert sorted(found[0] + found[1]) == list(range(20))
-    assert ids(data.DataLoader(data.ConcatDataset([source, source]), batch_size=7)).count(3) == 2

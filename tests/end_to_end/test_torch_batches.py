@@ -101,7 +101,7 @@ def test_ragged_features_are_lists_of_tensors(runs):
             np.testing.assert_array_equal(tensor.numpy(), value)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [1, 3])
 def test_any_number_of_workers_gives_the_same_batches(dataset, workers):
     batches = readers.torch_batches(dataset, **SHUFFLED)
     found = loader(batches, workers)
@@ -110,7 +110,7 @@ def test_any_number_of_workers_gives_the_same_batches(dataset, workers):
     assert ids(found) + ids(found) + ids(found) == epochs
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn"])
 def test_workers_may_be_started_anew(dataset, method):
     batches = readers.torch_batches(dataset, **SHUFFLED)
     next(iter(batches))  # Its files are open.
@@ -118,7 +118,7 @@ def test_workers_may_be_started_anew(dataset, method):
     assert ids(loader(batches, 2, method)) == epochs[len(epochs) // 2 :]
 
 
-@pytest.mark.parametrize("workers", [0, 2, 3])
+@pytest.mark.parametrize("workers", [0, 2])
 def test_workers_share_batches_by_length(runs, workers):
     found = loader(readers.torch_batches(runs, **BUCKETS), workers)
     epochs = expected(runs, "label", **BUCKETS, repeat=2)
@@ -163,23 +163,7 @@ def test_keys_do_not_depend_on_workers(dataset):
     assert len(set(found(0).values())) == RECORDS
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_transforms_of_arrays_draw_in_workers_as_in_as_numpy(dataset, workers):
-    def noisy(vectors, keys):
-        return vectors + readers.transforms.uniform(keys, "noise")[:, None]
-
-    def transform(batch, keys):
-        return {"vector": noisy(batch["vector"], keys)}
-
-    batches = readers.torch_batches(dataset, **SHUFFLED, transform=transform)
-    found = [batch["vector"].numpy() for batch in loader(batches, workers)]
-    arrays = readers.as_numpy(dataset, **SHUFFLED, transform=transform)
-    for tensor, array in zip(found, arrays, strict=True):
-        assert np.array_equal(tensor, array["vector"])
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("done", [0, 7, 99])
+@pytest.mark.parametrize(("workers", "done"), [(0, 7), (2, 0), (2, 7), (2, 99)])
 @pytest.mark.parametrize("kind", ["steps", "length"])
 def test_a_stateful_loader_resumes(dataset, runs, workers, done, kind):
     path, how, name = (dataset, SHUFFLED, "id") if kind == "steps" else (runs, BUCKETS, "label")
@@ -203,21 +187,6 @@ def test_a_stateful_loader_resumes(dataset, runs, workers, done, kind):
     assert ids(resumed, name) == whole[2 * each :]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_stateful_loader_resumes_between_epochs(dataset, workers):
-    def opened():
-        return stateful.StatefulDataLoader(
-            readers.torch_batches(dataset, **SHUFFLED), batch_size=None, num_workers=workers
-        )
-
-    epochs = expected(dataset, **SHUFFLED, repeat=2)
-    begun = opened()
-    first = ids(begun)
-    resumed = opened()
-    resumed.load_state_dict(begun.state_dict())
-    assert first + ids(resumed) == epochs
-
-
 def test_a_state_of_other_data_is_refused(dataset):
     begun = iter(readers.torch_batches(dataset, **SHUFFLED))
     next(begun)
@@ -226,7 +195,7 @@ def test_a_state_of_other_data_is_refused(dataset):
         other.load_state_dict(begun.state_dict())
 
 
-@pytest.mark.parametrize("steps", [0, 5, 19, 23])
+@pytest.mark.parametrize("steps", [5, 23])
 def test_the_state_after_some_steps_fits_other_workers_and_hosts(dataset, steps):
     batches = readers.torch_batches(dataset, **SHUFFLED)
     found = loader(batches, 2)

@@ -12,10 +12,9 @@ import tensorflow as tf
 from PIL import Image
 
 import readers
-from examples.samples import make_recordings, make_texts
+from examples.samples import make_texts
 from readers.transforms import (
     Moments,
-    Vectorizer,
     normalize,
     random_brightness,
     random_crop,
@@ -105,7 +104,9 @@ def test_a_model_learns_from_texts_with_the_vocabulary_of_the_dataset(tmp_path):
     make_texts(tmp_path / "in", 600, rng())
     flags = ["--label_field", "label", "--tokens", "words", "--vocabulary_size", 40]
     texts = written("text", "--input", tmp_path / "in/*.jsonl", *flags, tmp_path / "out")
-    vectorizer = Vectorizer(texts, length=16)
+    vectorizer = keras.layers.TextVectorization(
+        vocabulary=f"{texts}/vocabulary.txt", output_sequence_length=16
+    )
 
     def ids(batch):
         return vectorizer(batch["text"]), batch["label"]
@@ -117,7 +118,7 @@ def test_a_model_learns_from_texts_with_the_vocabulary_of_the_dataset(tmp_path):
     val = readers.load(texts, split="val", batch_size=32, columns=columns).map(ids)
     model = keras.Sequential(
         [
-            keras.layers.Embedding(vectorizer.size, 8, mask_zero=True),
+            keras.layers.Embedding(vectorizer.vocabulary_size(), 8, mask_zero=True),
             keras.layers.GlobalAveragePooling1D(),
             keras.layers.Dense(2, activation="softmax"),
         ]
@@ -127,24 +128,3 @@ def test_a_model_learns_from_texts_with_the_vocabulary_of_the_dataset(tmp_path):
     names = readers.Manifest.read(texts).label_names
     found = [names[i] for i in model.predict(unseen, verbose=0).argmax(axis=1)]
     assert found == ["positive", "negative"]
-
-
-def test_a_model_learns_from_recordings_of_different_lengths(tmp_path):
-    make_recordings(tmp_path / "in", 80, rng())
-    recordings = written("sensors", "--input", tmp_path / "in/*/*.npy", tmp_path / "out")
-    moments = Moments.of(readers.Manifest.read(recordings), "train", "signal")
-
-    def normalised(batch):
-        return normalize(batch["signal"], moments, batch["signal_mask"]), batch["label"]
-
-    load = {"batch_size": 16, "batching": "padded", "mask": True}
-    train = readers.load(recordings, split="train", shuffle=True, **load).map(normalised)
-    val = readers.load(recordings, split="val", **load).map(normalised)
-    model = keras.Sequential(
-        [
-            keras.layers.Conv1D(16, 5, activation="relu"),
-            keras.layers.GlobalMaxPooling1D(),
-            keras.layers.Dense(2, activation="softmax"),
-        ]
-    )
-    assert accuracy(model, train, val, epochs=10) > LEARNED

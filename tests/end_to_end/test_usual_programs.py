@@ -21,8 +21,6 @@ from readers import transforms
 from tests.support.commands import run
 from tests.support.plain import example, jpeg, tensor, write_plain
 
-pytestmark = pytest.mark.slow
-
 BYTES = tf.io.FixedLenFeature([], tf.string)
 NUMBER = tf.io.FixedLenFeature([], tf.int64)
 AS_BYTES = readers.Feature("string")
@@ -240,8 +238,11 @@ def source(request):
 
 
 def on(*names):
-    """Runs a test on several sources."""
-    return pytest.mark.parametrize("source", names, indirect=True)
+    """Runs a test on several sources, of which those that jobs make are slow."""
+    params = [
+        pytest.param(name, marks=[] if name == "file" else pytest.mark.slow) for name in names
+    ]
+    return pytest.mark.parametrize("source", params, indirect=True)
 
 
 def parsed(files, **spec):
@@ -315,18 +316,18 @@ def plain_pictures(files, name, label="label", size=None):
     return parsed(files, **{name: BYTES, label: NUMBER}).map(decoded)
 
 
-def sized(size, *names):
-    """Decodes, resizes and scales the first feature of a batch."""
-    return lambda image, *others: (
-        transforms.to_float(transforms.decode_images(image, size)),
-        *others,
-    )
+def scaled(image, *others):
+    return transforms.to_float(image), *others
+
+
+def sized(*size):
+    return {"image_raw": readers.decoders.Resize(size)}
 
 
 @on("file", "resharded", "pictures")
 def test_pictures_of_their_own_sizes_are_resized_and_batched(source):
     expected = plain_pictures(source.files, "image_raw", size=[256, 256]).batch(3)
-    found = source.load("image_raw", "label", batch_size=3).map(sized((256, 256)))
+    found = source.load("image_raw", "label", batch_size=3, decoders=sized(256, 256)).map(scaled)
     assert_alike(found, expected, 0.03)
     assert found.element_spec[0].shape.as_list() == [None, 256, 256, 3]
 
@@ -336,8 +337,7 @@ def test_pictures_of_one_size_are_batched(source):
     dataset = plain_pictures(source.files, "image")
     found = source.load("image", "label", batch_size=3, drop_remainder=True)
     assert found.element_spec[0] == tf.TensorSpec([3, 32, 48, 3], tf.uint8)
-    found = found.map(lambda image, label: (transforms.to_float(image), label))
-    assert_alike(found, dataset.batch(3, drop_remainder=True), 0.03)
+    assert_alike(found.map(scaled), dataset.batch(3, drop_remainder=True), 0.03)
 
 
 @on("pictures")
@@ -349,10 +349,11 @@ def test_pictures_are_shuffled_repeated_and_augmented(source):
     theirs = list(dataset.shuffle(100).repeat(2).batch(COUNT))
 
     def augment(batch, keys):
-        images = transforms.decode_images(batch["image_raw"], (64, 64))
-        return {**batch, "image_raw": transforms.to_float(transforms.random_flip(images, keys))}
+        images = transforms.random_flip(batch["image_raw"], keys)
+        return {**batch, "image_raw": transforms.to_float(images)}
 
     how = {"batch_size": COUNT, "shuffle": True, "repeat": 2, "transform": augment}
+    how["decoders"] = sized(64, 64)
     pictures = plain_pictures(source.files, "image_raw", size=[64, 64])
     known = {int(label): image for image, label in pictures}
     for images, labels in [*theirs, *source.load("image_raw", "label", **how)]:
@@ -375,7 +376,8 @@ def test_pictures_come_with_boxes(source):
 
     expected = parsed(source.files, **spec).map(decoded).padded_batch(3)
     names = ("image_raw", "labels", "bounding_boxes")
-    found = source.load(*names, batch_size=3, batching="padded").map(sized((64, 64)))
+    how = {"batch_size": 3, "batching": "padded", "decoders": sized(64, 64)}
+    found = source.load(*names, **how).map(scaled)
     if source.flat_boxes:
         found = found.map(lambda i, n, boxes: (i, n, tf.reshape(boxes, [tf.shape(n)[0], -1, 4])))
     assert_alike(found, expected, 0.03)
@@ -414,7 +416,9 @@ def test_files_of_a_pattern_are_interleaved(source):
 def test_a_model_trains_on_batches_of_pictures(source):
     for batches in (
         plain_pictures(source.files, "image_raw", size=[32, 32]).shuffle(100).batch(4).prefetch(1),
-        source.load("image_raw", "label", batch_size=4, shuffle=True).map(sized((32, 32))),
+        source.load("image_raw", "label", batch_size=4, shuffle=True, decoders=sized(32, 32)).map(
+            scaled
+        ),
     ):
         model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(COUNT)])
         model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -471,6 +475,7 @@ def test_raw_floats_become_arrays_batch_by_batch(source, tmp_path):
     np.testing.assert_array_equal(np.load(path), np.concatenate([batch for (batch,) in expected]))
 
 
+@pytest.mark.slow
 def test_raw_floats_become_arrays_row_by_row(tmp_path):
     flags = ("--names", "signal=data", "--encoding", "raw", "--window", 1)
     source = recordings(tmp_path, map(plane_of, range(2)), *flags)

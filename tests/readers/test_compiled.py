@@ -71,7 +71,7 @@ def outcome(path, **options):
 
 def with_numpy(path, **options):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "_loaded", lambda: None)
+        patch.setattr(library, "library", lambda: None)
         return outcome(path, **options)
 
 
@@ -102,7 +102,7 @@ def test_damage_anywhere_has_the_same_error_or_is_skipped_alike(dataset, asked, 
     how = {"batch_size": 4, "batching": "padded", "shuffle": True, "on_corrupt": on_corrupt}
     begin, size = index[3].tolist()
     intact = outcome(dataset, **how)
-    for place in range(begin, begin + size, 2):
+    for place in range(begin, begin + size, 5):
         shard.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
         found = outcome(dataset, **how)
         assert found == with_numpy(dataset, **how)
@@ -118,7 +118,7 @@ def test_a_shard_that_is_cut_off_is_read_as_with_numpy(dataset):
     shard = dataset / "train-00001-of-00004.tfrecord"
     whole, index = shard.read_bytes(), index_of(shard)
     how = {"batch_size": 4, "batching": "padded", "on_corrupt": "skip"}
-    for size in range(int(index[6, 0]), len(whole), 7):
+    for size in range(int(index[6, 0]), len(whole), 23):
         shard.write_bytes(whole[:size])
         found = outcome(dataset, **how)
         assert found == with_numpy(dataset, **how)

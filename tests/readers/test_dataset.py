@@ -119,16 +119,6 @@ def test_without_labels_there_are_no_class_weights(tmp_path):
         readers.open(directory).class_weights()
 
 
-def test_it_reads_what_the_functions_read(labelled):
-    dataset = readers.open(labelled)
-    assert len(dataset.source("val")) == 2
-    (batch,) = dataset.as_numpy(split="train", batch_size=8, shuffle=True, seed=3)
-    (expected,) = readers.as_numpy(labelled, split="train", batch_size=8, shuffle=True, seed=3)
-    np.testing.assert_array_equal(batch["label"], expected["label"])
-    (tensors,) = dataset.load(split="train", batch_size=8, shuffle=True, seed=3)
-    np.testing.assert_array_equal(tensors["label"], expected["label"])
-
-
 def test_a_notebook_shows_ten_records(tmp_path):
     encodings.write(tmp_path / "d")
     page = Page(readers.open(tmp_path / "d")._repr_html_())

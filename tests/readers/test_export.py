@@ -1,9 +1,7 @@
-"""`readers.export_npy`: the files, resuming, full disks and memory."""
+"""`readers.export_npy`: the files, full disks and memory."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import resource
 import shutil
 import subprocess
@@ -16,10 +14,9 @@ import pytest
 import readers
 from readers import export
 from readers.__main__ import main
-from readers.export_file import PartialNpy
 from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Schema
-from tests.support.datasets import NUMBERS, flip, numbers, write_dataset, write_numbers
+from tests.support.datasets import NUMBERS, flip, write_dataset, write_numbers
 from tests.support.images import encoded
 
 SCHEMA = Schema(
@@ -81,12 +78,13 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(export, "_CHUNK_RECORDS", 3)
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEMA if name != "key"])
-def test_an_exported_file_equals_one_saved_by_numpy(dataset, tmp_path, small_chunks, name):
-    path = readers.export_npy(dataset, feature=name, output=tmp_path / "out.npy")
-    assert path == tmp_path / "out.npy"
-    assert path.read_bytes() == expected_file(tmp_path, name)
-    assert list(tmp_path.glob("out*")) == [path]
+def test_an_exported_file_equals_one_saved_by_numpy(dataset, tmp_path, small_chunks):
+    for name in SCHEMA:
+        if name != "key":
+            path = readers.export_npy(dataset, feature=name, output=tmp_path / f"{name}.npy")
+            assert path == tmp_path / f"{name}.npy"
+            assert path.read_bytes() == expected_file(tmp_path, name), name
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_several_features_are_written_to_a_directory_in_one_pass(dataset, tmp_path, monkeypatch):
@@ -184,240 +182,39 @@ def test_a_damaged_record_is_reported_and_leaves_no_file(tmp_path):
     assert list(tmp_path.glob("v*")) == []
 
 
-# Resuming.
-
-
-def unfinished(dataset, feature, output, chunks, monkeypatch, **arguments):
-    """An export that is interrupted after some chunks of three records, each of them saved."""
-    with monkeypatch.context() as patch:
-        patch.setattr(export, "_CHUNK_RECORDS", 3)
-        patch.setattr(export, "_SECONDS_BETWEEN_SAVES", -1)
-        columns, calls = export.Records.columns, []
-
-        def ending(self, numbers):
-            calls.append(numbers)
-            if len(calls) > chunks:
-                raise KeyboardInterrupt
-            return columns(self, numbers)
-
-        patch.setattr(export.Records, "columns", ending)
-        with pytest.raises(KeyboardInterrupt):
-            readers.export_npy(dataset, feature, output, **arguments)
-
-
-def test_a_run_resumes_after_the_rows_that_another_saved(dataset, tmp_path, monkeypatch):
-    output = tmp_path / "label.npy"
-    unfinished(dataset, "label", output, 2, monkeypatch)
-    note = json.loads((tmp_path / "label.npy.partial.json").read_text())
-    assert (note["rows"], note["shape"], note["dtype"]) == (6, [11], "<i8")
-    size = (tmp_path / "label.npy.partial").stat().st_size
-    assert size == len(expected_file(tmp_path, "label"))
-    (tmp_path / "expected-label.npy").unlink()
-    flip(tmp_path / "label.npy.partial", -11 * 8)  # Row 0, which must not be written again.
-    found = np.load(readers.export_npy(dataset, "label", output)).tolist()
-    assert found[0] != RECORDS[0]["label"]
-    assert found[1:] == [record["label"] for record in RECORDS[1:]]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["label.npy"]
-
-
-@pytest.mark.parametrize("change", ["dataset", "feature", "split", "schema", "note", "cut", "head"])
-def test_a_run_does_not_resume_with_rows_of_other_data(tmp_path, monkeypatch, change):
-    schema = Schema({"a": ("int64", ()), "b": ("int64", ())})
-
-    def write(name, sign):
-        records = [{"a": sign * i, "b": sign * 100 * i} for i in range(20)]
-        return write_dataset(tmp_path / name, schema, {"train": [records]})
-
-    dataset, output = write("one", 1), tmp_path / "x.npy"
-    unfinished(dataset, "a", output, 3, monkeypatch, split="train[:10]")
-    partial, note = tmp_path / "x.npy.partial", tmp_path / "x.npy.partial.json"
-    feature, split, sign, factor, first = "a", "train[:10]", 1, 1, 0
-    if change == "dataset":
-        dataset, sign = write("two", -1), -1
-    elif change == "feature":
-        feature, factor = "b", 100
-    elif change == "split":
-        split, first = "train[10:]", 10
-    elif change == "schema":
-        shutil.rmtree(dataset)
-        write_dataset(dataset, schema, {"train": [[{"a": 7, "b": 8}] * 10]})
-        factor = 0
-    elif change == "note":
-        note.write_bytes(note.read_bytes()[:-5])
-    elif change == "cut":
-        partial.write_bytes(partial.read_bytes()[: 128 + 2 * 8])
-    else:
-        flip(partial, 20)
-    found = np.load(readers.export_npy(dataset, feature, output, split=split)).tolist()
-    assert found == [sign * factor * i or 7 * (factor == 0) for i in range(first, first + 10)]
-
-
-def test_an_export_of_rewritten_files_starts_over(tmp_path, monkeypatch):
-    output, schema = tmp_path / "id.npy", {"schema": NUMBERS}
-    write_dataset(tmp_path, NUMBERS, {"train": [numbers(0, 9)]})
-    (file,) = tmp_path.glob("*.tfrecord")
-    unfinished([file], "id", output, 2, monkeypatch, **schema)
-    write_dataset(tmp_path, NUMBERS, {"train": [numbers(1, 9)]})
-    assert np.load(readers.export_npy([file], "id", output, **schema)).tolist() == [*range(1, 10)]
-
-
-def test_a_run_does_not_resume_with_rows_that_another_began_to_replace(
+def test_an_export_that_fails_leaves_no_file_and_one_that_was_killed_is_named(
     dataset, tmp_path, monkeypatch
 ):
-    other = write_dataset(tmp_path / "other", SCHEMA, {"train": [RECORDS[::-1]]})
     output = tmp_path / "label.npy"
-    unfinished(dataset, "label", output, 3, monkeypatch)
-    unfinished(other, "label", output, 0, monkeypatch)
-    path = readers.export_npy(dataset, "label", output)
-    assert path.read_bytes() == expected_file(tmp_path, "label")
+    with monkeypatch.context() as patch:
 
+        def interrupted(self, numbers):
+            assert (tmp_path / "label.npy.partial").exists()
+            raise KeyboardInterrupt
 
-def test_a_file_that_another_run_has_just_finished_is_not_touched(dataset, tmp_path, monkeypatch):
-    output = tmp_path / "label.npy"
-    lock, other = PartialNpy._lock, PartialNpy(output, "other", np.dtype("<i8"), (11,))
-    opened = contextlib.ExitStack()
-    opened.enter_context(other.opened())
-    other.write(0, np.arange(11))
-
-    def ended(self):
-        other.commit()
-        opened.close()
-        lock(self)
-
-    monkeypatch.setattr(PartialNpy, "_lock", ended)
-    with pytest.raises(FileExistsError, match="already exists"):
-        readers.export_npy(dataset, "label", output)
-    assert np.load(output).tolist() == list(range(11))
-
-
-def test_two_runs_cannot_write_the_same_file(dataset, tmp_path):
-    output = tmp_path / "label.npy"
-    other = PartialNpy(output, "other", np.dtype("<i8"), (11,))
-    with other.opened():
-        other.save(0)
-        with pytest.raises(BlockingIOError, match="another process is writing it"):
+        patch.setattr(export.Records, "columns", interrupted)
+        with pytest.raises(KeyboardInterrupt):
             readers.export_npy(dataset, "label", output)
-    readers.export_npy(dataset, "label", output)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "label.npy.partial").write_text("of another process")
+    with pytest.raises(FileExistsError, match=r"label\.npy\.partial: another export .*delete"):
+        readers.export_npy(dataset, "label", output)
+    assert (tmp_path / "label.npy.partial").read_text() == "of another process"
 
 
-def python(*arguments, **options):
-    line = [sys.executable, *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, **options)
-
-
-KILLED_AT_EVERY_STEP = """
-import os, pathlib, shutil, signal, sys
-import readers
-from readers import export
-
-dataset, work, names = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
-export._CHUNK_RECORDS, export._SECONDS_BETWEEN_SAVES = 4, -1
-steps = {"open", "os.rename", "os.remove", "os.mkdir", "os.truncate", "mmap.__new__", "fcntl.flock"}
-readers.export_npy(dataset, names, work / "expected")
-expected = {path.name: path.read_bytes() for path in (work / "expected").iterdir()}
-kept = []
-for step in range(1, 1000):
-    out = work / "out"
-    child = os.fork()
-    if not child:
-        left = [step]
-        def count(event, arguments):
-            if event in steps and str(out) in str(arguments) or event == "mmap.__new__":
-                left[0] -= 1
-                if not left[0]:
-                    os.kill(os.getpid(), signal.SIGKILL)
-        sys.addaudithook(count)
-        readers.export_npy(dataset, names, out)
-        os._exit(0)
-    status = os.waitpid(child, 0)[1]
-    for path in out.glob("*.npy"):
-        assert path.read_bytes() == expected[path.name], (step, path)
-    if not status:
-        break
-    assert os.WTERMSIG(status) == signal.SIGKILL, step
-    rows = []
-    columns = export.Records.columns
-    export.Records.columns = lambda self, numbers: (rows.extend(numbers), columns(self, numbers))[1]
-    readers.export_npy(dataset, names, out)
-    export.Records.columns = columns
-    kept.append(11 - len(rows))
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == expected, step
-    shutil.rmtree(out)
-print(step, sorted(set(kept)))
-"""
-
-
-def test_a_run_killed_at_any_step_is_completed_by_the_next(dataset, tmp_path):
-    done = python("-c", KILLED_AT_EVERY_STEP, dataset, tmp_path, "image", "label")
-    assert done.returncode == 0, done.stderr
-    steps, kept = done.stdout.split(maxsplit=1)
-    assert int(steps) > 30
-    assert json.loads(kept) == [0, 4, 8, 11]
-
-
-# Disks.
-
-
-def test_a_file_over_the_size_limit_gives_a_one_line_error_and_leaves_no_file(dataset, tmp_path):
-    def limited():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
-
-    arguments = ["export", dataset, "--feature", "image", "--output", tmp_path / "x.npy"]
-    done = python("-m", "readers", *arguments, preexec_fn=limited)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        f"error: {tmp_path}/x.npy: cannot reserve 788 bytes (File too large); free some space, or "
-        "choose another output\n"
+def test_a_full_disk_gives_a_one_line_error_and_leaves_no_file(dataset, tmp_path, capsys):
+    former = resource.getrlimit(resource.RLIMIT_FSIZE)
+    arguments = ["export", str(dataset), "--feature", "label", "--feature", "image"]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, former[1]))
+    try:
+        assert main([*arguments, "--output", f"{tmp_path}"]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
+    assert capsys.readouterr().err == (
+        f"error: {tmp_path}/image.npy.partial: cannot be written (File too large); free some space, "
+        "or choose another output\n"
     )
     assert list(tmp_path.iterdir()) == []
-    # Nor does it leave an earlier file, for which there is space.
-    arguments = ["export", dataset, "--feature", "icon", "--feature", "image", "--output", tmp_path]
-    done = python("-m", "readers", *arguments, preexec_fn=limited)
-    assert f"{tmp_path}/image.npy: cannot reserve 788 bytes" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.fixture
-def disk(tmp_path):
-    """A disk of 64 KiB."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    arguments = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(path)]
-    subprocess.run(arguments, check=True)  # as root
-    yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
-
-
-@pytest.mark.disks
-def test_a_full_disk_gives_a_one_line_error_and_is_left_unchanged(tmp_path, disk):
-    schema = Schema({"x": ("uint8", (1000,))})
-    records = [{"x": np.full(1000, i, np.uint8)} for i in range(100)]
-    dataset = write_dataset(tmp_path / "data", schema, {"train": [records]})
-    arguments = ["export", dataset, "--feature", "x", "--output", disk / "x.npy"]
-    done = python("-m", "readers", *arguments)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "x.npy: cannot reserve 100,128 bytes (No space left on device)" in done.stderr
-    assert list(disk.iterdir()) == []
-    subprocess.run(["mount", "-o", "remount,size=1m", str(disk)], check=True)
-    assert python("-m", "readers", *arguments).returncode == 0
-    assert (np.load(disk / "x.npy") == np.arange(100)[:, None]).all()
-
-
-@pytest.mark.disks
-def test_a_disk_that_fills_up_during_an_export_keeps_the_saved_rows(tmp_path, disk, monkeypatch):
-    schema = Schema({"x": ("uint8", (4000,))})
-    records = [{"x": np.full(4000, i, np.uint8)} for i in range(9)]
-    dataset = write_dataset(tmp_path / "data", schema, {"train": [records]})
-    unfinished(dataset, "x", disk / "x.npy", 2, monkeypatch)
-    with (disk / "other").open("wb", buffering=0) as other, pytest.raises(OSError):
-        while True:
-            other.write(bytes(1000))
-    with pytest.raises(OSError, match=r"cannot save row 9 \(No space left on device\); free"):
-        readers.export_npy(dataset, "x", disk / "x.npy")
-    assert json.loads((disk / "x.npy.partial.json").read_text())["rows"] == 6
-    (disk / "other").unlink()
-    found = np.load(readers.export_npy(dataset, "x", disk / "x.npy"))
-    assert (found == np.arange(9)[:, None]).all()
 
 
 # The command.
@@ -485,7 +282,8 @@ def test_memory_stays_within_four_batches(large, tmp_path, how):
     batch = 16 * 224 * 224 * 3 * 4
     size = sum(path.stat().st_size for path in large.iterdir())
     assert size > 10 * (4 * batch + (20 << 20))
-    done = python("-c", PEAK, large, how, tmp_path / "out")
+    line = [sys.executable, "-c", PEAK, str(large), how, str(tmp_path / "out")]
+    done = subprocess.run(line, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     before, peak = map(int, done.stdout.split())
     assert peak - before < 4 * batch + (20 << 20)

@@ -6,7 +6,6 @@ import io
 import json
 import subprocess
 import sys
-import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from PIL import Image
 
 import readers
 from readers.__main__ import main
-from readers.files.remote import read_file
 from readers.format.display import format_bytes
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
@@ -95,11 +93,6 @@ def test_info_counts_values_that_are_not_finite(dataset, capsys):
     ]
 
 
-def test_info_has_no_column_for_nan_if_all_values_are_finite(dataset, capsys):
-    _, out, _ = run("info", dataset, capsys=capsys)
-    assert "statistics of train" in out and "nan" not in out
-
-
 @pytest.mark.parametrize(
     ("statistics", "line"),
     [
@@ -169,11 +162,6 @@ def test_damaged_statistics_are_passed_over(tmp_path, capsys, statistics, classe
     assert (code, error) == (0, "")
 
 
-def test_the_number_of_classes_is_that_of_their_names_or_unknown(dataset, tmp_path):
-    assert Manifest.read(dataset).num_classes == 40
-    assert Manifest.read(str(write_signals(tmp_path / "signals"))).num_classes is None
-
-
 def test_head_shows_the_first_records(dataset, capsys):
     code, out, _ = run("head", dataset, "--split", "train[5:]", "-n", "2", capsys=capsys)
     assert code == 0
@@ -199,23 +187,6 @@ def test_head_warns_of_no_damaged_exif(tmp_path, capsys):
         warnings.simplefilter("error")
         assert main(["head", f"{tmp_path}/d"]) == 0
     assert "[4, 4, 3]" in capsys.readouterr().out
-
-
-def test_head_reads_the_manifest_once(dataset, capsys, monkeypatch):
-    paths = []
-
-    def noted(path):
-        paths.append(path)
-        return read_file(path)
-
-    monkeypatch.setattr("readers.format.manifest.read_file", noted)
-    run("head", dataset, capsys=capsys)
-    assert paths == [f"{dataset}/manifest.json"]
-
-
-def test_head_shows_all_records_if_there_are_fewer(dataset, capsys):
-    _, out, _ = run("head", dataset, "--split", "val", "-n", "99", capsys=capsys)
-    assert out.count("record") == 6
 
 
 def test_long_arrays_and_texts_are_abbreviated():
@@ -289,7 +260,7 @@ def test_an_invalid_command_gives_exit_code_2(capsys):
         assert (code, error) == (2, f"error: {json.loads(out)['error']}\n")
 
 
-def test_the_command_starts_quickly_and_imports_nothing_heavy(dataset):
+def test_the_command_imports_nothing_heavy(dataset):
     code = (
         "import sys, runpy; sys.argv = ['readers', 'info', sys.argv[1]]\n"
         "try: runpy.run_module('readers', run_name='__main__')\n"
@@ -297,11 +268,8 @@ def test_the_command_starts_quickly_and_imports_nothing_heavy(dataset):
         "heavy = {'tensorflow', 'apache_beam', 'PIL', 'pandas', 'torch', 'jax'} & {*sys.modules}\n"
         "assert not heavy, heavy"
     )
-    start = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code, dataset], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    # The aim is one second, but machines that run tests can be slow.
-    assert time.monotonic() - start < 5
 
 
 def test_a_closed_pipe_gives_no_traceback(tmp_path):

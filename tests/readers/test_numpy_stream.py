@@ -7,7 +7,6 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import readers
 from readers.format.tfrecord import CorruptRecordError
@@ -15,7 +14,7 @@ from readers.order.orders import GlobalOrder
 from readers.shards.fetch import ShardBytes, merged_ranges
 from readers.shards.index import scan_index
 from tests.readers import encodings
-from tests.support.arrays import as_lists, assert_same, ids, nested
+from tests.support.arrays import as_lists, ids
 from tests.support.datasets import (
     NUMBERS,
     in_memory,
@@ -32,37 +31,11 @@ def dataset(tmp_path_factory):
     return str(write_numbers(tmp_path_factory.mktemp("numbers")))
 
 
-@pytest.fixture(scope="module")
-def everything(tmp_path_factory):
-    return encodings.write(tmp_path_factory.mktemp("everything"))[0]
-
-
-@pytest.mark.slow(base=["padded-global"])
-@pytest.mark.parametrize("order", ["global", "interleave"])
-@pytest.mark.parametrize("batching", ["padded", "ragged"])
-def test_batches_equal_those_of_tensorflow(everything, batching, order):
-    how = {"batch_size": 3, "batching": batching, "mask": batching == "padded"}
-    found = readers.as_numpy(everything, **how)
-    for arrays, tensors in zip(found, readers.load(everything, order=order, **how), strict=True):
-        assert arrays.keys() == tensors.keys()
-        for name, value in tensors.items():
-            if isinstance(value, tf.RaggedTensor):
-                assert arrays[name].dtype == object
-                assert nested(arrays[name]) == value.to_list(), name
-            else:
-                assert_same(arrays[name], value.numpy())
-
-
 def test_shuffled_epochs_are_the_permutations_of_seed_and_epoch(dataset):
     found = ids(readers.as_numpy(dataset, batch_size=8, shuffle=True, seed=5, repeat=2))
     order = GlobalOrder(20, 5)
     places = np.arange(20)
     assert found == [*order(0, places).tolist(), *order(1, places).tolist()]
-
-
-def test_endless_repetition_continues(dataset):
-    batches = readers.as_numpy(dataset, batch_size=20, repeat=None)
-    assert all(ids([next(batches)]) == list(range(20)) for _ in range(3))
 
 
 def test_files_without_an_index_are_scanned(tmp_path):
@@ -127,7 +100,8 @@ def test_reading_with_numpy_does_not_need_tensorflow(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_images_without_pillow_report_how_to_install_it(everything, monkeypatch):
+def test_images_without_pillow_report_how_to_install_it(tmp_path, monkeypatch):
+    everything, _ = encodings.write(tmp_path)
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(
         ImportError, match=r"feature 'icon' needs Pillow: pip install 'beam-shards\[images\]'"

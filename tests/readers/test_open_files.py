@@ -40,9 +40,7 @@ assert sorted(ids[:half]) == sorted(ids[half:]) == list(range(400))
 """
 
 
-@pytest.mark.parametrize(
-    ("order", "packed"), [("in order", ""), ("shuffled", ""), ("in order", "GZIP")]
-)
+@pytest.mark.parametrize(("order", "packed"), [("shuffled", ""), ("in order", "GZIP")])
 def test_a_batch_may_span_more_files_than_a_process_may_open(tmp_path, order, packed):
     paths = [
         write_plain(
@@ -131,9 +129,11 @@ def test_readers_leave_no_file_to_the_garbage_collector(tmp_path):
     dataset = write_numbers(tmp_path)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        gc.freeze()  # Objects of other tests.
         assert readers.RecordSource(dataset, "train")[0]["id"] == 0
         assert ids(readers.as_numpy(dataset, split="train", batch_size=4)) == list(range(20))
         gc.collect()
+        gc.unfreeze()
     assert [str(warning.message) for warning in caught] == []
 
 

@@ -130,23 +130,12 @@ def arguments(reading, kind):
     return given
 
 
-SLOW = [
-    pytest.param(name, order, marks=pytest.mark.slow, id=f"{name}, {order}")
-    for order in ("global", "interleave")
-    for name in READING
-    if (order == "interleave" and name not in ("one size", "a map")) or name in ("bytes", "ragged")
-]
+BASE = ("boxes and masks", "padded rows", "a map to arrays of several lengths", "a map of buckets")
 
 
-@pytest.mark.parametrize(
-    ("name", "order"),
-    [
-        *((name, "global") for name in READING if name not in ("bytes", "ragged")),
-        ("one size", "interleave"),
-        ("a map", "interleave"),
-        *SLOW,
-    ],
-)
+@pytest.mark.slow(base=[f"{name}-global" for name in BASE])
+@pytest.mark.parametrize("order", ["global", "interleave"])
+@pytest.mark.parametrize("name", READING)
 def test_load_and_as_numpy_give_the_same_batches(photos, name, order):
     reading = READING[name]
     arrays = readers.as_numpy(photos, **arguments(reading, 0), order=order)
@@ -188,17 +177,6 @@ def test_a_resumed_run_and_several_hosts_decode_the_same_records(photos, name):
     assert alone.keys() == shared.keys() and len(alone) == COUNT
     for record in alone:
         assert all(alone[record][n] == shared[record][n] for n in fixed)
-
-
-@pytest.mark.parametrize("name", ["a map", "a map of buckets"])
-def test_state_of_finds_a_step_of_mapped_batches(photos, name):
-    dataset = readers.load(photos, **arguments(READING[name], 1))
-    expected = as_lists(dataset)
-    state = readers.state_of(dataset, 3)
-    assert (
-        as_lists(readers.as_numpy(photos, **arguments(READING[name], 0), state=state))
-        == expected[3:]
-    )
 
 
 def test_threads_and_pickled_readers_change_nothing(photos):
@@ -257,7 +235,6 @@ def _records(batch):
 # Errors.
 
 
-@pytest.mark.parametrize("read", [readers.as_numpy, readers.load])
 @pytest.mark.parametrize(
     ("reading", "message"),
     [
@@ -308,11 +285,11 @@ def _records(batch):
         ({"map": lambda record, key: 3}, "map returned"),
     ],
 )
-def test_wrong_arguments_are_refused_before_reading(photos, read, reading, message):
+def test_wrong_arguments_are_refused_before_reading(photos, reading, message):
     if reading.get("map") is dict:
         reading = {**reading, "map": lambda record, key: record}
     with pytest.raises(ValueError, match=message):
-        read(photos, **{"batch_size": 4, **reading})
+        readers.as_numpy(photos, **{"batch_size": 4, **reading})
 
 
 def test_errors_of_a_map_name_the_record(photos):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import pickle
 import shutil
@@ -21,7 +20,7 @@ from readers.format.schema import Schema
 from tests.readers import encodings
 from tests.support.arrays import assert_same
 from tests.support.datasets import NUMBERS, flip, in_memory, numbers, write_dataset, write_numbers
-from tests.support.images import EPS, encoded, mark_of_ghostscript
+from tests.support.images import EPS, mark_of_ghostscript
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +168,6 @@ def test_arrays_of_a_batch_are_independent_writable_and_outlive_the_source(every
             array[...] = 0
     source.__getitems__(range(len(source)))
     del source
-    gc.collect()
     for found, wanted in zip(held[:3], expected, strict=False):
         assert_same_record(found, wanted)
         # Not a view of a larger array, which any record of the batch would keep in memory.
@@ -187,21 +185,10 @@ def test_an_index_that_is_not_an_integer_raises_type_error(dataset):
         readers.RecordSource(dataset)[1.5]
 
 
-def test_a_slice_of_a_split_is_numbered_from_0(dataset):
-    source = readers.RecordSource(dataset, split="train[4:12]")
-    assert ids_of(source) == list(range(4, 12))
-
-
 def test_empty_shards_and_splits_are_allowed(tmp_path):
     write_dataset(tmp_path, NUMBERS, {"train": [[], numbers(0, 2), [], numbers(2, 1)], "val": []})
     assert ids_of(readers.RecordSource(tmp_path, "train")) == [0, 1, 2]
     assert len(readers.RecordSource(tmp_path, "val")) == 0
-
-
-def test_the_arrays_of_a_record_are_writable_and_independent(dataset):
-    source = readers.RecordSource(dataset)
-    source[3]["vector"][:] = 99
-    assert source[3]["vector"].tolist() == [3, 3, 3]
 
 
 def test_threads_can_share_a_source(everything):
@@ -225,7 +212,7 @@ def send_ids(source, numbers, queue):
     queue.put([int(source[number]["id"]) for number in numbers])
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_can_share_a_source(dataset, method):
     source = readers.RecordSource(dataset)
     assert source[19]["id"] == 19
@@ -301,13 +288,6 @@ def test_checksums_are_verified_unless_disabled(dataset):
     assert readers.RecordSource(dataset, verify_crc=False)[4]["id"] == 4
 
 
-def test_files_of_other_writers_can_be_a_source(dataset):
-    files = sorted(dataset.glob("train*.tfrecord"))
-    source = readers.RecordSource(files, schema=NUMBERS)
-    assert source[19]["id"] == 19
-    assert source.schema == NUMBERS
-
-
 @pytest.mark.parametrize("encoding", ["jpeg", "png", "source"])
 def test_no_shard_starts_ghostscript(encoding, tmp_path, monkeypatch):
     mark = mark_of_ghostscript(tmp_path, monkeypatch)
@@ -318,11 +298,3 @@ def test_no_shard_starts_ghostscript(encoding, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"'image'.*cannot identify its format"):
         list(readers.as_numpy(dataset, batch_size=1, batching="ragged"))
     assert not mark.exists()
-
-
-@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "WEBP", "JPEG"])
-def test_source_images_are_read_in_the_formats_that_tensorflow_reads(kind, tmp_path):
-    schema = readers.Schema({"image": readers.Feature("uint8", (None, None, 3), "source")})
-    image = encoded(np.full((6, 8, 3), 200, np.uint8), kind)
-    dataset = write_dataset(tmp_path / "images", schema, {"train": [[{"image": image}]]})
-    assert abs(readers.RecordSource(dataset)[0]["image"].astype(int) - 200).max() <= 2

@@ -24,11 +24,10 @@ def rng():
 
 
 def all_ways(path, schema, batching, **arguments):
-    """The same batches from each reader: two with TensorFlow and one with NumPy."""
+    """The same batches from each reader: one with TensorFlow and one with NumPy."""
     arguments = {"schema": schema, "batch_size": 2, "batching": batching, **arguments}
     return {
         "stream": list(readers.load(path, order="interleave", **arguments)),
-        "index": list(readers.load(path, order="global", **arguments)),
         "NumPy": list(readers.as_numpy(path, **arguments)),
     }
 
@@ -100,8 +99,7 @@ def on_the_wire(array):
 WRITE = {"list": on_the_wire, "raw": np.ndarray.tobytes, "tensor": tensor}
 
 
-@pytest.mark.slow(base=["float32", "string"])
-@pytest.mark.parametrize("dtype", ["int64", "float32", "string", "int16", "bool"])
+@pytest.mark.parametrize("dtype", ["string", "int16"])
 def test_steps_of_several_lengths_are_doubly_ragged(tmp_path, rng, dtype):
     sizes = [[2, 0, 3], [], [1], [0, 0], [4, 1]]
     values = [[random_array(rng, dtype, (size,)) for size in record] for record in sizes]
@@ -119,9 +117,9 @@ def test_steps_of_several_lengths_are_doubly_ragged(tmp_path, rng, dtype):
             assert_same(np.asarray(found, array.dtype), array)
 
 
-@pytest.mark.slow(base=["uint8-tensor", "float32-raw", "int32-list"])
-@pytest.mark.parametrize("encoding", ["list", "raw", "tensor"])
-@pytest.mark.parametrize("dtype", ["uint8", "float32", "int32"])
+@pytest.mark.parametrize(
+    ("dtype", "encoding"), [("uint8", "tensor"), ("float32", "raw"), ("int32", "list")]
+)
 def test_steps_of_one_shape_are_one_array(tmp_path, rng, encoding, dtype):
     values = [random_array(rng, dtype, (count, 2, 3)) for count in (3, 0, 1)]
     records = [sequence_example({"y": 1}, x=map(WRITE[encoding], array)) for array in values]
@@ -136,8 +134,7 @@ def test_steps_of_one_shape_are_one_array(tmp_path, rng, encoding, dtype):
         assert_same(record["x"], array)
 
 
-@pytest.mark.slow(base=["raw"])
-@pytest.mark.parametrize("encoding", ["raw", "tensor"])
+@pytest.mark.parametrize("encoding", ["raw"])
 def test_steps_of_several_shapes_are_a_list_of_arrays(tmp_path, rng, encoding):
     sizes = [[3, 1], [], [0, 2]]
     values = [[random_array(rng, "int16", (n, 2)) for n in record] for record in sizes]
@@ -157,7 +154,6 @@ def test_a_known_number_of_steps_is_dense(tmp_path, rng):
     assert readers.load(path, schema=schema, batch_size=4).element_spec["x"].shape[1:] == [5, 2]
 
 
-@pytest.mark.slow(base=["size0"])
 @pytest.mark.parametrize("size", [(6, 8), (None, None)])
 def test_the_frames_of_a_video_are_decoded(tmp_path, size):
     def frame(step):
@@ -192,9 +188,7 @@ def test_feature_lists_are_truncated_counted_bucketed_and_packed_like_lists(tmp_
     )
     for arguments in (
         {"batching": "padded", "max_length": 3, "lengths": True},
-        {"batching": "ragged", "max_length": 3},
         {"batching": "packed", "max_length": 6},
-        {"batching": "padded", "bucket_boundaries": [3]},
     ):
         found = readers.as_numpy(lists, schema=list_schema, batch_size=2, **arguments)
         expected = as_lists(found)
@@ -236,7 +230,7 @@ def test_a_feature_list_is_never_taken_from_the_context(tmp_path):
     assert_all_ways([[], [], []], path, schema)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
         st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4), max_size=4),
@@ -277,8 +271,13 @@ def test_a_step_that_does_not_fit_is_reported_by_feature(tmp_path, name, spec, m
     text = str(caught.value)
     assert f"a.tfrecord: record 0 at byte 0: feature {name!r} ({schema[name]}): " in text
     assert message in text
+
+
+def test_a_step_that_does_not_fit_is_reported_by_feature_in_a_stream(tmp_path):
+    path = write_plain(tmp_path / "a.tfrecord", [sequence_example(**STEPS)])
+    schema = Schema({"x": Feature("int64", (None, 2), "list steps")})
     ds = readers.load(path, schema=schema, batch_size=1, batching="ragged", order="interleave")
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"(feature|list|key).*{name}\b"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(feature|list|key).*x\b"):
         list(ds)
 
 

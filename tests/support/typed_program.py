@@ -74,10 +74,7 @@ def look(directory: Path) -> list[str]:
     dataset: readers.Dataset = readers.open(directory)
     label: readers.FeatureInfo = dataset.features["label"]
     weights: NDArray[np.float64] = dataset.class_weights("train")
-    batches = dataset.as_numpy(batch_size=32, split="train")
-    print(dataset, dataset.schema, dataset.splits, weights, next(batches)["signal"])
-    print(dataset.load(batch_size=2), len(dataset.torch_batches(batch_size=2)))
-    print(next(dataset.jax_batches(batch_size=2)), len(dataset.source("train", columns=["label"])))
+    print(dataset, dataset.schema, dataset.splits, weights)
     return [label.int2str(number) for number in range(label.str2int("walk"))]
 
 
@@ -201,19 +198,15 @@ def export(directory: str) -> list[Path]:
 
 def train(directory: str) -> int:
     moments = transforms.Moments.of(readers.Manifest.read(directory), "train", "signal")
-    vectorizer = transforms.Vectorizer(directory, length=100)
 
     def augment(batch: dict[str, Any], keys: Any) -> dict[str, Any]:
-        images = transforms.decode_images(batch["encoded"], (256, 256))
-        images = transforms.resize(images, (224, 224))
-        images = transforms.random_flip(images, keys, up_down=True)
+        images = transforms.random_flip(batch["image"], keys, up_down=True)
         images = transforms.random_crop(images, keys, (192, 192), padding=4)
         images = transforms.random_brightness(images, keys, 0.1)
         return {
             "image": transforms.to_float(images),
             "signal": transforms.normalize(batch["signal"], moments, batch["signal_mask"]),
-            "text": vectorizer(batch["text"]),
-            "drawn": transforms.uniform(keys, "a") * transforms.below(keys, "b", vectorizer.size),
+            "drawn": transforms.uniform(keys, "a") * transforms.below(keys, "b", 9),
         }
 
     dataset = readers.load(

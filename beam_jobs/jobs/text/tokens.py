@@ -18,9 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from beam_jobs.errors import DataError
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import Divisible, parts_of
-from readers.format.manifest import PADDING, RESERVED_IDS, UNKNOWN, UNKNOWN_ID
-
-_PUNCTUATION = rb"""!"#$%&()*+,-./:;<=>?@[\]^_`{|}~'"""
+from readers.format.manifest import PADDING, PUNCTUATION, RESERVED_IDS, UNKNOWN, UNKNOWN_ID
 
 # A worker merges the words of one of these parts: 4 million of a billion, half a gigabyte.
 _PARTS = 256
@@ -34,7 +32,7 @@ _MARK_BYTES = 64
 
 def words(text: bytes) -> list[bytes]:
     """The words of a text in UTF-8, in lower case and without punctuation."""
-    return text.lower().translate(None, _PUNCTUATION).split()
+    return text.lower().translate(None, PUNCTUATION).split()
 
 
 def word_hashes(counts: Mapping[bytes, int]) -> int:

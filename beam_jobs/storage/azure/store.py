@@ -32,7 +32,7 @@ from beam_jobs.storage.object_store import (
     one_line,
     refusal,
 )
-from readers.format import backoff
+from readers.files import backoff
 
 # Where the store keeps the CRC32C of an object: Azure itself computes MD5, and only of small ones.
 _CRC32C = "beam_shards_crc32c"

@@ -22,7 +22,7 @@ from beam_jobs.storage.object_store import (
     one_line,
     refusal,
 )
-from readers.format import backoff
+from readers.files import backoff
 
 _NO_CREDENTIALS = (
     NoCredentialsError,

@@ -32,7 +32,7 @@ from beam_jobs.storage.object_store import (
 )
 from beam_jobs.storage.s3.errors import BeyondEnd, job_error, may_pass
 from beam_jobs.storage.s3.listing import files_in, parse_listing
-from readers.format import backoff
+from readers.files import backoff
 from readers.format.version import __version__
 
 _DELETED_AT_ONCE = 1000

@@ -59,13 +59,9 @@ def is_compiled() -> bool:
     return library() is not None
 
 
+@functools.cache
 def library() -> Any:
     """The library; None if it was not built, or does not fit this processor."""
-    return _loaded()
-
-
-@functools.cache
-def _loaded() -> Any:
     for path in sorted(Path(__file__).parent.glob("kernel*.so")):
         try:
             found = ctypes.CDLL(str(path))

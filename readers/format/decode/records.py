@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.decode.fast_path import fast_lists
 from readers.format.dtypes import FLOATS_IN_A_LIST, numpy_dtype
+from readers.format.protobuf.fast_path import fast_lists
 from readers.format.protobuf.tensor import parse_tensor
 from readers.format.protobuf.wire import (
     BYTES_LIST,

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.decode.fast_path import fast_tensor
 from readers.format.dtypes import TENSORFLOW_DTYPES, dtype_name, numpy_dtype
+from readers.format.protobuf.fast_path import fast_tensor
 from readers.format.protobuf.wire import Parts, fields, varint
 from readers.format.schema import format_shape
 

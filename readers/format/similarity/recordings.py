@@ -63,12 +63,6 @@ class RecordingSketch(NamedTuple):
     portrait: np.ndarray
 
 
-def recording_hash(signal: np.ndarray) -> int | None:
-    """The hash of `recording_sketch`, or None."""
-    found = recording_sketch(signal)
-    return found.hash if found else None
-
-
 def recording_sketch(signal: np.ndarray) -> RecordingSketch | None:
     """The hash and the portrait of a recording, or None for one without enough to tell it by.
 

@@ -11,7 +11,6 @@ import tokenizers
 
 import readers
 from beam_jobs.jobs.text.subwords import Subwords, train_bpe
-from readers import transforms
 from readers.__main__ import main
 from readers.format.manifest import Manifest
 from tests.support.datasets import write_numbers
@@ -81,9 +80,3 @@ def test_info_shows_tokenizer_classes_and_duplicates(tmp_path, capsys):
     header = next(line for line in lines if "records/shard" in line)
     row = next(line for line in lines if line.startswith("train"))
     assert header.split()[-1] == "duplicates" and row.split()[-1] == "1,234"
-
-
-def test_a_vectorizer_refuses_a_tokenizer_of_subwords(tmp_path):
-    dataset = dataset_with(tmp_path, BPE, 300, options={"job": "text", "tokens": "bpe"})
-    with pytest.raises(ValueError, match=r"Tokenizer\.from_file\('.*/tokenizer\.json'\)"):
-        transforms.Vectorizer(dataset)

@@ -158,7 +158,7 @@ def test_errors_do_not_reveal_a_signature(azure, monkeypatch):
     endpoint = f"{azure.proxy.url}/{azurite.ACCOUNT}"
     account = f"BlobEndpoint={endpoint};SharedAccessSignature={azurite.signature()}"
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", account)
-    monkeypatch.setattr("readers.format.backoff.TRIES", 1)
+    monkeypatch.setattr("readers.files.backoff.TRIES", 1)
     write_file(azure.url, "x", b"x")
     secret = azurite.signature().split("sig=")[1].split("&")[0]
     for kind in ("refuse", 403, 503):

@@ -262,7 +262,7 @@ def test_two_versions_of_an_object_are_never_mixed(s3):
 def test_a_store_that_keeps_failing_is_not_blamed_on_an_input(store, monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
     monkeypatch.setattr("beam_jobs.storage.gcs._SECONDS", 0.5)
-    monkeypatch.setattr("readers.format.backoff.TRIES", 2)
+    monkeypatch.setattr("readers.files.backoff.TRIES", 2)
     store.put(f"{store.url}/x", b"x")
     store.proxy.fault(503, methods=None)
     objects._new_store.cache_clear()

@@ -90,10 +90,10 @@ def test_load_reads_the_same_from_a_store_as_from_a_disk(s3: Bucket, gcs: Bucket
             assert ids(readers.load(url, **how, seed=5, order=order)) == local
 
 
-def test_files_of_a_store_without_an_index_are_loaded(store: Bucket, numbered: Path) -> None:
+def test_files_of_a_store_without_an_index_are_loaded(s3: Bucket, numbered: Path) -> None:
     for file in numbered.glob("train*.tfrecord"):
-        store.upload(file, f"bare/{file.name}")
-    batches = readers.load(f"{store.url}/bare/*.tfrecord", schema=NUMBERS, batch_size=32)
+        s3.upload(file, f"bare/{file.name}")
+    batches = readers.load(f"{s3.url}/bare/*.tfrecord", schema=NUMBERS, batch_size=32)
     assert sorted(ids(batches)) == list(range(200))
 
 
@@ -114,27 +114,27 @@ def test_the_command_line_reads_from_a_store(
     assert "no manifest.json here" in error and error.count("\n") == 1
 
 
-def test_a_few_records_are_fetched_by_range_requests(store: Bucket, large: Path) -> None:
-    url = store.upload(large)
+def test_a_few_records_are_fetched_by_range_requests(s3: Bucket, large: Path) -> None:
+    url = s3.upload(large)
     source = readers.RecordSource(url)
     assert [int(row["id"]) for row in source.__getitems__([3, 4, 90])] == [3, 4, 90]
     assert int(source[150]["id"]) == 150
-    seen = store.proxy.seen(r"\.tfrecord$")
+    seen = s3.proxy.seen(r"\.tfrecord$")
     assert all(request.range for request in seen)
     # Records 3 and 4 are adjacent, so they share a request.
     assert len(seen) == 3
     assert sum(request.sent for request in seen) < 5 * (1 << 16)
 
 
-@pytest.mark.parametrize("how", [{}, {"shuffle": True}, {"shuffle": True, "order": "interleave"}])
+@pytest.mark.parametrize("how", [{}, {"shuffle": True, "order": "interleave"}])
 def test_a_pass_takes_few_requests_and_fetches_each_byte_once(
-    store: Bucket, large: Path, how: dict
+    s3: Bucket, large: Path, how: dict
 ) -> None:
-    url = store.upload(large)
+    url = s3.upload(large)
     assert sorted(ids(readers.as_numpy(url, batch_size=4, batching="padded", **how))) == list(
         range(160)
     )
-    seen = store.proxy.seen(r"\.tfrecord$")
+    seen = s3.proxy.seen(r"\.tfrecord$")
     assert len(seen) <= 4
     assert sum(request.sent for request in seen) < 1.05 * sum(
         path.stat().st_size for path in large.glob("*.tfrecord")
@@ -242,7 +242,7 @@ def test_two_iterators_do_not_fetch_records_again_that_either_of_them_has(
     assert sent_of_both <= 2 * sent
 
 
-@pytest.mark.slow(base=["s3-503", "gcs-refuse", "s3-cut", "gcs-short", "gcs-429", "s3-500"])
+@pytest.mark.slow(base=["s3-503", "gcs-short", "s3-cut"])
 @pytest.mark.parametrize("kind", [503, 500, 429, "cut", "short", "refuse"])
 def test_failed_requests_are_retried(store, numbered, hasty, kind) -> None:
     url = store.upload(numbered)

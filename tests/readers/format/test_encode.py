@@ -668,7 +668,7 @@ FUZZED_EXAMPLE = Encoder(FUZZED).encode(
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
-@settings(max_examples=2000)
+@settings(max_examples=400)
 @given(st.randoms(use_true_random=False))
 def test_a_mutated_example_gives_a_valid_record_or_a_value_error(random):
     data = mutated(random, FUZZED_EXAMPLE)

@@ -3,6 +3,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import string
 import uuid
 
 import fsspec
@@ -586,3 +587,8 @@ def test_a_file_with_another_checksum_than_the_manifest_states_is_refused():
     stated.check_file("tokenizer.json", b"anything, since nothing is stated")
     with pytest.raises(ValueError, match="CRC32C is c1d04330, the manifest states 364b3fb7"):
         stated.check_file("vocabulary.txt", b"a")
+
+
+def test_words_are_without_the_punctuation_of_ascii():
+    """As docs/reading.md says."""
+    assert {*manifest.PUNCTUATION} == {*string.punctuation.encode()}

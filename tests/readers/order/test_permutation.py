@@ -60,7 +60,7 @@ def test_every_part_of_the_key_changes_the_order():
     assert len({tuple(whole(100, *key).tolist()) for key in keys}) == len(keys)
 
 
-@pytest.mark.slow(base=["3"])
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 3, 4, 6, 10, 52])
 def test_every_number_is_equally_likely_at_every_place(n):
     """Chi-squared tests of (place, number), and of the numbers at the first two places."""

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 import readers
-from readers import transforms
 from readers.format.schema import Feature, Schema
 from readers.shards.features import chosen_schema
 from tests.support.datasets import write_dataset
@@ -19,10 +18,9 @@ BYTES = Feature("string")
 
 READERS = [
     readers.as_numpy,
-    lambda *a, **k: readers.load(*a, **k).as_numpy_iterator(),
     lambda *a, **k: readers.load(*a, **k, order="interleave").as_numpy_iterator(),
 ]
-every_reader = pytest.mark.parametrize("read", READERS, ids=["numpy", "index", "streams"])
+every_reader = pytest.mark.parametrize("read", READERS, ids=["numpy", "streams"])
 
 
 def picture(height, width, shade):
@@ -48,31 +46,6 @@ def test_a_schema_asks_for_the_bytes_of_pictures_of_a_slice_of_a_split(photos, r
     for batch in read(photos, split="train[2:9]", schema=schema, batch_size=3):
         found |= dict(zip(batch["label"].tolist(), batch["image"].tolist(), strict=True))
     assert found == dict(enumerate(PICTURES[2:9], 2))
-
-
-@pytest.mark.slow(base=["global"])
-@pytest.mark.parametrize("order", ["global", "interleave"])
-def test_pictures_of_many_sizes_become_a_dense_batch(photos, order):
-    def resized(batch, keys):
-        return {**batch, "image": transforms.decode_images(batch["image"], (8, 6))}
-
-    ds = readers.load(
-        photos,
-        split="train",
-        schema=Schema({"image": BYTES, "label": ("int64",)}),
-        batch_size=5,
-        shuffle=True,
-        order=order,
-        drop_remainder=True,
-        transform=resized,
-    )
-    assert ds.element_spec["image"] == tf.TensorSpec([5, 8, 6, 3], tf.uint8)
-    seen = []
-    for batch in ds.as_numpy_iterator():
-        seen += batch["label"].tolist()
-        shades = 9 * batch["label"][:, None, None, None]
-        assert np.abs(batch["image"] - shades).max() <= 1
-    assert sorted(seen) == list(range(10)) != seen
 
 
 def test_a_record_source_gives_the_bytes_of_a_picture(photos):
@@ -116,15 +89,6 @@ def test_a_record_of_another_size_is_an_error_that_names_file_and_record(tmp_pat
         schema = Schema({name: FIXED[name]})
         with pytest.raises(ValueError, match=r"train-00001-of-00002\.tfrecord: record 1 at byte"):
             list(readers.as_numpy(tmp_path, schema=schema, batch_size=2))
-
-
-@pytest.mark.slow
-def test_streams_name_the_feature_of_another_size(tmp_path):
-    write_dataset(tmp_path, SIGNALS, {"train": [signals([3, 4])]})
-    for name in SIGNALS:
-        schema = Schema({name: FIXED[name]})
-        with pytest.raises(tf.errors.InvalidArgumentError, match=name):
-            list(readers.load(tmp_path, schema=schema, batch_size=2, order="interleave"))
 
 
 @pytest.mark.slow(base=["numpy"])

@@ -91,29 +91,11 @@ def test_concatenated_gzip_members_are_one_file(tmp_path):
     assert ids(load(path)) == ids(as_numpy(path)) == list(range(7))
 
 
-@pytest.mark.slow
-def test_shuffled_streams_contain_every_record_once_per_epoch(files):
-    found = ids(load(files, shuffle=True, repeat=2))
-    assert sorted(found[:20]) == sorted(found[20:]) == list(range(20))
-    assert found[:20] != found[20:] != list(range(20))
-
-
-@pytest.mark.slow(base=["as_numpy"])
-@BOTH
-def test_hosts_share_the_records_of_compressed_and_plain_files(tmp_path, files, read):
+def test_hosts_share_the_records_of_compressed_and_plain_files(tmp_path, files):
     files[1] = write_plain(tmp_path / "b.tfrecord", records(13, 7))
-    hosts = [ids(read(files, shard=(host, 2), shuffle=read is load)) for host in (0, 1)]
+    hosts = [ids(as_numpy(files, shard=(host, 2))) for host in (0, 1)]
     assert len(hosts[0]) == len(hosts[1]) == 10
     assert sorted(hosts[0] + hosts[1]) == list(range(20))
-
-
-@pytest.mark.slow(base=["as_numpy"])
-@BOTH
-def test_a_run_resumes_from_any_step(files, read):
-    shuffle = read is load
-    whole = ids(read(files, start_step=1, repeat=2, shuffle=shuffle))
-    assert ids(read(files, start_step=7, repeat=2, shuffle=shuffle)) == whole[24:]
-    assert len(whole) == 36
 
 
 def test_a_state_resumes_with_the_next_record(files):
@@ -152,11 +134,10 @@ def test_random_access_is_refused_in_one_line_with_the_cure(files, read):
     assert "\n" not in str(caught.value)
 
 
-@BOTH
-def test_zlib_is_refused(tmp_path, read):
+def test_zlib_is_refused(tmp_path):
     path = write_plain(tmp_path / "a.tfrecord", records(0, 3), "ZLIB")
     with pytest.raises(ValueError, match=r"a.tfrecord: compressed with ZLIB, expected GZIP"):
-        read(path)
+        as_numpy(path)
 
 
 def test_other_filesystems_are_read_too(files):
@@ -190,14 +171,13 @@ def test_a_file_of_a_store_is_decompressed_once_in_a_pass(tmp_path, monkeypatch)
     filesystem.rm("/packed", recursive=True)
 
 
-@pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
-def test_rows_are_packed_in_order(tmp_path, read):
+def test_rows_are_packed_in_order(tmp_path):
     paths = [
         write_plain(tmp_path / name, [example(x=[n + 1] * (n % 5 + 1)) for n in range(9)], packed)
         for name, packed in (("a.gz", "GZIP"), ("b", ""))
     ]
     how = {"batch_size": 2, "batching": "packed", "max_length": 6, "repeat": 2}
-    found, expected = (as_lists(read(path, schema=LISTS, **how)) for path in paths)
+    found, expected = (as_lists(readers.as_numpy(path, schema=LISTS, **how)) for path in paths)
     assert found == expected
     assert len(found) > 4
 
@@ -309,6 +289,7 @@ def test_a_record_length_above_the_limit_is_refused_before_it_is_read(tmp_path):
         decompressed_extent(str(path))
 
 
+@pytest.mark.slow
 def test_reading_holds_a_few_batches_in_memory_instead_of_the_file(tmp_path):
     path = tmp_path / "a.gz"
     data = bytes(256 << 10)

@@ -99,10 +99,9 @@ def test_only_dimensions_up_to_the_last_unknown_one_are_ragged(shape, ragged_ran
 
 
 @pytest.mark.parametrize(
-    "dtype",
-    ["bool", "uint8", "int16", "uint32", "uint64", "float16", "bfloat16", "float64", "complex64"],
+    ("dtype", "encoding"),
+    [("bool", "raw"), ("uint32", "tensor"), ("bfloat16", "raw"), ("complex64", "tensor")],
 )
-@pytest.mark.parametrize("encoding", ["tensor", "raw"])
 def test_every_dtype_is_padded_with_zero(dtype, encoding):
     values = [v.astype(numpy_dtype(dtype)) for v in arrays([(1, 2), (3, 2), (0, 2)], "float32")]
     expected, _ = padded_by_hand(values, (None, 2))
@@ -112,7 +111,7 @@ def test_every_dtype_is_padded_with_zero(dtype, encoding):
     assert array["x"].dtype == expected.dtype == graph["x"].dtype.as_numpy_dtype
 
 
-@pytest.mark.parametrize("limit", [10**9, 2**29, 2**60])
+@pytest.mark.parametrize("limit", [10**9, 2**60])
 @pytest.mark.parametrize("encoding", ["tensor", "raw"])
 def test_a_limit_of_billions_of_rows_truncates_nothing(encoding, limit):
     values = arrays([(1, 2), (3, 2), (0, 2)])
@@ -179,7 +178,7 @@ def test_after_an_empty_dimension_later_ones_need_no_padding():
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_both_readers_pad_any_shapes_in_the_same_way(data):
     spec = data.draw(
         st.lists(st.sampled_from([None, 2]), min_size=1, max_size=3).filter(lambda s: None in s)

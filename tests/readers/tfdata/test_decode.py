@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from readers.batches.batch_format import BatchFormat
-from readers.format.dtypes import FLOATS_IN_A_LIST, INTEGERS_IN_A_LIST, TENSORFLOW_DTYPES
+from readers.format.dtypes import FLOATS_IN_A_LIST, INTEGERS_IN_A_LIST
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
 from readers.tfdata.batching import batch_of
@@ -20,8 +20,6 @@ from readers.tfdata.decode import decode_batch
 from tests.support.arrays import assert_same, random_array
 from tests.support.images import encoded
 from tests.support.plain import example, tensor
-
-NUMERIC = [name for name in TENSORFLOW_DTYPES if name != "string"]
 
 
 @pytest.fixture
@@ -46,28 +44,19 @@ def rows(batch):
         yield row.to_tensor().numpy() if isinstance(row, tf.RaggedTensor) else row.numpy()
 
 
-FIXED = ((3,), [(3,)] * 3)
-VARYING = ((None, 3), [(200, 3), (1, 3), (0, 3)])
-SHAPES = [
-    ((), [()] * 3),
-    ((2, 200, 3), [(2, 200, 3)] * 2),
-    ((0, 3), [(0, 3)] * 2),
-    ((None,), [(3,), (0,), (300,), (1,)]),
-    ((2, None), [(2, 1), (2, 0), (2, 130)]),
-    ((None, None), [(2, 3), (4, 1), (1, 150)]),
-    ((None, 2, None), [(1, 2, 3), (3, 2, 1)]),
-    ((None, None, 3), [(2, 3, 3), (1, 4, 3)]),
+# `tests/readers/test_foreign.py` reads every dtype.
+combinations = [
+    ("bfloat16", (3,), [(3,)] * 3),
+    ("uint8", (None, 3), [(200, 3), (1, 3), (0, 3)]),
+    ("float32", (0, 3), [(0, 3)] * 2),
+    ("int64", (None,), [(3,), (0,), (300,), (1,)]),
+    ("int16", (None, None), [(2, 3), (4, 1), (1, 150)]),
+    ("float32", (None, 2, None), [(1, 2, 3), (3, 2, 1)]),
 ]
+lists = [case for case in combinations if case[0] in (*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST)]
 
 
-def combinations(dtypes):
-    """(dtype, shape, shapes of the records): every dtype and every shape, but not all pairs."""
-    every_dtype = [(dtype, *shape) for dtype in dtypes for shape in (FIXED, VARYING)]
-    return every_dtype + [(dtypes[0], *shape) for shape in SHAPES]
-
-
-@pytest.mark.slow(base=["float32-shape0-found0", "bfloat16-shape18-found18"])
-@pytest.mark.parametrize(("dtype", "shape", "found"), combinations([*NUMERIC, "string"]))
+@pytest.mark.parametrize(("dtype", "shape", "found"), combinations)
 def test_tensors_equal_those_of_parse_tensor(rng, dtype, shape, found):
     expected = [random_array(rng, dtype, size) for size in found]
     examples = [example(x=tensor(tf.constant(a, tf.as_dtype(dtype)))) for a in expected]
@@ -79,9 +68,7 @@ def test_tensors_equal_those_of_parse_tensor(rng, dtype, shape, found):
         assert_same(row, array)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shape", "found"), combinations([*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST, "string"])
-)
+@pytest.mark.parametrize(("dtype", "shape", "found"), lists)
 def test_lists_equal_those_of_parse_single_example(rng, dtype, shape, found):
     schema = Schema({"x": (dtype, shape, "list")})
     expected = [random_array(rng, dtype, size) for size in found]
@@ -95,7 +82,7 @@ def test_lists_equal_those_of_parse_single_example(rng, dtype, shape, found):
         assert_same(row, array)
 
 
-@pytest.mark.parametrize(("dtype", "shape", "found"), combinations(NUMERIC))
+@pytest.mark.parametrize(("dtype", "shape", "found"), combinations)
 def test_raw_bytes_equal_those_of_frombuffer(rng, dtype, shape, found):
     expected = [random_array(rng, dtype, size) for size in found]
     examples = [example(x=a.tobytes()) for a in expected]
@@ -107,7 +94,7 @@ def test_raw_bytes_equal_those_of_frombuffer(rng, dtype, shape, found):
 
 
 @given(st.data())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 def test_any_batch_of_known_and_unknown_dimensions_round_trips(data):
     rank = data.draw(st.integers(1, 3))
     spec = [data.draw(st.sampled_from([None, None, 1, 2, 130])) for _ in range(rank)]
@@ -129,7 +116,7 @@ def test_any_batch_of_known_and_unknown_dimensions_round_trips(data):
         assert_same(columns["x"].values.numpy(), np.stack(arrays))
 
 
-@pytest.mark.parametrize("shape", [(2, 2), (None, 2), (None, None)])
+@pytest.mark.parametrize("shape", [(2, 2), (None, None)])
 def test_tensors_written_as_float_val_can_be_read(shape):
     arrays = [np.array([[1, 2], [3, 4]], "f4"), np.full((2, 2), 7, "f4")]
     protos = [
@@ -143,24 +130,7 @@ def test_tensors_written_as_float_val_can_be_read(shape):
         assert_same(row, array)
 
 
-def test_tensors_with_unusual_headers_are_all_rewritten():
-    counts = range(1, 40)
-    protos = [
-        tf.compat.v1.make_tensor_proto(list(range(n)), dtype=tf.int64).SerializeToString()
-        for n in counts
-    ]
-    batch = decoded([example(x=p) for p in protos], Feature("int64", (None,), "tensor"))
-    assert batch.to_list() == [list(range(n)) for n in counts]
-
-
-def test_text_is_returned_as_bytes():
-    batch = decoded([example(x="grün".encode()), example(x=b"")], Feature("string"))
-    assert batch.numpy().tolist() == ["grün".encode(), b""]
-
-
-@pytest.mark.parametrize("kind", ["jpeg", "png"])
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("fixed", [True, False])
+@pytest.mark.parametrize(("kind", "channels", "fixed"), [("jpeg", 3, False), ("png", 1, True)])
 def test_images_equal_those_of_pillow(rng, kind, channels, fixed):
     sizes = [(4, 5), (4, 5)] if fixed else [(4, 5), (2, 7)]
     colors = [] if channels == 1 else [3]
@@ -189,25 +159,12 @@ def test_sequences_keep_their_arrays_separate_by_record(rng):
             assert_same(row.numpy(), array)
 
 
-def test_a_batch_of_empty_sequences_has_no_arrays():
-    schema = Schema({"x": ("float32", (None, None, 2), "sequence")})
-    batch = decoded([Encoder(schema).encode({"x": []})] * 2, schema["x"])
-    assert batch.to_list() == [[], []]
-
-
 def test_sequences_of_arrays_of_one_shape_have_one_ragged_dimension(rng):
     arrays = [[random_array(rng, "int32", (2,)) for _ in range(n)] for n in (2, 0, 3)]
     schema = Schema({"x": ("int32", (None, 2), "sequence")})
     batch = decoded([Encoder(schema).encode({"x": a}) for a in arrays], schema["x"])
     assert batch.shape.as_list() == [3, None, 2]
     assert batch.to_list() == [[row.tolist() for row in record] for record in arrays]
-
-
-def test_sequences_of_known_length_are_dense(rng):
-    arrays = [[random_array(rng, "int32", (2,)) for _ in range(3)] for _ in range(2)]
-    schema = Schema({"x": ("int32", (3, 2), "sequence")})
-    batch = decoded([Encoder(schema).encode({"x": a}) for a in arrays], schema["x"], "dense")
-    assert_same(batch.numpy(), np.array(arrays))
 
 
 def serialized(array):
@@ -251,20 +208,16 @@ def test_a_value_that_does_not_fit_is_reported_by_feature(data, feature, message
 
 
 @pytest.mark.parametrize("batching", ["padded", "ragged"])
-@pytest.mark.parametrize("shape", [(50, 6), (None, 6)])
-@pytest.mark.parametrize("damaged", [lambda p: p[:-1], lambda p: p[:-24], lambda p: p + b"abcd"])
-def test_a_tensor_of_the_wrong_size_is_an_error(batching, shape, damaged):
+@pytest.mark.parametrize("damaged", [lambda p: p[:-1], lambda p: p + b"abcd"])
+def test_a_tensor_of_the_wrong_size_is_an_error(batching, damaged):
     whole = tensor(np.ones((50, 6), "f4"))
     # Next to an intact one: alone, a later op might fail because of the size.
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?i)parse"):
-        decoded([example(x=damaged(whole)), example(x=whole)], Feature("float32", shape), batching)
+        decoded(
+            [example(x=damaged(whole)), example(x=whole)], Feature("float32", (None, 6)), batching
+        )
 
 
 def test_a_missing_feature_is_reported_by_name():
     with pytest.raises(tf.errors.InvalidArgumentError, match="x"):
         decoded([example(y=[1])], Feature("int64"))
-
-
-def test_a_known_dimension_after_an_unknown_one_is_static():
-    batch = decoded([serialized(np.ones((2, 5, 3), "f4"))], Feature("float32", (None, 5, 3)))
-    assert batch.shape[2:] == [5, 3]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from unittest.mock import Mock
 
 import numpy as np
@@ -88,18 +87,6 @@ def test_the_line_stands_alone_in_errors_of_graphs(tmp_path, read):
     assert line_of(error.value).startswith(begin)
 
 
-@pytest.mark.slow
-def test_the_line_stands_alone_in_errors_of_keras(tmp_path):
-    import keras
-
-    dataset, begin = damaged(tmp_path / FOLDER, NUMBERS)
-    model = keras.Sequential([keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    with pytest.raises(tf.errors.InvalidArgumentError) as error:
-        model.fit(readers.load(dataset, **WAYS["supervised"]), verbose=0)
-    assert line_of(error.value).startswith(begin)
-
-
 def test_other_errors_stand_alone_too(tmp_path, monkeypatch):
     dataset = write_dataset(tmp_path / FOLDER, SIGNALS, {"train": [signals([1, 2, 3])]})
     schema = readers.Schema({"signal": ("float32", (4, 2)), "label": ("int64", ())})
@@ -118,19 +105,6 @@ def test_other_errors_stand_alone_too(tmp_path, monkeypatch):
                 shard.unlink()
             list(ds)
         assert line_of(error.value).startswith(expected)
-
-
-@pytest.mark.slow
-def test_a_stream_names_the_byte_alone_and_verify_the_rest(tmp_path):
-    dataset, _ = damaged(tmp_path, NUMBERS)
-    with pytest.raises(tf.errors.DataLossError, match=r"corrupted record at \d+") as error:
-        list(readers.load(dataset, order="interleave", **NUMBERS))
-    (byte,) = re.findall(r"corrupted record at (\d+)", str(error.value))
-    (problem,) = readers.verify(dataset).problems
-    assert "train-00001-of-00004.tfrecord" in str(problem)
-    with pytest.raises(readers.CorruptRecordError) as found:
-        list(readers.as_numpy(dataset, **NUMBERS))
-    assert found.value.offset == int(byte) - 12  # The header before its data.
 
 
 def test_an_error_holds_file_record_and_offset(tmp_path):

@@ -14,7 +14,6 @@ import readers
 from readers.batches.read_sizes import default_window
 from readers.format.encode import Encoder
 from readers.shards.resolve import resolve
-from readers.tfdata import from_streams
 from tests.support.arrays import ids
 from tests.support.datasets import (
     NUMBERS,
@@ -26,7 +25,7 @@ from tests.support.datasets import (
     write_shard,
     write_signals,
 )
-from tests.support.plain import example, tensor, write_plain
+from tests.support.plain import example, write_plain
 
 both = pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
 
@@ -67,88 +66,45 @@ def test_shapes_are_static_where_the_schema_knows_them(dataset, sensors):
     assert spec["signal"].ragged_rank == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "batches"),
-    [
+def test_the_cardinality_is_the_number_of_batches(dataset):
+    endless = tf.data.INFINITE_CARDINALITY
+    for how, batches in (
         ({}, 3),
-        ({"drop_remainder": True}, 2),
-        ({"repeat": 2}, 6),
         ({"repeat": 2, "drop_remainder": True}, 4),
-        ({"repeat": None}, tf.data.INFINITE_CARDINALITY),
-        ({"repeat": True}, tf.data.INFINITE_CARDINALITY),
+        ({"repeat": None}, endless),
         ({"split": "train[3:12]"}, 2),
-        ({"split": "val"}, 1),
-    ],
-)
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_the_cardinality_is_the_number_of_batches(dataset, arguments, batches, shuffle):
-    ds = readers.load(dataset, batch_size=8, shuffle=shuffle, **arguments)
-    assert ds.cardinality().numpy() == batches
-    if batches > 0:
-        assert len(list(ds)) == batches
+    ):
+        ds = readers.load(dataset, batch_size=8, **how)
+        assert ds.cardinality().numpy() == batches
+        if batches > 0:
+            assert len(list(ds)) == batches
 
 
-@pytest.mark.slow(
-    base=[
-        "load-global-False-train[3:12]-expected0",
-        "load-global-True-train[6:8]-expected2",
-        "load-global-False-train[-1:]-expected3",
-        "load-interleave-False-train[:50%]-expected4",
-        "as_numpy-global-False-train[3:12]-expected0",
-        "as_numpy-interleave-True-train[:50%]-expected4",
-    ]
-)
 @pytest.mark.parametrize(
     ("split", "expected"),
     [
         ("train[3:12]", range(3, 12)),
-        ("train[5:9]", range(5, 9)),
         ("train[6:8]", range(6, 8)),
         ("train[-1:]", [19]),
         ("train[:50%]", range(10)),
         ("val[1:]", [1001, 1002]),
     ],
 )
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("order", ["global", "interleave"])
-@both
-def test_a_slice_holds_exactly_its_records(dataset, read, split, expected, shuffle, order):
-    found = ids(read(dataset, split=split, batch_size=4, shuffle=shuffle, order=order))
-    assert (sorted(found) if shuffle else found) == list(expected)
+def test_a_slice_holds_exactly_its_records(dataset, split, expected):
+    for how in ({}, {"shuffle": True}, {"shuffle": True, "order": "interleave"}):
+        found = ids(readers.as_numpy(dataset, split=split, batch_size=4, **how))
+        assert (sorted(found) if how else found) == list(expected)
+        if split == "train[3:12]":
+            assert ids(readers.load(dataset, split=split, batch_size=4, **how)) == found
 
 
-@pytest.mark.slow(base=["global"])
-@pytest.mark.parametrize("order", ["global", "interleave"])
-def test_each_repetition_and_each_pass_is_a_different_epoch(dataset, order):
-    how = {"batch_size": 8, "shuffle": True, "order": order, "seed": 7}
-    found = ids(readers.load(dataset, **how, repeat=3))
-    epochs = [found[0:20], found[20:40], found[40:60]]
-    assert all(sorted(epoch) == list(range(20)) != epoch for epoch in epochs)
-    assert len({tuple(epoch) for epoch in epochs}) == 3
-    assert ids(readers.load(dataset, **how, repeat=None).take(9)) == found
-    once = readers.load(dataset, **how)
-    assert ids(once) + ids(once) == found[:40]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("order", ["global", "interleave"])
-def test_the_order_depends_on_the_seed(dataset, order):
+def test_the_order_depends_on_the_seed(dataset):
     def found(seed):
-        return ids(readers.load(dataset, batch_size=8, shuffle=True, order=order, seed=seed))
+        return ids(readers.as_numpy(dataset, batch_size=8, shuffle=True, seed=seed))
 
     first = found(1)
     assert found(1) == first != found(2)
     assert found(None) != found(None)
-
-
-@pytest.mark.slow
-def test_a_window_of_one_still_mixes_files(dataset):
-    ds = readers.load(
-        dataset, batch_size=8, shuffle=True, order="interleave", shuffle_buffer=1, seed=3
-    )
-    assert sorted(ids(ds)) == list(range(20))
-    assert ids(ds) != list(range(20))
 
 
 def test_the_default_window_is_bounded_in_bytes_and_in_records(dataset):
@@ -181,37 +137,18 @@ def test_the_only_split_or_train_is_the_default(dataset, sensors, tmp_path):
         readers.load(tmp_path, batch_size=1)
 
 
-@pytest.mark.parametrize("split", ["val", "test"])
-def test_an_empty_split_is_an_empty_dataset_with_the_same_spec(tmp_path, split):
+def test_an_empty_split_is_an_empty_dataset_with_the_same_spec(tmp_path):
     write_dataset(tmp_path, NUMBERS, {"train": [numbers(0, 3)], "val": [[]], "test": []})
-    found = readers.load(tmp_path, split=split, batch_size=2)
-    assert found.element_spec == readers.load(tmp_path, split="train", batch_size=2).element_spec
-    assert found.cardinality().numpy() == 0
-    assert (
-        list(found) == list(readers.load(tmp_path, split=split, batch_size=2, shuffle=True)) == []
-    )
+    expected = readers.load(tmp_path, split="train", batch_size=2).element_spec
+    for split in ("val", "test"):
+        found = readers.load(tmp_path, split=split, batch_size=2, repeat=None)
+        assert found.element_spec == expected
+        assert list(found) == list(readers.as_numpy(tmp_path, split=split, batch_size=2)) == []
 
 
-@pytest.mark.slow(base=["False-global-load", "True-global-as_numpy", "True-interleave-as_numpy"])
-@both
-@pytest.mark.parametrize("order", ["global", "interleave"])
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_an_empty_dataset_ends_even_with_endless_repetition(tmp_path, read, order, shuffle):
-    write_signals(tmp_path / "d", [])
-    (tmp_path / "a.tfrecord").touch()
-    how = {"batch_size": 2, "repeat": None, "shuffle": shuffle, "batching": "padded"}
-    assert list(read(tmp_path / "d", order=order, **how)) == []
-    assert list(read(tmp_path / "a.tfrecord", schema=SIGNALS, order=order, **how)) == []
-    if order == "global":
-        how |= {"bucket_boundaries": [2], "start_step": 3}
-        assert list(read(tmp_path / "d", order=order, **how)) == []
-
-
-@pytest.mark.slow(base=["False"])
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_files_without_a_full_batch_end_even_with_endless_repetition(tmp_path, shuffle):
+def test_files_without_a_full_batch_end_even_with_endless_repetition(tmp_path):
     empty = write_plain(tmp_path / "empty.gz", [], "GZIP")
-    how = {"schema": NUMBERS, "batch_size": 4, "repeat": None, "shuffle": shuffle}
+    how = {"schema": NUMBERS, "batch_size": 4, "repeat": None}
     assert list(readers.load(empty, order="interleave", **how)) == []
     few = write_numbers(tmp_path / "d", (3,)) / "train-00000-of-00001.tfrecord"
     few.with_name(f"{few.name}.idx").unlink()
@@ -232,21 +169,6 @@ def test_few_large_records_of_unknown_number_are_held(tmp_path, packed):
     assert default_window(plan) == (128 << 20) // (len(records[0]) + 16) < 1024
 
 
-@pytest.mark.slow
-def test_large_records_read_in_small_blocks_keep_their_order(tmp_path, monkeypatch):
-    path = write_numbers(tmp_path, (40, 17, 3))
-    how = {"split": "train", "batch_size": 7, "order": "interleave", "repeat": 2}
-    for shuffle in (False, True):
-        expected = ids(readers.load(path, shuffle=shuffle, **how))
-        assert ids(readers.as_numpy(path, shuffle=shuffle, **how)) == expected
-        for records in (1, 5):
-            with monkeypatch.context() as patch:
-                patch.setattr(
-                    from_streams, "records_at_once", lambda plan, records=records: records
-                )
-                assert ids(readers.load(path, shuffle=shuffle, **how)) == expected
-
-
 def test_records_before_a_damaged_one_in_a_stream_are_returned(tmp_path):
     path = write_numbers(tmp_path, (40,)) / "train-00000-of-00001.tfrecord"
     flip(path, -1)
@@ -257,57 +179,7 @@ def test_records_before_a_damaged_one_in_a_stream_are_returned(tmp_path):
     assert found == list(range(36))
 
 
-def test_keras_trains_on_the_tuples_with_another_order_in_each_epoch(dataset):
-    import keras
-
-    seen = []
-
-    class Recorder(keras.Sequential):
-        def train_step(self, data):
-            seen.extend(data[1].numpy().tolist())
-            return super().train_step(data)
-
-    model = Recorder([keras.layers.Dense(1)])
-    model.compile(loss="mse", run_eagerly=True)
-    how = {"batch_size": 8, "shuffle": True, "as_supervised": ("vector", "id")}
-    history = model.fit(readers.load(dataset, **how), epochs=2, verbose=0)
-    assert len(history.history["loss"]) == 2
-    epochs = readers.as_numpy(dataset, **how, repeat=2)
-    assert seen == [i for _, numbers in epochs for i in numbers.tolist()]
-
-
 # Files of other writers.
-
-
-FOREIGN = readers.Schema({"signal": ("float32", (None, 2)), "tags": ("int64", (None,), "list")})
-
-
-@pytest.fixture
-def foreign(tmp_path):
-    signals = [tensor(np.full((n, 2), n, np.float32)) for n in range(6)]
-    examples = [example(signal=signal, tags=[n] * n) for n, signal in enumerate(signals)]
-    write_plain(tmp_path / "a.tfrecord", examples[:4])
-    write_plain(tmp_path / "b.tfrecord", examples[4:])
-    return tmp_path
-
-
-@pytest.mark.slow
-def test_files_of_plain_tensorflow_can_be_read_with_a_schema(foreign):
-    for path in (
-        [foreign / "a.tfrecord", foreign / "b.tfrecord"],
-        str(foreign / "*.tfrecord"),
-        foreign,
-        f"file://{foreign}",
-    ):
-        ds = readers.load(path, schema=FOREIGN, batch_size=4, batching="ragged")
-        assert ds.cardinality().numpy() == tf.data.UNKNOWN_CARDINALITY
-        batches = list(ds)
-        assert [row for b in batches for row in b["tags"].to_list()] == [[i] * i for i in range(6)]
-        assert batches[1]["signal"].to_list() == [[[4.0, 4.0]] * 4, [[5.0, 5.0]] * 5]
-    shuffled = readers.load(
-        foreign, schema=FOREIGN, batch_size=4, batching="ragged", shuffle=True, columns=["tags"]
-    )
-    assert sorted(len(row) for b in shuffled for row in b["tags"].to_list()) == list(range(6))
 
 
 def test_files_with_an_index_have_a_cardinality_and_slices(tmp_path):
@@ -344,7 +216,6 @@ def test_a_given_schema_selects_from_a_dataset(dataset):
 # Errors.
 
 
-@both
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -377,56 +248,60 @@ def test_a_given_schema_selects_from_a_dataset(dataset):
         ({"schema": {"id": ("int64", ())}}, r"schema: expected readers.Schema\(.*got dict"),
     ],
 )
-def test_an_invalid_argument_is_reported_immediately_in_one_line(dataset, read, arguments, message):
+def test_an_invalid_argument_is_reported_immediately_in_one_line(dataset, arguments, message):
     with pytest.raises(ValueError, match=message) as error:
-        read(dataset, **{"batch_size": 4, **arguments})
+        readers.as_numpy(dataset, **{"batch_size": 4, **arguments})
     assert "\n" not in str(error.value)
 
 
-@both
-def test_dense_rejects_unknown_shapes_and_names_the_cure(sensors, read):
+def test_load_checks_the_same_arguments(dataset):
+    for arguments, message in (
+        ({"batch_size": 0}, "batch_size=0: expected a number of at least 1"),
+        ({"split": "dev"}, "unknown split 'dev': the dataset has train, val"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            readers.load(dataset, **{"batch_size": 4, **arguments})
+
+
+def test_dense_rejects_unknown_shapes_and_names_the_cure(sensors):
     with pytest.raises(ValueError, match=r"'signal'.*\[None, 2\].*'padded' or 'ragged'"):
-        read(sensors, batch_size=2)
-    read(sensors, batch_size=2, columns=["label"])
+        readers.as_numpy(sensors, batch_size=2)
+    readers.as_numpy(sensors, batch_size=2, columns=["label"])
 
 
-@both
-def test_dense_claims_nothing_about_the_sizes_of_images_and_names_their_cure(tmp_path, read):
+def test_dense_claims_nothing_about_the_sizes_of_images_and_names_their_cure(tmp_path):
     schema = readers.Schema({"image": readers.Feature("uint8", (None, None, 3), "png")})
     write_dataset(tmp_path, schema, {"train": [[{"image": b"never decoded"}] * 4]})
     with pytest.raises(ValueError, match=r"does not fix.*'padded' or.*--image_size$") as caught:
-        read(tmp_path, batch_size=2)
+        readers.as_numpy(tmp_path, batch_size=2)
     assert "differs" not in str(caught.value)
 
 
-@both
-def test_a_mask_never_replaces_a_feature(tmp_path, read):
+def test_a_mask_never_replaces_a_feature(tmp_path):
     schema = readers.Schema({"a": ("int64", (None,)), "a_mask": ("int64", ())})
     write_dataset(tmp_path, schema, {"train": [[{"a": [1], "a_mask": 1}]]})
     with pytest.raises(ValueError, match="would replace the feature 'a_mask'"):
-        read(tmp_path, batch_size=1, batching="padded", mask=True)
+        readers.as_numpy(tmp_path, batch_size=1, batching="padded", mask=True)
 
 
-@both
-def test_missing_files_are_reported_by_name(tmp_path, read):
+def test_missing_files_are_reported_by_name(tmp_path):
     with pytest.raises(readers.DatasetError, match=r"no manifest.json here"):
-        read(tmp_path, batch_size=1)
+        readers.as_numpy(tmp_path, batch_size=1)
     with pytest.raises(FileNotFoundError, match=r"gone.tfrecord: no such file"):
-        read([tmp_path / "gone.tfrecord"], schema=NUMBERS, batch_size=1)
+        readers.as_numpy([tmp_path / "gone.tfrecord"], schema=NUMBERS, batch_size=1)
     with pytest.raises(FileNotFoundError, match=r"no TFRecord files here"):
-        read(tmp_path / "*.tfrecord", schema=NUMBERS, batch_size=1)
+        readers.as_numpy(tmp_path / "*.tfrecord", schema=NUMBERS, batch_size=1)
     with pytest.raises(FileNotFoundError, match=r"no TFRecord files here"):
-        read(tmp_path, schema=NUMBERS, batch_size=1)
+        readers.as_numpy(tmp_path, schema=NUMBERS, batch_size=1)
     with pytest.raises(ValueError, match="an empty list of files"):
-        read([], schema=NUMBERS, batch_size=1)
+        readers.as_numpy([], schema=NUMBERS, batch_size=1)
     with pytest.raises(ValueError, match=r"gone.tfrecord: no such directory"):
-        read([tmp_path / "gone.tfrecord"], batch_size=1)
+        readers.as_numpy([tmp_path / "gone.tfrecord"], batch_size=1)
     with pytest.raises(ValueError, match="a glob needs schema="):
-        read(tmp_path / "*.tfrecord", batch_size=1)
+        readers.as_numpy(tmp_path / "*.tfrecord", batch_size=1)
 
 
-@both
-def test_a_shard_that_does_not_match_the_manifest_is_reported_before_reading(tmp_path, read):
+def test_a_shard_that_does_not_match_the_manifest_is_reported_before_reading(tmp_path):
     write_numbers(tmp_path)
     shard = tmp_path / "train-00002-of-00004.tfrecord"
     data = shard.read_bytes()
@@ -435,11 +310,11 @@ def test_a_shard_that_does_not_match_the_manifest_is_reported_before_reading(tmp
         f"train-00002-of-00004.tfrecord: the manifest states {len(data)} bytes, .*{len(data) - 1}"
     )
     with pytest.raises(readers.DatasetError, match=message):
-        read(tmp_path, batch_size=1)
-    read(tmp_path, split="train[:5]", batch_size=1)
+        readers.as_numpy(tmp_path, batch_size=1)
+    readers.as_numpy(tmp_path, split="train[:5]", batch_size=1)
     shard.unlink()
     with pytest.raises(FileNotFoundError, match=r"train-00002-of-00004.tfrecord.*missing"):
-        read(tmp_path, batch_size=1)
+        readers.as_numpy(tmp_path, batch_size=1)
 
 
 def test_fewer_records_than_in_the_manifest_are_an_error(tmp_path):

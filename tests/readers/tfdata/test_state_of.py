@@ -14,10 +14,8 @@ from tests.support.datasets import NUMBERS, write_numbers, write_signals
 
 WAYS = {
     "by step": {},
-    "streams": {"order": "interleave"},
     "a host of streams": {"order": "interleave", "shard": (1, 2)},
-    "not shuffled": {"shuffle": False},
-    "after some steps": {"start_step": 3},
+    "not shuffled after some steps": {"shuffle": False, "start_step": 3},
     "without end": {"repeat": None},
 }
 
@@ -63,6 +61,7 @@ def test_another_number_of_hosts_and_other_readers_resume(dataset):
     assert np.concatenate([next(host)["id"] for host in hosts]).tolist() == rest
 
 
+@pytest.mark.slow
 def test_files_whose_records_are_not_counted(dataset, tmp_path):
     copies = []
     for file in sorted(Path(dataset).glob("train-*.tfrecord")):

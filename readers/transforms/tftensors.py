@@ -1,4 +1,7 @@
-"""The operations of transforms, computed by TensorFlow; `arrays` has the same names."""
+"""The operations of transforms, computed by TensorFlow; `arrays` has the same names.
+
+Of `transforms`, this file alone imports TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from readers.tfdata.decode import pixels_of
 from readers.tfdata.permutation import shift as shift
 
 
@@ -76,35 +78,6 @@ def brightened(images: tf.Tensor, deltas: tf.Tensor) -> tf.Tensor:
 def to_float(images: tf.Tensor) -> tf.Tensor:
     """The images as float32; integers are divided by the highest of their dtype."""
     return tf.image.convert_image_dtype(images, tf.float32)
-
-
-def resized(images: tf.Tensor | tf.RaggedTensor, size: tuple[int, int]) -> tf.Tensor:
-    """The images, of one size or ragged, resized."""
-    images = checked_batch(images)
-    if not isinstance(images, tf.RaggedTensor):
-        return _resized(images, size)
-    spec = tf.TensorSpec([*size, images.shape[3]], images.dtype)
-    return tf.map_fn(
-        lambda image: _resized(image.to_tensor(), size), images, fn_output_signature=spec
-    )
-
-
-def _resized(images: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
-    resized = tf.image.resize(images, size, antialias=True)
-    if images.dtype.is_integer:
-        return tf.saturate_cast(tf.round(resized), images.dtype)
-    return resized
-
-
-def decoded(encoded: tf.Tensor, size: tuple[int, int], channels: int) -> tf.Tensor:
-    """Images of several sizes, decoded and resized: uint8 [B, height, width, channels]."""
-
-    def decode(data: tf.Tensor) -> tf.Tensor:
-        pixels = tf.ensure_shape(pixels_of(data, channels), [None, None, channels])
-        return _resized(pixels, size)
-
-    spec = tf.TensorSpec([*size, channels], tf.uint8)
-    return tf.map_fn(decode, tf.convert_to_tensor(encoded), fn_output_signature=spec)
 
 
 def is_ragged(values: tf.Tensor | tf.RaggedTensor) -> bool:
