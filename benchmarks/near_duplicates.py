@@ -1,6 +1,6 @@
 """How long it takes to find near duplicates: pictures, and texts in a job as the job finds them.
 
-Photographs are decoded and hashed on one core, and hashes drawn at random are compared, all pairs. Then texts of
+Photographs are decoded and hashed on one core. Then texts of
 200 characters are made, of which one in twenty is a copy with a changed word, and the text job writes them with
 `--drop_near_duplicates 0.8` and without; what it drops is compared with what was planted.
 
@@ -24,8 +24,7 @@ from PIL import Image
 
 from readers.format.display import format_table
 from readers.format.manifest import Manifest
-from readers.format.similarity.pairs import near_pairs_in_parts
-from readers.format.similarity.pictures import PICTURE_DISTANCE, picture_hash, small_luma
+from readers.format.similarity.pictures import hash_and_luma
 
 _SEED = 0
 
@@ -67,8 +66,7 @@ def pictures(seconds: float) -> list[list[str]]:
         pixels = np.asarray(Image.open(io.BytesIO(data)))
 
         def sketch(pixels: np.ndarray = pixels) -> None:
-            picture_hash(pixels)
-            small_luma(pixels)
+            hash_and_luma(pixels)
 
         def decode_and_sketch(data: bytes = data, sketch: Callable[..., None] = sketch) -> None:
             sketch(np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
@@ -76,20 +74,6 @@ def pictures(seconds: float) -> list[list[str]]:
         for name, work in (("pixels", sketch), ("JPEG", decode_and_sketch)):
             rows.append([f"{side[1]}x{side[0]}, {name}", f"{rate_of(work, seconds):,.0f}"])
     return rows
-
-
-def all_pairs(count: int) -> list[str]:
-    """A row with the processor time to compare all pairs of hashes, one in ten of which has a near one."""
-    rng = np.random.default_rng(_SEED)
-    hashes = rng.integers(0, 2**64, count, np.uint64)
-    copies = count // 10
-    flips = np.uint64(1) << rng.integers(0, 64, (copies, 4)).astype(np.uint64)
-    hashes[:copies] = hashes[-copies:] ^ np.bitwise_or.reduce(flips, axis=1)
-    began = time.process_time()
-    found = sum(len(part.first) for part in near_pairs_in_parts(hashes, PICTURE_DISTANCE))
-    if found < copies:
-        raise SystemExit(f"{found} of {copies} pairs were found")
-    return [f"{count:,}", f"{time.process_time() - began:.1f}", f"{found:,}"]
 
 
 def write_texts(path: Path, count: int) -> int:
@@ -139,16 +123,14 @@ def main() -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--texts", type=int, default=1_000_000, help="how many texts")
-    parser.add_argument("--hashes", type=int, default=1_000_000, help="how many hashes")
     parser.add_argument("--seconds", type=float, default=5, help="for each rate")
     parser.add_argument("--quick", action="store_true", help="few of all, to see that it runs")
     parser.add_argument("--json", type=Path, help="a file for the figures")
     flags = parser.parse_args()
     if flags.quick:
-        flags.texts, flags.hashes, flags.seconds = 2000, 20_000, 0.2
+        flags.texts, flags.seconds = 2000, 0.2
     tables = {
         "pictures": [["pictures, one core", "a second"], *pictures(flags.seconds)],
-        "hashes": [["hashes", "seconds of a core", "pairs"], all_pairs(flags.hashes)],
         "texts": [
             ["near duplicates", "texts", "seconds", "dropped"],
             *texts(flags.texts),
