@@ -75,7 +75,7 @@ def _lengths(study: Study, name: str) -> _Lengths:
             for size in _BATCH_SIZES
         ],
         boundaries,
-        f"readers.as_numpy({study.directory!a}, {split!a}, {arguments})",
+        f"readers.as_numpy({study.directory!a}, split={split!a}, {arguments})",
     )
 
 
