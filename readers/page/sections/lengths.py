@@ -19,8 +19,9 @@ _BATCH_SIZES = (16, 32, 64, 128, 256)
 # Buckets are suggested for batches of this size, if they save this share of the cells.
 _BATCH_SIZE, _WORTH = 64, 0.01
 
-# Fewer records fill too few batches of each bucket.
-_FEWEST = 8 * _BATCH_SIZE
+# The shares of the records at which a bucket begins. Fewer records fill too few batches of each.
+_SHARES = (0.25, 0.5, 0.75, 0.95)
+_FEWEST = 20 * _BATCH_SIZE
 
 _FEATURES = 12
 
@@ -80,11 +81,11 @@ def _lengths(study: Study, name: str) -> _Lengths:
 
 
 def suggested_boundaries(lengths: np.ndarray) -> list[int]:
-    """The quartiles as `bucket_boundaries`; empty for few records, or if buckets save less than 1 % of the cells."""
+    """Quantiles as `bucket_boundaries`; empty for few records, or if buckets save less than 1 % of the cells."""
     if len(lengths) < _FEWEST:
         return []
-    quartiles = np.quantile(lengths, (0.25, 0.5, 0.75), method="inverted_cdf")
-    boundaries = [int(end) + 1 for end in np.unique(quartiles) if end < lengths.max()]
+    ends = np.unique(np.quantile(lengths, _SHARES, method="inverted_cdf"))
+    boundaries = [int(end) + 1 for end in ends if end < lengths.max()]
     saved = padding(lengths, _BATCH_SIZE) - padding(lengths, _BATCH_SIZE, boundaries)
     return boundaries if saved >= _WORTH else []
 

@@ -212,7 +212,7 @@ def test_pictures_have_the_levels_of_their_channels(tmp_path):
 
 
 def test_lengths_say_what_padding_costs_and_which_buckets_cost_less(tmp_path):
-    sizes = np.random.default_rng(1).lognormal(3, 0.8, 700).astype(int) + 1
+    sizes = np.random.default_rng(1).lognormal(3, 0.8, 6000).astype(int) + 1
     name = "it's <b>"
     records = [{name: np.ones(n, np.int64)} for n in sizes]
     schema = Schema({name: ("int64", (None,))})
@@ -221,7 +221,7 @@ def test_lengths_say_what_padding_costs_and_which_buckets_cost_less(tmp_path):
     (shown,) = (texts for size, *texts in found.wastes if size == 64)
     plainly = f"readers.as_numpy({str(directory)!r}, batch_size=64, batching='padded')"
     for text, code in zip(shown, (plainly, found.suggestion), strict=True):
-        code = code.removesuffix(")") + ", mask=True, shuffle=True, repeat=4)"
+        code = code.removesuffix(")") + ", mask=True, shuffle=True, repeat=2)"
         masks = [batch[f"{name}_mask"] for batch in eval(code, {"readers": readers})]
         full = [mask for mask in masks if len(mask) == 64]
         measured = 1 - sum(mask.sum() for mask in full) / sum(mask.size for mask in full)
@@ -232,7 +232,7 @@ def test_lengths_say_what_padding_costs_and_which_buckets_cost_less(tmp_path):
 def test_padding_is_none_of_equal_lengths_and_a_half_of_ones_among_large_ones():
     assert lengths.padding(np.full(1000, 7), 64) == 0
     assert math.isnan(lengths.padding(np.zeros(1000, np.int64), 64))
-    two = np.array([10, 100] * 500)
+    two = np.array([10, 100] * 1000)
     assert lengths.padding(two, 32) == pytest.approx(0.45, abs=0.001)
     assert lengths.suggested_boundaries(two) == [11] and lengths.padding(two, 32, [11]) == 0
     assert lengths.suggested_boundaries(two[:100]) == lengths.suggested_boundaries(two * 0) == []
