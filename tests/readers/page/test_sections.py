@@ -212,7 +212,7 @@ def test_pictures_have_the_levels_of_their_channels(tmp_path):
 
 
 def test_lengths_say_what_padding_costs_and_which_buckets_cost_less(tmp_path):
-    sizes = np.random.default_rng(1).lognormal(3, 0.8, 6000).astype(int) + 1
+    sizes = np.random.default_rng(1).lognormal(3, 0.8, 2500).astype(int) + 1
     name = "it's <b>"
     records = [{name: np.ones(n, np.int64)} for n in sizes]
     schema = Schema({name: ("int64", (None,))})
@@ -221,11 +221,11 @@ def test_lengths_say_what_padding_costs_and_which_buckets_cost_less(tmp_path):
     (shown,) = (texts for size, *texts in found.wastes if size == 64)
     plainly = f"readers.as_numpy({str(directory)!r}, batch_size=64, batching='padded')"
     for text, code in zip(shown, (plainly, found.suggestion), strict=True):
-        code = code.removesuffix(")") + ", mask=True, shuffle=True, repeat=2)"
+        code = code.removesuffix(")") + ", mask=True, shuffle=True, repeat=3)"
         masks = [batch[f"{name}_mask"] for batch in eval(code, {"readers": readers})]
         full = [mask for mask in masks if len(mask) == 64]
         measured = 1 - sum(mask.sum() for mask in full) / sum(mask.size for mask in full)
-        assert float(text.split()[0]) / 100 == pytest.approx(measured, abs=0.03)
+        assert float(text.split()[0]) / 100 == pytest.approx(measured, abs=0.04)
     assert "with buckets" in plain(lengths.section(studied(directory)))
 
 
