@@ -20,7 +20,6 @@ from readers.page.document import document
 from readers.page.extremes import extremes
 from readers.page.shown import Shown, picture_bytes
 from readers.page.study import Study
-from readers.report import report
 from tests.readers.page.parsed import Parsed
 from tests.support.datasets import flip, write_dataset, write_shard
 from tests.support.images import encoded
@@ -254,13 +253,6 @@ def test_thousands_of_boxes_and_boxes_that_are_none_are_bounded(tmp_path):
     assert not re.search("nan|inf", "".join(page.valued("path", "d")))
 
 
-def test_a_split_without_records_and_a_dataset_without_splits_have_a_page(tmp_path):
-    schema = Schema({"x": ("int64", ())})
-    directory = write_dataset(tmp_path / "a", schema, {"train": [[{"x": 1}]], "val": [[]]})
-    assert "no records" in page_of(directory).text
-    assert "There are no splits." in page_of(write_dataset(tmp_path / "b", schema, {})).text
-
-
 def test_a_record_that_is_damaged_after_sampling_is_a_card_that_says_so(pictures, tmp_path):
     directory = shutil.copytree(pictures, tmp_path / "d")
     study = study_of(directory)
@@ -286,10 +278,3 @@ def test_pictures_are_smaller_where_there_are_more():
 
     assert room(0) == room(10) == 16_000
     assert room(100) > room(200) > room(400) >= room(4_000) == 3_000
-
-
-def test_the_report_of_a_hostile_directory_is_a_file(tmp_path):
-    schema = Schema({"x": ("float32", ())})
-    directory = write_dataset(tmp_path / "<b>&", schema, {"train": [[{"x": np.nan}] * 3]})
-    written = report(directory, tmp_path / "page.html")
-    Parsed(written.read_text(encoding="utf-8"))

@@ -283,21 +283,23 @@ def hostile(directory):
         schema,
         {"train": [records], "val": [[]], "test": []},
         label_names=(EVIL, "b"),
-        options={"splits": EVIL, "resample": EVIL},
+        options={"splits": EVIL, "resample": EVIL, "job": EVIL, "input": [EVIL], EVIL: EVIL},
+        versions={EVIL: EVIL},
     )
 
 
 @pytest.mark.filterwarnings("error")
 def test_the_page_of_hostile_data_is_well_formed_and_the_same_twice(tmp_path):
-    page = document(studied(hostile(tmp_path / "d")))
-    Parsed(page)
-    assert "onload=alert(1)>" not in page
+    directory = hostile(tmp_path / "<b>&{{7*7}}")
+    page = document(studied(directory))
+    assert Parsed(page).text.count(EVIL) > 20
+    assert "onload=alert(1)>" not in page and "<b>&{{7*7}}" not in page
     drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     assert len(drawings) > 20
     for each in drawings:
         assert "nan" not in re.sub("<title>.*?</title>", "", each)
         ElementTree.fromstring(each)
-    again = document(studied(tmp_path / "d"))
+    again = document(studied(directory))
     assert re.sub("Made by.*", "", page) == re.sub("Made by.*", "", again)
 
 
