@@ -25,8 +25,8 @@ from readers.measures.texts import measure_text
 from readers.measures.values import rows_each
 from readers.measures.visits import Record, Undecodable, visit
 
-# Bytes of all samples of a dataset as they are stored.
-_MOST_BYTES = 2 << 30
+# Bytes of all samples of a dataset as they are stored, and values of features: a table may have thousands of columns.
+_MOST_BYTES, _MOST_VALUES = 2 << 30, 1 << 22
 
 # Kind of a feature -> when two of its values are near duplicates.
 LIKENESS = {
@@ -90,7 +90,7 @@ def sample_of(
 ) -> dict[str, SplitSample]:
     """The samples of all splits by name, shared by their sizes.
 
-    Together they are `most` records; fewer if these have more than 2 GiB.
+    Together they are `most` records; fewer if these have more than 2 GiB, or more than four million values of features.
 
     Args:
         directory: The dataset's directory.
@@ -106,6 +106,7 @@ def sample_of(
     """
     records = sum(split.records for split in manifest.splits.values())
     size = sum(split.bytes for split in manifest.splits.values())
+    most = min(most, _MOST_VALUES // len(manifest.schema))
     share = min(1.0, most / max(1, records), _MOST_BYTES / max(1, size))
     # One of each split at least: a small split is not left out.
     seen = {

@@ -14,6 +14,7 @@ from scipy import signal as scipy_signal
 
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
+from readers.measures import sample as sample_module
 from readers.measures import visits
 from readers.measures.arrays import measure_array, measure_number
 from readers.measures.channels import Channels
@@ -162,6 +163,14 @@ def test_pictures_that_are_too_large_once_decoded_are_left_out(tmp_path, monkeyp
     ]
     assert (sample.seen, sample.too_large) == (2, 1)
     np.testing.assert_array_equal(sample.measures["image"]["width"], [30, 40])
+
+
+def test_a_sample_of_many_features_has_fewer_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(sample_module, "_MOST_VALUES", 20)
+    schema = Schema({"x": ("float32", ()), "key": ("string", ())})
+    records = [{"x": float(n), "key": str(n)} for n in range(30)]
+    manifest = written(tmp_path / "d", schema, records)
+    assert sample_of(str(tmp_path / "d"), manifest, 100)["train"].seen == 10
 
 
 def test_a_sample_is_the_same_for_any_number_of_cores(tmp_path, monkeypatch):
