@@ -28,8 +28,8 @@ def check(
 
     Args:
         path: The dataset's directory, on any filesystem that fsspec knows.
-        records: How many records to look at, at most; fewer if they have more than 2 GiB, or 8 GiB once they are
-            decoded. Records of more than 256 MiB are left out.
+        records: How many records to look at, at most; fewer if they have more than 2 GiB, or four million
+            values of features. Records of more than 256 MiB are left out.
         against: Another dataset, such as a former version, with which to compare.
         group_by: What names groups that should be in one split: `column:NAME`, or a regular expression for
             keys, whose first group counts.

@@ -155,9 +155,10 @@ class Dataset:
 
     def _gallery(self) -> Element:
         """Ten records; if they cannot be read, the reason."""
-        from readers.gallery.look import Look, undecoded
+        from readers.gallery.look import Look
         from readers.gallery.markup import element
         from readers.gallery.records import gallery
+        from readers.roles import undecoded
 
         split = "train" if "train" in self.splits else next(iter(self.splits), "")
         if not split:

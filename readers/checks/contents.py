@@ -5,21 +5,17 @@ A scalar has the value of many records, and so has a short text that names a cat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from readers.checks.facts import Facts
 from readers.describe import counted_label
-
-if TYPE_CHECKING:
-    from readers.checks.facts import Facts
 
 _KINDS = ("picture", "text", "signal")
 _COLUMNS = ("floats", "integers", "text")
 
-# Texts that are all shorter than this are names, such as those of cities or patients: similar ones are no
-# copies, and if each is in ten records on average, equal ones are none either.
-_NAME = 32
+# Names that are each in ten records on average are categories, of which equal ones are no copies.
 _RECORDS_A_CATEGORY = 10
 
 # Rows are compared if chance makes fewer equal pairs than this, were the columns independent.
@@ -47,15 +43,9 @@ def contents_of(facts: Facts) -> list[Content]:
     return [Content(name, facts.digests(name)) for name in features] or _rows(facts)
 
 
-def is_name(facts: Facts, feature: str) -> bool:
-    """Whether all texts of a feature are as short as names are."""
-    lengths = facts.measured(feature, "characters")
-    return bool(len(lengths)) and bool((lengths < _NAME).all())
-
-
 def _names_things(facts: Facts, feature: str) -> bool:
     """Whether a feature names categories, or each record."""
-    if feature not in facts.features("text") or not is_name(facts, feature):
+    if not facts.is_name(feature):
         return False
     found = facts.digests(feature)
     different = len(np.unique(found))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from readers.checks.contents import contents_of
 from readers.checks.facts import Check, Facts
 from readers.format.findings import Finding
 
@@ -30,7 +31,7 @@ def _in_several(numbers: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def _duplicates(facts: Facts) -> Iterator[Finding]:
-    for feature, found in facts.contents:
+    for feature, found in contents_of(facts):
         first = np.unique(_values(found)[0] * len(facts.samples) + facts.splits, return_index=True)[
             1
         ]
@@ -41,7 +42,7 @@ def _duplicates(facts: Facts) -> Iterator[Finding]:
 
 
 def _leaks(facts: Facts) -> Iterator[Finding]:
-    for feature, found in facts.contents:
+    for feature, found in contents_of(facts):
         shared = _in_several(_values(found)[0], facts.splits) & (found != 0)
         finds = f"{_are_equal_to(feature)} one of another split"
         yield from facts.of_records("leaks", "error", feature, shared, finds)
@@ -52,7 +53,7 @@ def _contradictions(facts: Facts) -> Iterator[Finding]:
     if len(samples) < len(facts.samples) or not samples:
         return
     labels = np.concatenate(samples)
-    for feature, found in facts.contents:
+    for feature, found in contents_of(facts):
         several = _in_several(_values(found)[0], labels) & (found != 0)
         finds = f"{_are_equal_to(feature)} one with another label"
         yield from facts.of_records("contradictions", "warning", feature, several, finds)
@@ -64,7 +65,7 @@ def _are_equal_to(feature: str) -> str:
 
 def _phrases(facts: Facts) -> Iterator[Finding]:
     texts = facts.features("text")
-    for feature, found in facts.contents:
+    for feature, found in contents_of(facts):
         numbers, counts = _values(found)
         filled = numbers[found != 0]
         if feature not in texts or len(counts) < 2 or not len(filled):

@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from readers.checks.contents import Content, contents_of
 from readers.format.display import counted
 from readers.format.findings import Finding
 from readers.format.manifest import Manifest
+from readers.format.similarity.likeness import Sketches
 from readers.measures.kinds import kinds_of
-from readers.measures.sample import Measures, SplitSample
+from readers.measures.sample import LIKENESS, Measures, SplitSample
 
 # Names of records in a finding.
 EXAMPLES = 5
+
+# Texts that are all shorter than this are names, such as those of cities or patients: similar ones are no copies.
+_NAME = 32
 
 # What more than half of the records are is what they are like, and no fault of some of them.
 _USUAL = 0.5
@@ -41,9 +44,27 @@ class Facts:
         return kinds_of(self.manifest)
 
     @functools.cached_property
-    def contents(self) -> list[Content]:
-        """What of the records copies share."""
-        return contents_of(self)
+    def similar(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Feature -> the records of all samples that are near duplicates but not equal, in pairs, int64 [pairs] each.
+
+        Names have no near duplicates.
+        """
+        seen = [sample for sample in self.samples.values() if sample.seen]
+        found = {}
+        for feature in self.features(*LIKENESS) if seen else ():
+            if self.is_name(feature):
+                continue
+            sketches = Sketches.joined([sample.sketches[feature] for sample in seen])
+            first, second = LIKENESS[self._kinds[feature]].pairs(sketches)
+            digests = self.digests(feature)
+            differ = digests[first] != digests[second]
+            found[feature] = first[differ], second[differ]
+        return found
+
+    def is_name(self, feature: str) -> bool:
+        """Whether a feature holds texts that are all as short as names are."""
+        lengths = self.measured(feature, "characters")
+        return self._kinds[feature] == "text" and len(lengths) > 0 and bool((lengths < _NAME).all())
 
     @functools.cached_property
     def splits(self) -> np.ndarray:

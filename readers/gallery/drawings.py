@@ -12,6 +12,7 @@ import numpy as np
 from readers.format.decode.images import EncodedImage
 from readers.format.display import shortened
 from readers.format.dtypes import dtype_name
+from readers.format.manifest import UNKNOWN_ID
 from readers.format.schema import Feature, format_shape
 from readers.gallery import spectra
 from readers.gallery.levels import finite_range
@@ -20,14 +21,13 @@ from readers.gallery.markup import element
 from readers.gallery.overlays import Marks, legend, marked
 from readers.gallery.pictures import SIDE, is_picture, picture, thumbnail
 from readers.gallery.signals import is_signal, lines
-from readers.gallery.sounds import player
-from readers.gallery.texts import TEXT, TOKENS, decoded, passage, spelled, tokenized
+from readers.gallery.texts import TEXT, decoded, passage, spelled, tokenized
 
 # Features of a record that are drawn, frames of a video, and captions.
 _FEATURES, _FRAMES, _CAPTIONS = 6, 3, 5
 
-# Steps from which the spectrogram of a recording of one channel is drawn.
-_LONG = 2048
+# Steps from which the spectrogram of a recording of one channel is drawn, and the rate of sound, of which it always is.
+_LONG, _AUDIBLE = 2048, 8_000
 
 _MARKS = ("boxes", "box_labels", "mask", "instance_masks", "keypoints")
 
@@ -38,13 +38,11 @@ class Drawn:
 
     Attributes:
         pictures: The drawings.
-        sounds: What can be played.
         words: Feature -> what is said of it below the drawings.
         features: All features of which something is shown.
     """
 
     pictures: list[Element] = field(default_factory=list)
-    sounds: list[Element] = field(default_factory=list)
     words: dict[str, str] = field(default_factory=dict)
     features: set[str] = field(default_factory=set)
 
@@ -57,7 +55,7 @@ def drawings_of(record: Mapping[str, Any], look: Look) -> Drawn:
         look: What the features are.
     """
     drawn = Drawn()
-    # Captions are below pictures, and texts show their tokens.
+    # Captions are below pictures, and tokens below texts.
     later = ("captions", "tokens")
     for name in sorted(record, key=lambda name: look.roles.get(name) in later):
         if len(drawn.features) >= _FEATURES:
@@ -86,8 +84,12 @@ def _draw(name: str, value: Any, record: Mapping[str, Any], look: Look, drawn: D
         rest = [f"and {len(value) - _CAPTIONS:,} more"] if len(value) > _CAPTIONS else []
         drawn.pictures += [element("div", element("bdi", spelled(c))) for c in [*captions, *rest]]
         drawn.features.add(name)
-    elif role == "tokens" or isinstance(value, bytes):
-        _draw_text(name, value, record, look, drawn)
+    elif role == "tokens":
+        _draw_tokens(name, value, look, drawn)
+    elif isinstance(value, bytes):
+        drawn.pictures.append(passage(value))
+        drawn.features.add(name)
+        drawn.words[name] = f"{len(value):,} bytes"
     elif role == "spectrogram" and isinstance(value, np.ndarray) and value.size:
         drawn.pictures.append(spectra.bands(value if value.ndim == 2 else value[..., 0]))
         drawn.features.add(name)
@@ -178,32 +180,14 @@ def _draw_frames(name: str, value: Sequence[Any], look: Look, drawn: Drawn) -> N
         drawn.pictures.append(picture(shown._replace(words=words)))
 
 
-def _draw_text(name: str, value: Any, record: Mapping[str, Any], look: Look, drawn: Drawn) -> None:
-    """A text by its tokens if it has any, or as it is."""
-    is_tokens = look.roles.get(name) == "tokens"
-    if not is_tokens:
-        names = [n for n, role in look.roles.items() if role == "tokens" and n in record]
-        own = [n for n in names if n == f"{name}_tokens"]
-        found = own or [n for n in names if not n.endswith("_tokens")]
-        tokens_name, text = (found or [""])[0], value
-    else:
-        tokens_name, text = name, b""
-    ids = _array(record.get(tokens_name), 1)
+def _draw_tokens(name: str, ids: np.ndarray, look: Look, drawn: Drawn) -> None:
+    drawn.pictures.append(tokenized(ids, look.vocabulary))
     drawn.features.add(name)
-    if ids is None or tokens_name in drawn.features - {name}:
-        drawn.pictures.append(passage(text))
-        drawn.words[name] = f"{len(text):,} bytes"
-        return
-    drawn.features.add(tokens_name)
-    tokens = look.vocabulary.tokens(ids[:TOKENS], text[: 8 * TEXT])
-    drawn.pictures.append(tokenized(tokens, len(ids)))
     words = f"{len(ids):,}"
-    if look.vocabulary.unknown >= 0:
-        unknown = int((ids == look.vocabulary.unknown).sum())
+    if look.vocabulary:
+        unknown = int((ids == UNKNOWN_ID).sum())
         words += f", {unknown:,} unknown{' (dashed)' if unknown else ''}"
-    if not is_tokens:
-        drawn.words[name] = f"{len(text):,} bytes"
-    drawn.words[tokens_name] = words
+    drawn.words[name] = words
 
 
 def _draw_recording(
@@ -211,16 +195,11 @@ def _draw_recording(
 ) -> None:
     drawn.features.add(name)
     drawn.pictures.append(lines(value))
-    channels = value.reshape(len(value), -1)
-    is_sound = look.is_sound(record)
-    if is_sound or (channels.shape[1] == 1 and len(value) >= _LONG):
+    channels, rate = value.reshape(len(value), -1), look.rate_of(record)
+    if rate >= _AUDIBLE or (channels.shape[1] == 1 and len(value) >= _LONG):
         drawn.pictures.append(spectra.spectrogram(channels[:, 0]))
-    rate, words = look.rate_of(record), _extent(value)
-    if look.is_audible(record):
-        drawn.sounds.append(player(value, rate, shortened(name, TEXT // 4)))
-    elif is_sound:
-        words += "; no player, because its sampling rate is not stored"
-    drawn.words[name] = f"{len(value) / rate:,.4g} s at {rate:,.6g} Hz, {words}" if rate else words
+    seconds = f"{len(value) / rate:,.4g} s at {rate:,.6g} Hz, " if rate else ""
+    drawn.words[name] = seconds + _extent(value)
 
 
 def _extent(array: np.ndarray) -> str:

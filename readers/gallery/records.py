@@ -17,15 +17,16 @@ from readers.gallery.markup import element
 from readers.gallery.texts import decoded, spelled
 from readers.head import summary
 
-# Characters of a value and of the name of a feature; those of a key, of which the end tells more; features;
-# and labels of a record.
-_VALUE, _NAME, _KEY, _FEATURES, _LABELS = 120, 60, 40, 12, 5
+# Characters of a value, of the name of a feature, and of a key, of which the end tells more.
+_VALUE, _NAME, _KEY = 120, 60, 40
+
+# Features and labels of a record.
+_FEATURES, _LABELS = 12, 5
 
 # Characters of a key that are shown when someone points at it.
 _WHOLE_KEY = 500
 
 _NOT_DRAWN = "not drawn: the page would become too large"
-_NOT_PLAYED = "no player: the page would become too large"
 
 _GRID = "display:grid;grid-template-columns:repeat(auto-fill,minmax(240px,1fr));gap:1em"
 
@@ -38,28 +39,22 @@ class Card:
         key: Its key; empty without one.
         label: The name of its class, or its number; empty without one.
         drawings: Its pictures, lines, spectrograms and texts.
-        sounds: What can be played.
         lines: A line for each other feature.
     """
 
     key: str = ""
     label: str = ""
     drawings: Sequence[Element] = ()
-    sounds: Sequence[Element] = ()
     lines: Sequence[Element] = field(default_factory=tuple)
 
-    def figure(
-        self, why: str = "", split: str = "", is_drawn: bool = True, is_played: bool = True
-    ) -> Element:
+    def figure(self, why: str = "", split: str = "", is_drawn: bool = True) -> Element:
         """The card as a `figure`.
 
         Args:
             why: Why it is shown; may be empty.
             split: The split of the record, where records of several are shown; may be empty.
             is_drawn: Whether to show its drawings and its lines.
-            is_played: Whether to show what can be played.
         """
-        shown = [*(self.drawings if is_drawn else ()), *(self.sounds if is_played else ())]
         parts = [element("div", why, class_="why")] if why else []
         if self.key:
             cut = self.key if len(self.key) <= _KEY else f"...{self.key[-_KEY:]}"
@@ -74,12 +69,10 @@ class Card:
             parts.append(element("div", *_between(tags, " ")))
         if not is_drawn:
             parts.append(element("div", _NOT_DRAWN))
-        elif self.sounds and not is_played:
-            parts.append(element("div", _NOT_PLAYED))
         caption = element("figcaption", *parts, *(self.lines if is_drawn else ()))
         return element(
             "figure",
-            *(element("div", drawing, class_="drawing") for drawing in shown),
+            *(element("div", each, class_="drawing") for each in self.drawings if is_drawn),
             caption,
             class_="record",
             style="margin:0;min-width:0;overflow-wrap:anywhere",
@@ -119,7 +112,6 @@ def card_of(record: Mapping[str, Any], look: Look) -> Card:
         spelled(key.decode("utf-8", "backslashreplace")) if isinstance(key, bytes) else "",
         _label(label, look.names.get(look.feature_of("label"), ())),
         drawn.pictures,
-        drawn.sounds,
         lines,
     )
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping
 from xml.etree.ElementTree import Element
 
-from readers.format.display import shortened
-from readers.gallery.markup import element
-from readers.gallery.tokens import Token
+import numpy as np
 
-# Characters of a text, and tokens.
-TEXT, TOKENS = 400, 100
+from readers.format.display import shortened
+from readers.format.manifest import UNKNOWN_ID
+from readers.gallery.markup import element
+
+# Characters of a text, tokens, and characters of a token.
+TEXT, TOKENS, _TOKEN = 400, 100, 100
 
 # Of control characters, and of those that change how the characters around them are shown.
 _HIDDEN = ("Cc", "Cf", "Cs")
@@ -42,25 +44,21 @@ def passage(data: bytes) -> Element:
     return element("p", spelled(text) if text else "(empty)", dir="auto", style=_WRAPPED)
 
 
-def tokenized(tokens: Sequence[Token], count: int) -> Element:
-    """A paragraph of tokens, of which every second has a background, and unknown ones a dashed frame.
+def tokenized(ids: np.ndarray, words: Mapping[int, str]) -> Element:
+    """A paragraph of the first tokens of a text, of which every second has a background.
 
     Args:
-        tokens: The first tokens of a text.
-        count: How many the text has.
+        ids: The ids, integers [n].
+        words: Id -> its word, in which that of unknown words has a dashed frame; empty to show the ids.
     """
     children: list[Element | str] = []
-    for number, token in enumerate(tokens):
-        text = spelled(shortened(token.text, TEXT // 4))
-        text = text if number else text.removeprefix(" ")
-        if token.is_unknown:
-            word = text.lstrip(" ")
-            children += [text[: len(text) - len(word)]] if word != text else []
-            children.append(element("span", word, style=_UNKNOWN, title="unknown"))
-        elif number % 2:
-            children.append(element("span", text, style=_ODD))
+    for number, id_ in enumerate(ids[:TOKENS].tolist()):
+        text = spelled(shortened(words.get(id_, str(id_)), _TOKEN))
+        children.append(" " if number else "")
+        if words and id_ == UNKNOWN_ID:
+            children.append(element("span", text, style=_UNKNOWN, title="unknown"))
         else:
-            children.append(text)
-    if count > len(tokens):
-        children.append(f" ... and {count - len(tokens):,} more")
+            children.append(element("span", text, style=_ODD) if number % 2 else text)
+    if len(ids) > TOKENS:
+        children.append(f" ... and {len(ids) - TOKENS:,} more")
     return element("p", *children, dir="auto", style=_WRAPPED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from readers.describe import class_names
 from readers.format.manifest import Manifest
 from readers.format.similarity.kinds import kind_of
-from readers.gallery.look import roles_of
+from readers.roles import roles_of
 
 # The feature that names the input of a record.
 KEY = "key"

@@ -1,4 +1,4 @@
-"""A sample of a dataset: for each record the numbers that describe it, its digest, label and key.
+"""A sample of a dataset: for each record the numbers that describe it, its digest, sketch, label and key.
 
 The records of a split are in the order of hashes of their keys, so its first records are a sample that
 depends on nothing but the keys, and are read as one range of bytes.
@@ -15,24 +15,27 @@ import numpy as np
 
 from readers.describe import counted_label
 from readers.format.manifest import Manifest
-from readers.format.similarity.levels import reduced
-from readers.format.similarity.pictures import hash_and_luma
-from readers.format.similarity.texts import SIGNATURE_SIZE, text_signatures
+from readers.format.similarity.likeness import DEFAULTS, Likeness, Sketches
 from readers.format.splits import Split
 from readers.measures.arrays import measure_array, measure_number, measure_signal
 from readers.measures.details import Details, DetailsCollector, joined_details
 from readers.measures.kinds import KEY, kinds_of
 from readers.measures.pictures import measure_picture
-from readers.measures.signals import signal_portraits, signal_sketch
 from readers.measures.texts import measure_text
 from readers.measures.values import rows_each
-from readers.measures.visits import Undecodable, Visited, visit
+from readers.measures.visits import Record, Undecodable, visit
 
-# Bytes of all samples of a dataset as they are stored; and what visiting them may cost, in bytes of decoded arrays.
-_MOST_BYTES, _MOST_COST = 2 << 30, 8 << 30
+# Bytes of all samples of a dataset as they are stored, and values of features: a table may have thousands of columns.
+_MOST_BYTES, _MOST_VALUES = 2 << 30, 1 << 22
+
+# Kind of a feature -> when two of its values are near duplicates.
+LIKENESS = {
+    "picture": Likeness("picture", DEFAULTS["picture"]),
+    "text": Likeness("text", DEFAULTS["text"]),
+    "signal": Likeness("recording", DEFAULTS["recording"]),
+}
 
 _NO_PIXELS = np.zeros((0, 0, 3), np.uint8)
-_NO_LUMA = np.zeros((16, 16), np.float32)
 
 Measures = dict[str, np.ndarray]
 
@@ -45,16 +48,12 @@ class SplitSample:
         split: The split.
         seen: The number of records in the sample.
         numbers: Their numbers in the split, int64 [seen].
-        too_large: How many records before the last of them were left out because they are too large.
+        too_large: How many of the first records were left out because they are too large.
         measures: Feature -> name of a number -> its values, float64 [seen].
         digests: Feature -> digests of its values, uint64 [seen]; equal values have equal ones, and empty
             arrays and texts 0.
-        hashes: Picture or signal -> hashes that near duplicates share, uint64 [seen]; 0 of one that has none, which
-            `hashed` tells.
-        hashed: Picture or signal -> whether it has such a hash, bool [seen].
-        portraits: Signal -> what is compared of signals with near hashes, int8 [seen, 129].
-        lumas: Picture -> 16 x 16 levels of luma, float32 [seen, 16, 16].
-        signatures: Text -> MinHash signatures, uint16 [seen, size]; zeros of a text without characters.
+        sketches: Picture, text or signal -> its sketches, by which near duplicates are found; empty if no record
+            was seen.
         labels: The labels, int64 [seen]; None if a record has none, or several.
         keys: The keys, which name the inputs; empty if they are not stored.
         details: What a report shows beyond that; None if it was not asked for, or no record was seen.
@@ -66,11 +65,7 @@ class SplitSample:
     too_large: int
     measures: Mapping[str, Measures]
     digests: Mapping[str, np.ndarray]
-    hashes: Mapping[str, np.ndarray]
-    hashed: Mapping[str, np.ndarray]
-    lumas: Mapping[str, np.ndarray]
-    portraits: Mapping[str, np.ndarray]
-    signatures: Mapping[str, np.ndarray]
+    sketches: Mapping[str, Sketches]
     labels: np.ndarray | None
     keys: tuple[str, ...]
     details: Details | None = None
@@ -95,8 +90,7 @@ def sample_of(
 ) -> dict[str, SplitSample]:
     """The samples of all splits by name, shared by their sizes.
 
-    Together they are `most` records; fewer if these have more than 2 GiB, or if visiting them costs more than
-    8 GiB of decoded arrays do (`visits.py`).
+    Together they are `most` records; fewer if these have more than 2 GiB, or more than four million values of features.
 
     Args:
         directory: The dataset's directory.
@@ -112,6 +106,7 @@ def sample_of(
     """
     records = sum(split.records for split in manifest.splits.values())
     size = sum(split.bytes for split in manifest.splits.values())
+    most = min(most, _MOST_VALUES // len(manifest.schema))
     share = min(1.0, most / max(1, records), _MOST_BYTES / max(1, size))
     # One of each split at least: a small split is not left out.
     seen = {
@@ -119,128 +114,101 @@ def sample_of(
         for name, split in manifest.splits.items()
     }
     each = rows_each(manifest.schema, sum(seen.values())) if has_details else {}
-    return {
-        name: _sample(
-            directory,
-            manifest,
-            name,
-            seen[name],
-            _MOST_COST * count / max(1, sum(seen.values())),
-            each,
-        )
-        for name, count in seen.items()
-    }
+    return {name: _sample(directory, manifest, name, count, each) for name, count in seen.items()}
+
+
+class _Kept(NamedTuple):
+    """What is kept of a window of records, by feature."""
+
+    numbers: list[int]
+    keys: list[str]
+    measures: dict[str, Measures]
+    digests: dict[str, list[int]]
+    sketches: dict[str, Sketches]
+    details: Details | None
 
 
 def _sample(
-    directory: str,
-    manifest: Manifest,
-    name: str,
-    most: int,
-    cost: float,
-    each: Mapping[str, int],
+    directory: str, manifest: Manifest, name: str, most: int, each: Mapping[str, int]
 ) -> SplitSample:
-    split, label = manifest.splits[name], counted_label(manifest)
-    kinds = kinds_of(manifest)
-    wanted = [f for f in manifest.schema if each or f in (*kinds, label, KEY)]
-
-    def visitor(numbers: list[int], records: Iterator[Mapping[str, Any]]) -> _Kept:
-        collector = DetailsCollector(manifest.schema, kinds, each) if each else None
-        rows = list[_Row]()
-        texts = {feature: list[str]() for feature, kind in kinds.items() if kind == "text"}
-        for found in records:
-            broken = [name for name, value in found.items() if isinstance(value, Undecodable)]
-            record = {**found, **dict.fromkeys(broken, _NO_PIXELS)}
-            rows.append(_row(record, kinds, broken))
-            for feature, several in texts.items():
-                several.append(record[feature].decode("utf-8", "replace"))
-            if collector:
-                collector.add(record, numbers[-1])
-        return _Kept(
-            rows,
-            {feature: _columns([row.measures.pop(feature) for row in rows]) for feature in kinds},
-            {feature: text_signatures(several)[0] for feature, several in texts.items()},
-            collector.details() if collector else None,
-        )
-
-    if most and wanted:
-        visited = visit(directory, f"{name}[:{most}]", wanted, cost, visitor)
-    else:
-        visited = Visited([], [], 0)
-    rows = [row for kept in visited.kept for row in kept.rows]
-    details = [kept.details for kept in visited.kept if kept.details]
-    keys = tuple(row.key.decode("utf-8", "replace") for row in rows if isinstance(row.key, bytes))
-    pictures, signals = (
-        [feature for feature, found in kinds.items() if found == kind]
-        for kind in ("picture", "signal")
+    split, label, kinds = manifest.splits[name], counted_label(manifest), kinds_of(manifest)
+    schema = manifest.schema.select(
+        tuple(f for f in manifest.schema if each or f in (*kinds, label, KEY))
     )
-    hashed = [*pictures, *signals]
-    texts = [feature for feature, kind in kinds.items() if kind == "text"]
-    measures = {f: _joined([kept.measures[f] for kept in visited.kept]) for f in kinds}
+
+    def visitor(records: Iterator[tuple[int, Record]]) -> _Kept:
+        collector = DetailsCollector(schema, kinds, each) if each else None
+        return _kept(records, kinds, collector)
+
+    windows = visit(directory, f"{name}[:{most}]", schema, visitor) if most and schema else []
+    kept = [window for window in windows if window.numbers]
+    numbers = np.array([number for window in kept for number in window.numbers], np.int64)
+    measures = {f: _joined([window.measures[f] for window in kept]) for f in kinds}
+    details = [window.details for window in kept if window.details]
     return SplitSample(
         split,
-        len(visited.numbers),
-        np.array(visited.numbers, np.int64),
-        visited.too_large,
+        len(numbers),
+        numbers,
+        most - len(numbers) if windows else 0,
         measures,
-        {f: np.array([row.digests[f] for row in rows], np.uint64) for f in kinds},
-        {f: np.array([row.hashes[f] or 0 for row in rows], np.uint64) for f in hashed},
-        {f: np.array([row.hashes[f] is not None for row in rows], bool) for f in hashed},
+        {f: np.array([d for w in kept for d in w.digests[f]], np.uint64) for f in kinds},
         {
-            f: np.array([row.lumas[f] for row in rows], np.float32).reshape(-1, 16, 16)
-            for f in pictures
+            f: Sketches.joined([w.sketches[f] for w in kept])
+            for f in (kept[0].sketches if kept else ())
         },
-        {f: signal_portraits([row.portraits[f] for row in rows]) for f in signals},
-        {f: _signatures([kept.signatures[f] for kept in visited.kept]) for f in texts},
         measures[label].get("mean", np.empty(0)).astype(np.int64) if label else None,
-        keys,
+        tuple(key for window in kept for key in window.keys),
         joined_details(details) if details else None,
     )
 
 
-class _Row(NamedTuple):
-    """What is kept of a record; `measures` is empty once they are columns of its run."""
-
-    measures: dict[str, dict[str, float]]
-    digests: dict[str, int]
-    hashes: dict[str, int | None]
-    lumas: dict[str, np.ndarray]
-    portraits: dict[str, np.ndarray | None]
-    key: bytes | None
-
-
-class _Kept(NamedTuple):
-    """What is kept of a run of records."""
-
-    rows: list[_Row]
-    measures: dict[str, Measures]
-    signatures: dict[str, np.ndarray]
-    details: Details | None
-
-
-def _row(record: Mapping[str, Any], kinds: Mapping[str, str], broken: list[str]) -> _Row:
-    pictures = {
-        feature: hash_and_luma(reduced(record[feature]))
-        if record[feature].size
-        else (None, _NO_LUMA)
-        for feature, kind in kinds.items()
-        if kind == "picture"
-    }
-    signals = {f: signal_sketch(record[f]) for f, kind in kinds.items() if kind == "signal"}
-    return _Row(
-        {f: _measured(kind, record[f]) for f, kind in kinds.items()}
-        | {feature: {"undecodable": 1.0} for feature in broken},
-        {feature: _digest(record[feature]) for feature in kinds},
-        {feature: found for feature, (found, _) in pictures.items()}
-        | {feature: sketch.hash if sketch else None for feature, sketch in signals.items()},
-        {feature: luma for feature, (_, luma) in pictures.items()},
-        {feature: sketch.portrait if sketch else None for feature, sketch in signals.items()},
-        record.get(KEY),
+def _kept(
+    records: Iterator[tuple[int, Record]],
+    kinds: Mapping[str, str],
+    collector: DetailsCollector | None,
+) -> _Kept:
+    """Looks at records one after another, and keeps their numbers, but none of their values."""
+    numbers, keys = list[int](), list[str]()
+    measures: dict[str, list[dict[str, float]]] = {feature: [] for feature in kinds}
+    digests: dict[str, list[int]] = {feature: [] for feature in kinds}
+    compared: dict[str, list[Any]] = {f: [] for f, kind in kinds.items() if kind in LIKENESS}
+    for number, found in records:
+        broken = [name for name, value in found.items() if isinstance(value, Undecodable)]
+        record = {**found, **dict.fromkeys(broken, _NO_PIXELS)}
+        numbers.append(number)
+        if isinstance(key := record.get(KEY), bytes):
+            keys.append(key.decode("utf-8", "replace"))
+        for feature, kind in kinds.items():
+            value = record[feature]
+            is_broken = feature in broken
+            measures[feature].append({"undecodable": 1.0} if is_broken else _measured(kind, value))
+            digests[feature].append(_digest(value))
+            if kind in LIKENESS:
+                compared[feature].append(_compared(kind, value))
+        if collector:
+            collector.add(record, number)
+    return _Kept(
+        numbers,
+        keys,
+        {feature: _columns(rows) for feature, rows in measures.items()},
+        digests,
+        {feature: _sketches(kinds[feature], found) for feature, found in compared.items() if found},
+        collector.details() if collector else None,
     )
 
 
-def _signatures(parts: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate([*parts, np.empty((0, SIGNATURE_SIZE), np.uint16)])
+def _compared(kind: str, value: Any) -> Any:
+    """A text, a list of a signal, or the sketch of a picture, whose pixels take too much memory to be kept."""
+    if kind == "text":
+        return value.decode("utf-8", "replace")
+    array = np.asarray(value)
+    # Sketches of bfloat16 are those of float32.
+    array = array if array.dtype.kind in "biuf" else array.astype(np.float32)
+    return LIKENESS[kind].sketch([array]) if kind == "picture" else [array]
+
+
+def _sketches(kind: str, compared: list[Any]) -> Sketches:
+    return Sketches.joined(compared) if kind == "picture" else LIKENESS[kind].sketch(compared)
 
 
 def _measured(kind: str, value: Any) -> dict[str, float]:

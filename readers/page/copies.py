@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 import numpy as np
 
-from readers.checks.near_duplicates import similar_records
 from readers.format.display import shortened
 from readers.format.similarity.groups import groups_of
-from readers.format.similarity.pairs import Pairs, equal_pairs
 from readers.gallery.look import Look
 from readers.page.shown import Shown
 from readers.page.study import Study
@@ -27,33 +24,22 @@ _CONTENT = ("picture", "text", "signal")
 def copies(study: Study, look: Look) -> list[Shown]:
     """The largest groups of records whose pictures, texts or signals are equal or nearly the same.
 
-    Signals are compared exactly. The records of a group that are shown are of as many splits as they can be.
+    The records of a group that are shown are of as many splits as they can be.
 
     Args:
         study: The dataset.
         look: What its features are.
     """
     features = [f for f in study.facts.features(*_CONTENT) if not look.roles.get(f)]
-    if not study.samples or not features:
-        return []
-    near = {feature: (first, second) for feature, first, second in similar_records(study.facts)}
-    return [shown for feature in features for shown in _of(study, feature, near, len(features) > 1)]
+    return [shown for feature in features for shown in _of(study, feature, len(features) > 1)]
 
 
-def _of(
-    study: Study,
-    feature: str,
-    near: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    several: bool,
-) -> list[Shown]:
+def _of(study: Study, feature: str, several: bool) -> list[Shown]:
     digests, splits = study.facts.digests(feature), study.facts.splits
     _, first, number = np.unique(digests, return_index=True, return_inverse=True)
     firsts = np.where(digests == 0, np.arange(len(digests)), first[number.reshape(-1)])
-    pairs = [equal_pairs(firsts.astype(np.int64), np.zeros((), np.uint8))]
-    if feature in near:
-        one, other = near[feature]
-        pairs.append(Pairs(one, other, np.zeros(len(one), np.uint8)))
-    groups = groups_of(len(digests), pairs)
+    pairs = [(firsts, np.arange(len(digests))), study.facts.similar.get(feature, ((), ()))]
+    groups = groups_of(len(digests), *np.concatenate(pairs, axis=1).astype(np.int64))
     roots, sizes = np.unique(groups, return_counts=True)
     largest = roots[np.argsort(-sizes, kind="stable")][: min(_GROUPS, int((sizes > 1).sum()))]
     return [

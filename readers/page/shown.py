@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
+from readers.files.processors import processors
 from readers.format.display import shortened
 from readers.gallery.look import Look
 from readers.gallery.markup import element, to_html
@@ -15,9 +15,8 @@ from readers.gallery.records import Card, card_of
 from readers.gallery.texts import spelled
 from readers.page.study import Study
 
-# Bytes of all cards without what can be played, and of what can be played: the page stays below 5 MB.
+# Bytes of all cards: the page stays below 5 MB.
 _DRAWN = 2_500_000
-_PLAYED = 1_200_000
 
 # Bytes of a picture: at most, and at least. More of them are smaller, so that all have room.
 _LARGEST, _SMALLEST = 16_000, 3_000
@@ -60,8 +59,7 @@ def picture_bytes(galleries: Iterable[Shown]) -> int:
 def figures(study: Study, look: Look, galleries: Sequence[Shown]) -> list[list[Element]]:
     """The cards of some galleries, as figures.
 
-    A record that cannot be read is a card that says why. The first cards of each gallery have what can be played
-    before others have.
+    A record that cannot be read is a card that says why. The last of many large cards are not drawn.
 
     Args:
         study: The dataset.
@@ -69,54 +67,27 @@ def figures(study: Study, look: Look, galleries: Sequence[Shown]) -> list[list[E
         galleries: The records.
     """
     places = dict.fromkeys(place for gallery in galleries for place, _ in gallery.records)
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    with ThreadPoolExecutor(processors()) as threads:
         made = threads.map(lambda place: _card(study, look, *place), places)
         cards = dict(zip(places, made, strict=True))
-    played = _played(galleries, cards)
     left = _DRAWN
     found: list[list[Element]] = []
-    for row, gallery in enumerate(galleries):
+    for gallery in galleries:
         found.append([])
-        for number, (place, why) in enumerate(gallery.records):
-            card, size, _ = cards[place]
+        for place, why in gallery.records:
+            card, size = cards[place]
             is_drawn = size <= left
             left -= size if is_drawn else 0
             split = "" if gallery.of_one_split else place[0]
-            is_played = (row, number) in played
-            found[-1].append(card.figure(why, split, is_drawn, is_played))
+            found[-1].append(card.figure(why, split, is_drawn))
     return found
 
 
-class _Sized(NamedTuple):
-    """A card, and the bytes of its figure without what can be played, and of that."""
-
-    card: Card
-    size: int
-    played: int
-
-
-def _card(study: Study, look: Look, split: str, number: int) -> _Sized:
+def _card(study: Study, look: Look, split: str, number: int) -> tuple[Card, int]:
+    """A card, and the bytes of its figure."""
     try:
         card = card_of(study.stored(split, number), look)
     except (ValueError, OSError, ImportError) as error:
         reason = element("div", spelled(shortened(f"cannot be read: {error}", _REASON)))
         card = Card(study.samples[split].named(number), lines=(reason,))
-    drawn = len(to_html(card.figure(is_played=False)).encode())
-    return _Sized(card, drawn, sum(len(to_html(sound)) for sound in card.sounds))
-
-
-def _played(
-    galleries: Sequence[Shown], cards: Mapping[tuple[str, int], _Sized]
-) -> set[tuple[int, int]]:
-    """Which cards have what can be played, by the numbers of their gallery and of their place in it."""
-    wanted = [
-        (number, row, cards[place].played)
-        for row, gallery in enumerate(galleries)
-        for number, (place, _) in enumerate(gallery.records)
-    ]
-    left, found = _PLAYED, set()
-    for number, row, size in sorted(wanted):
-        if size <= left:
-            left -= size
-            found.add((row, number))
-    return found
+    return card, len(to_html(card.figure()).encode())

@@ -9,7 +9,7 @@ from tests.browsers.browser import SCHEMES, WIDTHS, Browser
 from tests.browsers.keyboard import unreached
 from tests.browsers.printing import lost_in_print
 from tests.browsers.quiet import active_parts, disquiet
-from tests.browsers.working import broken_folds, broken_links, broken_media, broken_tabs
+from tests.browsers.working import broken_folds, broken_links, broken_pictures, broken_tabs
 
 _TABS_AT = 1024
 
@@ -36,7 +36,7 @@ def examine(browser: Browser, path: Path, output: Path | None = None) -> list[st
                 faults += unreached(page) if width == _TABS_AT else []
                 faults += broken_links(page) + broken_tabs(page) + broken_folds(page)
             if (width, scheme) == (WIDTHS[0], SCHEMES[0]):
-                faults += active_parts(page) + broken_media(page)
+                faults += active_parts(page) + broken_pictures(page)
                 pdf = page.pdf()
                 if output:
                     (output / f"{path.stem}-{browser.name}.pdf").write_bytes(pdf)

@@ -39,20 +39,17 @@ def write_hostile(folder: Path, strings: Sequence[str]) -> Path:
     values = [text.encode("utf-8", "replace") for text in strings]
     # A list of strings may hold any bytes.
     raw = [text.encode("utf-8", "surrogatepass") for text in strings]
-    per_record = -(-len(values) // _RECORDS)
     records = []
     for number in range(_RECORDS):
-        chosen = slice(number * per_record, (number + 1) * per_record)
-        mine = values[chosen]
+        mine = values[number::_RECORDS]
         record: Record = {
             name: values[(number + place) % len(values)] for place, name in enumerate(names)
         }
         record |= {name: mine[place % len(mine)] for place, name in enumerate([*own[:3], *shown])}
         record |= {
             "label": number % len(strings),
-            "box_labels": np.arange(number * per_record, number * per_record + _CLASSES)
-            % len(strings),
-            "words": np.array([*raw[chosen], b"\xff\xfe<script>\x00"], object),
+            "box_labels": np.arange(number * _CLASSES, (number + 1) * _CLASSES) % len(strings),
+            "words": np.array([*raw[number::_RECORDS], b"\xff\xfe<script>\x00"], object),
             "image": np.random.default_rng(number).integers(0, 256, (16, 16, 3), dtype=np.uint8),
             "signal": np.sin(np.arange(50 + number, dtype=np.float32)),
         }

@@ -161,18 +161,6 @@ class Page:
             actions += [{"type": kind, "value": value} for kind in ("keyDown", "keyUp")]
         self._act({"type": "key", "id": "keyboard", "actions": actions})
 
-    def focused(self) -> str:
-        """The element that has the focus, as `NAME_OF` names it; empty if none has."""
-        name: str = self.evaluate(
-            f"document.activeElement === document.body ? '' : {NAME_OF}(document.activeElement)"
-        )
-        return name
-
-    def scrolled(self) -> float:
-        """How far down the window is, in pixels."""
-        down: float = self.evaluate("window.scrollY")
-        return down
-
     def overflow(self) -> list[str]:
         """The elements that make the page wider than the window; empty if it is not."""
         found: list[str] = self.evaluate(_OVERFLOW)

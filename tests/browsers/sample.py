@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
-import wave
 
 import numpy as np
 from PIL import Image
 
 POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-    "media-src data:; style-src 'unsafe-inline'\">"
+    "style-src 'unsafe-inline'\">"
 )
 
 _STYLE = """
@@ -34,27 +33,12 @@ td, th { padding: 0.2rem 1rem; text-align: left; }
 """
 
 
-def _data(kind: str, content: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
-
-
 def picture() -> str:
     """A small picture as an address of data."""
     file = io.BytesIO()
     pixels = np.random.default_rng(0).integers(0, 256, (32, 48, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(file, "PNG")
-    return _data("image/png", file.getvalue())
-
-
-def sound() -> str:
-    """A tenth of a second of a tone as an address of data."""
-    file = io.BytesIO()
-    with wave.open(file, "wb") as out:
-        out.setnchannels(1)
-        out.setsampwidth(2)
-        out.setframerate(8000)
-        out.writeframes((9000 * np.sin(np.arange(800) / 3)).astype("<i2").tobytes())
-    return _data("audio/wav", file.getvalue())
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def sample_page(body: str = "", style: str = "", policy: str = POLICY) -> str:
@@ -85,7 +69,7 @@ def sample_page(body: str = "", style: str = "", policy: str = POLICY) -> str:
 <input type="radio" name="split" id="tab-a" checked><label for="tab-a">train</label>
 <input type="radio" name="split" id="tab-b"><label for="tab-b">test</label>
 <div class="panel" id="panel-a"><p>Records of training</p><img src="{picture()}" alt="32 x 48 pixels" width="96" height="64"></div>
-<div class="panel" id="panel-b"><p>Records of testing</p><audio controls src="{sound()}"></audio></div>
+<div class="panel" id="panel-b"><p>Records of testing</p></div>
 </div>
 <details><summary>How they were drawn</summary><p>By a fixed seed.</p></details>
 </section>

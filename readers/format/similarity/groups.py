@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from readers.format.similarity.pairs import Pairs
 
-
-def groups_of(records: int, parts: Iterable[Pairs]) -> np.ndarray:
+def groups_of(records: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The group of each record, int64 [records]: the number of its first record.
 
     Records are in one group if a chain of pairs connects them, so the ends of a long chain can be less alike than
@@ -17,16 +13,14 @@ def groups_of(records: int, parts: Iterable[Pairs]) -> np.ndarray:
 
     Args:
         records: How many records there are.
-        parts: Pairs in any order, in one or many parts, which are not kept.
+        first, second: The records of each pair, int64 [pairs].
     """
     groups = np.arange(records)
-    for part in parts:
-        first, second = part.first, part.second
-        while (apart := groups[first] != groups[second]).any():
-            first, second = first[apart], second[apart]
-            one, other = groups[first], groups[second]
-            np.minimum.at(groups, np.maximum(one, other), np.minimum(one, other))
-            # Until each record names the first of its group, not a record on the way there.
-            while not np.array_equal(groups, above := groups[groups]):
-                groups = above
+    while (apart := groups[first] != groups[second]).any():
+        first, second = first[apart], second[apart]
+        one, other = groups[first], groups[second]
+        np.minimum.at(groups, np.maximum(one, other), np.minimum(one, other))
+        # Until each record names the first of its group, not a record on the way there.
+        while not np.array_equal(groups, above := groups[groups]):
+            groups = above
     return groups

@@ -16,13 +16,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from readers.format.similarity.bits import popcount
 from readers.format.similarity.levels import reduced
 from readers.format.similarity.pictures import (
     PICTURE_CORRELATION,
     PICTURE_DIFFERENCE,
     alike_pictures,
-    picture_hash,
-    small_luma,
+    hash_and_luma,
 )
 from readers.format.similarity.recordings import (
     PORTRAIT_SIZE,
@@ -30,6 +30,7 @@ from readers.format.similarity.recordings import (
     alike_recordings,
     recording_sketch,
 )
+from readers.format.similarity.runs import pairs_in_runs
 from readers.format.similarity.signatures import band_rows, row_digests
 from readers.format.similarity.texts import SIGNATURE_SIZE, TEXT_SIMILARITY, text_signatures
 
@@ -61,6 +62,11 @@ class Sketches(NamedTuple):
     known: np.ndarray
     digests: np.ndarray
     probes: np.ndarray
+
+    @staticmethod
+    def joined(parts: Sequence[Sketches]) -> Sketches:
+        """The sketches of several lots of records, at least one lot, as those of all of them."""
+        return Sketches(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,39 @@ class Likeness:
         decide: Callable[..., np.ndarray] = compare.get(self.kind, self._near_recordings)
         return equal | (sketched & decide(one[:, 1:], other[:, 1:]))
 
+    def pairs(self, sketches: Sketches) -> tuple[np.ndarray, np.ndarray]:
+        """The near duplicates among records: the number of each, and that of a later one, int64 [pairs] each.
+
+        They are in the order of the first, then of the second. Of records with equal digests, each is compared with the first, and the first alone with those of other
+        digests: a million equal records make a million pairs.
+
+        Args:
+            sketches: The sketches of the records.
+        """
+        _, first, number = np.unique(sketches.digests, return_index=True, return_inverse=True)
+        firsts = first[number.reshape(-1)]
+        copies = np.flatnonzero(firsts != np.arange(len(firsts)))
+        found = [self._near_of(sketches, firsts[copies], copies)]
+        for band in range(sketches.keys.shape[1]):
+            rows = first[sketches.known[first, band]]
+            rows = rows[np.argsort(sketches.keys[rows, band], kind="stable")]
+            keys = sketches.keys[rows]
+            for i, j in pairs_in_runs(keys[1:, band] == keys[:-1, band]):
+                # Pairs with an equal key in a band before this one were compared there.
+                new = (keys[i, :band] != keys[j, :band]).all(axis=1)
+                found.append(self._near_of(sketches, rows[i[new]], rows[j[new]]))
+        one, other = np.concatenate(found, axis=1)
+        order = np.lexsort((other, one))
+        return one[order], other[order]
+
+    def _near_of(self, sketches: Sketches, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """The near duplicates of some pairs of records, int64 [2, pairs]."""
+        if self.distance >= 0:
+            different = popcount(sketches.digests[one] ^ sketches.digests[other])
+            one, other = one[different <= self.distance], other[different <= self.distance]
+        near = self.near(sketches.probes[one], sketches.probes[other])
+        return np.sort([one[near], other[near]], axis=0)
+
     def _texts(self, texts: Sequence[str]) -> Sketches:
         signatures, there = text_signatures(texts)
         rows = band_rows(SIGNATURE_SIZE, self.threshold)
@@ -147,10 +186,10 @@ class Likeness:
     def _picture(self, pixels: np.ndarray) -> tuple[bool, int, bytes]:
         """Whether a picture has a hash, the hash or a digest, and the probe."""
         small = reduced(pixels) if pixels.size else pixels
-        found = picture_hash(small) if small.size else None
+        found, luma = hash_and_luma(small) if small.size else (None, small)
         if found is None:
             return False, *_exact([pixels])
-        return True, found, b"\1" + np.rint(255 * small_luma(small)).astype(np.uint8).tobytes()
+        return True, found, b"\1" + np.rint(255 * luma).astype(np.uint8).tobytes()
 
     def _recording(self, arrays: Sequence[np.ndarray]) -> tuple[bool, int, bytes]:
         found = [recording_sketch(array) for array in arrays]

@@ -47,8 +47,8 @@ _BITS = np.uint64(1) << np.arange(_WAVES * _WAVES, dtype=np.uint64)
 _MOST_PIXELS = 1 << 26
 
 
-def picture_hash(pixels: np.ndarray) -> int | None:
-    """The hash of a picture, from 0 to 2**64 - 1, or None for a picture without detail.
+def hash_and_luma(pixels: np.ndarray) -> tuple[int | None, np.ndarray]:
+    """The hash of a picture, from 0 to 2**64 - 1, or None for one without detail; and its luma.
 
     A picture of one colour, or one that only fades from side to side, has no hash: its bits would be those of
     the noise. So it is a near duplicate of nothing; whether it is a copy, equal bytes tell. Transparent
@@ -57,21 +57,11 @@ def picture_hash(pixels: np.ndarray) -> int | None:
     Args:
         pixels: uint8 [height, width], or [height, width, channels] with 1, 3 (RGB) or 4 (RGBA) channels.
 
+    Returns:
+        The hash; and the average luma of each of 16 x 16 equal parts, from 0 to 1, float32 [16, 16].
+
     Raises:
         ValueError: It is no such array, has no pixels, or more than 2**26.
-    """
-    _check(pixels)
-    return _hash(_luma(pixels))
-
-
-def hash_and_luma(pixels: np.ndarray) -> tuple[int | None, np.ndarray]:
-    """What `picture_hash` and `small_luma` return, in the time of one of them.
-
-    Args:
-        pixels: As for `picture_hash`.
-
-    Raises:
-        ValueError: As `picture_hash` does.
     """
     _check(pixels)
     luma = _luma(pixels)
@@ -86,19 +76,6 @@ def _hash(luma: np.ndarray) -> int | None:
     if np.count_nonzero(np.abs(slow) >= _FAINT * _LEVEL) < _ENOUGH:
         return None
     return int(_BITS[1:][slow > np.sort(slow)[len(slow) // 2]].sum())
-
-
-def small_luma(pixels: np.ndarray) -> np.ndarray:
-    """The average luma of each of 16 x 16 equal parts of a picture, from 0 to 1, float32 [16, 16].
-
-    Args:
-        pixels: As for `picture_hash`.
-
-    Raises:
-        ValueError: As `picture_hash` does.
-    """
-    _check(pixels)
-    return _small(_luma(pixels))
 
 
 def _small(luma: np.ndarray) -> np.ndarray:

@@ -16,6 +16,9 @@ _USUAL_BINS = 30
 # Positive numbers have bins of equal ratios if the largest is more than this many times the 5 % quantile.
 _WIDE = 1e4
 
+# Edges beyond the largest floats would be infinite.
+_ENDS = np.finfo(np.float64).min, np.finfo(np.float64).max
+
 
 class Bins(NamedTuple):
     """The edges of bins.
@@ -60,10 +63,11 @@ def bins_of(parts: Sequence[np.ndarray]) -> Bins | None:
     low, high = float(numbers.min()), float(numbers.max())
     if low == high:
         half = max(0.5, abs(low) / 100)
-        return Bins(np.array([low - half, low + half]), False)
+        return Bins(np.clip([low - half, low + half], *_ENDS), False)
     quarters = np.quantile(numbers, (0.05, 0.25, 0.75))
     if low > 0 and high / _WIDE > quarters[0]:
-        return Bins(np.geomspace(low, high, MOST_BINS // 2 + 1), True)
+        with np.errstate(over="ignore"):
+            return Bins(np.clip(np.geomspace(low, high, MOST_BINS // 2 + 1), low, high), True)
     if all(part.dtype.kind in "biu" for part in parts if part.size) or _are_whole(numbers):
         return Bins(_whole_edges(low, high), False)
     # Halves, because the difference of two large numbers may be infinite.

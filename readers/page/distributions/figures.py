@@ -111,15 +111,9 @@ def joint(found: Sampled, of_all: Counted | None) -> Sampled:
     )
 
 
-def counted(splits: Sequence[Split], feature: str, of: str = "") -> Counted | None:
-    """The figures of all records of some splits; None if a split that has records lacks them.
-
-    Args:
-        splits: The splits.
-        feature: The feature.
-        of: `bytes`, or a dimension of unknown size, whose figures are wanted; empty for those of the values.
-    """
-    found = [_figures(split, feature, of) for split in splits if split.records]
+def counted(splits: Sequence[Split], feature: str) -> Counted | None:
+    """The figures of all records of some splits; None if a split that has records lacks them."""
+    found = [_figures(split, feature) for split in splits if split.records]
     if not found or None in found:
         return None
     parts = [part for part in found if part is not None and part.count]
@@ -143,12 +137,9 @@ def counted(splits: Sequence[Split], feature: str, of: str = "") -> Counted | No
     )
 
 
-def _figures(split: Split, feature: str, of: str) -> Counted | None:
+def _figures(split: Split, feature: str) -> Counted | None:
     """The figures of a split; None if the manifest has none that make sense."""
     figures: Any = split.statistics.get(feature)
-    if of and isinstance(figures, Mapping):
-        lengths = figures.get("lengths")
-        figures = lengths.get(of) if isinstance(lengths, Mapping) else None
     if not isinstance(figures, Mapping):
         return None
     count, missing = figures.get("count", 0), figures.get("nan", 0)

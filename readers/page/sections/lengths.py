@@ -1,8 +1,9 @@
-"""Lengths: what padding costs, and the buckets, limits and packed rows with which it costs less."""
+"""Lengths: how they are distributed, what padding costs, and the buckets with which it costs less."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
@@ -10,44 +11,24 @@ import numpy as np
 
 from readers.format.schema import Feature
 from readers.page.distributions.drawings import histograms
-from readers.page.lengths.buckets import suggested_boundaries
-from readers.page.lengths.code import reading_code
-from readers.page.lengths.packing import packed_share
-from readers.page.lengths.padding import Lengths, waste
-from readers.page.numbers import percent
 from readers.page.section import Section, fill
 from readers.page.study import Study
 
-BATCH_SIZES = (16, 32, 64, 128, 256)
+_BATCH_SIZES = (16, 32, 64, 128, 256)
 
-# The batch for which buckets are suggested, and the rows of packed batches.
-_BATCH, _ROWS = 64, 32
+# Buckets are suggested for batches of this size, if they save this share of the cells.
+_BATCH_SIZE, _WORTH = 64, 0.01
 
-_COVERED = (0.99, 0.999)
+# The shares of the records at which a bucket begins. Fewer records fill too few batches of each.
+_SHARES = (0.25, 0.5, 0.75, 0.95)
+_FEWEST = 20 * _BATCH_SIZE
 
-# A row is a multiple of this, as accelerators like it.
-_MULTIPLE = 8
-
-# Features that are shown.
-_MOST = 12
-
-
-class _Limit(NamedTuple):
-    """A suggested `max_length`."""
-
-    length: int
-    cut_records: str
-    cut_cells: str
-    waste: str
-
-
-class _Row(NamedTuple):
-    length: int
-    filled: str
-    records: str
+_FEATURES = 12
 
 
 class _Lengths(NamedTuple):
+    """The lengths of a feature, of whose first split `seen` of `records` are in the sample."""
+
     feature: str
     anchor: str
     split: str
@@ -57,125 +38,75 @@ class _Lengths(NamedTuple):
     is_constant: bool
     wastes: list[tuple[int, str, str]]
     boundaries: list[int]
-    batch_size: int
-    buckets_code: str
-    limits: list[_Limit]
-    limit_code: str
-    rows: list[_Row]
-    packing_code: str
+    suggestion: str
 
 
 def section(study: Study) -> Section | None:
     """The lengths of features with a dimension of unknown size; pictures have a section of their own."""
     names = [name for name, feature in study.manifest.schema.items() if _has_length(feature)]
-    shown = [found for name in names[:_MOST] if (found := _lengths(study, name)) is not None]
+    shown = [_lengths(study, name) for name in names[:_FEATURES] if study.values(name)]
     if not shown:
         return None
-    return Section(
-        "lengths",
-        "Lengths",
-        fill("lengths.html", shown=shown, left=len(names) - len(names[:_MOST])),
-    )
+    left = len(names) - len(names[:_FEATURES])
+    return Section("lengths", "Lengths", fill("lengths.html", shown=shown, left=left))
 
 
 def _has_length(feature: Feature) -> bool:
     return feature.has_length and not feature.is_image and feature.shape.count(None) == 1
 
 
-def _lengths(study: Study, name: str) -> _Lengths | None:
-    feature = study.manifest.schema[name]
-    parts = {
-        split: values.shapes[:, feature.first_unknown]
-        for split, values in study.values(name).items()
-    }
-    if not parts:
-        return None
+def _lengths(study: Study, name: str) -> _Lengths:
+    dimension = study.manifest.schema[name].first_unknown
+    parts = {split: values.shapes[:, dimension] for split, values in study.values(name).items()}
     anchor = study.anchor(name, "").replace("feature", "length")
     split, seen = next(iter(parts.items()))
-    lengths = Lengths(np.sort(seen), study.manifest.splits[split].records)
-    batch_size = _batch_size(lengths.records)
-    boundaries = suggested_boundaries(lengths, batch_size)
-    is_constant = bool(np.ptp(np.concatenate(list(parts.values()))) == 0)
-    found = [] if is_constant else [_limit(seen, share) for share in _COVERED]
-    limits = list({limit.length: limit for limit in found}.values())
-    rows = _rows(seen) if not is_constant and seen.max() > 0 else []
-    where = {"split": split}
-    code = _Code(study, where, name)
+    boundaries = suggested_boundaries(seen)
+    buckets = {name: boundaries}
+    arguments = f"batch_size={_BATCH_SIZE}, batching='padded', bucket_boundaries={buckets!a}"
     return _Lengths(
         name,
         anchor,
         split,
         len(seen),
-        lengths.records,
-        histograms(parts, anchor, f"Records by the size of dimension {feature.first_unknown}"),
-        is_constant,
+        study.manifest.splits[split].records,
+        histograms(parts, anchor, f"Records by the size of dimension {dimension}"),
+        bool(np.ptp(np.concatenate(list(parts.values()))) == 0),
         [
-            (size, _waste(waste(lengths, size)), _waste(waste(lengths, size, boundaries)))
-            for size in BATCH_SIZES
+            (size, _percent(padding(seen, size)), _percent(padding(seen, size, boundaries)))
+            for size in _BATCH_SIZES
         ],
         boundaries,
-        batch_size,
-        code.buckets(boundaries, batch_size) if boundaries else "",
-        limits,
-        code.limited(limits[-1].length, batch_size) if limits else "",
-        rows,
-        code.packed(rows[-1].length) if rows else "",
+        f"readers.as_numpy({study.directory!a}, split={split!a}, {arguments})",
     )
 
 
-class _Code(NamedTuple):
-    """Programs that read a feature."""
-
-    study: Study
-    where: dict[str, str]
-    name: str
-
-    def buckets(self, boundaries: list[int], batch_size: int) -> str:
-        """Batches from buckets."""
-        buckets = {"bucket_boundaries": {self.name: boundaries}, "batching": "padded"}
-        return self._made({"batch_size": batch_size, **buckets, "mask": True, "shuffle": True})
-
-    def limited(self, length: int, batch_size: int) -> str:
-        """Batches of one shape."""
-        limit = {"max_length": {self.name: length}, "pad_to": "max_length", "batching": "padded"}
-        return self._made({"batch_size": batch_size, **limit, "mask": True, "shuffle": True})
-
-    def packed(self, length: int) -> str:
-        """Packed batches."""
-        rows = {"columns": [self.name], "batch_size": _ROWS, "batching": "packed"}
-        return self._made({**rows, "max_length": length, "shuffle": True})
-
-    def _made(self, arguments: dict[str, object]) -> str:
-        return reading_code(self.study.directory, {**self.where, **arguments})
+def suggested_boundaries(lengths: np.ndarray) -> list[int]:
+    """Quantiles as `bucket_boundaries`; empty for few records, or if buckets save less than 1 % of the cells."""
+    if len(lengths) < _FEWEST:
+        return []
+    ends = np.unique(np.quantile(lengths, _SHARES, method="inverted_cdf"))
+    boundaries = [int(end) + 1 for end in ends if end < lengths.max()]
+    saved = padding(lengths, _BATCH_SIZE) - padding(lengths, _BATCH_SIZE, boundaries)
+    return boundaries if saved >= _WORTH else []
 
 
-def _waste(share: float) -> str:
+def padding(lengths: np.ndarray, batch_size: int, boundaries: Sequence[int] = ()) -> float:
+    """The expected share of cells that are padding in full batches of shuffled records; NaN without cells.
+
+    Args:
+        lengths: The lengths of records, int64 [n].
+        batch_size: Records in a batch, which is padded to its longest.
+        boundaries: The lengths at which a bucket begins, as `bucket_boundaries` of `readers.load`.
+    """
+    cells, places = 0.0, np.searchsorted(np.asarray(boundaries), lengths, side="right")
+    for place in np.unique(places):
+        bucket = np.sort(lengths[places == place])
+        # The chance that none of a batch is longer than this record.
+        shares = (np.arange(1, len(bucket) + 1) / len(bucket)) ** batch_size
+        cells += len(bucket) * float((bucket * np.diff(shares, prepend=0.0)).sum())
+    return max(0.0, 1 - float(lengths.sum()) / cells) if cells else math.nan
+
+
+def _percent(share: float) -> str:
     """A share to be compared with others, with one digit more than elsewhere."""
     return "-" if math.isnan(share) else f"{100 * share:.1f} %"
-
-
-def _batch_size(records: int) -> int:
-    """The batch for which buckets are suggested: a smaller one of few records."""
-    return next((size for size in (_BATCH, 32, 16, 8) if records >= 8 * size), 4)
-
-
-def _limit(seen: np.ndarray, share: float) -> _Limit:
-    length = max(1, int(np.quantile(seen, share, method="inverted_cdf")))
-    cut = np.minimum(seen, length)
-    return _Limit(
-        length,
-        percent(float((seen > length).mean())),
-        percent(1 - float(cut.sum()) / float(seen.sum() or 1)),
-        _waste(1 - float(cut.mean()) / length),
-    )
-
-
-def _rows(seen: np.ndarray) -> list[_Row]:
-    """Rows of one, two and four times the length that 99.9 % of the records do not exceed."""
-    longest = max(1, int(np.quantile(seen, _COVERED[-1], method="inverted_cdf")))
-    found = []
-    for times in (1, 2, 4):
-        length = math.ceil(times * longest / _MULTIPLE) * _MULTIPLE
-        filled, records = packed_share(seen, length, _ROWS)
-        found.append(_Row(length, _waste(filled), f"{records:,.1f}"))
-    return found

@@ -1,4 +1,4 @@
-"""Pictures: sizes, modes, levels and sharpness, and how to normalize them."""
+"""Pictures: sizes, modes, levels of channels, and sharpness."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from readers.format.schema import Feature
 from readers.measures.sample import Measures
 from readers.page import charts
 from readers.page.distributions.drawings import histograms
-from readers.page.lengths.code import normalizing_code
 from readers.page.numbers import short
 from readers.page.section import Section, fill
 from readers.page.study import Study
@@ -42,7 +41,6 @@ class _Pictures(NamedTuple):
     modes: Element
     channels: list[tuple[str, str, str]]
     source: str
-    code: str
 
 
 def section(study: Study) -> Section | None:
@@ -89,7 +87,6 @@ def _pictures(study: Study, name: str) -> _Pictures | None:
         charts.strip(_modes(feature, parts), f"Modes of {len(width):,} pictures"),
         [(str(channel), short(mean), short(std)) for channel, (mean, std) in enumerate(moments)],
         source,
-        _code(study, name, next(iter(parts)), moments),
     )
 
 
@@ -139,12 +136,3 @@ def _moments(study: Study, name: str, split: str) -> tuple[str, list[tuple[float
         (float(column.mean()), float(column.std())) if len(column) else (math.nan, math.nan)
         for column in finite
     ]
-
-
-def _code(study: Study, name: str, split: str, moments: list[tuple[float, float]]) -> str:
-    """A program that normalizes; empty if a channel is constant."""
-    if not all(math.isfinite(mean) and math.isfinite(std) and std > 0 for mean, std in moments):
-        return ""
-    feature = study.manifest.schema[name]
-    digits = [tuple(float(f"{n:.6g}") for n in column) for column in zip(*moments, strict=True)]
-    return normalizing_code(study.directory, split, name, feature.dtype, digits, feature.is_fixed)

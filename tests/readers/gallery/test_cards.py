@@ -1,15 +1,12 @@
-"""What a card shows of a record: marks in the coordinates of the jobs, tokens, recordings, sounds."""
+"""What a card shows of a record: marks in the coordinates of the jobs, tokens, and recordings."""
 
 from __future__ import annotations
 
 import base64
 import io
-import json
-import wave
 
 import numpy as np
 import pytest
-import tokenizers
 from PIL import Image
 from scipy import signal as dsp
 
@@ -21,10 +18,8 @@ from readers.gallery.markup import to_html
 from readers.gallery.overlays import Marks, marked
 from readers.gallery.pictures import thumbnail
 from readers.gallery.records import card_of
-from readers.gallery.sounds import player
 from readers.gallery.spectra import bands, spectrogram
 from readers.gallery.texts import TOKENS, spelled
-from readers.gallery.tokens import Vocabulary, vocabulary_of
 from tests.support.images import encoded
 
 GRAY = np.full((100, 200, 3), 128, np.uint8)
@@ -124,69 +119,22 @@ def test_the_first_the_middle_and_the_last_frame_of_a_video_are_shown(tmp_path):
 TEXT = {"text": ("string", ()), "tokens": ("int64", (None,))}
 
 
-def unknown_of(card) -> list[str]:
-    return [span.text for span in card.drawings[0].findall("span") if span.get("title")]
-
-
-def test_words_that_the_vocabulary_lacks_are_marked_in_the_text(tmp_path):
+def test_tokens_are_the_words_of_the_vocabulary_below_their_text(tmp_path):
     (tmp_path / "vocabulary.txt").write_bytes(b"the\ncat\n")
     look = look_of(tmp_path, TEXT, vocabulary=4, options={"tokens": "words"})
-    record = {"text": b"The CAT, -- mieows. The", "tokens": np.array([2, 3, 1, 2])}
-    card = card_of(record, look)
-    assert unknown_of(card) == ["mieows."]
-    assert "".join(card.drawings[0].itertext()) == "The CAT, mieows. The"
-    assert "tokens 4, 1 unknown" in text_of(card)
-    other = card_of({**record, "text": b"something else entirely"}, look)
-    assert "".join(other.drawings[0].itertext()) == "the cat [UNK] the"
+    card = card_of({"tokens": np.array([2, 3, 1, 2]), "text": b"The CAT, -- mieows. The"}, look)
+    text, tokens = card.drawings
+    assert text.text == "The CAT, -- mieows. The"
+    assert "".join(tokens.itertext()) == "the cat [UNK] the"
+    assert [span.text for span in tokens.findall("span") if span.get("title")] == ["[UNK]"]
+    assert "tokens 4, 1 unknown (dashed)" in text_of(card)
 
 
-def test_subwords_are_those_of_the_library(tmp_path):
-    text = "Zwölf Boxkämpfer jagen Viktor über den großen Deich \N{EURO SIGN} 12\n" * 3
-    level = tokenizers.pre_tokenizers.ByteLevel
-    trained = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="[UNK]"))
-    trained.pre_tokenizer = level(add_prefix_space=False)
-    trained.decoder = tokenizers.decoders.ByteLevel()
-    trained.train_from_iterator(
-        [text],
-        tokenizers.trainers.BpeTrainer(
-            vocab_size=300, special_tokens=["[PAD]", "[UNK]"], initial_alphabet=level.alphabet()
-        ),
-    )
-    trained.save(str(tmp_path / "tokenizer.json"))
-    manifest = Manifest(Schema(TEXT), {}, tokenizer=300)
-    vocabulary = vocabulary_of(str(tmp_path), manifest)
-    ids = np.array(trained.encode(text).ids)
-    found = vocabulary.tokens(ids, b"")
-    assert vocabulary.unknown == 1 and not any(token.is_unknown for token in found)
-    for token, id_ in zip(found, ids.tolist(), strict=True):
-        expected = trained.decode([id_], skip_special_tokens=False)
-        assert token.text == expected or "\N{REPLACEMENT CHARACTER}" in expected
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"{}",
-        b'{"model": 3}',
-        b'{"model": {"vocab": [[1]]}}',
-        b'{"model": {"vocab": {"a": Infinity}}}',
-        b"[" * 100_000,
-    ]
-    + [json.dumps({"model": {"vocab": {"a": "b"}}}).encode()],
-)
-def test_without_a_vocabulary_tokens_are_numbers(tmp_path, content):
-    (tmp_path / "tokenizer.json").write_bytes(content)
-    look = look_of(tmp_path, TEXT, tokenizer=9)
-    card = card_of({"text": b"x", "tokens": np.array([7, 1, -5])}, look)
-    assert "".join(card.drawings[0].itertext()) == "7 1 -5"
-
-
-def test_byte_tokens_are_bytes():
-    found = Vocabulary("bytes").tokens(np.array([99, 100, 0, 500, 257]), b"")
-    assert [token.text for token in found] == ["a", "b", "", "", "\\xff"]
+def test_without_a_vocabulary_tokens_are_numbers(tmp_path):
+    for manifest in ({"tokenizer": 9}, {"vocabulary": 9}):
+        card = card_of({"tokens": np.array([7, 1, -5])}, look_of(tmp_path, TEXT, **manifest))
+        assert "".join(card.drawings[0].itertext()) == "7 1 -5"
+        assert "unknown" not in text_of(card)
 
 
 def test_a_long_text_shows_its_first_tokens(tmp_path):
@@ -194,62 +142,23 @@ def test_a_long_text_shows_its_first_tokens(tmp_path):
     look = look_of(tmp_path, TEXT, vocabulary=3)
     card = card_of({"text": b"a " * 10_000, "tokens": np.full(10_000, 2)}, look)
     assert f"and {10_000 - TOKENS:,} more" in text_of(card)
-    assert len(to_html(card.figure())) < 6_000
+    assert len(to_html(card.figure())) < 9_000
 
 
 def test_hidden_characters_are_written_by_their_numbers():
     assert spelled("a\u202eb\x00\n") == "a\u27e8U+202E\u27e9b\u27e8U+0000\u27e9\n"
 
 
-def samples_of(element) -> tuple[np.ndarray, int]:
-    with wave.open(io.BytesIO(bytes_of(element.get("src")))) as file:
-        assert (file.getnchannels(), file.getsampwidth()) == (1, 2)
-        return np.frombuffer(file.readframes(file.getnframes()), "<i2"), file.getframerate()
-
-
-def test_a_sound_is_played_at_its_pitch_for_as_long_as_it_may():
-    for rate, seconds, expected in ((48_000, 2, 16_000), (44_100, 30, 8_000), (8_000, 1, 8_000)):
-        tone = np.sin(2 * np.pi * 440 * np.arange(rate * seconds) / rate)
-        samples, found = samples_of(player((tone * 20_000).astype(np.int16)[:, None], rate, "x"))
-        assert found == expected and len(samples) <= 48_000
-        assert len(samples) / found == pytest.approx(min(seconds, 48_000 / expected), rel=0.01)
-        spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
-        assert spectrum.argmax() * found / len(samples) == pytest.approx(440, abs=2)
-        assert np.abs(samples).max() == pytest.approx(20_000, rel=0.05)
-
-
-def test_only_frequencies_that_a_lower_rate_cannot_hold_are_not_heard():
-    for frequency, is_heard in ((11_000, False), (7_500, True)):
-        tone = np.sin(2 * np.pi * frequency * np.arange(48_000) / 48_000)
-        samples, rate = samples_of(player(tone, 48_000, "x"))
-        assert rate == 16_000 and (np.abs(samples[100:-100]).max() > 330) == is_heard
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        np.array([0, 128, 255], np.uint8),
-        np.array([-(2**31), 0, 2**31 - 1], np.int32),
-        np.array([np.nan, np.inf, -2.0]),
-        np.array([1.7e308, -1.7e308]),
-        np.zeros((1, 9)),
-    ],
-)
-def test_samples_of_any_dtype_can_be_played(values):
-    samples, _ = samples_of(player(values, 16_000, "x"))
-    assert len(samples) == len(values)
-
-
-def test_a_recording_without_a_rate_has_no_player(tmp_path):
-    schema = {"signal": ("int16", (None, 1)), "key": ("string", ())}
-    record = {"signal": np.ones((50, 1), np.int16), "key": b"a/b.WAV#3"}
-    card = card_of(record, look_of(tmp_path, schema))
-    assert not card.sounds and "sampling rate is not stored" in text_of(card)
-    for options in ({"rate": "16kHz"}, {"resample": "8000"}):
-        assert card_of(record, look_of(tmp_path, schema, options=options)).sounds
+def test_a_recording_of_the_rate_of_sound_has_a_spectrogram_and_seconds(tmp_path):
+    schema = {"signal": ("int16", (None, 2))}
+    record = {"signal": np.ones((800, 2), np.int16)}
+    for options, count in (({}, 1), ({"rate": "16kHz"}, 2), ({"resample": "50"}, 1)):
+        card = card_of(record, look_of(tmp_path, schema, options=options))
+        assert len(card.drawings) == count
+        assert ("0.05 s at 16,000 Hz" in text_of(card)) == (count == 2)
     stored = look_of(tmp_path, {**schema, "sample_rate": ("int64", ())})
-    assert card_of({**record, "sample_rate": np.int64(44_100)}, stored).sounds
-    assert not card_of({**record, "sample_rate": np.int64(-1)}, stored).sounds
+    assert len(card_of({**record, "sample_rate": np.int64(44_100)}, stored).drawings) == 2
+    assert len(card_of({**record, "sample_rate": np.int64(-1)}, stored).drawings) == 1
 
 
 def levels_of(img) -> np.ndarray:

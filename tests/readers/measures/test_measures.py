@@ -31,7 +31,7 @@ def crops():
     rng = np.random.default_rng(0)
     found = []
     for image in load_sample_images().images:
-        for _ in range(30):
+        for _ in range(8):
             top, left = (rng.integers(0, side - 224) for side in image.shape[:2])
             found.append(image[top : top + 224, left : left + 224])
     return found
@@ -47,16 +47,15 @@ def as_jpeg(pixels, quality):
 
 def test_blurred_photographs_are_told_from_sharp_ones(crops):
     assert np.percentile(sharpness(crops), 1) > 0.6
-    for sigma in (2, 3, 5):
+    for sigma in (2, 5):
         blurred = sharpness(ndimage.gaussian_filter(each, (sigma, sigma, 0)) for each in crops)
         assert np.nanpercentile(blurred, 95) < 0.43
 
 
-@pytest.mark.parametrize("quality", [95, 75])
-def test_the_noise_of_a_jpeg_is_no_sharpness(crops, quality):
-    assert np.percentile(sharpness(as_jpeg(each, quality) for each in crops), 1) > 0.6
-    for sigma in (2, 3):
-        blurred = (ndimage.gaussian_filter(each, (sigma, sigma, 0)) for each in crops)
+def test_the_noise_of_a_jpeg_is_no_sharpness(crops):
+    for quality in (95, 75):
+        assert np.percentile(sharpness(as_jpeg(each, quality) for each in crops), 1) > 0.6
+        blurred = (ndimage.gaussian_filter(each, (2, 2, 0)) for each in crops)
         saved = sharpness(as_jpeg(each, quality) for each in blurred)
         assert np.nanpercentile(saved, 95) < 0.43
 
@@ -65,13 +64,13 @@ def test_contrast_and_size_do_not_make_a_photograph_sharper(crops):
     faint = sharpness((each // 3 + 80) for each in crops)
     assert np.percentile(faint, 5) > 0.6
     stretched = [
-        np.asarray(Image.fromarray(each).resize((900, 900), Image.BICUBIC)) for each in crops[:9]
+        np.asarray(Image.fromarray(each).resize((900, 900), Image.BICUBIC)) for each in crops[:3]
     ]
     assert np.median(sharpness(stretched)) < 0.43
 
 
 def test_brightness_is_that_of_pillow(crops):
-    for pixels in crops[::10]:
+    for pixels in crops[::4]:
         luma = ImageStat.Stat(Image.fromarray(pixels).convert("L"))
         found = measure_picture(pixels)
         assert found["brightness"] * 255 == pytest.approx(luma.mean[0], abs=0.6)
@@ -136,7 +135,7 @@ any_array = arrays.arrays(
 
 
 @given(any_array)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_array_is_measured(values):
     with np.errstate(all="ignore"):
         found = measure_signal(values)
@@ -153,7 +152,7 @@ def test_any_array_is_measured(values):
         st.tuples(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 3, 4])),
     )
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_picture_is_measured(pixels):
     found = measure_picture(pixels)
     assert 0 <= found["brightness"] <= 1 and 0 <= found["entropy"] <= 8
@@ -206,8 +205,8 @@ def test_a_picture_of_any_size_and_dtype_is_sampled(tmp_path):
     directory = write_dataset(tmp_path / "d", Schema(features), {"train": [records]})
     sample = sample_of(str(directory), Manifest.read(directory), 100)["train"]
     assert sample.measures["b"]["width"].tolist()[2:] == [9000, 30]
-    assert sample.hashed["a"].tolist()[3]
-    assert not sample.hashed["b"][1]
+    assert sample.sketches["a"].known[3].all()
+    assert not sample.sketches["b"].known[1, 1:].any()
 
 
 def test_the_digest_tells_shapes_apart():

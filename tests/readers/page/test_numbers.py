@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.page.numbers import percent, short, ticks
@@ -26,6 +26,7 @@ def test_only_all_is_a_hundred_percent_and_only_nothing_is_zero(share, text):
     assert percent(share) == text
 
 
+@settings(max_examples=50)
 @given(st.floats(-1e300, 1e300))
 def test_a_short_number_is_off_by_less_than_a_hundredth(value):
     text = short(value).replace(",", "")
@@ -36,6 +37,7 @@ def test_a_short_number_is_off_by_less_than_a_hundredth(value):
     assert len(short(value)) <= 12
 
 
+@settings(max_examples=50)
 @given(st.floats(-1e9, 1e9), st.floats(1e-3, 1e9), st.integers(2, 8))
 def test_ticks_are_inside_and_few(low, span, most):
     high = low + span

@@ -14,12 +14,12 @@ from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.format.splits import Split
 from readers.gallery.look import Look
+from readers.page import shown
 from readers.page.copies import copies
 from readers.page.document import document
 from readers.page.extremes import extremes
-from readers.page.shown import Shown, figures, picture_bytes
+from readers.page.shown import Shown, picture_bytes
 from readers.page.study import Study
-from readers.report import report
 from tests.readers.page.parsed import Parsed
 from tests.support.datasets import flip, write_dataset, write_shard
 from tests.support.images import encoded
@@ -27,7 +27,7 @@ from tests.support.images import encoded
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&amp;<!--]]>{{7*7}}{% raw %}"
 TEXTS = Schema({"key": ("string", ()), "text": ("string", ())})
 HIDDEN = "\u202egnp.exe\u2066\x07\x1b[31m\x00\u200b\r"
-HOSTILE = [MARKUP, HIDDEN, "javascript:alert(1)", "é" * 200, "x" * 1_000_000, "", " ", "\n\n"]
+HOSTILE = [MARKUP, HIDDEN, "é" * 100_000, ""]
 
 
 def study_of(directory) -> Study:
@@ -69,39 +69,39 @@ def pictures(tmp_path_factory):
     return directory
 
 
-def test_each_split_has_a_tab_of_records(pictures):
-    page = page_of(pictures)
+@pytest.fixture(scope="module")
+def study(pictures):
+    return study_of(pictures)
+
+
+def test_each_split_has_a_tab_of_records(study):
+    page = Parsed(document(study))
     assert [id for id in page.ids if id.startswith("drawn-")] == ["drawn-0", "drawn-1"]
     assert "24 of 28 records, drawn at random" in page.text
     assert "12 of 12 records, drawn at random" in page.text
     assert page.tags["figure"] > 36 and page.tags["script"] == 0
 
 
-def test_extremes_are_the_records_with_the_smallest_and_largest_numbers(pictures):
-    study = study_of(pictures)
-    found = {
-        shown.title: shown.records
-        for shown in extremes(study, Look.of(str(pictures), study.manifest))
-    }
+def test_extremes_are_the_records_with_the_smallest_and_largest_numbers(study):
+    look = Look.of(study.directory, study.manifest)
+    found = {each.title: each.records for each in extremes(study, look)}
     assert found["darkest"][0][0] == ("train", 3)
     assert found["brightest"][0][0] == ("train", 4)
     assert found["largest"][0] == (("train", 5), "6,400 pixels")
     brightness = study.facts.measured("image", "brightness")
-    shown = [float(words.split()[1]) for _, words in found["darkest"]]
-    assert shown == pytest.approx(sorted(brightness)[:6], abs=0.006)
+    drawn = [float(words.split()[1]) for _, words in found["darkest"]]
+    assert drawn == pytest.approx(sorted(brightness)[:6], abs=0.006)
 
 
-def test_equal_records_are_shown_side_by_side_with_their_splits(pictures):
-    study = study_of(pictures)
-    (group,) = copies(study, Look.of(str(pictures), study.manifest))
+def test_equal_records_are_shown_side_by_side_with_their_splits(study):
+    (group,) = copies(study, Look.of(study.directory, study.manifest))
     assert group.title == "6.png \u00d72"
     assert group.words == "2 records are equal in image: 1 in train, 1 in val"
     assert [place for place, _ in group.records] == [("train", 6), ("val", 2)]
     assert group.records[1][1] == "equal to the first"
 
 
-def test_an_alert_and_its_records_link_to_each_other(pictures):
-    study = study_of(pictures)
+def test_an_alert_and_its_records_link_to_each_other(study):
     page = Parsed(document(study))
     for number, finding in enumerate(study.checked.findings):
         assert f"finding-{number}" in page.ids
@@ -110,23 +110,17 @@ def test_an_alert_and_its_records_link_to_each_other(pictures):
     assert any(finding.places for finding in study.checked.findings)
 
 
-def test_the_places_of_a_finding_are_those_of_its_examples(pictures):
-    study = study_of(pictures)
+def test_the_places_of_a_finding_are_those_of_its_examples(study):
     (leak,) = (finding for finding in study.checked.findings if finding.check == "leaks")
     assert leak.places == (("train", 6), ("val", 2)) and leak.examples == ("a/6.png", "a/30.png")
-    assert study.facts.places([0, 27, 28, 39]) == (
-        ("train", 0),
-        ("train", 27),
-        ("val", 0),
-        ("val", 11),
-    )
+    assert study.facts.places([27, 28]) == (("train", 27), ("val", 0))
     for finding in study.checked.findings:
         named = [study.samples[split].named(number) for split, number in finding.places]
         if finding.places:
             assert " = ".join(finding.examples).split(" = ") == named
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda text: repr(text[:12]))
+@pytest.mark.parametrize("hostile", HOSTILE, ids=["markup", "hidden", "long", "empty"])
 def test_text_of_a_dataset_is_text_of_the_page(tmp_path, hostile):
     name = re.sub(r"[\x00-\x1f\\\ud800-\udfff]", "", hostile)[:255] or "name"
     schema = Schema(
@@ -196,40 +190,38 @@ def test_invalid_utf_8_is_shown_by_its_bytes(tmp_path):
     assert "ab\\xff\\xc3(cd" in page.text and "k\\xff\\xfe" in page.text
 
 
-ODD_SIGNALS = {
-    "constant": np.full((5_000, 1), 3.0),
-    "zeros": np.zeros((5_000, 1)),
-    "infinite": np.full((5_000, 1), np.inf),
-    "missing": np.full((5_000, 1), np.nan),
-    "largest": np.tile([1.7e308, -1.7e308], 2_500).reshape(-1, 1),
-    "smallest": np.full((5_000, 1), 5e-324),
-    "mixed": np.tile([np.nan, np.inf, -np.inf, 1e308, 0.0], 1_000).reshape(-1, 1),
-    "empty": np.zeros((0, 1)),
-    "one": np.ones((1, 1)),
-    "wide": np.ones((9, 3_000)),
-}
+ODD_SIGNALS = [
+    np.full((5_000, 1), 3.0),
+    np.zeros((5_000, 1)),
+    np.full((5_000, 1), np.inf),
+    np.full((5_000, 1), np.nan),
+    np.tile([1.7e308, -1.7e308], 2_500).reshape(-1, 1),
+    np.full((5_000, 1), 5e-324),
+    np.tile([np.nan, np.inf, -np.inf, 1e308, 0.0], 1_000).reshape(-1, 1),
+    np.zeros((0, 1)),
+    np.ones((1, 1)),
+]
 
 
-@pytest.mark.parametrize("name", ODD_SIGNALS)
-@pytest.mark.parametrize("feature", ["signal", "log_mel"])
-def test_any_signal_is_drawn_or_said_to_be_what_it_is(tmp_path, name, feature):
-    signal = ODD_SIGNALS[name]
-    schema = Schema({"key": ("string", ()), feature: ("float64", (None, signal.shape[1]))})
-    records = [{"key": f"{n}.wav", feature: signal} for n in range(2)]
+@pytest.mark.parametrize("signals", [ODD_SIGNALS, [np.ones((9, 3_000))] * 2], ids=["odd", "wide"])
+def test_any_signal_is_drawn_or_said_to_be_what_it_is(tmp_path, signals):
+    shape = (None, signals[0].shape[1])
+    schema = Schema({"signal": ("float64", shape), "log_mel": ("float64", shape)})
+    records = [{"signal": signal, "log_mel": signal} for signal in signals]
     directory = write_dataset(
         tmp_path / "d", schema, {"train": [records]}, options={"resample": "16kHz"}
     )
     page = page_of(directory)
-    assert feature in page.text and "cannot be" not in page.text
+    assert page.tags["figure"] >= len(signals) and "cannot be" not in page.text
     assert "nan" not in "".join(page.valued("path", "d")).lower()
 
 
-@pytest.mark.parametrize("shape", [(0, 0, 3), (0, 5, 3), (1, 1, 3), (1, 9_000, 3), (9_000, 1, 3)])
-def test_pictures_of_any_size_are_shown(tmp_path, shape):
+def test_pictures_of_any_size_are_shown(tmp_path):
     schema = Schema({"image": ("uint8", (None, None, 3))})
-    records = [{"image": np.zeros(shape, np.uint8)}] * 2
+    shapes = [(0, 0, 3), (0, 5, 3), (1, 1, 3), (1, 9_000, 3), (9_000, 1, 3)]
+    records = [{"image": np.zeros(shape, np.uint8)} for shape in shapes]
     page = page_of(write_dataset(tmp_path / "d", schema, {"train": [records]}))
-    assert page.tags["figure"] >= 2 and bool(page.tags["img"]) == bool(np.prod(shape))
+    assert page.tags["figure"] >= 5 and page.tags["img"] >= 3 and "cannot be" not in page.text
 
 
 def test_thousands_of_boxes_and_boxes_that_are_none_are_bounded(tmp_path):
@@ -261,13 +253,6 @@ def test_thousands_of_boxes_and_boxes_that_are_none_are_bounded(tmp_path):
     assert not re.search("nan|inf", "".join(page.valued("path", "d")))
 
 
-def test_a_split_without_records_and_a_dataset_without_splits_have_a_page(tmp_path):
-    schema = Schema({"x": ("int64", ())})
-    directory = write_dataset(tmp_path / "a", schema, {"train": [[{"x": 1}]], "val": [[]]})
-    assert "no records" in page_of(directory).text
-    assert "There are no splits." in page_of(write_dataset(tmp_path / "b", schema, {})).text
-
-
 def test_a_record_that_is_damaged_after_sampling_is_a_card_that_says_so(pictures, tmp_path):
     directory = shutil.copytree(pictures, tmp_path / "d")
     study = study_of(directory)
@@ -277,16 +262,11 @@ def test_a_record_that_is_damaged_after_sampling_is_a_card_that_says_so(pictures
     assert "cannot be read: " in page.text and page.tags["figure"] > 36
 
 
-def test_the_page_is_bounded_and_says_what_it_leaves_out(tmp_path):
-    schema = Schema(
-        {f"photo{n}": ("uint8", (None, None, 3)) for n in range(5)} | {"key": ("string", ())}
-    )
-    rng = np.random.default_rng(0)
-    noise = [rng.integers(0, 256, (80, 100, 3), dtype=np.uint8) for _ in range(5)]
-    records = [
-        {f"photo{n}": noise[n] for n in range(5)} | {"key": f"{k}" * 3000} for k in range(120)
-    ]
-    splits = {f"s{n}": [records[8 * n : 8 * n + 8]] for n in range(15)}
+def test_the_page_is_bounded_and_says_what_it_leaves_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(shown, "_DRAWN", 30_000)
+    schema = Schema({"photo": ("uint8", (None, None, 3)), "key": ("string", ())})
+    records = [{"photo": photo(n), "key": f"{n}" * 300} for n in range(15)]
+    splits = {f"s{n}": [[record]] for n, record in enumerate(records)}
     page = page_of(write_dataset(tmp_path / "d", schema, splits))
     assert "the page would become too large" in page.text
     assert "Records of 3 more splits are not shown." in page.text
@@ -298,34 +278,3 @@ def test_pictures_are_smaller_where_there_are_more():
 
     assert room(0) == room(10) == 16_000
     assert room(100) > room(200) > room(400) >= room(4_000) == 3_000
-
-
-def test_players_are_dealt_to_all_galleries(tmp_path):
-    schema = Schema({"key": ("string", ()), "signal": ("int16", (None, 1))})
-    rng = np.random.default_rng(0)
-    records = [
-        {"key": f"{n}.wav", "signal": rng.integers(-9, 9, (50_000, 1)).astype(np.int16)}
-        for n in range(40)
-    ]
-    directory = write_dataset(
-        tmp_path / "d",
-        schema,
-        {"a": [records[:20]], "b": [records[20:]]},
-        options={"rate": "16kHz"},
-    )
-    study = study_of(directory)
-    look = Look.of(str(directory), study.manifest)
-    galleries = [Shown(n, "", [((n, k), "") for k in range(20)]) for n in "ab"]
-    played = [
-        [len(figure.findall(".//audio")) for figure in row]
-        for row in figures(study, look, galleries)
-    ]
-    assert all(row == sorted(row, reverse=True) and 4 < sum(row) < 20 for row in played)
-    assert abs(sum(played[0]) - sum(played[1])) <= 1
-
-
-def test_the_report_of_a_hostile_directory_is_a_file(tmp_path):
-    schema = Schema({"x": ("float32", ())})
-    directory = write_dataset(tmp_path / "<b>&", schema, {"train": [[{"x": np.nan}] * 3]})
-    written = report(directory, tmp_path / "page.html")
-    Parsed(written.read_text(encoding="utf-8"))

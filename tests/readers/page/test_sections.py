@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -12,13 +13,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import readers
 from readers.check import check_facts, facts_of
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.page.document import document
-from readers.page.sections import boxes, features, labels, pictures, signals, texts
+from readers.page.sections import boxes, features, labels, lengths, pictures, signals, texts
 from readers.page.study import Study
-from readers.report import report
 from tests.readers.page.parsed import Parsed
 from tests.support.datasets import write_dataset
 from tests.support.images import encoded
@@ -105,7 +106,7 @@ def test_a_dataset_without_classes_has_no_such_section(tmp_path):
     study = studied(
         write_dataset(tmp_path / "d", schema, {"train": [[{"x": np.ones(3, np.float32)}]]})
     )
-    for each in (labels, pictures, boxes, texts, signals):
+    for each in (labels, lengths, pictures, boxes, texts, signals):
         assert each.section(study) is None
     assert features.section(study)
 
@@ -195,7 +196,7 @@ def test_words_scripts_and_control_characters_are_counted(tmp_path):
     assert "train 10 50 % 0 % 2 of 40" in text
 
 
-def test_code_normalizes_pictures(tmp_path):
+def test_pictures_have_the_levels_of_their_channels(tmp_path):
     schema = Schema({"image": ("uint8", (None, None, 3), "png"), "label": ("int64", ())})
     rng = np.random.default_rng(0)
     arrays = [rng.integers(0, 200 + n, (20 + n, 30, 3), dtype=np.uint8) for n in range(40)]
@@ -203,12 +204,38 @@ def test_code_normalizes_pictures(tmp_path):
     directory = write_dataset(tmp_path / "d", schema, {"train": [records]})
     found = pictures._pictures(studied(directory), "image")
     assert ("Height", "20 to 59, median 39.5") in found.facts
-    names = {}
-    exec(found.code, names)
-    pixels = [each.reshape(-1, 3) for batch in names["batches"] for each in batch["image"]]
-    every = np.concatenate(pixels)
-    np.testing.assert_allclose(every.mean(axis=0), 0, atol=0.02)
-    np.testing.assert_allclose(every.std(axis=0), 1, atol=0.02)
+    every = np.concatenate([each.reshape(-1, 3) for each in arrays])
+    levels = np.array([[float(mean), float(std)] for _, mean, std in found.channels])
+    np.testing.assert_allclose(
+        levels, np.stack([every.mean(axis=0), every.std(axis=0)], 1), rtol=0.02
+    )
+
+
+def test_lengths_say_what_padding_costs_and_which_buckets_cost_less(tmp_path):
+    sizes = np.random.default_rng(1).lognormal(3, 0.8, 2500).astype(int) + 1
+    name = "it's <b>"
+    records = [{name: np.ones(n, np.int64)} for n in sizes]
+    schema = Schema({name: ("int64", (None,))})
+    directory = write_dataset(tmp_path / "d", schema, {"train": [records]})
+    found = lengths._lengths(studied(directory), name)
+    (shown,) = (texts for size, *texts in found.wastes if size == 64)
+    plainly = f"readers.as_numpy({str(directory)!r}, batch_size=64, batching='padded')"
+    for text, code in zip(shown, (plainly, found.suggestion), strict=True):
+        code = code.removesuffix(")") + ", mask=True, shuffle=True, repeat=3)"
+        masks = [batch[f"{name}_mask"] for batch in eval(code, {"readers": readers})]
+        full = [mask for mask in masks if len(mask) == 64]
+        measured = 1 - sum(mask.sum() for mask in full) / sum(mask.size for mask in full)
+        assert float(text.split()[0]) / 100 == pytest.approx(measured, abs=0.04)
+    assert "with buckets" in plain(lengths.section(studied(directory)))
+
+
+def test_padding_is_none_of_equal_lengths_and_a_half_of_ones_among_large_ones():
+    assert lengths.padding(np.full(1000, 7), 64) == 0
+    assert math.isnan(lengths.padding(np.zeros(1000, np.int64), 64))
+    two = np.array([10, 100] * 1000)
+    assert lengths.padding(two, 32) == pytest.approx(0.45, abs=0.001)
+    assert lengths.suggested_boundaries(two) == [11] and lengths.padding(two, 32, [11]) == 0
+    assert lengths.suggested_boundaries(two[:100]) == lengths.suggested_boundaries(two * 0) == []
 
 
 def hostile(directory):
@@ -256,46 +283,38 @@ def hostile(directory):
         schema,
         {"train": [records], "val": [[]], "test": []},
         label_names=(EVIL, "b"),
-        options={"splits": EVIL, "resample": EVIL},
+        options={"splits": EVIL, "resample": EVIL, "job": EVIL, "input": [EVIL], EVIL: EVIL},
+        versions={EVIL: EVIL},
     )
 
 
 @pytest.mark.filterwarnings("error")
-def test_nothing_of_the_data_becomes_markup(tmp_path):
-    page = document(studied(hostile(tmp_path / "d")))
-    Parsed(page)
-    assert "onload=alert(1)>" not in page
-
-
-def test_drawings_are_well_formed(tmp_path):
-    page = document(studied(hostile(tmp_path / "d")))
+def test_the_page_of_hostile_data_is_well_formed_and_the_same_twice(tmp_path):
+    directory = hostile(tmp_path / "<b>&{{7*7}}")
+    page = document(studied(directory))
+    assert Parsed(page).text.count(EVIL) > 20
+    assert "onload=alert(1)>" not in page and "<b>&{{7*7}}" not in page
     drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     assert len(drawings) > 20
     for each in drawings:
         assert "nan" not in re.sub("<title>.*?</title>", "", each)
         ElementTree.fromstring(each)
+    again = document(studied(directory))
+    assert re.sub("Made by.*", "", page) == re.sub("Made by.*", "", again)
 
 
-def test_a_page_of_two_thousand_features_stays_small(tmp_path):
+def test_of_very_many_features_some_have_a_line_and_others_a_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(features, "_LINES", 60)
+    monkeypatch.setattr(features, "_OPEN", 8)
+    schema = Schema({f"feature {n:04d}": ("float32", ()) for n in range(120)})
     rng = np.random.default_rng(0)
-    schema = Schema({f"feature {n:04d}": ("float32", ()) for n in range(2000)})
-    records = [{name: rng.normal() for name in schema} for _ in range(12)]
-    directory = write_dataset(
-        tmp_path / "d", schema, {"train": [records[:8]], "val": [records[8:]]}
-    )
-    target = report(directory, tmp_path / "page.html")
-    assert target.stat().st_size < 5_000_000
-    page = target.read_text()
-    assert "1,000 features more are left out" in page
-    assert 'id="feature-1999"' in page
-
-
-def test_a_report_is_the_same_twice(tmp_path):
-    study = studied(hostile(tmp_path / "d"))
-    one, other = (
-        re.sub("Made by.*", "", document(each)) for each in (study, studied(tmp_path / "d"))
-    )
-    assert one == other
+    records = [{name: rng.normal() for name in schema} for _ in range(8)]
+    splits = {"train": [records[:5]], "val": [records[5:]]}
+    study = studied(write_dataset(tmp_path / "d", schema, splits))
+    body = str(features.section(study).body)
+    # A tenth of what a page has, which is smaller than 5 MB.
+    assert len(body) < 350_000
+    assert "60 features more are left out" in body and 'id="feature-119"' in body
 
 
 def test_a_manifest_of_another_writer_needs_no_statistics(tmp_path):

@@ -8,6 +8,8 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
+from readers.format.similarity.bits import popcount
+
 
 def smooth_picture(seed: int, side: int = 224) -> np.ndarray:
     """Colours whose waves weaken with their frequency as those of photographs, uint8 [side, side, 3]."""
@@ -75,3 +77,10 @@ def noisy(signal: np.ndarray) -> np.ndarray:
     """With noise of 30 dB less power."""
     rng = np.random.default_rng(0)
     return signal + signal.std(axis=0) * 10**-1.5 * rng.normal(size=signal.shape)
+
+
+def near_hashes(hashes: np.ndarray, distance: int) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of hashes, uint64 [n], that differ in at most some bits, int64 [pairs] each."""
+    near = popcount(hashes[:, None] ^ hashes) <= distance
+    first, second = np.nonzero(np.triu(near, 1))
+    return first, second

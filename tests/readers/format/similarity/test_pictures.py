@@ -5,24 +5,32 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from readers.format.similarity.pairs import near_pairs
 from readers.format.similarity.pictures import (
     PICTURE_CORRELATION,
     PICTURE_DIFFERENCE,
     PICTURE_DISTANCE,
     _luma,
     alike_pictures,
-    picture_hash,
-    small_luma,
+    hash_and_luma,
 )
 from tests.readers.format.similarity.lookalikes import (
     brighter,
     gray,
     jpeg,
+    near_hashes,
     photograph_tiles,
     resized,
     smooth_picture,
 )
+
+
+def picture_hash(pixels):
+    return hash_and_luma(pixels)[0]
+
+
+def small_luma(pixels):
+    return hash_and_luma(pixels)[1]
+
 
 GOLDEN = [4520925597417858624, 4518392322627462754, 4518392322644109122]
 
@@ -63,7 +71,7 @@ def test_a_copy_differs_in_few_bits(pictures, name):
 
 def test_different_pictures_are_not_near(pictures):
     hashes = np.array([found for _, found in pictures], np.uint64)
-    assert len(near_pairs(hashes, PICTURE_DISTANCE + 4).first) == 0
+    assert len(near_hashes(hashes, PICTURE_DISTANCE + 4)[0]) == 0
 
 
 def test_a_picture_without_detail_has_no_hash():
@@ -157,8 +165,8 @@ def test_digits_that_are_alike_are_no_copies_and_copies_of_them_are():
     ]
     hashes = np.array([picture_hash(digit) for digit in digits], np.uint64)
     lumas = np.array([small_luma(digit) for digit in digits])
-    pairs = near_pairs(hashes, PICTURE_DISTANCE)
-    found = alike_pictures(lumas[pairs.first], lumas[pairs.second])
+    first, second = near_hashes(hashes, PICTURE_DISTANCE)
+    found = alike_pictures(lumas[first], lumas[second])
     correlated = found.correlation >= PICTURE_CORRELATION
     assert (correlated.sum(), (correlated & (found.difference <= PICTURE_DIFFERENCE)).sum()) == (
         24,

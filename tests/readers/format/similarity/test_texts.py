@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.format.similarity import texts as module
-from readers.format.similarity.signatures import similar_pairs
+from readers.format.similarity.likeness import Likeness
 from readers.format.similarity.texts import SIGNATURE_SIZE, TEXT_SIMILARITY, text_signatures
 
 FIRST = [54755, 36128, 35257, 32061]
 ALL = 2070491483
+TEXTS = Likeness("text", TEXT_SIMILARITY)
 
 
 def words(seed, number):
@@ -96,52 +97,26 @@ def test_hostile_texts_have_a_signature_or_none():
         "日本語",
         "x" * 300_000,
     ]
-    found, there = text_signatures(texts)
-    assert there.tolist() == [False, False] + [True] * 9
-    pairs = similar_pairs(found[there], TEXT_SIMILARITY)
-    # "\0" is filled with the character that it is.
-    assert list(zip(pairs.first, pairs.second, strict=True)) == [(0, 2), (5, 6)]
+    assert text_signatures(texts)[1].tolist() == [False, False] + [True] * 9
     assert text_signatures([])[0].shape == (0, SIGNATURE_SIZE)
-    assert len(similar_pairs(found[:0], TEXT_SIMILARITY).first) == 0
 
 
 def test_pairs_are_those_of_comparing_all_signatures():
-    texts = [made_text(seed) for seed in range(400)]
+    texts = [made_text(seed) for seed in range(200)]
     texts += [edited(text, seed, seed % 7) for seed, text in enumerate(texts)]
+    # The first of equal texts stands for all.
+    texts = [*dict.fromkeys(texts)]
     signatures, _ = text_signatures(texts)
-    alike = (signatures[:, None] == signatures[None]).mean(axis=2, dtype=np.float32)
-    expected = {
-        (i, j): alike[i, j]
-        for i, j in zip(*np.nonzero(np.triu(alike >= np.float32(0.8), 1)), strict=True)
-    }
-    pairs = similar_pairs(signatures, 0.8)
-    ends = list(zip(pairs.first, pairs.second, strict=True))
-    assert ends == sorted(set(ends)) and set(ends) <= set(expected)
-    assert len(ends) >= 0.99 * len(expected) > 150
-    assert [expected[pair] for pair in ends] == pairs.alike.tolist()
-
-
-@pytest.mark.parametrize("similarity", [0.5, 0.8, 0.95, 1.0])
-def test_planted_pairs_are_found_at_any_similarity(similarity):
-    rng = np.random.default_rng(0)
-    one = rng.integers(0, 2**16, (2000, SIGNATURE_SIZE), np.uint16)
-    equal = rng.random(one.shape) < similarity
-    other = np.where(equal, one, rng.integers(0, 2**16, one.shape, np.uint16))
-    really = (one == other).mean(axis=1) >= similarity
-    pairs = similar_pairs(np.concatenate([one, other]), similarity)
-    assert (pairs.second - pairs.first == 2000).all() and really[pairs.first].all()
-    assert len(pairs.first) >= 0.99 * really.sum() > 100
+    alike = (signatures[:, None] == signatures[None]).mean(axis=2) >= TEXT_SIMILARITY
+    expected = set(zip(*np.nonzero(np.triu(alike, 1)), strict=True))
+    found = list(zip(*TEXTS.pairs(TEXTS.sketch(texts)), strict=True))
+    assert found == sorted(set(found)) and set(found) <= expected
+    assert len(found) >= 0.99 * len(expected) > 50
 
 
 def test_many_equal_texts_are_paired_with_the_first():
-    signatures, _ = text_signatures(["the same text"] * 20_000 + [made_text(0)])
-    pairs = similar_pairs(signatures, 0.8)
-    assert not pairs.first.any() and len(pairs.first) == 19_999 and (pairs.alike == 1).all()
-
-
-def test_texts_that_share_nothing_make_no_pairs():
-    signatures, _ = text_signatures([made_text(seed) for seed in range(2000)])
-    assert len(similar_pairs(signatures, 0.5).first) == 0
+    first, second = TEXTS.pairs(TEXTS.sketch(["the same text"] * 2000 + [made_text(0)]))
+    assert not first.any() and second.tolist() == [*range(1, 2000)]
 
 
 def test_signatures_are_the_same_in_every_version():
@@ -149,10 +124,3 @@ def test_signatures_are_the_same_in_every_version():
     found, _ = text_signatures(texts)
     assert found[1, :4].tolist() == FIRST
     assert zlib.crc32(found.astype("<u2").tobytes()) == ALL
-
-
-def test_wrong_arguments_are_errors():
-    with pytest.raises(ValueError, match="similarity=0: expected a number above 0"):
-        similar_pairs(np.zeros((2, 128), np.uint16), 0)
-    with pytest.raises(ValueError, match=r"signatures of uint8 \[2\]: expected uint16"):
-        similar_pairs(np.zeros(2, np.uint8), 0.8)

@@ -1,1 +1,0 @@
-"""What the lengths of records cost in batches, and the arguments with which it is less."""

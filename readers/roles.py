@@ -1,0 +1,69 @@
+"""What the features of a dataset are by their names, dtypes and shapes: keys, boxes, captions, tokens and others."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from readers.describe import counted_label
+from readers.format.manifest import Manifest
+from readers.format.schema import Feature, Schema
+
+_RATES = ("sample_rate", "sampling_rate", "samplerate")
+
+
+def roles_of(manifest: Manifest) -> dict[str, str]:
+    """Feature -> its role, of those that have one."""
+    former = _former_names(manifest.options.get("names"))
+    label = counted_label(manifest)
+    is_spectrogram = bool(manifest.options.get("spectrogram"))
+    roles = {}
+    for name, feature in manifest.schema.items():
+        role = _role(former.get(name, name), feature, is_spectrogram)
+        if name == label or (not label and name == "label" and len(feature.shape) < 2):
+            role = "label"
+        if role:
+            roles[name] = role
+    return roles
+
+
+def _former_names(renamed: Any) -> dict[str, str]:
+    """New name -> the name that a job gave, of the option `--names`."""
+    pairs = (pair.split("=", 1) for pair in renamed.split(",")) if isinstance(renamed, str) else ()
+    return {pair[1].strip(): pair[0].strip() for pair in pairs if len(pair) == 2}
+
+
+def _role(name: str, feature: Feature, is_spectrogram: bool) -> str:
+    rank, last = len(feature.shape), feature.shape[-1] if feature.shape else None
+    is_text = feature.dtype == "string"
+    is_float = feature.dtype.startswith(("float", "bfloat"))
+    is_whole = not is_text and not is_float and not feature.dtype.startswith("complex")
+    fits = {
+        "key": is_text and rank == 0,
+        "boxes": is_float and rank == 2 and last == 4,
+        "box_labels": is_whole and rank == 1,
+        "mask": is_whole and rank == 3 and last == 1,
+        "instance_masks": is_whole and rank == 3,
+        "keypoints": is_float and rank == 3 and last == 3,
+        "captions": is_text and rank == 1,
+        "tokens": is_whole and rank == 1,
+        "rate": rank == 0 and not is_text,
+    }
+    role = "tokens" if name.endswith("_tokens") else "rate" if name in _RATES else name
+    if fits.get(role, False) and not feature.encoding.endswith("steps"):
+        return role
+    named = is_spectrogram or re.search("mel|spectrogram", name, re.IGNORECASE) is not None
+    return "spectrogram" if named and is_float and rank in (2, 3) else ""
+
+
+def undecoded(schema: Schema) -> Schema:
+    """The features with which encoded images are read as the bytes that are stored."""
+    return Schema({name: _undecoded(feature) for name, feature in schema.items()})
+
+
+def _undecoded(feature: Feature) -> Feature:
+    if not feature.is_image:
+        return feature
+    if feature.step:
+        return Feature("string", feature.shape[:1], "text steps")
+    return Feature("string")
