@@ -82,7 +82,7 @@ def test_the_parameters_of_the_template_equal_the_flags_of_the_jobs():
     declared = declared_flags()
     for job, flags in declared.items():
         for name, flag in flags.items():
-            if name not in ("dry_run", "engine", "engine_page", "detach", "config", "json"):
+            if name not in ("dry_run", "engine", "engine_page", "config", "json"):
                 assert flag["help"] in parameters[name]["helpText"], (job, name)
     own = {name for flags in declared.values() for name in flags}
     assert set(parameters) - own == {"job", "sdk_container_image", "max_num_workers"}

@@ -117,6 +117,13 @@ def touch_after(seconds: float, path: str) -> None:
     Path(path).touch()
 
 
+def touch_and_wait(path: str) -> str:
+    """Shows that it has begun, and lasts longer than `close` needs to be called."""
+    Path(path).touch()
+    time.sleep(0.5)
+    return path
+
+
 class Unpickled:
     """Counts in each process how often one like it was unpickled."""
 

@@ -1,1 +1,0 @@
-"""Jobs on engines elsewhere: found again, looked at, followed and cancelled."""
