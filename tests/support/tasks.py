@@ -112,15 +112,11 @@ def die_while_sending(size: int) -> bytes:
     return bytes(size)
 
 
-def touch_after(seconds: float, path: str) -> None:
-    time.sleep(seconds)
+def touch_and_wait(path: str, until: str) -> str:
+    """Shows by a file that it has begun, and lasts until another file exists."""
     Path(path).touch()
-
-
-def touch_and_wait(path: str) -> str:
-    """Shows that it has begun, and lasts longer than `close` needs to be called."""
-    Path(path).touch()
-    time.sleep(0.5)
+    while not os.path.exists(until):
+        time.sleep(0.01)
     return path
 
 

@@ -17,18 +17,13 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-import apache_beam as beam
 import pytest
-from apache_beam.options import pipeline_options
-from apache_beam.portability import common_urns
-from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gcp_storage_emulator.server import create_server
 
 from beam_jobs.__main__ import main
-from beam_jobs.cli.command import parse_command
 from beam_jobs.dataset.card.files import card_files
 from beam_jobs.engines import dataflow, watch
 from beam_jobs.errors import DataError, UsageError
@@ -262,96 +257,6 @@ def test_setup_file_stages_only_the_package(cloud, submitted):
     code = {"beam_jobs/engines/worker.py", "readers/format/schema.py"}
     assert {"setup.py", "README.md", *code} <= names
     assert not [name for name in names if name.startswith(("tests", "docs", "benchmarks"))]
-
-
-def described(cloud, job):
-    """The pipeline that would be submitted, from a dry run of Beam's."""
-    flags = [*JOBS[job], f"--output=gs://data/dry-{job}", *cloud.flags("dry")]
-    command = parse_command([job, *flags, QUIET])
-    command.beam.view_as(pipeline_options.TestOptions).dry_run = True
-    command.beam.view_as(pipeline_options.SetupOptions).save_main_session = False
-    pipeline = beam.Pipeline(options=command.beam)
-    pipeline | job.capitalize() >> command.transform
-    return pipeline.run().job.proto_pipeline
-
-
-@pytest.fixture(scope="module")
-def graphs(cloud):
-    """The graphs of both jobs, from dry runs, which leave store and service untouched."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in cloud.environment.items():
-            patch.setenv(name, value)
-        found = {job: described(cloud, job) for job in SENT}
-    assert not [name for name in cloud.names("") if "dry" in name]
-    assert "dry" not in [job.posted["name"] for job in cloud.service.jobs]
-    return found
-
-
-def steps_of(graph):
-    return {step.unique_name: step for step in graph.components.transforms.values()}
-
-
-def is_beams(name):
-    """Whether Beam named the step, not this package."""
-    return name.startswith(("FlatMap(<lambda at core.py", "Map(decode)"))
-
-
-@pytest.mark.parametrize("job", SENT)
-def test_the_steps_of_a_graph_have_readable_names(graphs, job):
-    graph = graphs[job]
-    names = [name for name in steps_of(graph) if name.startswith(job.capitalize())]
-    write = "Write" if job != "text" else "WriteRuns/Write"
-    assert {write, "CommitDataset/Commit", "CommitDataset/TopUp/PlanMoves"} <= {
-        name.partition("/")[2] for name in names
-    }
-    own = [name for name in names if not is_beams(name.rpartition("/")[2])]
-    assert not [name for name in own if "lambda" in name or "object at" in name]
-
-
-@pytest.mark.parametrize("job", SENT)
-def test_a_graph_contains_no_inputs_and_nothing_large(cloud, graphs, job):
-    graph = graphs[job]
-    largest = max(len(step.spec.payload) for step in graph.components.transforms.values())
-    assert largest < 16 << 10
-    assert len(graph.SerializeToString()) < 256 << 10
-    assert not [
-        p for p in cloud.inputs.rglob("*.*") if p.name.encode() in graph.SerializeToString()
-    ]
-
-
-# The steps whose outputs every worker of another step holds: plans, names, words, counts, figures of
-# shards, and a summary of each bundle of listed inputs, but never records or references to them.
-SMALL = {
-    *("Read/Plan/Summarise", "Read/Plan/Draft", "Read/Plan/PickBoundaries", "Read/Plan/Finish"),
-    *("Read/Plan/CheckPasses", "Read/List", "Read/LabelNames", "Read/Vocabulary", "Read/Schema"),
-    *(
-        "Read/Cut",
-        "Read/ListTasks/Cut",
-        "Read/ListTasks/List",
-        "Read/Plan/CutDraft",
-        "Read/Plan/CutPlan",
-        "Write",
-        "WriteRuns/Write",
-        "CommitDataset",
-    ),
-}
-
-
-def test_side_inputs_are_plans_names_and_figures(graphs):
-    for graph in graphs.values():
-        makers = {
-            pcollection: step.unique_name.partition("/")[2]
-            for step in graph.components.transforms.values()
-            if not step.subtransforms
-            for pcollection in step.outputs.values()
-        }
-        for step in graph.components.transforms.values():
-            if step.spec.urn == common_urns.primitives.PAR_DO.urn:
-                payload = beam_runner_api_pb2.ParDoPayload.FromString(step.spec.payload)
-                for tag in payload.side_inputs:
-                    maker = makers[step.inputs[tag]]
-                    cut = maker.endswith("/Cut")  # Something small in pieces.
-                    assert cut or any(f"{maker}/".startswith(f"{s}/") for s in SMALL), maker
 
 
 def error_of(log):

@@ -38,8 +38,7 @@ def done(futures: list[Future]) -> None:
 
 
 def pids_of(pool: Pool) -> set[int]:
-    """The pids of a pool of two processes."""
-    return {f.result(SECONDS) for f in [pool.submit(tasks.pid_after, 0.1) for _ in range(4)]}
+    return set(pool.each(os.getpid))
 
 
 def gone(pids: set[int]) -> bool:
@@ -278,13 +277,19 @@ def test_closing_ends_the_processes_and_the_threads():
 
 def test_closing_waits_for_running_tasks_and_fails_waiting_ones(tmp_path):
     pool = Pool(2)
-    paths = [tmp_path / str(n) for n in range(2)]
-    busy = [pool.submit(tasks.touch_and_wait, str(path)) for path in paths]
-    while not all(path.exists() for path in paths):  # They have begun.
+    paths, end = [f"{tmp_path}/{n}" for n in range(2)], tmp_path / "end"
+    busy = [pool.submit(tasks.touch_and_wait, path, str(end)) for path in paths]
+    while not all(map(os.path.exists, paths)):  # They have begun.
         time.sleep(0.01)
-    waiting = [pool.submit(tasks.echo_after, SECONDS, n) for n in range(10)]
-    pool.close()
-    assert [future.result(0) for future in busy] == [*map(str, paths)]
+    waiting = [pool.submit(tasks.doubled, n) for n in range(10)]
+    with ThreadPoolExecutor(1) as threads:
+        ending = threads.submit(pool.close)
+        while not pool._closed:
+            time.sleep(0.01)
+        assert not ending.done()
+        end.touch()
+        ending.result(SECONDS)
+    assert [future.result(0) for future in busy] == paths
     assert all(future.done() for future in waiting)
     assert all(map(killed, waiting))
 
@@ -329,32 +334,30 @@ def test_processes_leave_ctrl_c_to_their_parent(pool):
 
 
 PARENT = """
-import sys, time
+import os, sys, time
 from multiprocessing import forkserver
 from beam_jobs.engines.pool import Pool
 from tests.support import tasks
 
 if __name__ == "__main__":
     pool = Pool(2)
-    futures = [pool.submit(tasks.pid_after, 0.3) for _ in range(4)]
-    pids = {future.result(60) for future in futures}
-    if sys.argv[1] == "busy":
-        futures = [pool.submit(tasks.touch_after, 1, f"{sys.argv[2]}/{n}") for n in range(9)]
-        time.sleep(0.3)
+    pids = pool.each(os.getpid)
+    traces, end = sys.argv[1:]
+    futures = [pool.submit(tasks.touch_and_wait, f"{traces}/{n}", end) for n in range(9)]
+    while len(os.listdir(traces)) < 2:
+        time.sleep(0.01)
     print(*pids, forkserver._forkserver._forkserver_pid, flush=True)
     time.sleep(100)
 """
 
 
-@pytest.mark.slow(base=["busy"])
-@pytest.mark.parametrize("state", ["idle", "busy"])
-def test_no_process_outlives_a_parent_that_is_killed(tmp_path, state):
+def test_no_process_outlives_a_parent_that_is_killed(tmp_path):
     (tmp_path / "parent.py").write_text(PARENT)
     traces = tmp_path / "traces"
     traces.mkdir()
     root = str(ROOT)
     parent = subprocess.Popen(
-        [sys.executable, str(tmp_path / "parent.py"), state, str(traces)],
+        [sys.executable, str(tmp_path / "parent.py"), str(traces), str(tmp_path / "end")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": root},
@@ -364,10 +367,12 @@ def test_no_process_outlives_a_parent_that_is_killed(tmp_path, state):
         pids = set(map(int, parent.stdout.readline().split()))
         assert len(pids) == 3 and all(map(is_alive, pids))
         parent.kill()
+        parent.wait()
+        (tmp_path / "end").touch()
         assert gone(pids)
         assert parent.stderr.read() == ""
-    # Tasks that had begun are done, and none after them.
-    assert sorted(path.name for path in traces.iterdir()) == (["0", "1"] if state == "busy" else [])
+    # No task has begun after those two.
+    assert sorted(path.name for path in traces.iterdir()) == ["0", "1"]
 
 
 @pytest.mark.slow
