@@ -26,8 +26,8 @@ from beam_jobs.engines.dataflow import on_dataflow
 from beam_jobs.engines.direct import on_this_machine, processes_of
 from beam_jobs.engines.early_end import NO_WAIT, ends_early
 from beam_jobs.engines.flags import engine_flags, job_name
-from beam_jobs.engines.remote_job import RemoteJob
-from beam_jobs.engines.watch import Follow
+from beam_jobs.engines.remote.job import RemoteJob
+from beam_jobs.engines.remote.watch import Follow
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.protocols import RecordJob

@@ -40,9 +40,9 @@ from beam_jobs.dataset.reasons import first_rejects
 from beam_jobs.dataset.replace import check_replaced
 from beam_jobs.dataset.reservation import reserved
 from beam_jobs.engines.early_end import ends_early
-from beam_jobs.engines.flink import NoAnswer
 from beam_jobs.engines.launch import launch
-from beam_jobs.engines.remote_job import RemoteJob
+from beam_jobs.engines.remote.flink import NoAnswer
+from beam_jobs.engines.remote.job import RemoteJob
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
 from beam_jobs.pipeline.near.drop import KEPT_OUT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import socket
 import sys
 import tempfile
@@ -27,13 +28,19 @@ from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
 from beam_jobs.engines.early_end import EXECUTABLE, NO_WAIT, ends_early, how_to_run
 from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.engines.pool import close_shared_pools
-from beam_jobs.engines.traces import root_cause
-from beam_jobs.engines.watch import Follow, Watch
+from beam_jobs.engines.remote.watch import Follow, Watch
 from beam_jobs.errors import DataError, UsageError, find_job_error
 from beam_jobs.packages import check_crc32c
 
 # A running job service accepts a connection immediately.
 _SECONDS_TO_ANSWER = 10
+
+# How Beam begins the error of a portable runner.
+_STATE = re.compile(r"Pipeline \S+ failed in state [A-Z]+: ")
+
+_TRACEBACK = "Traceback (most recent call last):"
+
+_MOST = 500
 
 
 class _WithoutTracebacks(io.TextIOBase):
@@ -48,7 +55,7 @@ class _WithoutTracebacks(io.TextIOBase):
 
     def write(self, text: str) -> int:
         end_of_dropped = self._dropped and text == "\n"
-        self._dropped = text.startswith("Traceback (most recent call last)")
+        self._dropped = text.startswith(_TRACEBACK)
         if not self._dropped and not end_of_dropped:
             self._stream.write(text)
         return len(text)
@@ -187,3 +194,15 @@ def _unforeseen(error: Exception) -> DataError:
     except OSError as unwritable:
         where = f"{tempfile.gettempdir()} has no room for the traceback ({unwritable})"
     return DataError(f"the pipeline failed: {cause}; no dataset was written; {where}")
+
+
+def root_cause(text: str) -> str:
+    """The line of an error that says most about a failure, at most 500 characters; empty without one.
+
+    It is the exception that ends the last Python traceback in the text, or else the first line.
+    """
+    lines = [line for line in _STATE.sub("", text, count=1).splitlines() if line.strip()]
+    begins = [number for number, line in enumerate(lines) if line.rstrip().endswith(_TRACEBACK)]
+    after = lines[begins[-1] + 1 :] if begins else []
+    exceptions = (line for line in after if not line[0].isspace())
+    return next(exceptions, next(iter(lines), "")).strip()[:_MOST]

@@ -71,7 +71,6 @@ def validated(kind, file):
 
 
 @pytest.mark.environments
-@pytest.mark.engines
 def test_the_manifests_fit_the_schemas_of_kubernetes(tmp_path):
     found = list(core_kinds())
     assert [kind["kind"] for kind in found] == ["Pod", "Job", "Pod"]

@@ -16,8 +16,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from beam_jobs import WriteShards
 from beam_jobs.__main__ import main
 from beam_jobs.cli.command import parse_command
-from beam_jobs.engines import watch
 from beam_jobs.engines.flags import engine_flags, worker_program
+from beam_jobs.engines.remote import watch
 from beam_jobs.errors import find_job_error
 from beam_jobs.pipeline.write_runs import WriteRuns
 from examples.samples import make_samples

@@ -25,7 +25,8 @@ from gcp_storage_emulator.server import create_server
 
 from beam_jobs.__main__ import main
 from beam_jobs.dataset.card.files import card_files
-from beam_jobs.engines import dataflow, watch
+from beam_jobs.engines import dataflow
+from beam_jobs.engines.remote import watch
 from beam_jobs.errors import DataError, UsageError
 from examples.samples import make_samples
 from readers.format.manifest import Manifest

@@ -3,8 +3,8 @@
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.engines import flink
-from beam_jobs.engines.flink import FlinkJob, NoAnswer, Seen, counters_in, find, jobs_at
+from beam_jobs.engines.remote import flink
+from beam_jobs.engines.remote.flink import FlinkJob, NoAnswer, Seen, counters_in, find, jobs_at
 from tests.support.flink_service import accumulators, counter, service  # noqa: F401
 
 

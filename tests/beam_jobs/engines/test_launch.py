@@ -5,8 +5,7 @@ import io
 import pytest
 
 from beam_jobs.engines.early_end import how_to_run
-from beam_jobs.engines.launch import _WithoutTracebacks
-from beam_jobs.engines.traces import root_cause
+from beam_jobs.engines.launch import _WithoutTracebacks, root_cause
 
 
 def test_only_tracebacks_are_left_out():

@@ -77,11 +77,6 @@ def test_with_one_process_tasks_run_in_this_one_immediately():
     assert pool.submit(tasks.pid_after, 0).result(0) == os.getpid()
 
 
-def test_large_arguments_and_results_arrive_whole(pool):
-    data = os.urandom(1 << 20) * 4
-    assert pool.submit(tasks.doubled, data).result(SECONDS) == data * 2
-
-
 @pytest.mark.parametrize("size", [0, (1 << 20) - 256, 1 << 20, 3 << 20])
 def test_large_buffers_in_results_arrive_whole(pool, size):
     results = [pool.submit(tasks.large, size) for _ in range(4)]
@@ -101,10 +96,8 @@ def test_threads_may_share_a_pool(pool):
         return list(pool.map(tasks.doubled, ((base + n,) for n in range(50))))
 
     with ThreadPoolExecutor(6) as threads:
-        for base, found in zip(
-            range(0, 6000, 1000), threads.map(run, range(0, 6000, 1000)), strict=True
-        ):
-            assert found == [2 * (base + n) for n in range(50)]
+        found = list(threads.map(run, range(0, 600, 100)))
+    assert found == [[2 * (base + n) for n in range(50)] for base in range(0, 600, 100)]
 
 
 # Tasks that run ahead.
@@ -195,8 +188,8 @@ def killed(future: Future) -> bool:
 
 @pytest.mark.parametrize(
     ("function", "argument"),
-    [(tasks.die, None), (tasks.die_while_sending, 1 << 24), (tasks.die_while_sending, 2000)],
-    ids=["at work", "while sending much", "while sending little"],
+    [(tasks.die, None), (tasks.die_while_sending, 1 << 24)],
+    ids=["at work", "while sending"],
 )
 def test_a_killed_process_fails_all_waiting_tasks_and_nothing_hangs(function, argument):
     pool = Pool(2)

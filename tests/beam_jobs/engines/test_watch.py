@@ -13,11 +13,12 @@ from apache_beam.runners.portability.portable_runner import PipelineResult
 from apache_beam.runners.runner import PipelineState
 
 from beam_jobs.dataset.directory import note_submitted
-from beam_jobs.engines import remote_job, watch
 from beam_jobs.engines.flags import job_name
-from beam_jobs.engines.flink import FlinkJob, NoAnswer, Seen
-from beam_jobs.engines.remote_job import RemoteJob
-from beam_jobs.engines.watch import Follow, Lines, Watch
+from beam_jobs.engines.remote import job as remote_job
+from beam_jobs.engines.remote import watch
+from beam_jobs.engines.remote.flink import FlinkJob, NoAnswer, Seen
+from beam_jobs.engines.remote.job import RemoteJob
+from beam_jobs.engines.remote.watch import Follow, Lines, Watch
 from tests.engines.services import free_ports
 from tests.support.commands import refused, run
 from tests.support.flink_service import service  # noqa: F401
@@ -207,9 +208,16 @@ def there(job_server, monkeypatch):
     return ["--runner", "PortableRunner", "--job_endpoint", job_server, *LOOPBACK]
 
 
-def test_a_job_behind_a_job_service_says_that_it_runs(flags, tmp_path, capsys, there):
-    assert run(*flags, "--output", tmp_path / "out", *there) == 0
-    assert not (tmp_path / "out/.staging").exists()
+def test_a_job_behind_a_job_service_says_that_it_runs(flags, tmp_path, capsys, there, monkeypatch):
+    out, wait = tmp_path / "out", PipelineResult.wait_until_finish
+
+    def noted_late(result):
+        wait(result)
+        note_submitted(str(out), JOB.to_bytes())
+
+    monkeypatch.setattr(PipelineResult, "wait_until_finish", noted_late)
+    assert run(*flags, "--output", out, *there) == 0
+    assert not (out / ".staging").exists()
     first, second, *_ = capsys.readouterr().err.splitlines()
     assert first.startswith("the job beam-shards-sensors-") and first.endswith(" was submitted")
     assert second.startswith("running for 00:00")

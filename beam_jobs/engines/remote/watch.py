@@ -19,9 +19,9 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineState
 from tqdm import tqdm
 
-from beam_jobs.engines import flink
-from beam_jobs.engines.flink import NoAnswer, Seen
-from beam_jobs.engines.remote_job import RemoteJob
+from beam_jobs.engines.remote import flink
+from beam_jobs.engines.remote.flink import NoAnswer, Seen
+from beam_jobs.engines.remote.job import RemoteJob
 from beam_jobs.progress import progress_line
 
 _LINE_SECONDS = 10.0

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import grpc
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
-from beam_jobs.engines.flink import FlinkJob, NoAnswer
+from beam_jobs.engines.remote.flink import FlinkJob, NoAnswer
 
 _SECONDS_TO_ANSWER = 10
 

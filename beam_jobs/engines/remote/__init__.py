@@ -1,0 +1,1 @@
+"""Jobs on other engines: followed, found again, and cancelled on Flink."""
