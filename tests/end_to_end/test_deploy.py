@@ -126,6 +126,7 @@ def test_images_and_versions_agree():
         assert f"-t {image} " in text and f"push {image}" in text
     name, port = CLUSTER["metadata"]["name"], 8081
     assert f"--flink-master={name}-rest:{port}" in server["args"]
+    assert f"--engine_page=http://{name}-rest:{port}" in DRIVER["args"]
 
 
 def test_the_job_has_flags_that_exist():
@@ -139,7 +140,7 @@ def test_the_flags_of_the_job_run_on_flink_with_a_worker_pool(flink, pool, tmp_p
     flags = {name: value for name, _, value in (f.partition("=") for f in DRIVER["args"][1:])}
     port = next(a for a in POOLS["flink"]["args"] if a.startswith("--service_port")).split("=")[1]
     assert flags["--environment_config"] == f"localhost:{port}"
-    for name in ("--input", "--output", "--image_size"):
+    for name in ("--input", "--output", "--image_size", "--engine_page"):
         del flags[name]
     flags |= {"--job_endpoint": f"localhost:{flink.ports[2]}", "--parallelism": "4"}
     flags["--environment_config"] = f"localhost:{pool.ports[0]}"

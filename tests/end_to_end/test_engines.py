@@ -42,9 +42,9 @@ MADE = {
 }
 JOBS = ["images", "text", "sensors", "reshard"]
 
-# While other tests run, too, a worker takes longer to start than the 5 s for which idle workers are
-# kept: that of one executor would end while that of another starts, again in every stage.
-KEPT = "--environment_cache_millis=20000"
+# On a busy machine, a worker takes longer to start than the 5 s for which idle workers are kept: that of
+# one executor would end while that of another starts, again in every stage.
+KEPT = "--environment_cache_millis=60000"
 
 flink = engine_of_module(Flink, refresh_ms=100)
 spark = engine_of_module(Spark, cores=2)  # One core of each of its two workers.
