@@ -116,6 +116,11 @@ def test_a_forked_process_has_a_guard_of_its_own():
     assert guarded(calls.pid, b"", memory=0) == before
 
 
+def test_a_file_that_crashes_hdf5_is_a_reject():
+    with pytest.raises(RejectError, match="the library that reads it crashed twice"):
+        read_recording("a.h5", CRASHES, ReadOptions())
+
+
 def test_a_job_error_names_the_file_whose_process_was_killed(monkeypatch):
     def killed(*arguments, memory):
         raise DataError("killed twice")
@@ -125,6 +130,7 @@ def test_a_job_error_names_the_file_whose_process_was_killed(monkeypatch):
         read_recording("folder/a.h5", CRASHES, ReadOptions())
 
 
+@pytest.mark.slow
 def test_a_job_names_the_file_that_crashes_hdf5(tmp_path):
     (tmp_path / "in").mkdir()
     for number in range(3):
