@@ -5,11 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-
-import pytest
 
 
 class FlinkService:
@@ -76,11 +73,3 @@ def accumulators(*infos: dict[str, Any]) -> dict[str, Any]:
     value = json.dumps({"metrics": {"attempted": list(infos)}})
     own = [{"name": "other", "value": "1"}, {"name": "__metricscontainers", "value": value}]
     return {"user-task-accumulators": own}
-
-
-@pytest.fixture
-def service() -> Iterator[FlinkService]:
-    """A JobManager without jobs."""
-    started = FlinkService()
-    yield started
-    started.close()

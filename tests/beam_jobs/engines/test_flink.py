@@ -5,7 +5,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_jobs.engines.remote import flink
 from beam_jobs.engines.remote.flink import FlinkJob, NoAnswer, Seen, counters_in, find, jobs_at
-from tests.support.flink_service import accumulators, counter, service  # noqa: F401
+from tests.support.flink_service import accumulators, counter
 
 
 def test_counters_are_summed_over_steps_and_other_metrics_are_left_out():
@@ -25,7 +25,7 @@ def test_an_answer_of_another_form_holds_no_counters(text):
     assert counters_in({}) == {}
 
 
-def test_what_flink_says(service):  # noqa: F811
+def test_what_flink_says(service):
     service.add("mine", "12ab", files__found=7)
     job = FlinkJob(service.address, "12ab")
     assert job.look() == Seen(1, 3, {"files/found": 7})
@@ -39,7 +39,7 @@ def test_what_flink_says(service):  # noqa: F811
         FlinkJob(service.address, "none").look()
 
 
-def test_where_flink_may_be(service, monkeypatch):  # noqa: F811
+def test_where_flink_may_be(service, monkeypatch):
     service.add("mine", "12ab")
     port = service.address.rpartition(":")[2]
     found = {service.address: {"12ab"}}
@@ -53,7 +53,7 @@ def test_where_flink_may_be(service, monkeypatch):  # noqa: F811
     assert jobs_at(PipelineOptions([]), service.address) == {}
 
 
-def test_a_job_is_found_by_its_name_unless_there_are_two(service):  # noqa: F811
+def test_a_job_is_found_by_its_name_unless_there_are_two(service):
     service.add("mine", "a")
     service.add("other", "b")
     mine = FlinkJob(service.address, "a")
