@@ -1,4 +1,4 @@
-"""python -m beam_jobs [plan] images|text|sensors|reshard, and python -m beam_jobs status."""
+"""python -m beam_jobs [plan] images|text|sensors|reshard."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ def main(
             from beam_jobs.cli.parser import build_parser
             from beam_jobs.cli.report import explain
             from beam_jobs.cli.run import Report, main_job
-            from beam_jobs.cli.status import main_status
             from beam_jobs.errors import JobError
     except ImportError as error:
         return _missing(error, "--json" in arguments)
@@ -84,12 +83,9 @@ def main(
         arguments = [*arguments[1:], "--dry_run"]
     report = Report("--json" in arguments)
     try:
-        if arguments[:1] == ["status"]:
-            main_status(arguments[1:], report)
-        else:
-            with starting():
-                command = parse_command(arguments)
-            main_job(command, report)
+        with starting():
+            command = parse_command(arguments)
+        main_job(command, report)
     except JobError as error:
         report.fail(error.exit_code, explain(error))
     except KeyboardInterrupt as interrupt:

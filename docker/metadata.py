@@ -13,7 +13,7 @@ from beam_jobs.cli.parser import declared_flags
 
 # Flags without a parameter: dry runs need no cluster, a template always runs on Dataflow, which has a page of
 # its own, and is not waited for, its parameters are in a file already, and nobody reads its stdout.
-_COMMAND_ONLY = ("dry_run", "engine", "engine_page", "detach", "config", "json")
+_COMMAND_ONLY = ("dry_run", "engine", "engine_page", "config", "json")
 _REMOTE = r"^[a-z0-9]+://[^*?\[]+$"
 _REGEXES = {"output": _REMOTE, "input": "^[a-z0-9]+://.+$", "table": "^[a-z0-9]+://.+$"}
 _BEAM_PARAMETERS: list[dict[str, Any]] = [

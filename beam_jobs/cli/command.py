@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +22,11 @@ from beam_jobs.cli.parser import CommandFlags, declared_flags, parse_flags
 from beam_jobs.dataset.directory import note_submitted
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import noted_shards
-from beam_jobs.engines.dataflow import is_followed, on_dataflow
+from beam_jobs.engines.dataflow import on_dataflow
 from beam_jobs.engines.direct import on_this_machine, processes_of
+from beam_jobs.engines.early_end import NO_WAIT, ends_early
 from beam_jobs.engines.flags import engine_flags, job_name
 from beam_jobs.engines.remote.job import RemoteJob
-from beam_jobs.engines.remote.lines import Shards
 from beam_jobs.engines.remote.watch import Follow
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.near import Near
@@ -105,12 +104,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
     options = _beam_options(rest, flags.name)
     if dataset.dry_run and not on_this_machine(options):
         raise UsageError("a dry run always runs on this machine: drop --engine and --runner")
-    if dataset.detach:
-        _check_detached(options)
-        if dataset.check:
-            raise UsageError(
-                "--check looks at the dataset, and --detach does not wait for it: drop one"
-            )
+    _check_early_end(dataset, options)
     if dataset.report:
         _check_report(dataset)
     dataset.validate()
@@ -140,61 +134,48 @@ def _check_report(flags: RunFlags) -> None:
     """Refuses a report that could not be written when the job has ended."""
     if flags.dry_run:
         raise UsageError("--report: a dry run writes no dataset; drop one of the two")
-    if flags.detach:
-        raise UsageError(
-            "--report: the command ends before the dataset is complete with --detach; run "
-            "`python -m readers report DIR` when the job has ended"
-        )
     if problem := unwritable(Path(flags.report)):
         raise UsageError(f"--report {flags.report}: {problem}")
 
 
-def _check_detached(options: PipelineOptions) -> None:
-    """Refuses to leave a job that would end with the command."""
+def _check_early_end(flags: RunFlags, options: PipelineOptions) -> None:
+    """Refuses to look at a dataset before it is there, and to leave a job that would end with the command."""
+    early = ends_early(options)
+    for name in ("check", "report") if early else ():
+        if getattr(flags, name):
+            raise UsageError(
+                f"--{name}: with {early} the command ends before the dataset is complete; drop one, and "
+                f"run `python -m readers {name} DIR` when the job has ended"
+            )
     portable = options.view_as(PortableOptions)
-    if on_this_machine(options):
-        raise UsageError(
-            "--detach: a job on this machine ends with its command: add --engine, or run the command "
-            "in the background (nohup ... &)"
-        )
-    if on_dataflow(options):
-        return
-    if portable.job_endpoint in (None, "", "embed"):
-        raise UsageError(
-            "--detach: the job service that Beam starts ends with the command: add --job_endpoint "
-            "HOST:PORT of one that runs"
-        )
-    if portable.environment_type == "LOOPBACK":
-        raise UsageError(
-            "--detach: the workers of --environment_type LOOPBACK end with the command"
-        )
+    if early == NO_WAIT and not on_dataflow(options):
+        if portable.job_endpoint in (None, "", "embed"):
+            raise UsageError(
+                f"{NO_WAIT}: the job service that Beam starts ends with the command: add --job_endpoint "
+                "HOST:PORT of one that runs"
+            )
+        if portable.environment_type == "LOOPBACK":
+            raise UsageError(
+                f"{NO_WAIT}: the workers of --environment_type LOOPBACK end with the command"
+            )
 
 
 def _follow(flags: CommandFlags, output: Output, options: PipelineOptions) -> Follow:
     """How a job on another engine is followed; gives it a name of its own unless it has one."""
-    google, standard = options.view_as(GoogleCloudOptions), options.view_as(StandardOptions)
+    google = options.view_as(GoogleCloudOptions)
     google.job_name = google.job_name or job_name(flags.name, output.destination)
-    if flags.dataset.detach:
-        standard.no_wait_until_finish = True
 
-    def shards() -> Shards:
+    def shards() -> tuple[int, int]:
         try:
             found = list_files(join(output.directory, STAGING))
         except Exception:  # It may be about to be made, and each filesystem has its own errors.
-            return Shards()
-        return Shards(*noted_shards(file.path for file in found))
+            return 0, 0
+        return noted_shards(file.path for file in found)
 
-    def note(job: RemoteJob | None) -> None:
-        note_submitted(output.destination, job.to_bytes() if job else None)
+    def note(job: RemoteJob) -> None:
+        note_submitted(output.destination, job.to_bytes())
 
-    return Follow(
-        engine=flags.dataset.engine,
-        address=flags.dataset.engine_page,
-        detach=flags.dataset.detach or (on_dataflow(options) and not is_followed(options)),
-        status=f"python -m beam_jobs status {shlex.quote(output.destination)}",
-        shards=shards,
-        note=note,
-    )
+    return Follow(flags.dataset.engine, flags.dataset.engine_page, shards, note)
 
 
 def _beam_options(rest: list[str], job: str) -> PipelineOptions:
@@ -210,7 +191,7 @@ def _beam_options(rest: list[str], job: str) -> PipelineOptions:
             raise UsageError(f"--{name} is for {' and '.join(jobs)}, not for {job}")
     options = PipelineOptions(rest)
     runner = options.view_as(StandardOptions).runner
-    for flag in unknown_to_beam(rest):
+    for flag in _unknown_to_beam(rest):
         close = difflib.get_close_matches(_flag_name(flag), declared[job], 1, 0.75)
         # Other runners may have flags that only their job server knows.
         if close or runner is None or "Direct" in runner or not flag.startswith("--"):
@@ -221,7 +202,7 @@ def _beam_options(rest: list[str], job: str) -> PipelineOptions:
     return options
 
 
-def unknown_to_beam(arguments: list[str]) -> list[str]:
+def _unknown_to_beam(arguments: list[str]) -> list[str]:
     """The arguments that are no options of Beam."""
     known = Parser(add_help=False, allow_abbrev=False)
     for kind in dict.fromkeys([PipelineOptions, *PipelineOptions.__subclasses__()]):

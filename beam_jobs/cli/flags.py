@@ -120,15 +120,10 @@ class RunFlags(Flags):
     )
     engine_page: str = flag(
         "",
-        "the page of Flink's JobManager (port 8081) or Spark's driver (port 4040): its stages and counters "
-        "are shown, and Ctrl-C cancels the job on Flink",
-        unset="--flink_master, or these ports of the job service's machine",
+        "the page of Flink's JobManager (port 8081): its stages and counters are shown, and Ctrl-C cancels the "
+        "job",
+        unset="--flink_master, or this port of the job service's machine",
         metavar="URL",
-    )
-    detach: bool = flag(
-        False,
-        "end as soon as the engine has the job; `python -m beam_jobs status DIR` follows it",
-        unset="wait for its end",
     )
     dry_run: bool = flag(
         False,

@@ -23,8 +23,7 @@ from readers.format.version import __version__
 _DESCRIPTION = """\
 Turns raw images, texts and sensor recordings into balanced TFRecord shards. `plan` before a job
 prints what it would write, and writes nothing. `--config FILE` reads the flags from a file; a
-dataset is made again by: python -m beam_jobs --config OLD --output NEW
-`status DIR` says what a job does, or did, that writes there; it has a help of its own."""
+dataset is made again by: python -m beam_jobs --config OLD --output NEW"""
 
 _EPILOG = """\
 Every Beam option is passed through unchanged, and takes precedence over what --engine sets:
@@ -32,7 +31,7 @@ Every Beam option is passed through unchanged, and takes precedence over what --
 this machine, with one process per core, or N processes with --direct_num_workers N.
 
 exit code: 0 done, 1 the data failed (rejects with --on_reject fail, records lost by a runner),
-2 a mistake in the command or the inputs. With --detach, 0 says that the engine has the job."""
+2 a mistake in the command or the inputs. With --no_wait_until_finish, 0 says that the engine has the job."""
 
 
 class _Job(NamedTuple):
@@ -86,7 +85,7 @@ _JOBS = {
 # Flags that say where and how a job runs; the dataset is the same whatever they are.
 NOT_OF_THE_DATASET = {
     *("output", "overwrite", "dry_run", "max_rejects", "config", "json"),
-    *("engine", "engine_page", "detach", "report", "check", "fail_on"),
+    *("engine", "engine_page", "report", "check", "fail_on"),
 }
 
 _OF_ALL_JOBS = {"drop_near_duplicates", "exact_splits", "folds", "keep_out", "license"}

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import MetricsFilter
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs.cli.checks.check import checked, lines_of
@@ -36,14 +35,14 @@ from beam_jobs.cli.report import (
     unused_classes,
     warnings_of,
 )
-from beam_jobs.dataset.directory import submitted
+from beam_jobs.dataset.directory import note_submitted, submitted
 from beam_jobs.dataset.reasons import first_rejects
 from beam_jobs.dataset.replace import check_replaced
 from beam_jobs.dataset.reservation import reserved
-from beam_jobs.engines.executable import executable_path
+from beam_jobs.engines.early_end import ends_early
 from beam_jobs.engines.launch import launch
-from beam_jobs.engines.remote.job import NoAnswer, RemoteJob
-from beam_jobs.engines.remote.look import look, name_of
+from beam_jobs.engines.remote.flink import NoAnswer
+from beam_jobs.engines.remote.job import RemoteJob
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
 from beam_jobs.pipeline.near.drop import KEPT_OUT
@@ -71,12 +70,12 @@ def run_job(command: Command) -> Outcome | None:
         JobError: The job failed; no manifest was written.
     """
     with reserved(command.output.destination, command.name):
-        _refuse_if_submitted(command.output.destination, command.beam)
+        _refuse_if_submitted(command.output.destination)
         result, seconds = _launch(command, command.name.capitalize() >> command.transform)
-    if executable_path(command.beam):
-        return None
-    if command.follow and command.follow.detach:
-        return None
+        if ends_early(command.beam):
+            return None
+        if command.follow:
+            note_submitted(command.output.destination, None)
     check_replaced(command.output)
     try:
         manifest = _manifest(command.output.destination)
@@ -88,7 +87,7 @@ def run_job(command: Command) -> Outcome | None:
         ) from None
 
 
-def _refuse_if_submitted(directory: str, options: PipelineOptions) -> None:
+def _refuse_if_submitted(directory: str) -> None:
     """Refuses a directory into which a job on an engine writes, though its command has ended.
 
     Raises:
@@ -96,13 +95,16 @@ def _refuse_if_submitted(directory: str, options: PipelineOptions) -> None:
     """
     job = RemoteJob.parse(submitted(directory) or b"")
     try:
-        active = job and look(job, options).is_active
+        runs = job is not None and job.runs()
     except NoAnswer:  # As if there were no note: most often the engine was stopped, with its jobs.
         return
-    if job and active:
+    if job and runs:
+        where = (
+            f"; {job.flink.page}; cancel it with `{job.flink.cancel_command}`" if job.flink else ""
+        )
         raise UsageError(
-            f"--output {directory}: {name_of(job)} is writing here on {job.title}; wait for it to end "
-            f"(`python -m beam_jobs status {directory}` says when), or cancel it with --cancel there"
+            f"--output {directory}: {job} is writing here, though its command has ended; wait for it to "
+            f"end{where}"
         )
 
 
@@ -254,12 +256,13 @@ def _check(command: Command, manifest: Manifest, report: Report) -> None:
     """Reports the findings about a written dataset; with one that is as bad as asked for the exit code is 1."""
     assert command.check
     directory, asked = command.output.destination, command.check
+    follow = replace(command.follow, note=None) if command.follow else None
     found = checked(
         directory,
         manifest,
         asked.threshold,
         command.processes,
-        lambda transform: launch(transform, command.beam, directory, [directory], command.follow),
+        lambda transform: launch(transform, command.beam, directory, [directory], follow),
     )
     report.show("\n".join(lines_of(found)), findings=found.to_json()["findings"])
     if found.fails(asked.fail_on):
@@ -271,7 +274,7 @@ def _run(command: Command, report: Report) -> None:
     outcome = run_job(command)
     directory = command.output.destination
     if outcome is None:
-        report.note(directory=directory, detached=True)
+        report.note(directory=directory, complete=False)
         return
     manifest = outcome.manifest
     seconds = time.monotonic() - began

@@ -182,21 +182,6 @@ def refuse_if_running(directory: str) -> None:
         raise _refusal(directory, holder)
 
 
-def last_command(directory: str) -> tuple[str, bool] | None:
-    """The command that writes into a directory, or was killed there, and whether it runs; None for none.
-
-    Raises:
-        OSError: The directory cannot be read.
-    """
-    names, holder = _find(directory)
-    killed = _content(directory, names[-2]) if len(names) > 1 else None
-    note = holder or _Note.parse(killed or b"")
-    if not note:
-        return None
-    text = f"{note.job}, started at {note.started} as process {note.pid} of {note.host}"
-    return text, holder is not None
-
-
 def _refusal(directory: str, holder: _Note) -> UsageError:
     return UsageError(
         f"--output {directory}: another job is writing here: {holder.job}, started at {holder.started} "

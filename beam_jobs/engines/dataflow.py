@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -17,10 +16,8 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
     WorkerOptions,
 )
-from apache_beam.runners.runner import PipelineResult, PipelineState
+from apache_beam.runners.runner import PipelineState
 
-from beam_jobs.engines.remote.dataflow import cancel_command, page
-from beam_jobs.engines.remote.job import RemoteJob
 from beam_jobs.engines.remote.watch import Watch
 from beam_jobs.errors import DataError, JobError, UsageError, find_job_error
 from beam_jobs.storage.paths import is_local
@@ -39,14 +36,6 @@ def on_dataflow(options: PipelineOptions) -> bool:
     """Whether the pipeline runs on Dataflow."""
     runner = options.view_as(StandardOptions).runner or ""
     return runner.rpartition(".")[2].lower() in ("dataflowrunner", "dataflow")
-
-
-def is_followed(options: PipelineOptions) -> bool:
-    """Whether the command waits for the job; the launch of a flex template only describes it."""
-    return not (
-        options.view_as(StandardOptions).no_wait_until_finish
-        or options.view_as(GoogleCloudOptions).template_location
-    )
 
 
 def prepare_dataflow(options: PipelineOptions, output: str, inputs: Sequence[str]) -> None:
@@ -197,69 +186,53 @@ def service_log_shown(stream: TextIO) -> Iterator[None]:
             logger.propagate = True
 
 
-def follow_dataflow(
-    runner: Any, result: Any, options: PipelineOptions, stream: TextIO, watch: Watch
-) -> None:
+def follow_dataflow(runner: Any, result: Any, options: PipelineOptions, watch: Watch) -> None:
     """Waits for the end of a job that the service has accepted, unless the options say not to.
 
     Raises:
         JobError: The job failed or was cancelled, or the connection to the service was lost.
         KeyboardInterrupt: The user pressed Ctrl-C; the message states that the job continues.
     """
+    google = options.view_as(GoogleCloudOptions)
     if not result.has_job:
-        location = options.view_as(GoogleCloudOptions).template_location
-        print(f"the job is described in {location}; nothing has run", file=stream)
+        watch.say(f"the job is described in {google.template_location}; nothing has run")
         return
-    job = _remote_job(result, options)
-    console = page(job)
-    print(f"Dataflow runs the job as {job.service_id}: {console}", file=stream, flush=True)
-    watch.begin(job)
-    if not is_followed(options):
+    id_, place = result.job_id(), f"--region={google.region} --project={google.project}"
+    page = f"https://console.cloud.google.com/dataflow/jobs/{google.region}/{id_}?project={google.project}"
+    watch.say(f"Dataflow runs the job as {id_}: {page}")
+    if options.view_as(StandardOptions).no_wait_until_finish:
         return
+    watch.begin()
     try:
         # The result's own method polls in a thread, which dies with a traceback.
         runner.poll_for_job_completion(runner, result, None)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"interrupted, but the job {job.service_id} continues: follow it at {console}, or cancel it "
-            f"with `{cancel_command(job)}`"
+            f"interrupted, but the job {id_} continues: follow it at {page}, or cancel it with "
+            f"`gcloud dataflow jobs cancel {id_} {place}`"
         ) from None
     except Exception as error:
         raise DataError(
-            f"lost contact with Dataflow about the job {job.service_id} ({_gist(str(error))}); it may "
-            f"continue: follow it at {console}"
+            f"lost contact with Dataflow about the job {id_} ({_gist(str(error))}); it may continue: "
+            f"follow it at {page}"
         ) from error
-    _check_end(result, job, getattr(runner, "last_error_msg", None) or "")
-    watch.end()
+    _check_end(result.state, id_, page, getattr(runner, "last_error_msg", None) or "")
 
 
-def _remote_job(result: Any, options: PipelineOptions) -> RemoteJob:
-    """The job that the service has accepted."""
-    google = options.view_as(GoogleCloudOptions)
-    return RemoteJob(
-        engine="dataflow",
-        name=google.job_name or "",
-        service_id=result.job_id(),
-        project=google.project or "",
-        region=google.region or "",
-        submitted=time.time(),
-    )
-
-
-def _check_end(result: PipelineResult, job: RemoteJob, message: str) -> None:
-    state = result.state
+def _check_end(state: str, id_: str, page: str, message: str) -> None:
+    """Raises the `JobError` of a job that has not ended well."""
     if state == PipelineState.DONE:
         return
     if found := find_job_error(Exception(message)):
         raise found
     if state in (PipelineState.CANCELLED, PipelineState.CANCELLING):
         raise DataError(
-            f"the job {job.service_id} was cancelled; no dataset was written; run the same command again: it "
+            f"the job {id_} was cancelled; no dataset was written; run the same command again: it "
             "keeps the shards that are done"
         )
     raise DataError(
-        f"the job {job.service_id} ended as {state}: {_gist(message) or 'the service does not say why'}; no "
-        f"dataset was written; its log is at {page(job)}"
+        f"the job {id_} ended as {state}: {_gist(message) or 'the service does not say why'}; no "
+        f"dataset was written; its log is at {page}"
     )
 
 

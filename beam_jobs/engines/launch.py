@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import socket
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, SetupOptions
@@ -24,17 +25,22 @@ from beam_jobs.engines.dataflow import (
     service_log_shown,
 )
 from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
-from beam_jobs.engines.executable import executable_path, how_to_run
+from beam_jobs.engines.early_end import EXECUTABLE, NO_WAIT, ends_early, how_to_run
 from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.engines.pool import close_shared_pools
-from beam_jobs.engines.remote.job import NoAnswer
 from beam_jobs.engines.remote.watch import Follow, Watch
-from beam_jobs.engines.traces import root_cause
 from beam_jobs.errors import DataError, UsageError, find_job_error
 from beam_jobs.packages import check_crc32c
 
 # A running job service accepts a connection immediately.
 _SECONDS_TO_ANSWER = 10
+
+# How Beam begins the error of a portable runner.
+_STATE = re.compile(r"Pipeline \S+ failed in state [A-Z]+: ")
+
+_TRACEBACK = "Traceback (most recent call last):"
+
+_MOST = 500
 
 
 class _WithoutTracebacks(io.TextIOBase):
@@ -49,7 +55,7 @@ class _WithoutTracebacks(io.TextIOBase):
 
     def write(self, text: str) -> int:
         end_of_dropped = self._dropped and text == "\n"
-        self._dropped = text.startswith("Traceback (most recent call last)")
+        self._dropped = text.startswith(_TRACEBACK)
         if not self._dropped and not end_of_dropped:
             self._stream.write(text)
         return len(text)
@@ -67,7 +73,7 @@ def launch(
 ) -> tuple[PipelineResult, dict[str, float]]:
     """Runs a pipeline to its end; returns the seconds of its phases, too.
 
-    Other engines do not report phases; with `--detach` the pipeline may run when this returns.
+    Other engines do not report phases; if `ends_early`, the pipeline may run when this returns, or later.
 
     Args:
         transform: The whole pipeline.
@@ -95,29 +101,22 @@ def launch(
             progress.display(sys.stderr) as seconds,
             contextlib.redirect_stderr(_WithoutTracebacks(sys.stderr)),
         ):
-            if watch and on_dataflow(options):
-                with service_log_shown(sys.stderr):
-                    result = pipeline.run()
-                    follow_dataflow(pipeline.runner, result, options, sys.stderr, watch)
-            elif watch:
-                result = pipeline.run()
-                if path := executable_path(options):
-                    result.wait_until_finish()
-                    print(f"the job is in {path}; nothing has run. Run it with", file=sys.stderr)
-                    print(f"  {how_to_run(path)}", file=sys.stderr)
-                else:
-                    _wait_elsewhere(result, watch)
-            else:
+            if not watch:
                 progress.begin("starting")
                 result = pipeline.run()
                 result.wait_until_finish()
+            elif on_dataflow(options):
+                with service_log_shown(sys.stderr):
+                    result = pipeline.run()
+                    follow_dataflow(pipeline.runner, result, options, watch)
+            else:
+                result = pipeline.run()
+                _wait_elsewhere(result, watch, options)
     except Exception as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None
         refused = refusal(error) if on_dataflow(options) else None
-        trace, cause = watch.failure() if watch else ("", "")
-        found = find_job_error(error) or find_job_error(Exception(trace)) or refused
-        raise (found or _unforeseen(error, trace, cause)) from error
+        raise (find_job_error(error) or refused or _unforeseen(error)) from error
     finally:
         if watch:
             watch.stop()
@@ -125,24 +124,31 @@ def launch(
     return result, seconds
 
 
-def _wait_elsewhere(result: PipelineResult, watch: Watch) -> None:
-    """Follows a job of a portable runner to its end, unless it is detached; Ctrl-C cancels it."""
+def _wait_elsewhere(result: Any, watch: Watch, options: PipelineOptions) -> None:
+    """Waits for a job of a portable runner, unless the command ends early; Ctrl-C cancels the job."""
+    early = ends_early(options)
+    if early == EXECUTABLE:
+        result.wait_until_finish()
+        path = options.view_as(PortableOptions).output_executable_path
+        watch.say(f"the job is in {path}; nothing has run. It runs\n{how_to_run(path)}")
+        return
     try:
-        watch.submitted(result)
-        if not watch.detaches:
-            result.wait_until_finish()
-            watch.end()
+        watch.submitted(result._job_id)
+        if early == NO_WAIT:
+            watch.locate()
+            return
+        watch.begin()
+        result.wait_until_finish()
     except BaseException as error:
         if _is_interrupt(error):
-            raise KeyboardInterrupt(watch.cancel()) from None
+            raise KeyboardInterrupt(watch.cancel(result)) from None
         if "JobCancellationException" in str(error):
-            with contextlib.suppress(NoAnswer):
-                watch.wait_for_end()
             raise DataError(
                 "the job was cancelled; no dataset was written; run the same command again: it keeps "
                 "the shards that are done"
             ) from error
-        raise
+        messages = (message.message_response.message_text for message in result._messages)
+        raise error from RuntimeError("\n".join(messages))  # Has the whole trace of the engine.
 
 
 def _pipeline(options: PipelineOptions) -> beam.Pipeline:
@@ -176,21 +182,27 @@ def _is_interrupt(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _unforeseen(error: Exception, trace: str, cause: str) -> DataError:
-    """One line for a failure that no check foresaw; its traceback goes to a file.
-
-    Args:
-        error: The runner's exception.
-        trace: What the engine itself says of the failure, for the file.
-        cause: The same in one line; empty if the engine says nothing.
-    """
-    cause = cause or root_cause(str(error)) or type(error).__name__
+def _unforeseen(error: Exception) -> DataError:
+    """One line for a failure that no check foresaw; its traceback goes to a file."""
+    cause = root_cause(str(error)) or type(error).__name__
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="beam_jobs-", suffix=".log", delete=False
         ) as file:
-            file.write("\n".join(["".join(traceback.format_exception(error)), trace]))
+            file.write("".join(traceback.format_exception(error)))
         where = f"the traceback is in {file.name}"
     except OSError as unwritable:
         where = f"{tempfile.gettempdir()} has no room for the traceback ({unwritable})"
     return DataError(f"the pipeline failed: {cause}; no dataset was written; {where}")
+
+
+def root_cause(text: str) -> str:
+    """The line of an error that says most about a failure, at most 500 characters; empty without one.
+
+    It is the exception that ends the last Python traceback in the text, or else the first line.
+    """
+    lines = [line for line in _STATE.sub("", text, count=1).splitlines() if line.strip()]
+    begins = [number for number, line in enumerate(lines) if line.rstrip().endswith(_TRACEBACK)]
+    after = lines[begins[-1] + 1 :] if begins else []
+    exceptions = (line for line in after if not line[0].isspace())
+    return next(exceptions, next(iter(lines), "")).strip()[:_MOST]

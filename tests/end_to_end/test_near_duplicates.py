@@ -325,7 +325,6 @@ def test_check_compares_all_records_of_the_written_dataset(inputs, tmp_path, cap
     printed = capsys.readouterr().out
     assert "near_duplicates" not in printed and "near_leaks" not in printed
     assert " records, " in printed.splitlines()[-1]
-    refused(capsys, 2, "--check looks at", *images, "--detach", "--engine", "dataflow")
 
 
 def splits_in_order(directory):

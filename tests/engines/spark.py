@@ -36,8 +36,7 @@ class Spark:
     @property
     def flags(self) -> list[str]:
         """The flags that send a job to it."""
-        endpoint = f"--job_endpoint=localhost:{self.ports[2]}"
-        return ["--engine=spark", endpoint, f"--engine_page=http://localhost:{self.ports[3]}"]
+        return ["--engine=spark", f"--job_endpoint=localhost:{self.ports[2]}"]
 
     def services(self) -> list[Service]:
         """The processes to start, in this order."""

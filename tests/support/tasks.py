@@ -112,9 +112,12 @@ def die_while_sending(size: int) -> bytes:
     return bytes(size)
 
 
-def touch_after(seconds: float, path: str) -> None:
-    time.sleep(seconds)
+def touch_and_wait(path: str, until: str) -> str:
+    """Shows by a file that it has begun, and lasts until another file exists."""
     Path(path).touch()
+    while not os.path.exists(until):
+        time.sleep(0.01)
+    return path
 
 
 class Unpickled:

@@ -1,1 +1,1 @@
-"""Jobs on engines elsewhere: found again, looked at, followed and cancelled."""
+"""Jobs on other engines: followed, found again, and cancelled on Flink."""

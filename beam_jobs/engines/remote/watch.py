@@ -3,45 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+import grpc
 from apache_beam.options.pipeline_options import (
     GoogleCloudOptions,
     PipelineOptions,
     PortableOptions,
+    StandardOptions,
 )
+from apache_beam.runners.runner import PipelineState
+from tqdm import tqdm
 
-from beam_jobs.engines.remote import job_service
-from beam_jobs.engines.remote.job import TITLES, NoAnswer, RemoteJob, Seen
-from beam_jobs.engines.remote.lines import Lines, Shards, troubles
-from beam_jobs.engines.remote.look import (
-    addresses,
-    cancel,
-    engine_of,
-    known_ids,
-    located,
-    look,
-    name_of,
-    page_of,
-)
-from beam_jobs.engines.traces import root_cause
+from beam_jobs.engines.remote import flink
+from beam_jobs.engines.remote.flink import NoAnswer, Seen
+from beam_jobs.engines.remote.job import RemoteJob
+from beam_jobs.progress import progress_line
 
 _LINE_SECONDS = 10.0
-
-# How long an engine takes at most to list a job that its job service has accepted, and how long a
-# command with `--detach` waits for an engine that has not answered so far.
-_SECONDS_TO_LIST = 20.0
-_SECONDS_TO_APPEAR = 3.0
-
 _POLL_SECONDS = 1.0
 
-# Flink renews its answers every 3 seconds.
-_SECONDS_TO_END = 10.0
+# How long Flink takes at most to list a job that its job service has accepted, and to stop one.
+_SECONDS_TO_LIST = 20.0
+_SECONDS_TO_CANCEL = 60.0
+
+_UNKNOWN = "Flink's page is unknown: add --engine_page http://JOBMANAGER:8081"
 
 
 @dataclass(frozen=True)
@@ -50,19 +40,65 @@ class Follow:
 
     Attributes:
         engine: The value of `--engine`.
-        address: The value of `--engine_page`.
-        detach: Whether the command ends once the engine has the job.
-        status: The command that follows the job again.
-        shards: Counts the noted shards of the output.
-        note: Keeps what finds the job again; None forgets it.
+        flink_page: The value of `--engine_page`.
+        shards: Counts the finished shards of the output, and all that there will be (0: unknown).
+        note: Keeps what finds the job again; None if nothing need be kept.
     """
 
     engine: str
-    address: str
-    detach: bool
-    status: str
-    shards: Callable[[], Shards]
-    note: Callable[[RemoteJob | None], None]
+    flink_page: str
+    shards: Callable[[], tuple[int, int]]
+    note: Callable[[RemoteJob], None] | None
+
+
+class Lines:
+    """Makes a line of what is seen of a job each time that it is looked at.
+
+    Args:
+        began: When the job was submitted, in seconds on any clock.
+    """
+
+    def __init__(self, began: float) -> None:
+        self._began = began
+        # Name of a phase -> when it was first seen, and what was done then.
+        self._first: dict[str, tuple[float, int]] = {}
+        self._shards = (0, 0)
+
+    def line(self, seconds: float, seen: Seen, shards: tuple[int, int]) -> str:
+        """The line about a job.
+
+        Args:
+            seconds: The time, on the same clock.
+            seen: What Flink says.
+            shards: The finished shards of the output, and all that there will be (0: unknown).
+        """
+        # A shard that changes once more is unfinished for a moment.
+        self._shards = done, planned = max(self._shards, shards)
+        parts = [self._phase(seconds, seen)]
+        if seen.stages:
+            parts.append(f"{seen.stages_done:,} of {seen.stages:,} stages")
+        if planned:
+            parts.append(f"{done:,} of {planned:,} shards")
+        return "; ".join(parts)
+
+    def _phase(self, seconds: float, seen: Seen) -> str:
+        """The last phase of a job that has counted something, with its rate and the time left."""
+        count = seen.counters.get
+        files, records = count("files/found", 0), count("parts/found", 0)
+        written = count("shards/records", 0) + count("shards/rejected", 0)
+        for name, done, total, unit in (
+            ("writing", written, records or files, "records"),
+            ("encoding", count("parts/encoded", 0), records, "records"),
+            ("reading", records, 0, "records"),
+            ("planning", count("files/planned", 0), files, "files"),
+            ("listing", files, 0, "files"),
+            ("listing", count("files/chunks", 0), 0, "pieces of files"),
+        ):
+            if done:
+                began, before = self._first.setdefault(name, (seconds, done))
+                rate = max(done - before, 0) / max(seconds - began, 1e-3)
+                return progress_line(name, done, total, unit, rate)
+        return f"running for {tqdm.format_interval(seconds - self._began)}"
 
 
 class Watch:
@@ -75,178 +111,124 @@ class Watch:
     """
 
     def __init__(self, follow: Follow, options: PipelineOptions, stream: TextIO) -> None:
-        self._follow, self._options, self._stream = follow, options, stream
-        self._engine = engine_of(options, follow.engine)
-        found = addresses(self._engine, options, follow.address)
-        listed = {address: known_ids(self._engine, address) for address in found}
-        self._answers = any(ids is not None for ids in listed.values())
-        self._known = {address: ids or set() for address, ids in listed.items()}
-        self._lines = Lines(self._engine)
-        self._job: RemoteJob | None = None
-        self._result: Any = None
+        self._follow, self._stream = follow, stream
+        self._service = options.view_as(PortableOptions).job_endpoint or ""
+        self._name = options.view_as(GoogleCloudOptions).job_name or ""
+        runner = options.view_as(StandardOptions).runner or ""
+        self._on_flink = follow.engine == "flink" or runner.endswith("FlinkRunner")
+        # Only a JobManager is believed that lists a job of this name after the submission, and not before.
+        self._others = flink.jobs_at(options, follow.flink_page) if self._on_flink else {}
+        self._job = RemoteJob(self._name, "", "")
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    @property
-    def detaches(self) -> bool:
-        """Whether the command does not wait for the job."""
-        return self._follow.detach
+    def submitted(self, id_: str) -> None:
+        """Announces a job that a job service has accepted, by the id that it gave the job."""
+        self._set(RemoteJob(self._name, self._service, id_))
+        self.say(f"{self._job} was submitted")
+        if self._on_flink and not self._others:
+            self.say(f"{_UNKNOWN} to see stages and counters, and to cancel the job with Ctrl-C")
 
-    def submitted(self, result: Any) -> None:
-        """Announces a job that a portable runner of Beam has submitted, and follows it.
-
-        Args:
-            result: The runner's `PipelineResult`.
-
-        Raises:
-            RuntimeError: The job ended at once, though the command does not wait for it.
-        """
-        self._result = result
-        job = RemoteJob(
-            engine=self._engine,
-            name=self._options.view_as(GoogleCloudOptions).job_name or "",
-            service=self._options.view_as(PortableOptions).job_endpoint or "",
-            service_id=result._job_id,
-            submitted=time.time(),
-        )
-        self._print(f"{name_of(job)} was submitted to {job.title}")
-        self.begin(job)
-
-    def begin(self, job: RemoteJob) -> None:
-        """Follows a job that was submitted, or hands back with `--detach`."""
+    def _set(self, job: RemoteJob) -> None:
         self._job = job
-        self._follow.note(job)
-        if not self.detaches:
-            self._thread.start()
-            return
-        seconds = _SECONDS_TO_LIST if self._answers else _SECONDS_TO_APPEAR
-        self._locate_until(time.monotonic() + seconds)
-        with contextlib.suppress(NoAnswer):
-            if self._look().state in ("failed", "cancelled"):
-                raise RuntimeError("the job ended at once")
-        self._print(
-            f"not waiting for it; follow it with `{self._follow.status}`, cancel it with "
-            f"`{self._follow.status} --cancel`"
-        )
+        if self._follow.note and (job.flink or job.service):
+            self._follow.note(job)
 
-    def _print(self, line: str) -> None:
+    def begin(self) -> None:
+        """Follows the job until `stop`."""
+        self._thread.start()
+
+    def say(self, line: str) -> None:
+        """Prints a line."""
         print(line, file=self._stream, flush=True)
 
     def _run(self) -> None:
         began = time.monotonic()
-        due, advised = began + _LINE_SECONDS, False
+        lines, due = Lines(began), began + _LINE_SECONDS
         try:
             while not self._ended.wait(_POLL_SECONDS):
-                now = time.monotonic()
-                # Each second at first, because the address is wanted at once.
-                if not advised or now >= due:
-                    found = self._locate()
-                    if not (found or advised) and now >= began + _SECONDS_TO_LIST:
-                        advised = True
-                        self._print(self._advice())
-                if now >= due:
+                self._locate()
+                if (now := time.monotonic()) >= due:
                     due = now + _LINE_SECONDS
-                    self._print(self._line())
+                    self.say(self._line(lines, now))
         except Exception as error:  # Whatever it is, the job runs, and the command waits for it.
-            self._print(f"the job cannot be followed ({type(error).__name__}: {error})")
+            self.say(f"the job cannot be followed ({type(error).__name__}: {error})")
 
-    def _advice(self) -> str:
-        """What to type to see more of a job that no engine lists."""
-        where = " or ".join(self._known)
-        return (
-            f"{where} does not list the job: --engine_page names the address of "
-            f"{TITLES[self._engine]}'s page, which shows stages and counters"
-        )
-
-    def _line(self) -> str:
-        silence = ""
+    def _line(self, lines: Lines, now: float) -> str:
+        seen, silence = Seen(), ""
         try:
-            seen = self._look()
+            seen = self._job.flink.look() if self._job.flink else seen
         except NoAnswer as error:
-            seen, silence = Seen("running"), f"; {error}"
-        return self._lines.line(time.monotonic(), seen, self._follow.shards()) + silence
+            silence = f"; {error}"
+        return lines.line(now, seen, self._follow.shards()) + silence
 
-    def _look(self) -> Seen:
-        job = self._job
-        if not job:
-            raise NoAnswer("nothing was submitted")
-        if self._result and not job.service and not (job.id and job.engine == "flink"):
-            # Beam has started the job service for this command, and only the result knows where.
-            return job_service.seen_by_own(self._result._job_service, job.service_id)
-        return look(job, self._options)
-
-    def _locate_until(self, deadline: float) -> None:
+    def locate(self) -> None:
+        """Waits until Flink lists the job, if Flink's address is known."""
+        deadline = time.monotonic() + _SECONDS_TO_LIST
         while not self._locate() and time.monotonic() < deadline:
-            with contextlib.suppress(NoAnswer):
-                if not self._look().is_active:
-                    return
             time.sleep(_POLL_SECONDS)
 
     def _locate(self) -> bool:
-        """Whether there is nothing left to find; announces the engine's own id when it is found."""
-        job = self._job
-        if not job or job.id or not self._known:
+        """Whether there is nothing left to find; announces the job's page when it is found."""
+        if self._job.flink or not self._others:
             return True
-        found = located(job, self._known)
-        if not found.id:
-            return False
-        self._job = found
-        self._follow.note(found)
-        self._print(f"{found.title} runs {name_of(found)}: {page_of(found)}")
-        return True
+        with contextlib.suppress(NoAnswer):
+            if found := flink.find(self._name, self._others):
+                self._set(self._job._replace(flink=found))
+                self.say(f"Flink runs {self._job}: {found.page}")
+        return self._job.flink is not None
 
-    def wait_for_end(self) -> Seen:
-        """Waits until the engine's page, which is some seconds old, says that the job has ended.
+    def cancel(self, result: Any) -> str:
+        """Cancels the job after Ctrl-C; returns the line that says what became of it.
 
-        Returns:
-            What the engine said last; after ten seconds, that may be that the job runs.
-
-        Raises:
-            NoAnswer: Neither the engine nor its job service says anything.
-        """
-        deadline = time.monotonic() + _SECONDS_TO_END
-        while (seen := self._look()).is_active and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
-        return seen
-
-    def end(self) -> None:
-        """Stops following a job that has ended well."""
-        self.stop()
-        self._follow.note(None)
-
-    def failure(self) -> tuple[str, str]:
-        """The trace of a job that failed, and its cause in one line; empty if the engine says nothing.
-
-        Dataflow has reported the failure already, and answers late if the network is the reason.
+        Args:
+            result: The `PipelineResult` of a portable runner.
         """
         self.stop()
+        reason = ""
         try:
-            seen = Seen("running") if self._engine == "dataflow" else self.wait_for_end()
-        except NoAnswer:
-            return "", ""
-        if seen.is_active:
-            return "", ""
-        self._follow.note(None)
-        lost = troubles(self._engine, dataclasses.replace(seen, trace=""))
-        return seen.trace, "; ".join(filter(None, [*lost, root_cause(seen.trace)]))
+            if state := self._cancelled_on_flink() if self._on_flink else _cancelled(result):
+                return (
+                    f"interrupted; {self._job} ended as {state}; run the same command again: it keeps the "
+                    "shards that are done"
+                )
+            reason = f": it has not ended in {_SECONDS_TO_CANCEL:.0f} s"
+        except NoAnswer as error:
+            reason = f": {error}"
+        except KeyboardInterrupt:  # A second one ends the wait for the engine.
+            pass
+        line = f"interrupted; {self._job} may continue{reason}"
+        job = self._job.flink
+        return f"{line}; {job.page}; cancel it with `{job.cancel_command}`" if job else line
 
-    def cancel(self) -> str:
-        """Cancels the job after Ctrl-C; returns the line that says whether it stopped."""
-        self.stop()
-        if not self._job:
-            return ""
-        self._locate()
-        state, text = "running", f"{name_of(self._job)} may continue"
-        with contextlib.suppress(KeyboardInterrupt):  # A second one ends the wait for the engine.
-            state, text = cancel(self._job, self._options)
-        if state == "cancelled":
-            rest = "no dataset was written; the same command again keeps the shards that are done"
-        else:
-            rest = f"follow it with `{self._follow.status}`"
-        return f"interrupted; {text}; {rest}"
+    def _cancelled_on_flink(self) -> str:
+        """The state in which the job has ended; empty if it runs after a minute."""
+        self.locate()
+        if not self._job.flink:
+            # The job service would report the job as cancelled, and let it run.
+            raise NoAnswer(
+                f"Beam's job service cancels no jobs on Flink, and {_UNKNOWN} next time, and cancel this "
+                "one on the cluster with `flink cancel`"
+            )
+        self._job.flink.cancel()
+        return self._job.flink.ends_within(_SECONDS_TO_CANCEL)
 
     def stop(self) -> None:
         """Prints no more lines."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(_LINE_SECONDS)
+
+
+def _cancelled(result: Any) -> str:
+    """The state in which a job has ended that its job service was asked to cancel; empty if it runs."""
+    deadline = time.monotonic() + _SECONDS_TO_CANCEL
+    try:
+        result.cancel()
+        while not PipelineState.is_terminal(state := result.state):
+            if time.monotonic() >= deadline:
+                return ""
+            time.sleep(_POLL_SECONDS)
+    except grpc.RpcError as error:
+        raise NoAnswer(f"its job service does not answer ({error.details()})") from None
+    return str(state)

@@ -638,7 +638,6 @@ def test_the_options_of_each_job_are_its_flags_in_order(data, job, command):
         "dry_run",
         "engine",
         "engine_page",
-        "detach",
         "report",
         "check",
         "fail_on",

@@ -17,20 +17,17 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-import apache_beam as beam
 import pytest
-from apache_beam.options import pipeline_options
-from apache_beam.portability import common_urns
-from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow import dataflow_runner
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gcp_storage_emulator.server import create_server
 
 from beam_jobs.__main__ import main
-from beam_jobs.cli.command import parse_command
 from beam_jobs.dataset.card.files import card_files
+from beam_jobs.engines import dataflow
 from beam_jobs.engines.remote import watch
+from beam_jobs.errors import DataError, UsageError
 from examples.samples import make_samples
 from readers.format.manifest import Manifest
 from tests.engines.services import Service, free_ports, listens, start, stop
@@ -62,8 +59,9 @@ SENT = {
 class Cloud:
     """A store with inputs, a service, and the environment of a driver that uses both."""
 
-    def __init__(self, store, service, key, inputs):
+    def __init__(self, store, service, key, inputs, workers):
         self.store, self.service, self.inputs = store, service, inputs
+        self.workers = workers
         self.environment = {
             "STORAGE_EMULATOR_HOST": store,
             "GOOGLE_APPLICATION_CREDENTIALS": str(key),
@@ -130,20 +128,12 @@ def cloud(tmp_path_factory):
         key = write_key(directory / "key.json", service)
         make_samples(directory / "in", per_class=5)
         (directory / "in/images/rings/bad.png").write_bytes(b"no image")
-        found = Cloud(f"http://localhost:{port}", service, key, directory / "in")
+        found = Cloud(f"http://localhost:{port}", service, key, directory / "in", workers)
         for path in found.inputs.rglob("*"):
             if path.is_file():
                 found.put(f"in/{path.relative_to(found.inputs)}", path.read_bytes())
-        command = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main"]
-        command += [f"--service_port={workers}"]
-        command += [f"--container_executable={Path(sys.executable).parent}/beam-shards-worker"]
-        pool = Service("workers", command, lambda: listens(workers), found.environment)
-        try:
-            start(directory, [pool])
-            yield found
-        finally:
-            stop(directory)
-            store.stop()
+        yield found
+        store.stop()
 
 
 @pytest.fixture
@@ -188,14 +178,22 @@ class Submission:
 
 
 @pytest.fixture(scope="module")
-def submitted(cloud):
+def submitted(cloud, tmp_path_factory):
     """Both jobs, submitted at once."""
-    begun = [Submission(cloud, job) for job in SENT]
+    folder = tmp_path_factory.mktemp("workers")
+    program = Path(sys.executable).with_name("beam-shards-worker")
+    command = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main"]
+    command += [f"--service_port={cloud.workers}", f"--container_executable={program}"]
+    pool = Service("workers", command, lambda: listens(cloud.workers), cloud.environment)
+    begun = []
     try:
+        start(folder, [pool])
+        begun += [Submission(cloud, job) for job in SENT]
         yield {submission.job: submission.end() for submission in begun}
     finally:
         for submission in begun:
             submission.process.kill()
+        stop(folder)
 
 
 def without_inputs(directory):
@@ -220,12 +218,6 @@ def test_a_whole_submission_writes_the_same_bytes_as_this_machine(cloud, submitt
     downloaded = cloud.download(job, tmp_path / "there")
     assert without_inputs(downloaded) == without_inputs(tmp_path / "here")
     assert len(there.printed.splitlines()) == 1 + len(list(downloaded.glob("*-00000-*.idx")))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("job", SENT)
-def test_the_driver_prints_the_address_of_the_job_and_the_messages_of_the_service(submitted, job):
-    there = submitted[job]
     console = f"https://console.cloud.google.com/dataflow/jobs/europe-west4/{there.taken.id}"
     lines = there.log.splitlines()
     assert f"Dataflow runs the job as {there.taken.id}: {console}?project=a-project" in lines
@@ -237,7 +229,7 @@ def test_the_driver_prints_the_address_of_the_job_and_the_messages_of_the_servic
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", SENT)
-def test_a_job_is_posted_with_its_image_files_and_options(submitted, job):
+def test_a_job_is_posted_with_its_image_files_and_options_but_no_credentials(cloud, submitted, job):
     there = submitted[job]
     assert there.taken.path == "/v1b3/projects/a-project/locations/europe-west4/jobs"
     assert there.taken.headers["Authorization"] == f"Bearer {TOKEN}"
@@ -251,16 +243,8 @@ def test_a_job_is_posted_with_its_image_files_and_options(submitted, job):
     options = there.taken.options
     assert options["pipelineUrl"].startswith(f"gs://data/tmp/whole-{job}.")
     assert options["save_main_session"] is False
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("job", SENT)
-def test_no_credentials_are_sent(cloud, submitted, job):
     key = json.loads(Path(cloud.environment["GOOGLE_APPLICATION_CREDENTIALS"]).read_text())
-    there = submitted[job]
-    sent = json.dumps(there.taken.posted).encode() + cloud.service.staged(
-        there.taken.options["pipelineUrl"]
-    )
+    sent = json.dumps(there.taken.posted).encode() + cloud.service.staged(options["pipelineUrl"])
     for secret in (TOKEN, "PRIVATE KEY", key["private_key"][100:140], key["client_email"]):
         assert secret.encode() not in sent
 
@@ -274,97 +258,6 @@ def test_setup_file_stages_only_the_package(cloud, submitted):
     code = {"beam_jobs/engines/worker.py", "readers/format/schema.py"}
     assert {"setup.py", "README.md", *code} <= names
     assert not [name for name in names if name.startswith(("tests", "docs", "benchmarks"))]
-
-
-def described(cloud, job):
-    """The pipeline that would be submitted, from a dry run of Beam's."""
-    flags = [*JOBS[job], f"--output=gs://data/dry-{job}", *cloud.flags("dry")]
-    command = parse_command([job, *flags, QUIET])
-    command.beam.view_as(pipeline_options.TestOptions).dry_run = True
-    command.beam.view_as(pipeline_options.SetupOptions).save_main_session = False
-    pipeline = beam.Pipeline(options=command.beam)
-    pipeline | job.capitalize() >> command.transform
-    return pipeline.run().job.proto_pipeline
-
-
-@pytest.fixture(scope="module")
-def graphs(cloud):
-    """The graphs of all jobs, from dry runs, which leave store and service untouched."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in cloud.environment.items():
-            patch.setenv(name, value)
-        found = {job: described(cloud, job) for job in JOBS}
-    assert not [name for name in cloud.names("") if "dry" in name]
-    assert "dry" not in [job.posted["name"] for job in cloud.service.jobs]
-    return found
-
-
-def steps_of(graph):
-    return {step.unique_name: step for step in graph.components.transforms.values()}
-
-
-def is_beams(name):
-    """Whether Beam named the step, not this package."""
-    return name.startswith(("FlatMap(<lambda at core.py", "Map(decode)"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("job", JOBS)
-def test_the_steps_of_a_graph_have_readable_names(graphs, job):
-    graph = graphs[job]
-    names = [name for name in steps_of(graph) if name.startswith(job.capitalize())]
-    write = "Write" if job != "text" else "WriteRuns/Write"
-    assert {write, "CommitDataset/Commit", "CommitDataset/TopUp/PlanMoves"} <= {
-        name.partition("/")[2] for name in names
-    }
-    own = [name for name in names if not is_beams(name.rpartition("/")[2])]
-    assert not [name for name in own if "lambda" in name or "object at" in name]
-
-
-@pytest.mark.parametrize("job", JOBS)
-def test_a_graph_contains_no_inputs_and_nothing_large(cloud, graphs, job):
-    graph = graphs[job]
-    largest = max(len(step.spec.payload) for step in graph.components.transforms.values())
-    assert largest < 16 << 10
-    assert len(graph.SerializeToString()) < 256 << 10
-    assert not [
-        p for p in cloud.inputs.rglob("*.*") if p.name.encode() in graph.SerializeToString()
-    ]
-
-
-# The steps whose outputs every worker of another step holds: plans, names, words, counts, figures of
-# shards, and a summary of each bundle of listed inputs, but never records or references to them.
-SMALL = {
-    *("Read/Plan/Summarise", "Read/Plan/Draft", "Read/Plan/PickBoundaries", "Read/Plan/Finish"),
-    *("Read/Plan/CheckPasses", "Read/List", "Read/LabelNames", "Read/Vocabulary", "Read/Schema"),
-    *(
-        "Read/Cut",
-        "Read/ListTasks/Cut",
-        "Read/ListTasks/List",
-        "Read/Plan/CutDraft",
-        "Read/Plan/CutPlan",
-        "Write",
-        "WriteRuns/Write",
-        "CommitDataset",
-    ),
-}
-
-
-def test_side_inputs_are_plans_names_and_figures(graphs):
-    for graph in graphs.values():
-        makers = {
-            pcollection: step.unique_name.partition("/")[2]
-            for step in graph.components.transforms.values()
-            if not step.subtransforms
-            for pcollection in step.outputs.values()
-        }
-        for step in graph.components.transforms.values():
-            if step.spec.urn == common_urns.primitives.PAR_DO.urn:
-                payload = beam_runner_api_pb2.ParDoPayload.FromString(step.spec.payload)
-                for tag in payload.side_inputs:
-                    maker = makers[step.inputs[tag]]
-                    cut = maker.endswith("/Cut")  # Something small in pieces.
-                    assert cut or any(f"{maker}/".startswith(f"{s}/") for s in SMALL), maker
 
 
 def error_of(log):
@@ -391,45 +284,75 @@ GOOGLES = "--dataflow_endpoint=https://dataflow.googleapis.com"
 CONSOLE = "https://console.cloud.google.com/dataflow/jobs/europe-west4/"
 
 
-@pytest.mark.slow(base=["fenced", "drained"])
 @pytest.mark.parametrize(
-    ("answer", "code", "line"),
+    ("state", "text", "kind", "line"),
     [
-        (Answer(text=FENCED), 2, "--input gs://data/x: no file matches"),
-        (Answer(text=UNFORESEEN), 1, "the job {id} ended as FAILED: KeyError: 'x' [while running"),
-        (Answer(text=STOCKOUT), 1, f"the job {{id}} ended as FAILED: {STOCKOUT}; no dataset was"),
-        (Answer(), 1, "the job {id} ended as FAILED: the service does not say why; no dataset"),
-        (Answer(state="JOB_STATE_CANCELLED"), 1, "the job {id} was cancelled; no dataset was"),
-        (Answer(state="JOB_STATE_DRAINED"), 1, "the job {id} ended as DRAINED: "),
-        (Answer(state="JOB_STATE_DONE"), 1, "the runner reports success, but "),
+        ("FAILED", FENCED, UsageError, "--input gs://data/x: no file matches"),
+        (
+            "FAILED",
+            UNFORESEEN,
+            DataError,
+            "the job 7 ended as FAILED: KeyError: 'x' [while running",
+        ),
+        ("FAILED", STOCKOUT, DataError, f"the job 7 ended as FAILED: {STOCKOUT}; no dataset was"),
+        ("FAILED", "", DataError, "the job 7 ended as FAILED: the service does not say why; no"),
+        (
+            "CANCELLED",
+            "",
+            DataError,
+            "the job 7 was cancelled; no dataset was written; run the same",
+        ),
+        ("DRAINED", "", DataError, "the job 7 ended as DRAINED: "),
     ],
-    ids=["fenced", "unforeseen", "stockout", "silent", "cancelled", "drained", "nothing-written"],
+    ids=["fenced", "unforeseen", "stockout", "silent", "cancelled", "drained"],
 )
-def test_a_job_that_fails_is_reported_in_one_line(cloud, driver, capfd, answer, code, line):
+def test_the_end_of_a_job_is_one_line(state, text, kind, line):
+    with pytest.raises(kind) as caught:
+        dataflow._check_end(state, "7", "page", text)
+    assert caught.value.message.startswith(line)
+    dataflow._check_end("DONE", "7", "page", "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (Answer(text=UNFORESEEN), "the job {id} ended as FAILED: KeyError: 'x' [while running"),
+        (Answer(state="JOB_STATE_DONE"), "the runner reports success, but "),
+    ],
+    ids=["failed", "nothing-written"],
+)
+def test_a_job_that_fails_is_reported_in_one_line(cloud, driver, capfd, answer, line):
     cloud.service.answers["ends"] = answer
-    assert driver("ends") == code
+    assert driver("ends") == 1
     found = error_of(capfd.readouterr().err)
     assert found.startswith(line.format(id=cloud.service.named("ends").id)), found
 
 
-@pytest.mark.parametrize(
-    ("status", "reason"), [(403, "The caller does not have permission"), (400, "bad image")]
-)
-def test_a_refused_job_is_reported_in_one_line_and_not_sent_again(
-    cloud, driver, capfd, status, reason
-):
-    cloud.service.answers["refused"] = Answer(status, reason)
+def test_a_refused_job_is_reported_in_one_line_and_not_sent_again(cloud, driver, capfd):
+    cloud.service.answers["refused"] = Answer(403, "The caller does not have permission")
     posts = cloud.service.posts
     assert driver("refused") == 2
     found = error_of(capfd.readouterr().err)
-    assert found.startswith(f"Dataflow refuses the job: {status} ") and reason in found
+    assert found.startswith("Dataflow refuses the job: 403 ") and "not have permission" in found
     assert "check --project, --region" in found
     assert cloud.service.posts == posts + 1
 
 
-def test_an_interrupted_driver_reports_that_the_job_continues(cloud, driver, capfd):
+def test_an_interrupted_driver_reports_that_the_job_continues(cloud, driver, capfd, monkeypatch):
+    monkeypatch.setattr(watch, "_LINE_SECONDS", 0.02)
+    monkeypatch.setattr(watch, "_POLL_SECONDS", 0.01)
     cloud.service.answers["long"] = Answer(state="JOB_STATE_RUNNING")
-    driver.clock.sleep = lambda _: signal.raise_signal(signal.SIGINT)
+    log = ""
+
+    def wait(_):
+        """Presses Ctrl-C once a line was printed."""
+        nonlocal log
+        log += capfd.readouterr().err
+        time.sleep(0.02)
+        if "\nrunning for 0" in log:
+            signal.raise_signal(signal.SIGINT)
+
+    driver.clock.sleep = wait
     assert driver("long") == 130
     found = error_of(capfd.readouterr().err)
     job = cloud.service.named("long").id
@@ -458,59 +381,8 @@ def test_a_driver_need_not_wait(cloud, driver, capfd):
     printed, log = capfd.readouterr()
     job = cloud.service.named("long").id
     assert printed == ""
-    page, last = log.splitlines()[-2:]
+    (page,) = log.splitlines()[-1:]
     assert page.startswith(f"Dataflow runs the job as {job}: {CONSOLE}{job}?project=")
-    assert last.startswith("not waiting for it; follow it with `python -m beam_jobs status gs://")
-
-
-def status_of(cloud, capfd, output, *more):
-    """The exit code and the object of `status --json` of a job on the service."""
-    capfd.readouterr()
-    reached = [f"--dataflow_endpoint={cloud.service.url}", "--no_auth"]
-    code = main(["status", output, "--json", *reached, *more])
-    return code, json.loads(capfd.readouterr().out)
-
-
-def test_the_status_of_a_job_is_that_of_the_service(cloud, driver, capfd):
-    cloud.service.answers["left"] = Answer(state="JOB_STATE_RUNNING")
-    assert driver("left", "--detach", output="gs://data/left") == 0
-    job = cloud.service.named("left")
-    for name, value in {"records": 30, "bytes": 4096}.items():
-        for tentative in ("true", "false"):
-            context = {"namespace": "shards", "step": "s1", "tentative": tentative}
-            counted = value if tentative == "true" else value // 2
-            named = {"origin": "user", "name": name, "context": context}
-            job.counters.append({"name": named, "scalar": counted})
-    code, found = status_of(cloud, capfd, "gs://data/left")
-    assert (code, found["state"], found["job"]["name"]) == (3, "running", "left")
-    assert found["job"]["page"].startswith(f"{CONSOLE}{job.id}?project=a-project")
-    assert found["engine"]["counters"] == {"shards/records": 30, "shards/bytes": 4096}
-    assert driver("left", output="gs://data/left") == 2
-    assert f"the job left ({job.id}) is writing here on Dataflow" in capfd.readouterr().err
-    job.state = "JOB_STATE_FAILED"
-    job.report(3, UNFORESEEN)
-    code, found = status_of(cloud, capfd, "gs://data/left")
-    assert (code, found["state"], found["engine"]["state"]) == (1, "unfinished", "failed")
-    assert found["engine"]["cause"].startswith("KeyError: 'x' [while running 'Write']")
-
-
-def test_a_job_that_is_followed_prints_lines(cloud, driver, capfd, monkeypatch):
-    monkeypatch.setattr(watch, "_LINE_SECONDS", 0.1)
-    monkeypatch.setattr(watch, "_POLL_SECONDS", 0.05)
-    cloud.service.answers["counted"] = Answer(state="JOB_STATE_RUNNING")
-
-    def wait(_):
-        """Lets time pass, and ends the job once the counters were shown."""
-        job = cloud.service.named("counted")
-        if not job.counters:
-            named = {"origin": "user", "name": "found", "context": {"namespace": "files"}}
-            job.counters.append({"name": named, "scalar": 120})
-        time.sleep(0.5)
-        job.state = "JOB_STATE_CANCELLED"
-
-    driver.clock.sleep = wait
-    assert driver("counted") == 1
-    assert "\nlisting: 120 files" in capfd.readouterr().err
 
 
 def test_a_template_is_described_and_not_run(cloud, driver, capfd):

@@ -44,7 +44,7 @@ def test_a_default_timeout_of_sockets_changes_nothing():
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(0.01)
     try:
-        for _ in range(3):
+        for _ in range(2):
             assert guarded(calls.allocate, bytes(1000), 200 * MIB, memory=512 * MIB)
             found, _, _ = guarded(calls.shifted, bytes(9 * MIB), 3, memory=64 * MIB)
             assert found["a"].size == 9 * MIB
@@ -75,11 +75,10 @@ def test_errors_arrive(error):
     assert guarded(calls.pid, b"", memory=0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE])
-def test_a_crash_is_a_reject_after_a_second_try_and_the_next_call_is_answered(tmp_path, number):
+def test_a_crash_is_a_reject_after_a_second_try_and_the_next_call_is_answered(tmp_path):
     tries = tmp_path / "tries"
-    with pytest.raises(RejectError, match=rf"crashed twice \({number.name}\)"):
-        guarded(calls.die, str(tries).encode(), number, 2, memory=0)
+    with pytest.raises(RejectError, match=r"crashed twice \(SIGBUS\)"):
+        guarded(calls.die, str(tries).encode(), signal.SIGBUS, 2, memory=0)
     assert tries.read_text() == "xx"
     assert guarded(calls.pid, b"", memory=0)
 
@@ -131,14 +130,13 @@ def test_a_job_error_names_the_file_whose_process_was_killed(monkeypatch):
         read_recording("folder/a.h5", CRASHES, ReadOptions())
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("name", ["a.h5", "z.h5"], ids=["first", "last"])
-def test_a_job_names_the_file_that_crashes_hdf5(tmp_path, workers, name):
+@pytest.mark.slow
+def test_a_job_names_the_file_that_crashes_hdf5(tmp_path):
     (tmp_path / "in").mkdir()
     for number in range(3):
         (tmp_path / f"in/m{number}.h5").write_bytes(h5(x=np.ones((5 + number, 3), np.float32)))
-    (tmp_path / "in" / name).write_bytes(CRASHES)
-    flags = ["--label", "none", "--num_shards", 1, "--direct_num_workers", workers]
+    (tmp_path / "in/a.h5").write_bytes(CRASHES)
+    flags = ["--label", "none", "--num_shards", 1, "--direct_num_workers", 2]
     assert run("sensors", "--input", tmp_path / "in", "--output", tmp_path / "out", *flags) == 0
     ((key, error),) = rejects_of(tmp_path / "out").items()
-    assert key == name and "crashed twice (SIGSEGV)" in error
+    assert key == "a.h5" and "crashed twice (SIGSEGV)" in error

@@ -38,8 +38,7 @@ def done(futures: list[Future]) -> None:
 
 
 def pids_of(pool: Pool) -> set[int]:
-    """The pids of a pool of two processes."""
-    return {f.result(SECONDS) for f in [pool.submit(tasks.pid_after, 0.2) for _ in range(4)]}
+    return set(pool.each(os.getpid))
 
 
 def gone(pids: set[int]) -> bool:
@@ -50,10 +49,9 @@ def gone(pids: set[int]) -> bool:
     return not any(map(is_alive, pids))
 
 
-@pytest.mark.parametrize("processes", [1, 2, 3])
-@pytest.mark.parametrize("count", [0, 1, 30])
+@pytest.mark.parametrize(("processes", "count"), [(1, 5), (2, 0), (2, 1), (3, 30)])
 def test_results_come_back_in_the_order_of_the_tasks(processes, count):
-    given = [((9 - n) % 10 / 100, n) for n in range(count)]
+    given = [((9 - n) % 10 / 500, n) for n in range(count)]
     with closing(Pool(processes)) as pool:
         assert list(pool.map(tasks.echo_after, given)) == list(range(count))
 
@@ -79,12 +77,7 @@ def test_with_one_process_tasks_run_in_this_one_immediately():
     assert pool.submit(tasks.pid_after, 0).result(0) == os.getpid()
 
 
-def test_large_arguments_and_results_arrive_whole(pool):
-    data = os.urandom(1 << 20) * 40
-    assert pool.submit(tasks.doubled, data).result(SECONDS) == data * 2
-
-
-@pytest.mark.parametrize("size", [0, 256, (1 << 20) - 256, 1 << 20, 3 << 20])
+@pytest.mark.parametrize("size", [0, (1 << 20) - 256, 1 << 20, 3 << 20])
 def test_large_buffers_in_results_arrive_whole(pool, size):
     results = [pool.submit(tasks.large, size) for _ in range(4)]
     for content, array in [result.result(SECONDS) for result in results]:
@@ -100,20 +93,18 @@ def test_the_processes_never_import_beam(pool):
 
 def test_threads_may_share_a_pool(pool):
     def run(base: int) -> list[int]:
-        return list(pool.map(tasks.doubled, ((base + n,) for n in range(200))))
+        return list(pool.map(tasks.doubled, ((base + n,) for n in range(50))))
 
     with ThreadPoolExecutor(6) as threads:
-        for base, found in zip(
-            range(0, 6000, 1000), threads.map(run, range(0, 6000, 1000)), strict=True
-        ):
-            assert found == [2 * (base + n) for n in range(200)]
+        found = list(threads.map(run, range(0, 600, 100)))
+    assert found == [[2 * (base + n) for n in range(50)] for base in range(0, 600, 100)]
 
 
 # Tasks that run ahead.
 
 
-@pytest.mark.parametrize("processes", [2, 3])
-def test_few_tasks_run_ahead_of_a_result(processes):
+def test_few_tasks_run_ahead_of_a_result():
+    processes = 3
     pool = Pool(processes)
     drawn = 0
 
@@ -132,7 +123,7 @@ def test_few_tasks_run_ahead_of_a_result(processes):
 def test_a_window_yields_results_in_order_beyond_its_limit():
     with ThreadPoolExecutor(3) as threads:
         window: Window = Window(threads, 2)
-        given = [(0.05, "a"), (0.0, "b"), (0.02, "c"), (0.0, "d")]
+        given = [(0.02, "a"), (0.0, "b"), (0.01, "c"), (0.0, "d")]
         found = [list(window.submit(tasks.echo_after, *task)) for task in given]
         assert found == [[], [], ["a"], ["b"]]
         assert list(window.drain()) == ["c", "d"]
@@ -143,16 +134,14 @@ def test_a_window_yields_results_in_order_beyond_its_limit():
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("kind", sorted(tasks.ERRORS))
-def test_an_exception_arrives_as_it_was_raised(processes, kind):
-    pool = Pool(processes)
-    expected = tasks.ERRORS[kind]
-    with pytest.raises(type(expected)) as caught:
-        pool.submit(tasks.fail, kind).result(SECONDS)
-    assert type(caught.value) is type(expected)
-    assert caught.value.args == expected.args
-    assert vars(caught.value) == vars(expected)
-    pool.close()
+def test_an_exception_arrives_as_it_was_raised(processes):
+    with closing(Pool(processes)) as pool:
+        for kind, expected in tasks.ERRORS.items():
+            with pytest.raises(type(expected)) as caught:
+                pool.submit(tasks.fail, kind).result(SECONDS)
+            assert type(caught.value) is type(expected)
+            assert caught.value.args == expected.args
+            assert vars(caught.value) == vars(expected)
 
 
 @pytest.mark.parametrize(
@@ -187,8 +176,8 @@ def test_a_failed_task_does_not_end_the_others(pool):
     assert found == [1]
 
 
-def killed(future: Future, seconds: float = SECONDS) -> bool:
-    error = future.exception(seconds)
+def killed(future: Future) -> bool:
+    error = future.exception(SECONDS)
     if error is None:
         return False
     assert isinstance(error, DataError)
@@ -197,34 +186,28 @@ def killed(future: Future, seconds: float = SECONDS) -> bool:
     return True
 
 
-@pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize(
     ("function", "argument"),
-    [(tasks.die, None), (tasks.die_while_sending, 1 << 24), (tasks.die_while_sending, 2000)],
-    ids=["at work", "while sending much", "while sending little"],
+    [(tasks.die, None), (tasks.die_while_sending, 1 << 24)],
+    ids=["at work", "while sending"],
 )
-def test_a_killed_process_fails_all_waiting_tasks_and_nothing_hangs(processes, function, argument):
-    pool = Pool(processes)
+def test_a_killed_process_fails_all_waiting_tasks_and_nothing_hangs(function, argument):
+    pool = Pool(2)
     before = [pool.submit(tasks.doubled, n) for n in range(5)]
     done(before)
-    futures = [pool.submit(tasks.echo_after, 0.1, n) for n in range(processes - 1)]
-    futures.append(pool.submit(function, argument))
-    # Long enough that none is done before the process is dead.
-    futures += [pool.submit(tasks.echo_after, 2, n) for n in range(20)]
+    futures = [pool.submit(tasks.echo_after, 0.1, 0), pool.submit(function, argument)]
+    # Long enough that the other process does not finish them all before this one is dead.
+    futures += [pool.submit(tasks.echo_after, 0.5, n) for n in range(60)]
     done(futures)
     assert [f.result() for f in before] == [0, 2, 4, 6, 8]
-    assert killed(futures[processes - 1])
-    # Another process may finish the task that it has begun.
-    assert sum(map(killed, futures[processes:])) >= 20 - processes
+    assert killed(futures[1]) and killed(futures[-1])
     # All later tasks fail, too.
     later = [pool.submit(tasks.doubled, n) for n in range(9)]
     done(later)
     assert all(map(killed, later))
     with pytest.raises(DataError):
         list(pool.map(tasks.doubled, [(1,)]))
-    began = time.monotonic()
     pool.close()
-    assert time.monotonic() - began < SECONDS
 
 
 def test_processes_killed_while_they_idle_are_noticed_by_the_next_tasks(pool):
@@ -263,7 +246,7 @@ def test_a_process_that_cannot_be_started_fails_all_tasks(monkeypatch):
 def test_a_task_that_cannot_be_pickled_fails_instead_of_hanging():
     pool = Pool(2)
     future = pool.submit(tasks.doubled, threading.Lock())
-    assert isinstance(future.exception(2), TypeError)
+    assert isinstance(future.exception(SECONDS), TypeError)
     assert pool.submit(tasks.doubled, 3).result(SECONDS) == 6
 
 
@@ -278,22 +261,28 @@ def test_a_result_that_cannot_be_pickled_fails_instead_of_hanging(pool):
 
 def test_closing_ends_the_processes_and_the_threads():
     before = threading.active_count()
-    pool = Pool(3)
-    pids = {f.result(SECONDS) for f in [pool.submit(tasks.pid_after, 0.2) for _ in range(6)]}
+    pool = Pool(2)
+    pids = pids_of(pool)
     pool.close()
     assert gone(pids)
     assert threading.active_count() == before
 
 
-def test_closing_waits_for_running_tasks_and_fails_waiting_ones():
+def test_closing_waits_for_running_tasks_and_fails_waiting_ones(tmp_path):
     pool = Pool(2)
-    busy = [pool.submit(tasks.echo_after, 1, n) for n in range(2)]
-    time.sleep(0.3)  # until they have begun
-    waiting = [pool.submit(tasks.echo_after, 1, n) for n in range(10)]
-    began = time.monotonic()
-    pool.close()
-    assert time.monotonic() - began < 3
-    assert [future.result(0) for future in busy] == [0, 1]
+    paths, end = [f"{tmp_path}/{n}" for n in range(2)], tmp_path / "end"
+    busy = [pool.submit(tasks.touch_and_wait, path, str(end)) for path in paths]
+    while not all(map(os.path.exists, paths)):  # They have begun.
+        time.sleep(0.01)
+    waiting = [pool.submit(tasks.doubled, n) for n in range(10)]
+    with ThreadPoolExecutor(1) as threads:
+        ending = threads.submit(pool.close)
+        while not pool._closed:
+            time.sleep(0.01)
+        assert not ending.done()
+        end.touch()
+        ending.result(SECONDS)
+    assert [future.result(0) for future in busy] == paths
     assert all(future.done() for future in waiting)
     assert all(map(killed, waiting))
 
@@ -302,7 +291,7 @@ def test_a_task_after_the_end_fails_instead_of_hanging():
     pool = Pool(2)
     for _ in range(2):
         pool.close()
-    assert killed(pool.submit(tasks.doubled, 3), 2)
+    assert killed(pool.submit(tasks.doubled, 3))
 
 
 def test_a_thread_that_uses_a_closed_pool_ends():
@@ -322,16 +311,15 @@ def test_a_thread_that_uses_a_closed_pool_ends():
     writer = threading.Thread(target=write_shard, daemon=True)
     writer.start()
     writing.wait(SECONDS)
-    time.sleep(0.3)  # until running tasks are done
     pool.close()
     closed.set()
-    writer.join(3)
+    writer.join(SECONDS)
     assert not writer.is_alive() and len(errors) == 1
 
 
 def test_processes_leave_ctrl_c_to_their_parent(pool):
     pids = pids_of(pool)
-    busy = [pool.submit(tasks.echo_after, 0.5, n) for n in range(2)]
+    busy = [pool.submit(tasks.echo_after, 0.1, n) for n in range(2)]
     for pid in pids:
         os.kill(pid, signal.SIGINT)
     assert [future.result(SECONDS) for future in busy] == [0, 1]
@@ -339,32 +327,30 @@ def test_processes_leave_ctrl_c_to_their_parent(pool):
 
 
 PARENT = """
-import sys, time
+import os, sys, time
 from multiprocessing import forkserver
 from beam_jobs.engines.pool import Pool
 from tests.support import tasks
 
 if __name__ == "__main__":
     pool = Pool(2)
-    futures = [pool.submit(tasks.pid_after, 0.3) for _ in range(4)]
-    pids = {future.result(60) for future in futures}
-    if sys.argv[1] == "busy":
-        futures = [pool.submit(tasks.touch_after, 1, f"{sys.argv[2]}/{n}") for n in range(9)]
-        time.sleep(0.3)
+    pids = pool.each(os.getpid)
+    traces, end = sys.argv[1:]
+    futures = [pool.submit(tasks.touch_and_wait, f"{traces}/{n}", end) for n in range(9)]
+    while len(os.listdir(traces)) < 2:
+        time.sleep(0.01)
     print(*pids, forkserver._forkserver._forkserver_pid, flush=True)
     time.sleep(100)
 """
 
 
-@pytest.mark.slow(base=["busy"])
-@pytest.mark.parametrize("state", ["idle", "busy"])
-def test_no_process_outlives_a_parent_that_is_killed(tmp_path, state):
+def test_no_process_outlives_a_parent_that_is_killed(tmp_path):
     (tmp_path / "parent.py").write_text(PARENT)
     traces = tmp_path / "traces"
     traces.mkdir()
     root = str(ROOT)
     parent = subprocess.Popen(
-        [sys.executable, str(tmp_path / "parent.py"), state, str(traces)],
+        [sys.executable, str(tmp_path / "parent.py"), str(traces), str(tmp_path / "end")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": root},
@@ -374,10 +360,12 @@ def test_no_process_outlives_a_parent_that_is_killed(tmp_path, state):
         pids = set(map(int, parent.stdout.readline().split()))
         assert len(pids) == 3 and all(map(is_alive, pids))
         parent.kill()
+        parent.wait()
+        (tmp_path / "end").touch()
         assert gone(pids)
         assert parent.stderr.read() == ""
-    # Tasks that had begun are done, and none after them.
-    assert sorted(path.name for path in traces.iterdir()) == (["0", "1"] if state == "busy" else [])
+    # No task has begun after those two.
+    assert sorted(path.name for path in traces.iterdir()) == ["0", "1"]
 
 
 @pytest.mark.slow

@@ -139,7 +139,7 @@ def test_a_job_on_workers_that_runners_start_writes_the_same_bytes(tmp_path):
     assert "beam-shards-worker" in (tmp_path / "pool/workerpool.log").read_text()
 
 
-@pytest.mark.parametrize("endpoint", ["localhost:{free}", "localhost:99999", "localhost", ":x"])
+@pytest.mark.parametrize("endpoint", ["localhost:{free}", ":x"])
 def test_a_job_service_that_does_not_answer_is_reported_before_anything_is_written(
     tmp_path, capsys, endpoint
 ):
