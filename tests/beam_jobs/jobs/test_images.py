@@ -26,7 +26,6 @@ from beam_jobs.jobs.images.pixels import parse_image_size
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
-from readers.format.decode.images import decode_image
 from readers.format.schema import Feature, Schema
 from tests.support.archives import tarred, zipped
 from tests.support.images import EPS, encoded, mark_of_ghostscript
@@ -548,33 +547,19 @@ def damaged(name: bytes, body: bytes) -> bytes:
     return bytes(whole)
 
 
-LONG = zlib.compress(bytes(2 << 20))
-
 METADATA = {
-    "a damaged text": damaged(b"tEXt", b"a\0b"),
-    "a damaged color profile": damaged(b"iCCP", b"a\0\0" + zlib.compress(b"b")),
-    "damaged EXIF": damaged(b"eXIf", b"MM\0*\0\0\0\x08"),
-    "EXIF that cannot be parsed": chunk(b"eXIf", b"garbage"),
-    "a damaged chunk that nobody knows": damaged(b"abCd", b"x"),
-    "a long text": chunk(b"zTXt", b"a\0\0" + LONG),
-    "a long international text": chunk(b"iTXt", b"a\0\1\0\0\0" + LONG),
-    "a long color profile": chunk(b"iCCP", b"a\0\0" + LONG),
-    "an unknown compression": chunk(b"zTXt", b"a\0\7b"),
-    "a short gamma": chunk(b"gAMA", b"a"),
+    "broken PNG file (bad header checksum in b'tEXt')": damaged(b"tEXt", b"a\0b"),
+    "Decompressed data too large": chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(2 << 20))),
+    "Unknown compression method 7": chunk(b"zTXt", b"a\0\7b"),
 }
 
 
-@pytest.mark.parametrize("place", [33, -12])
 @pytest.mark.parametrize("encoding", ["tensor", "source"])
-@pytest.mark.parametrize("kind", METADATA)
-def test_a_png_with_damaged_metadata_keeps_its_pixels(kind, encoding, place):
+@pytest.mark.parametrize("message", METADATA)
+def test_a_png_with_damaged_metadata_is_rejected(message, encoding):
     png = WHOLE["PNG"]
-    data = png[:place] + METADATA[kind] + png[place:]
-    found = stored(job(encoding=encoding), data)
-    if encoding == "source":  # Pillow, and so `as_numpy`, would refuse the file's own bytes.
-        found = decode_image("image", Feature("uint8", (None, None, 3), "source"), found)
-    np.testing.assert_array_equal(found, smooth())
-    assert (tf.io.decode_png(data).numpy() == smooth()).all()
+    with pytest.raises(RejectError, match=f"^cannot be decoded: .*{re.escape(message)}"):
+        stored(job(encoding=encoding), png[:33] + METADATA[message] + png[33:])
 
 
 @pytest.mark.parametrize(
