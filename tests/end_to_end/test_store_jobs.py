@@ -75,11 +75,9 @@ def inputs(tmp_path_factory):
 # {} is the location of the inputs.
 JOBS = {
     "images": "images --input {}/images/*/*.png --image_size 16x16 --label parent",
-    "folder": "images --input {}/images --image_size 16x16 --label parent",
     "archive": "images --input {}/images.tar --image_size 16x16 --label parent",
     "text": "text --input {}/text/*.jsonl --label_field label --tokens words",
     "sensors": "sensors --input {}/sensors/*/*.npy --label parent",
-    "bytes": "sensors --input {}/sensors --balance bytes",
     "table": "sensors --table {}/sensors.csv --input {}/sensors --label column:site",
 }
 
@@ -130,7 +128,7 @@ def filled(request, inputs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", [pytest.param("images", marks=pytest.mark.ci), *list(JOBS)[1:]])
 def test_a_job_from_store_to_store_writes_the_same_bytes_as_on_a_disk(
     filled, inputs, on_disk, name
 ):

@@ -485,7 +485,7 @@ def test_formats_that_other_programs_decode_are_rejected(kind):
 
 
 @given(st.sampled_from(sorted(WHOLE)), st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @pytest.mark.filterwarnings("ignore")
 def test_a_damaged_file_is_rejected_or_decoded_and_nothing_else(kind, data):
     damaged = bytearray(WHOLE[kind])

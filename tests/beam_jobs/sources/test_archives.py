@@ -957,7 +957,7 @@ def read_all(data: bytes, kind: str) -> Iterator[tuple[str, bytes]]:
 @pytest.mark.slow(base=["stored.zip", "pax.tar.gz"])
 @pytest.mark.parametrize("name", DAMAGED)
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_damaged_archives_yield_right_bytes_or_rejects(name, data):
     damaged = bytearray(DAMAGED[name])
     # Damage to headers and directories can be mistaken for something else in more ways.
