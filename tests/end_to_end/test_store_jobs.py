@@ -262,16 +262,6 @@ def test_the_next_run_resumes_a_killed_one(store, inputs, on_disk, workers, tmp_
 
 
 @pytest.mark.slow
-def test_overwrite_removes_all_earlier_files(store, inputs, on_disk):
-    arguments = job("sensors", inputs)
-    to = [*ONE, "--output", f"{store.url}/out"]
-    assert run(*arguments, "--num_shards", "7", *to) == 0
-    assert run(*arguments, *SPLITS, *to) == 2
-    assert run(*arguments, *SPLITS, *to, "--overwrite") == 0
-    assert comparable(stored(store, "out/")) == on_disk["sensors"]
-
-
-@pytest.mark.slow
 def test_options_reach_every_process_but_no_file(s3, inputs, on_disk, monkeypatch, capsys):
     s3.upload(inputs, "in")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")

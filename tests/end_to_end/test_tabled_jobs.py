@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import soundfile
 from PIL import Image
 from sklearn import datasets
 from sklearn.datasets import load_digits
@@ -173,30 +172,6 @@ def test_rows_that_name_no_image_are_rejects_with_a_reason_each(digits, tmp_path
     assert rejects[f"t.jsonl#{last + 2}"] == "expected a JSON object, got list"
     assert rejects[f"t.jsonl#{last + 3}"].startswith("not UTF-8: ")
     assert rejects[f"t.jsonl#{last + 4}"].startswith("not UTF-8: ")
-
-
-@pytest.mark.slow
-def test_two_rows_may_name_one_file_if_keys_are_rows_or_a_column(digits, tmp_path, capsys):
-    rows = [{"path": row_of(n // 2)["path"], "id": f"k/{n}.tar.gz", "what": n} for n in range(8)]
-    (tmp_path / "t.jsonl").write_bytes(lines(rows))
-    flags = ["--table", tmp_path / "t.jsonl", "--input", digits, "--extra_features", "what:int64"]
-    flags += ["--channels", 1, "--splits", "a=0.5,b=0.5", *ONE]
-    message = r"\(--key row distinguishes them\)"
-    refused(capsys, 2, message, "images", *flags, "--output", tmp_path / "path")
-    assert not (tmp_path / "path" / "manifest.json").exists()
-    for key in ("row", "column:id"):
-        assert run("images", *flags, "--key", key, "--output", tmp_path / key) == 0
-        manifest = balanced(tmp_path / key)
-        # With any key, the folder of a file is its label, and a file is in one split.
-        assert manifest.label_names == tuple(f"subject{n:02d}" for n in range(4))
-        records = records_of(tmp_path / key)
-        assert len(records) == 8
-        for number, row in enumerate(rows):
-            record = records[row["id"] if key == "column:id" else f"{row['path']}#{number + 1}"]
-            np.testing.assert_array_equal(record["image"][..., 0], image(number // 2))
-            assert (record["what"], record["label"]) == (number, number // 2)
-            other = [r for r in records.values() if r["what"] // 2 == number // 2]
-            assert len({r["split"] for r in other}) == 1
 
 
 # Groups.
@@ -395,31 +370,6 @@ def test_parquet_of_hugging_face_gives_its_images_labels_and_ids(tmp_path):
         np.testing.assert_array_equal(record["image"], pixels)
         assert int(record["label"]) == row["label"]
         assert float(record["meta.age"]) == row["meta"]["age"]
-
-
-@pytest.mark.slow
-def test_parquet_of_hugging_face_gives_its_audio_and_several_labels(tmp_path):
-    table, out = HELD / "audio.parquet", tmp_path / "out"
-    flags = ["--label", "column:label", "--window", "5", *ONE]
-    assert run("sensors", "--table", table, *flags, "--output", out) == 0
-    assert balanced(out).label_names == ("yes", "no")
-    error = "column 'label': label -1: the table names 2 classes, numbered from 0"
-    assert rejects_of(out) == {"audio.parquet/3.wav": error}
-    found = records_of(out)
-    assert len(found) == 6
-    for row in pq.read_table(table).to_pylist()[:3]:
-        samples, _ = soundfile.read(io.BytesIO(row["audio"]["bytes"]), dtype="int16")
-        for number in (1, 2):
-            record = found[f"audio.parquet/{row['audio']['path']}#{number}"]
-            window = samples[5 * (number - 1) : 5 * number]
-            np.testing.assert_array_equal(record["signal"][:, 0], window)
-            assert int(record["label"]) == row["label"]
-    out = tmp_path / "several"
-    flags = ["--label", "column:meta.tags", *ONE]
-    assert run("images", "--table", HELD / "images.parquet", *flags, "--output", out) == 0
-    rows = pq.read_table(HELD / "images.parquet").to_pylist()
-    labels = sorted(tuple(record["label"].tolist()) for record in records_of(out).values())
-    assert labels == sorted(tuple(row["meta"]["tags"]) for row in rows)
 
 
 def test_tables_of_files_need_a_label_that_they_have(tmp_path, capsys):

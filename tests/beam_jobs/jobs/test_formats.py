@@ -232,7 +232,7 @@ def test_a_file_that_is_empty_or_something_else_is_rejected(suffix):
 
 @pytest.mark.parametrize("suffix", WHOLE)
 @given(st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_damaged_file_is_rejected_or_read(suffix, data):
     whole = WHOLE[suffix]
     length = data.draw(st.one_of(st.just(len(whole)), st.integers(0, len(whole))))

@@ -1,6 +1,7 @@
 """The pixels that the images job makes of image files."""
 
 import dataclasses
+import functools
 import io
 import re
 import struct
@@ -205,7 +206,7 @@ def test_images_are_turned_upright(orientation, kind):
     np.testing.assert_array_equal(stored(job(), data), upright)
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("orientation", [3, 6])
 @pytest.mark.parametrize("resize", ["stretch", "fit", "crop"])
 # With its sides mixed up, the decoder would scale the second to half the requested size.
 @pytest.mark.parametrize("size", [(60, 160), (320, 200)])
@@ -264,7 +265,7 @@ def test_an_image_of_the_right_size_is_unchanged():
         np.testing.assert_array_equal(stored(job((48, 64), resize), data), smooth())
 
 
-@pytest.mark.parametrize("size", [(24, 24), (60, 80), (97, 33), (224, 224), (480, 640), (700, 700)])
+@pytest.mark.parametrize("size", [(24, 24), (97, 33), (700, 700)])
 @pytest.mark.parametrize("resize", ["stretch", "fit", "crop"])
 def test_scaling_in_the_jpeg_decoder_looks_like_a_full_decode(size, resize):
     noise = np.random.default_rng(0).integers(-20, 21, (480, 640, 1))
@@ -397,8 +398,8 @@ WHOLE = {kind: encoded(smooth(), kind) for kind in ("JPEG", "PNG", "GIF", "TIFF"
 
 
 @pytest.mark.filterwarnings("ignore:Truncated File Read")
-@pytest.mark.parametrize("encoding", ["tensor", "source", "png"])
-@pytest.mark.parametrize("share", [0.01, 0.3, 0.6])
+@pytest.mark.parametrize("encoding", ["tensor", "source"])
+@pytest.mark.parametrize("share", [0.01, 0.6])
 @pytest.mark.parametrize("kind", WHOLE)
 def test_truncated_files_are_rejected(encoding, share, kind):
     data = WHOLE[kind]
@@ -498,24 +499,24 @@ def test_a_damaged_file_is_rejected_or_decoded_and_nothing_else(kind, data):
     assert found.shape == (16, 16, 3)
 
 
+@functools.cache
 def bomb(side: int) -> bytes:
     """A small file that unpacks to side * side pixels."""
     return encoded(Image.new("1", (side, side)), "PNG")
 
 
 @pytest.mark.parametrize("side", [9_500, 14_000])  # Pillow warns at 9,459 and refuses at 13,377
-@pytest.mark.parametrize("encoding", ["tensor", "source"])
-def test_a_decompression_bomb_is_rejected_before_it_is_decoded(side, encoding):
+def test_a_decompression_bomb_is_rejected_before_it_is_decoded(side):
     data = bomb(side)
     assert len(data) < 100_000
     expected = (
         rf"^its {side * side} pixels are more than --max_pixels 89478485: give a larger number"
     )
     with pytest.raises(RejectError, match=expected):
-        stored(job(encoding=encoding), data)
+        stored(job(), data)
 
 
-@pytest.mark.slow(base=["5000", "100000000"])
+@pytest.mark.slow(base=["5000"])
 @pytest.mark.parametrize("limit", [5_000, 100_000_000, 200_000_000])
 def test_the_limit_of_pixels_may_be_lower_or_higher(limit, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 89_478_485)
@@ -603,7 +604,7 @@ def test_threads_of_one_worker_reject_the_same_files():
     outcomes: list[str] = []
 
     def convert() -> None:
-        for _ in range(50):
+        for _ in range(10):
             outcomes.append(str(stored(job((8, 8)), small).shape))
             try:
                 outcomes.append(str(stored(job((8, 8)), data).shape))
@@ -615,7 +616,7 @@ def test_threads_of_one_worker_reject_the_same_files():
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(outcomes) == ["(8, 8, 3)"] * 200 + ["rejected"] * 200
+    assert sorted(outcomes) == ["(8, 8, 3)"] * 40 + ["rejected"] * 40
     # Filters of warnings belong to all threads: none may change them.
     assert warnings.filters == before
 

