@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 import resource
 import threading
 from collections.abc import Iterator
@@ -65,6 +66,12 @@ class _Limits:
         self._inside = self._allowed = 0
         self._own = resource.getrlimit(resource.RLIMIT_DATA)
 
+    def forget(self) -> None:
+        """Gives a forked process its own limit, whatever the threads of the other one do."""
+        if self._inside:
+            resource.setrlimit(resource.RLIMIT_DATA, self._own)
+        self.__init__()  # type: ignore[misc]
+
     def enter(self, size: int) -> None:
         """Adds a limit to those of other threads."""
         with self._lock:
@@ -87,6 +94,7 @@ class _Limits:
 
 
 _LIMITS = _Limits()
+os.register_at_fork(after_in_child=_LIMITS.forget)
 
 
 @functools.cache
