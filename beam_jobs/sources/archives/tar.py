@@ -72,7 +72,7 @@ def _infos(headers: _Headers) -> Iterator[tuple[tarfile.TarInfo, int]]:
         if archive.offset <= end:
             raise RejectError(f"the header at byte {end} states a size below 0")
         end = archive.offset
-        archive.members.clear()  # Or all are kept.
+        archive.members.clear()  # type: ignore[attr-defined]  # Or all are kept.
         archive.pax_headers = {
             k: v for k, v in archive.pax_headers.items() if k in ("path", "size")
         }
@@ -83,15 +83,20 @@ class _StrictInfo(tarfile.TarInfo):
     """A header that is damaged, or cut off, is an error: `tarfile` takes it for the end of the archive."""
 
     @classmethod
-    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> _StrictInfo:  # type: ignore[override]
-        at = tarfile_.fileobj.tell() if tarfile_.fileobj else 0
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> _StrictInfo:
+        headers = cast(_Headers, tarfile_.fileobj)
+        at = headers.tell()
         try:
             info = super().fromtarfile(tarfile_)
-        except tarfile.EOFHeaderError:  # The end-of-archive marker.
-            raise
-        except tarfile.EmptyHeaderError:
-            raise RejectError(f"it ends at byte {at} without an end-of-archive marker") from None
         except tarfile.HeaderError as error:
+            headers.seek(at)
+            block = headers.read(tarfile.BLOCKSIZE)
+            if block == bytes(tarfile.BLOCKSIZE):  # The end-of-archive marker.
+                raise
+            if not block:
+                raise RejectError(
+                    f"it ends at byte {at} without an end-of-archive marker"
+                ) from None
             raise RejectError(f"no tar header at byte {at}: {error}") from None
         # `tarfile` takes a size that is no number for 0.
         size = info.pax_headers.get("size", "0")
@@ -100,12 +105,12 @@ class _StrictInfo(tarfile.TarInfo):
         return info
 
     @classmethod
-    def frombuf(cls, buf: bytes, encoding: str, errors: str) -> _StrictInfo:  # type: ignore[override]
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _StrictInfo:
         info = super().frombuf(buf, encoding, errors)
         if not 0 <= info.size < _MAX_BYTES:
             raise RejectError(f"a header states a size of {info.size} bytes")
         if not buf[257:].startswith(_USTAR):  # GNU tar stores times where others have folders.
-            info.name = tarfile.nts(buf[:100], encoding, errors)
+            info.name = bytes(buf[:100]).partition(b"\0")[0].decode(encoding, errors)
         return info
 
 

@@ -31,8 +31,8 @@ def zip_members(file: BinaryIO) -> Iterator[Member]:
         archive = zipfile.ZipFile(cast(BinaryIO, directory))
     except RejectError:
         raise
-    except Exception as error:  # `zipfile` raises errors of many kinds on damaged input.
-        raise RejectError(f"no zip directory at the end of the file: {error}") from None
+    except Exception as damage:  # `zipfile` raises errors of many kinds on damaged input.
+        raise RejectError(f"no zip directory at the end of the file: {damage}") from None
     infos = archive.infolist()
     _check_directory(file, archive)
     end, used = archive.start_dir, 0
