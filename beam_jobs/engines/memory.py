@@ -1,9 +1,15 @@
-"""Controls what glibc's allocator does with freed memory; other allocators are left alone."""
+"""Memory of this process: how much a call may allocate, and what becomes of freed memory."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
+import os
+import resource
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -26,3 +32,74 @@ def give_back_freed() -> None:
     """Returns all memory that this process has freed to the system."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextlib.contextmanager
+def limited(size: int) -> Iterator[None]:
+    """Lets pyarrow allocate some bytes inside; MemoryError is raised for more. On Linux alone.
+
+    It limits the process, so all threads share their limits: it is for calls that take milliseconds.
+
+    Args:
+        size: The bytes.
+    """
+    if not _USED.exists():
+        yield
+        return
+    _use_system_pool()
+    _LIMITS.enter(size)
+    try:
+        yield
+    finally:
+        _LIMITS.leave(size)
+
+
+# The sixth number is that of the pages that a limit counts.
+_USED = Path("/proc/self/statm")
+
+
+class _Limits:
+    """The limits of the threads of this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = self._allowed = 0
+        self._own = resource.getrlimit(resource.RLIMIT_DATA)
+
+    def forget(self) -> None:
+        """Gives a forked process its own limit, whatever the threads of the other one do."""
+        if self._inside:
+            resource.setrlimit(resource.RLIMIT_DATA, self._own)
+        self.__init__()  # type: ignore[misc]
+
+    def enter(self, size: int) -> None:
+        """Adds a limit to those of other threads."""
+        with self._lock:
+            if not self._inside:
+                self._own = resource.getrlimit(resource.RLIMIT_DATA)
+            self._inside += 1
+            self._allowed += size
+            used = int(_USED.read_bytes().split()[5]) * resource.getpagesize()
+            stated = [n for n in self._own if n != resource.RLIM_INFINITY]
+            wanted = min([used + self._allowed, *stated])
+            resource.setrlimit(resource.RLIMIT_DATA, (wanted, self._own[1]))
+
+    def leave(self, size: int) -> None:
+        """Takes a limit away; without any other, the process has its own again."""
+        with self._lock:
+            self._inside -= 1
+            self._allowed -= size
+            if not self._inside:
+                resource.setrlimit(resource.RLIMIT_DATA, self._own)
+
+
+_LIMITS = _Limits()
+os.register_at_fork(after_in_child=_LIMITS.forget)
+
+
+@functools.cache
+def _use_system_pool() -> None:
+    """Makes Arrow allocate with `malloc`: its own pools never unmap what one large page took."""
+    import pyarrow
+
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())

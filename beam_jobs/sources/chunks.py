@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from beam_jobs.errors import DataError
-from beam_jobs.sources.source import Source, pack_reference
+from beam_jobs.sources.source import RowGroups, Source, pack_reference
 
 # Small enough to spread a file over cores, large enough that 50 us and a seek for each are nothing.
 CHUNK_BYTES = 2 << 20
@@ -112,6 +112,23 @@ def byte_ranges(source: Source, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
     for start in range(0, source.size, size):
         end = min(start + size, source.size)
         yield Chunk(source, start, end, 0, end - start)
+
+
+def group_ranges(source: Source, rows: Sequence[int]) -> Iterator[tuple[RowGroups, int, int]]:
+    """Yields (row groups, their rows, their bytes) of a Parquet file: small groups share a range.
+
+    Args:
+        source: The file.
+        rows: The number of rows in each row group.
+    """
+    start, first, count, total = 0, 1, 0, max(sum(rows), 1)
+    for end, more in enumerate(rows, 1):
+        count += more
+        size = source.size * count // total
+        # Each range opens the file again.
+        if size >= CHUNK_BYTES or end == len(rows):
+            yield RowGroups(start, end, first), count, size
+            start, first, count = end, first + count, 0
 
 
 def in_order(counts: Iterable[RangeCount], what: str) -> list[RangeCount]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.member import checked_name
-from beam_jobs.sources.chunks import CHUNK_BYTES
+from beam_jobs.sources.chunks import group_ranges
 from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import column_text
@@ -62,16 +62,9 @@ class EmbeddedInputs(Inputs):
         except (OSError, RejectError) as error:
             yield file._replace(error=str(error))
             return
-        total = max(sum(groups), 1)
-        start, first, rows = 0, 1, 0
-        for end, count in enumerate(groups, 1):
-            rows += count
-            size = file.size * rows // total
-            if size >= CHUNK_BYTES or end == len(groups):
-                of_groups = RowGroups(start, end, first)
-                key = f"{file.key}#{first}-{first + rows - 1}"
-                yield file._replace(key=key, size=size, path=file.key, groups=of_groups)
-                start, first, rows = end, first + rows, 0
+        for of_groups, rows, size in group_ranges(file, groups):
+            key = f"{file.key}#{of_groups.first}-{of_groups.first + rows - 1}"
+            yield file._replace(key=key, size=size, path=file.key, groups=of_groups)
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         """Yields the files in some row groups with their bytes; damaged groups end with an error."""

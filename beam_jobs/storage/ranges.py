@@ -1,9 +1,8 @@
 """Lists a store in ranges of names, many at once, in the order of the names.
 
 A page of a listing names up to a thousand objects and says where the next one begins, so pages of one
-listing come one after another. But a listing may begin after any name, whether an object has it or
-not. So the names are cut into ranges: at folders first, and where a range turns out to be long, at
-names that follow from those on its last page. A bad cut costs a request; no cut can lose a name.
+listing come one after another. But a listing may begin after any name, so the names are cut into
+ranges at folders. Objects side by side in one folder are listed page by page.
 """
 
 from __future__ import annotations
@@ -24,9 +23,6 @@ _PAGES_HELD = 128
 
 # Folders in folders are looked for up to this depth, until there are `_AT_ONCE` of them.
 _LEVELS = 3
-
-# A cut lies this many times as far from the last page as the cut before it.
-_GROWTH = 4
 
 # Spans of a long listing, of which some may be empty.
 _SPANS = 1024
@@ -72,7 +68,6 @@ class _Range:
         pages: Pages that are not yielded yet.
         request: The request of the next page.
         ended: Whether there are no more pages.
-        last: The last page, until the range is cut.
     """
 
     def __init__(self, after: str, until: str | None) -> None:
@@ -80,7 +75,6 @@ class _Range:
         self.pages: deque[list[FileInfo]] = deque()
         self.request: Future[Page] | None = None
         self.ended = False
-        self.last: list[FileInfo] = []
 
     def add(self, page: Page) -> None:
         """Adds the next page."""
@@ -92,18 +86,14 @@ class _Range:
         if files:
             self.after = files[-1].path
             self.pages.append(files)
-            self.last = files
 
     def cut(self, cuts: Sequence[str]) -> list[_Range]:
         """Ends the range at the first cut, and returns those after it; `cuts` are in order."""
-        names = [
-            name for name in cuts if name > self.after and (not self.until or name < self.until)
-        ]
+        names = [name for name in cuts if name > self.after]
         if not names:
             return []
-        ends = [*names[1:], self.until]
         self.until = names[0]
-        return [_Range(start, end) for start, end in zip(names, ends, strict=True)]
+        return [_Range(start, end) for start, end in zip(names, [*names[1:], None], strict=True)]
 
 
 def listed_in_ranges(store: Store, prefix: str, span: Span = ALL) -> Iterator[FileInfo]:
@@ -162,33 +152,15 @@ class _Ranges:
                 each.request = None
 
     def _request(self) -> None:
-        """Requests pages of the first ranges, and cuts the first long one if requests are left."""
+        """Requests the next pages of the first ranges."""
         left = _AT_ONCE - sum(each.request is not None for each in self._ranges)
         held = sum(len(each.pages) for each in self._ranges)
-        left = self._ask(left, held)
-        place = next((n for n, each in enumerate(self._ranges) if _is_long(each)), None)
-        if left > 0 and held < _PAGES_HELD and place is not None:
-            first = self._ranges[place]
-            cuts = cuts_after([file.path[len(self._prefix) :] for file in first.last], left)
-            first.last = []
-            for more in reversed(first.cut([self._prefix + name for name in cuts])):
-                self._ranges.insert(place + 1, more)
-            self._ask(left, held)
-
-    def _ask(self, left: int, held: int) -> int:
-        """Requests the next pages of as many ranges; returns for how many more there would be room."""
         for each in self._ranges:
             # The first one's pages are yielded next, however many of the others wait.
             may = (left > 0 and held < _PAGES_HELD) or each is self._ranges[0]
             if may and not each.request and not each.ended:
                 each.request = in_background(self._store.page, self._prefix, each.after)
                 left -= 1
-        return left
-
-
-def _is_long(each: _Range) -> bool:
-    """Whether a range has more names after a page that it has not been cut after."""
-    return bool(each.last) and not each.ended
 
 
 def _folders(store: RangeListed, found: list[str]) -> list[str]:
@@ -230,10 +202,6 @@ def spans_of(store: Store, prefix: str, is_alone: Callable[[str], bool]) -> list
     cuts = _some(list(chain.from_iterable(pages)), _SPANS)
     if len(cuts) < _AT_ONCE:
         cuts = _folders(store, cuts)
-    last = pages[-1] if len(pages) == _FOLDER_PAGES else [file.path for file in first.files]
-    if not cuts or len(pages) == _FOLDER_PAGES:
-        more = cuts_after([name[len(prefix) :] for name in last], _SPANS)
-        cuts += [prefix + name for name in more if prefix + name > max(cuts, default="")]
     return _between(cuts)
 
 
@@ -245,49 +213,3 @@ def spans_at(names: Sequence[str]) -> list[Span]:
 def _between(cuts: Sequence[str]) -> list[Span]:
     """The spans before, between and after some names, which are in order."""
     return [Span(start, end) for start, end in zip(["", *cuts], [*cuts, None], strict=True)]
-
-
-def cuts_after(names: Sequence[str], count: int) -> list[str]:
-    """Names, in order, at which what follows some consecutive names may be cut.
-
-    Names are numbers in digits that are the characters found in them. What lies between the first and
-    the last one is the length of a page; cuts lie at growing multiples of it after the last one, to the
-    end of the numbers.
-
-    Args:
-        names: The names on a page, in order.
-        count: The most cuts.
-    """
-    alphabet = "".join(sorted(set("".join(names))))
-    digits = {character: digit for digit, character in enumerate(alphabet, 1)}
-    base, width = len(alphabet) + 1, max(map(len, names))
-    first, last = (_number(name, digits, base, width) for name in (names[0], names[-1]))
-    steps = [2 * (last - first)]
-    while len(steps) < count and last + steps[-1] * _GROWTH < base**width:
-        steps.append(steps[-1] * _GROWTH)
-    within = count // len(steps)
-    cuts = {
-        _name(at, alphabet, base, width)
-        for step in steps
-        for at in (last + step + step * (_GROWTH - 1) * n // within for n in range(within))
-        if last < at < base**width
-    }
-    return sorted(cuts)
-
-
-def _number(name: str, digits: dict[str, int], base: int, width: int) -> int:
-    number = 0
-    for character in name:
-        number = number * base + digits[character]
-    return number * base ** (width - len(name))
-
-
-def _name(number: int, alphabet: str, base: int, width: int) -> str:
-    """The name of a number, or a shorter one if no name has it: 0 is a digit only after the end."""
-    characters: list[str] = []
-    for place in range(width - 1, -1, -1):
-        digit = number // base**place % base
-        if not digit:
-            break
-        characters.append(alphabet[digit - 1])
-    return "".join(characters)

@@ -235,35 +235,6 @@ def assert_rejects(out: Path, expected: dict[str, str]) -> None:
         assert reason in found[key], (key, found[key])
 
 
-def test_an_ultralytics_dataset(tmp_path):
-    source, out = tmp_path / "coco8", tmp_path / "o"
-    for split, numbers in (("train", range(4)), ("val", range(4, 6))):
-        for n in numbers:
-            write(source / "images" / split / f"{n}.jpg", photo())
-            if n != 2:  # a missing file means no boxes
-                line = f"{n % 3} 0.5 0.5 0.25 0.5\n" if n else ""
-                write(source / "labels" / split / f"{n}.txt", line)
-    write(source / "labels" / "train" / "9.txt", "0 0.5 0.5 1 1\n")
-    write(source / "labels" / "val" / "5.txt", "7 0.5 0.5 1 1\n")
-    write(source / "data.yaml", "path: coco8\nnames:\n  0: person\n  1: bicycle\n  2: car\n")
-    flags = ["--boxes", "yolo", "--class_names", source / "data.yaml", "--label", "none"]
-    # The folder holds images and labels; data.yaml is neither.
-    assert run("images", "--input", source, *flags, "--output", out) == 0
-    names = ("person", "bicycle", "car")
-    assert Manifest.read(str(out)).class_names == {"box_labels": names}
-    found = records_of(out)
-    assert {key: record["box_labels"].tolist() for key, record in found.items()} == {
-        "images/train/0.jpg": [],
-        "images/train/1.jpg": [1],
-        "images/train/2.jpg": [],
-        "images/train/3.jpg": [0],
-        "images/val/4.jpg": [1],
-    }
-    np.testing.assert_allclose(found["images/val/4.jpg"]["boxes"], [[0.25, 0.375, 0.75, 0.625]])
-    wrong = "line 1: class '7', expected 0 to 2"
-    assert_rejects(out, {"images/val/5.jpg": wrong, "data.yaml": "cannot be decoded: "})
-
-
 def test_a_coco_dataset(tmp_path):
     source, out = tmp_path / "coco", tmp_path / "o"
     sizes = {"000000000139.jpg": (30, 40), "000000000285.jpg": (40, 30), "000000000632.jpg": (8, 8)}
@@ -315,50 +286,6 @@ def test_a_coco_dataset(tmp_path):
     )
 
 
-def test_captions_and_masks_next_to_images(tmp_path):
-    source, out = tmp_path / "in", tmp_path / "o"
-    palette = Image.new("P", (40, 30))
-    palette.putpalette([0, 0, 0, 200, 0, 0, 0, 200, 0])
-    palette.paste(2, (5, 5, 20, 10))
-    masks = {
-        "0": palette,
-        "1": Image.fromarray(np.eye(30, 40, dtype=bool)),
-        "2": Image.new("RGB", (40, 30)),
-        "3": Image.new("L", (40, 31)),
-        "4": Image.fromarray(np.full((30, 40), 300, np.uint16)),
-        "6": Image.new("L", (40, 30), 255),
-        "7": Image.new("L", (40, 30), 255),
-    }
-    for n in range(8):
-        write(source / f"{n}.jpg", photo())
-        if n != 7:
-            write(source / f"{n}.txt", f"Picture {n}.\n\nNumber {n}.\n")
-    for name, mask in masks.items():
-        data = encoded(mask, "PNG")
-        write(source / "masks" / f"{name}.png", data[:60] if name == "6" else data)
-    flags = ["--captions", "txt", "--masks", source / "masks", "--label", "none"]
-    # Texts and masks are among the images.
-    assert run("images", "--input", source, *flags, "--output", out) == 0
-    found = records_of(out)
-    assert found.keys() == {"0.jpg", "1.jpg"}
-    for key, record in found.items():
-        texts = [f"Picture {key[0]}.".encode(), f"Number {key[0]}.".encode()]
-        assert record["captions"].tolist() == texts
-        expected = np.asarray(masks[key[0]]).astype(np.uint8)
-        np.testing.assert_array_equal(record["mask"][..., 0], expected)
-    assert_rejects(
-        out,
-        {
-            "2.jpg": "its mask: an image of mode RGB, expected one value a pixel",
-            "3.jpg": "its mask is for an image of 31 x 40 pixels",
-            "4.jpg": "its mask: values up to 300, expected 0 to 255",
-            "5.jpg": "no mask found",
-            "6.jpg": "its mask cannot be ",
-            "7.jpg": "no caption file found",
-        },
-    )
-
-
 @pytest.mark.slow
 def test_annotations_that_change_after_an_interruption_are_read_again(tmp_path, capsys):
     for n in range(6):
@@ -372,15 +299,3 @@ def test_annotations_that_change_after_an_interruption_are_read_again(tmp_path, 
     assert records_of(tmp_path / "o")["0.jpg"]["box_labels"].tolist() == [1, 0]
     assert run(*flags[:-1], *ONE, flags[-1], tmp_path / "fresh") == 0
     assert files_of(tmp_path / "fresh") == files_of(tmp_path / "o")
-
-
-def test_missing_annotations_are_a_usage_error(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "in" / "1.jpg", photo())
-    for flags, message in (
-        (["--boxes", "voc"], r"--boxes voc: none of the first 1 \w+ has such a file"),
-        (["--boxes", "coco:in/1.jpg"], r"1\.jpg: not JSON"),
-    ):
-        inputs = ["--input", "in/*.jpg", "--label", "none", *flags]
-        refused(capsys, 2, message, "images", *inputs, "--output", "o")
-        assert not (tmp_path / "o").exists()

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,8 @@ from sklearn.datasets import load_sample_images
 
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
-from readers.format.manifest import Manifest
 from tests.support.archives import tarred, zipped
-from tests.support.commands import BEAM_WORKERS, ONE, interrupted, refused, resumed, run
+from tests.support.commands import ONE, refused, run
 from tests.support.datasets import balanced, files_of, records_of, rejects_of
 from tests.support.images import encoded
 
@@ -145,32 +143,6 @@ def test_a_tar_gz_among_other_archives_gives_the_same_records_in_two_passes(
     streamed = records_of(tmp_path / "out")
     for key, record in records_of(seekable).items():
         assert streamed[key]["split"] == record["split"]
-
-
-def test_a_column_of_members_decides_their_splits(packed, tmp_path):
-    flags = ["--label", "column:tags", "--split_column", "split", "--splits", "train,val"]
-    flags += ["--input", packed / "x.tar.gz"]
-    assert run("images", *flags, "--output", tmp_path / "out") == 0
-    manifest = Manifest.read(str(tmp_path / "out"))
-    assert manifest.label_names == ("a", "b", "ü")
-    assert manifest.schema["label"].shape == (None,)
-    for key, record in records_of(tmp_path / "out").items():
-        n = int(key[-10:-4])
-        assert record["split"] == ("val" if n % 4 == 0 else "train")
-        assert record["label"].tolist() == [0, 1, 2][: n % 4]
-    assert len(rejects_of(tmp_path / "out")) == 1
-
-
-@pytest.mark.slow
-def test_splits_of_packed_members_are_stratified(packed, tmp_path):
-    flags = ["--label", "column:cls", "--stratify", "--splits", "a=0.5,b=0.3,c=0.2"]
-    inputs = ["--input", packed / "x.tar", "--input", packed / "x.tar.gz"]
-    assert run("images", *inputs, *flags, "--output", tmp_path / "out") == 0
-    found = Counter((r["split"], int(r["label"])) for r in records_of(tmp_path / "out").values())
-    totals = Counter(label for label in found.elements() for label in label[1:])
-    for split, share in (("a", 0.5), ("b", 0.3), ("c", 0.2)):
-        for label, total in totals.items():
-            assert abs(found[split, label] - share * total) < 1
 
 
 # Texts.
@@ -329,7 +301,7 @@ def watch(event: str, arguments: tuple[Any, ...]) -> None:
             written.append(os.fsdecode(path))
 
 
-@pytest.mark.slow(base=["seekable"])
+@pytest.mark.parametrize("salvaged", [PARTS[:-1]], ids=["seekable"], indirect=True)
 def test_one_worker_writes_the_same_bytes_and_opens_no_other_file_for_writing(salvaged, tmp_path):
     global watching
     arguments, _, out = salvaged
@@ -345,37 +317,6 @@ def test_one_worker_writes_the_same_bytes_and_opens_no_other_file_for_writing(sa
     others = {path for path in written if not path.startswith(f"{tmp_path}/out/")}
     assert others <= {tempfile.gettempdir(), os.devnull}
     assert any(path.startswith(f"{tmp_path}/out/") for path in written)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("salvaged", [PARTS], ids=["streamed"], indirect=True)
-def test_beam_workers_write_the_same_bytes(salvaged, tmp_path):
-    arguments, _, out = salvaged
-    assert run(*arguments, *BEAM_WORKERS, "--output", tmp_path / "out") == 0
-    assert files_of(tmp_path / "out") == files_of(out)
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_resumes_to_the_same_bytes(salvaged, tmp_path, capsys):
-    arguments, _, out = salvaged
-    interrupted(*arguments, "--output", tmp_path / "out")
-    assert resumed(capsys, *arguments, "--output", tmp_path / "out") > 0
-    assert files_of(tmp_path / "out") == files_of(out)
-
-
-@pytest.mark.slow
-def test_a_rewritten_archive_of_the_same_sizes_is_read_again(tmp_path):
-    def recordings(value: float) -> Files:
-        out = io.BytesIO()
-        np.save(out, np.full((9, 2), value))
-        return [(f"{n}.npy", out.getvalue()) for n in range(5)]
-
-    pack(tmp_path / "x.tar", recordings(1))
-    arguments = ["sensors", "--input", tmp_path / "x.tar", "--output", tmp_path / "out"]
-    interrupted(*arguments)
-    pack(tmp_path / "x.tar", recordings(2))
-    assert run(*arguments) == 0
-    assert {float(r["signal"].max()) for r in records_of(tmp_path / "out").values()} == {2}
 
 
 def test_a_damaged_archive_ends_the_job_if_on_reject_is_fail(damaged, tmp_path, capsys):
@@ -404,9 +345,8 @@ def test_a_folder_with_a_packed_archive_is_refused_with_a_command_that_works(tmp
     assert records_of(tmp_path / "out").keys() == {"1.jpg", "x.tar.gz/2.jpg", "y.zip/3.jpg"}
 
 
-@pytest.mark.slow(base=["x.zip-1"])
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-@pytest.mark.parametrize(("name", "shards"), [("x.zip", 1), ("x.tar", 2), ("x.tar.gz", 2)])
+@pytest.mark.parametrize(("name", "shards"), [("x.zip", 1)])
 def test_two_members_of_the_same_name_are_reported(tmp_path, capsys, name, shards):
     # The boundary of two shards is between the second and the third of four records.
     place = Placement(0, Splits()).order

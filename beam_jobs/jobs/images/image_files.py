@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import re
-import struct
 import sys
 import warnings
 from collections.abc import Iterator
 from typing import BinaryIO, Literal
 
-from PIL import Image, PngImagePlugin, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from beam_jobs.errors import JobError, RejectError, UsageError
-from beam_jobs.jobs.images import png
 from beam_jobs.packages import require
 
 # Pillow's names of the formats that are read, and those people know. Pillow recognises formats by their
@@ -71,11 +68,6 @@ _PHOTOMETRIC, _YCBCR = 262, 6  # a tag of TIFF, and one of its values
 
 _BIG_ENDIAN = re.compile(r";(16BS|32B)")  # in Pillow's names of the pixels in a file
 
-# In the `info` of an image that was read without the chunks of its PNG that are damaged.
-CHANGED = "beam_jobs.changed"
-
-_MAX_CHANGED_BYTES = 256 << 20
-
 MAX_PIXELS = 89_478_485  # Pillow's own limit: 256 MiB of RGB
 
 # Pillow warns of damaged animations and tags, with a line of its own source and without the name of
@@ -97,17 +89,10 @@ def _open(file: BinaryIO) -> Image.Image:
         RejectError: The format is unknown, or its package is not installed.
     """
     try:
-        image = Image.open(file, formats=_formats())
-        if isinstance(image, PngImagePlugin.PngImageFile) and image.png:
-            image.png.__class__ = _Chunks
-        return image
-    except (UnidentifiedImageError, ValueError) as error:
+        return Image.open(file, formats=_formats())
+    except UnidentifiedImageError:
         file.seek(0)
         head = file.read(16)
-        if head.startswith(png.SIGNATURE) and (changed := _open_changed(file)):
-            return changed
-        if isinstance(error, ValueError):
-            raise
     if head[4:8] != b"ftyp" or head[8:12] not in _HEIF_BRANDS or "HEIF" in _formats():
         raise RejectError(_reason(file, head))
     try:
@@ -116,31 +101,6 @@ def _open(file: BinaryIO) -> Image.Image:
         raise RejectError(error.message) from None
     _formats.cache_clear()
     return _open(file)
-
-
-class _Chunks(PngImagePlugin.PngStream):
-    """The chunks of a PNG; those after the pixels that do not decide them may be damaged."""
-
-    def call(self, cid: bytes, pos: int, length: int) -> bytes:
-        try:
-            return super().call(cid, pos, length)
-        except (ValueError, SyntaxError, struct.error):
-            if not png.is_metadata(cid):
-                raise
-            self.im_info[CHANGED] = True  # Also the `info` of the image.
-            return b""
-
-
-def _open_changed(file: BinaryIO) -> Image.Image | None:
-    """Opens a PNG without the chunks that do not decide its pixels; None if others are damaged, too."""
-    file.seek(0)
-    changed = io.BytesIO(png.without_metadata(file.read(_MAX_CHANGED_BYTES)))
-    try:
-        image = Image.open(changed, formats=("PNG",))
-    except (UnidentifiedImageError, ValueError):
-        return None
-    image.info[CHANGED] = True
-    return image
 
 
 def _reason(file: BinaryIO, head: bytes) -> str:

@@ -18,7 +18,6 @@ from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import Geometry, Resize
 from beam_jobs.jobs.images.features import AnnotationReader
 from beam_jobs.jobs.images.image_files import (
-    CHANGED,
     MAX_PIXELS,
     Frames,
     check_pixels,
@@ -252,7 +251,7 @@ class ImageJob(FilesInParts):
             image.load()  # a broken image is a reject in every encoding
             file.seek(0)
             data = file.read()
-            if image.format != "PNG" or (is_whole(data) and CHANGED not in image.info):
+            if image.format != "PNG" or is_whole(data):
                 return Converted(data, (image.height, image.width), Geometry(stored, 1))
         orientation = orientation_of(image)
         self._draft(image, orientation)

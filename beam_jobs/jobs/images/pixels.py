@@ -9,7 +9,7 @@ from PIL import Image, ImageOps
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Resize, letterbox
-from beam_jobs.jobs.images.image_files import CHANGED, ORIENTATION, orientation_of
+from beam_jobs.jobs.images.image_files import ORIENTATION, orientation_of
 from readers.format.schema import IMAGE_ENCODINGS
 
 _WHITE = (255, 255, 255, 255)
@@ -25,7 +25,6 @@ def readers_decode_alike(image: Image.Image, channels: int) -> bool:
         and image.mode in modes
         and orientation_of(image) == 1
         and "transparency" not in image.info
-        and CHANGED not in image.info
     )
 
 

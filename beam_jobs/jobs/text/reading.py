@@ -15,7 +15,7 @@ import orjson
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.text.fields import TextFields
 from beam_jobs.jobs.text.texts import TABLES, Text, Texts, file_kind
-from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges
+from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, group_ranges
 from beam_jobs.sources.columns import holds_lists
 from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
 from beam_jobs.sources.inputs import Inputs
@@ -101,15 +101,8 @@ class TextReader(TextFields):
         except (OSError, RejectError) as error:
             yield Chunk(source._replace(error=str(error)), 0, 0, 1, source.size)
             return
-        start, first, rows = 0, 1, 0
-        total = max(sum(groups), 1)
-        for end, count in enumerate(groups, 1):
-            rows += count
-            size = source.size * rows // total
-            # Small groups share a chunk, since each chunk opens the file again.
-            if size >= CHUNK_BYTES or end == len(groups):
-                yield Chunk(source, start, end, first, size)
-                start, first, rows = end, first + rows, 0
+        for (start, end, first), _, size in group_ranges(source, groups):
+            yield Chunk(source, start, end, first, size)
 
     def reads(self, chunk: Chunk) -> Iterator[Read]:
         """Yields what `batches` reads of a store at first."""

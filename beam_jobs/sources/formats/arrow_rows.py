@@ -13,9 +13,25 @@ from beam_jobs.storage.limits import check_bytes
 # Rows in memory at once: only a few if they hold images, but each batch costs 0.1 ms.
 BATCH_ROWS = 1024
 
-# Of rows that are unpacked at once, where values of dictionaries are repeated. A dictionary has a megabyte by
-# default in Parquet, and batches of 64 rows take no longer per row than larger ones.
-UNPACKED_BYTES = 64 << 20
+# Of rows that are unpacked at once, where values of dictionaries are repeated.
+_UNPACKED_BYTES = 64 << 20
+
+
+# What Arrow may allocate for a batch beside its largest row, and for the pages of a column: a buffer, a page
+# and a dictionary have a megabyte each. But the header of a page may state 2 GiB, and a few bytes may repeat a
+# large value in each row.
+_BATCH_BYTES = 512 << 20
+_COLUMN_BYTES = 4 << 20
+
+
+def arrow_memory(columns: int, most_bytes: int) -> int:
+    """How many bytes Arrow may allocate to unpack some rows of a Parquet file.
+
+    Args:
+        columns: The number of columns in the file, and of fields in them.
+        most_bytes: The most bytes that a row may take, or a recording.
+    """
+    return _BATCH_BYTES + columns * _COLUMN_BYTES + 2 * most_bytes
 
 
 def fields_of(parent: Any) -> dict[str, Any]:
@@ -45,7 +61,7 @@ def batch_rows(batch: Any, most_bytes: int) -> Iterator[tuple[dict[str, Any] | N
     try:
         batch.validate(full=True)
         size = sum(map(_unpacked_bytes, batch.columns))
-        if batch.num_rows > 1 and size > min(most_bytes, UNPACKED_BYTES):
+        if batch.num_rows > 1 and size > min(most_bytes, _UNPACKED_BYTES):
             middle = batch.num_rows // 2
             yield from batch_rows(batch.slice(0, middle), most_bytes)
             yield from batch_rows(batch.slice(middle), most_bytes)

@@ -7,15 +7,10 @@ from typing import Any, BinaryIO
 
 import orjson
 
+from beam_jobs.engines.memory import limited
 from beam_jobs.errors import RejectError
 from beam_jobs.packages import require
-from beam_jobs.sources.formats.arrow_rows import (
-    BATCH_ROWS,
-    UNPACKED_BYTES,
-    batch_rows,
-    fields_of,
-)
-from beam_jobs.sources.formats.parquet_pages import CheckedPages
+from beam_jobs.sources.formats.arrow_rows import BATCH_ROWS, arrow_memory, batch_rows, fields_of
 from beam_jobs.sources.rows import Row, check_names
 from beam_jobs.sources.source import names_in, value_at
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
@@ -23,6 +18,9 @@ from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 _BATCH_BYTES = 8 << 20
 
 _BUFFER_BYTES = 1 << 20
+
+# How many times smaller batches are that are read again for lack of memory.
+_FEWER = 8
 
 
 def row_groups(file: BinaryIO) -> list[int]:
@@ -57,17 +55,16 @@ def read_row_groups(
         RejectError: the file cannot be read.
         UsageError: two columns have the same name.
     """
-    pages = CheckedPages(file)
-    table = _open_parquet(pages)
+    table = _open_parquet(file)
     for group in range(table.num_row_groups) if groups is None else groups:
         try:
-            yield from _group_rows(table, pages, group, columns, first, most_bytes)
+            yield from _group_rows(table, group, columns, first, most_bytes)
         except RejectError as error:
             yield Row(0, None, str(error))
         first += table.metadata.row_group(group).num_rows
 
 
-def _open_parquet(file: BinaryIO | CheckedPages) -> Any:
+def _open_parquet(file: BinaryIO) -> Any:
     """Opens a `pyarrow.parquet.ParquetFile`.
 
     Raises:
@@ -125,7 +122,6 @@ def class_names(file: BinaryIO, column: str) -> tuple[str, ...]:
 
 def _group_rows(
     table: Any,
-    pages: CheckedPages,
     number: int,
     columns: Collection[str] | None,
     first: int,
@@ -141,14 +137,7 @@ def _group_rows(
     fit = _BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
     at = first
     try:
-        repeated = pages.expect(number, wanted)
-        fit = min(fit, UNPACKED_BYTES // max(repeated, 1), BATCH_ROWS)
-        for batch in table.iter_batches(
-            batch_size=max(1, fit),
-            row_groups=[number],
-            columns=wanted,
-            use_threads=False,
-        ):
+        for batch in _batches(table, number, wanted, min(max(1, fit), BATCH_ROWS), most_bytes):
             for values, error in batch_rows(batch, most_bytes):
                 yield Row(at, values, error)
                 at += 1
@@ -159,3 +148,35 @@ def _group_rows(
             f"cannot be read to its end: row group {number} should have {group.num_rows} rows, "
             f"it has {at - first}"
         )
+
+
+def _batches(
+    table: Any, number: int, columns: list[str], rows: int, most_bytes: int
+) -> Iterator[Any]:
+    """Yields the record batches of a row group, with fewer rows from where memory does not suffice on.
+
+    Args:
+        rows: The most rows of a batch.
+
+    Raises:
+        MemoryError: A single row takes too much.
+    """
+    memory, done = arrow_memory(table.metadata.num_columns, most_bytes), 0
+    while True:
+        batches = table.iter_batches(rows, [number], columns, use_threads=False)
+        skipped = 0
+        try:
+            while True:
+                with limited(memory):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                new = batch.slice(max(done - skipped, 0))
+                skipped += batch.num_rows
+                if new.num_rows:
+                    yield new
+                    done += new.num_rows
+        except MemoryError:
+            if rows == 1:
+                raise
+            rows = max(rows // _FEWER, 1)

@@ -31,7 +31,6 @@ from beam_jobs.storage.object_store import (
     one_line,
 )
 from beam_jobs.storage.s3.errors import BeyondEnd, job_error, may_pass
-from beam_jobs.storage.s3.listing import files_in, parse_listing
 from readers.files import backoff
 from readers.format.version import __version__
 
@@ -81,7 +80,6 @@ class S3Store(RangeListed):
         except (BotoCoreError, ValueError) as error:
             raise UsageError(f"s3://: {one_line(error)}; see --s3_endpoint_url and AWS_*") from None
         events = self._client.meta.events
-        events.register("before-parse.s3.ListObjectsV2", parse_listing)
         events.register("before-parse.s3.GetObject", _keep_read_headers)
 
     def call(self, method: str, path: str, **arguments: Any) -> Any:
@@ -117,13 +115,13 @@ class S3Store(RangeListed):
 
     def listed(self, prefix: str) -> Iterator[FileInfo]:
         for page in self._pages("list_objects_v2", prefix, _FOLLOWING):
-            yield from files_in(prefix, page)
+            yield from _files_in(prefix, page)
 
     def page(self, prefix: str, after: str) -> Page:
         start = {"StartAfter": bucket_and_key(after)[1]} if after else {}
         key = bucket_and_key(prefix)[1]
         page = self.call("list_objects_v2", prefix, Prefix=key, **start)
-        return Page(files_in(prefix, page), page["IsTruncated"])
+        return Page(_files_in(prefix, page), page["IsTruncated"])
 
     def folders(self, prefix: str) -> Iterator[list[str]]:
         bucket, _ = bucket_and_key(prefix)
@@ -209,6 +207,19 @@ class S3Store(RangeListed):
                 path = f"s3://{bucket}/{found['Key']}"
                 with contextlib.suppress(FileNotFoundError):
                     self.call("abort_multipart_upload", path, UploadId=found["UploadId"])
+
+
+def _files_in(prefix: str, page: Mapping[str, Any]) -> list[FileInfo]:
+    """The objects of a page, given the URL that its listing is for."""
+    bucket, _ = bucket_and_key(prefix)
+    return [
+        FileInfo(
+            f"s3://{bucket}/{found['Key']}",
+            found["Size"],
+            int(found["LastModified"].timestamp() * 1e9),
+        )
+        for found in page.get("Contents", ())
+    ]
 
 
 def _keep_read_headers(response_dict: dict[str, Any], **_: Any) -> None:

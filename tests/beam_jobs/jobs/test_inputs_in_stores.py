@@ -16,7 +16,6 @@ from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.loading import Loader, classes_in
 from beam_jobs.jobs.reshard.examples import batches_of
 from beam_jobs.jobs.reshard.job import ReshardJob
-from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.split_texts import all_texts
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task, batch_chunks
@@ -91,23 +90,23 @@ def test_a_folder_in_a_store_has_a_file(s3, names, is_folder):
 
 
 def test_small_files_of_a_store_are_read_with_one_request_each(store, tmp_path):
-    write_images(tmp_path / "in", 40)
+    write_images(tmp_path / "in", 12)
     here, sizes = loaded(images(str(tmp_path / "in")))
     job = images(store.upload(tmp_path / "in"))
     references = list(map(pack_reference, listed(job)))
     store.proxy.forget()
     there = Loader(job, job.schema).load(references)
-    for n in range(40):
+    for n in range(12):
         assert len(store.proxy.seen(f"{n:03d}.png")) == 1
     assert there.frames == here.frames
     assert there.lengths.tolist() == here.lengths.tolist()
     assert [(r.key, r.stage) for r in there.rejects] == [(r.key, r.stage) for r in here.rejects]
     assert [r.key for r in there.rejects] == ["bad.png", "gone.png"]
-    assert Loader(job, job.schema).measure(references)[:40] == sizes[:40]
+    assert Loader(job, job.schema).measure(references)[:12] == sizes[:12]
 
 
 def test_tens_of_requests_are_under_way(s3_of_module, tmp_path, monkeypatch):
-    write_images(tmp_path / "in", 100)
+    write_images(tmp_path / "in", 50)
     job = images(s3_of_module.upload(tmp_path / "in", "many"))
     references = list(map(pack_reference, listed(job)))
     read, lock, now, most = S3Store.read, threading.Lock(), 0, 0
@@ -131,21 +130,12 @@ def test_tens_of_requests_are_under_way(s3_of_module, tmp_path, monkeypatch):
 
 def test_a_store_that_keeps_failing_ends_the_job_and_rejects_nothing(s3, tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
-    write_images(tmp_path / "in", 40)
+    write_images(tmp_path / "in", 25)
     job = images(s3.upload(tmp_path / "in"))
     references = list(map(pack_reference, listed(job)))
     s3.proxy.fault(503, "020.png")
     with pytest.raises(DataError, match=r"020\.png: the store keeps failing"):
         Loader(job, job.schema).load(references)
-
-
-def test_every_third_request_may_fail(store, tmp_path):
-    write_images(tmp_path / "in", 30)
-    here, _ = loaded(images(str(tmp_path / "in")))
-    job = images(store.upload(tmp_path / "in"))
-    references = list(map(pack_reference, listed(job)))
-    store.proxy.fault(503, "png", every=3)
-    assert Loader(job, job.schema).load(references).frames == here.frames
 
 
 @pytest.mark.parametrize("archive", ["zip", "tar"])
@@ -173,7 +163,7 @@ def test_members_of_archives_are_read_by_ranges_of_their_size(store, tmp_path, a
 
 
 def test_the_headers_of_a_tar_are_found_in_few_requests(s3):
-    members = {f"{n:03d}.bin": os.urandom(400_000) for n in range(50)}
+    members = {f"{n:03d}.bin": os.urandom(400_000) for n in range(12)}
     s3.put(f"{s3.url}/in/x.tar", tarred(members.items()))
     inputs = Inputs.of([f"{s3.url}/in/*.tar"])
     s3.proxy.forget()
@@ -208,17 +198,6 @@ def test_annotations_are_read_ahead_with_their_images(s3, tmp_path):
     assert [len(s3.proxy.seen(end)) for end in ("xml", "png")] == [10, 10]
     expected = Loader(here, here.schema, names)
     assert found.frames == expected.load(list(map(pack_reference, listed(here)[:-1]))).frames
-
-
-def test_recordings_are_read_with_one_request_each(store, tmp_path):
-    (tmp_path / "in").mkdir()
-    for n in range(20):
-        np.save(tmp_path / "in" / f"{n}.npy", np.full((5, 2), n, np.float32))
-    job = SensorJob(Inputs.of([store.upload(tmp_path / "in")]), Labels("none")).with_schema()
-    store.proxy.forget()
-    found = Loader(job, job.schema).load(list(map(pack_reference, listed(job)[:-1])))
-    assert not found.rejects
-    assert len([r for r in store.proxy.seen("npy") if r.sent]) == 20
 
 
 def texts_of(job, tasks):
@@ -277,7 +256,7 @@ def test_records_of_a_large_file_are_read_by_ranges(s3, tmp_path, monkeypatch):
     assert b"".join(whole) == data
 
 
-LARGE = os.urandom(1 << 20) * 61
+LARGE = os.urandom(1 << 20) * 29
 
 
 def test_what_follows_in_a_large_object_is_requested_before_it_is_read(store):
@@ -299,21 +278,12 @@ def test_seeking_in_a_large_object_finds_its_bytes(s3):
     rng = np.random.default_rng(0)
     with files.open_seekable(f"{s3.url}/large") as file:
         at = 0
-        for _ in range(200):
+        for _ in range(60):
             at = int(rng.integers(0, len(LARGE))) if rng.random() < 0.3 else at
             size = int(rng.choice([10, 300_000, 5_000_000]))
             file.seek(at)
             assert file.read(size) == LARGE[at : at + size]
             at += size + int(rng.choice([0, 1000, 400_000]))
-
-
-def test_an_object_that_changes_while_it_is_read_is_an_error(s3):
-    s3.put(f"{s3.url}/large", LARGE)
-    with files.open_file(f"{s3.url}/large") as file:
-        file.read(100)
-        s3.put(f"{s3.url}/large", LARGE[1:])
-        with pytest.raises(OSError, match="replaced while it was read"):
-            file.read()
 
 
 def test_files_on_a_disk_start_no_threads(tmp_path):

@@ -50,7 +50,7 @@ def same_array(data: bytes) -> np.ndarray:
     st.sampled_from("CF"),
     st.sampled_from([(1, 0), (2, 0), (3, 0)]),
 )
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_any_array_is_what_numpy_reads(array, order, version):
     array = np.asarray(array, order=order)
     assume(array.dtype.itemsize and array.flags.aligned and not array.dtype.hasobject)
@@ -162,7 +162,7 @@ def test_objects_are_refused_even_if_there_are_none(descr):
 
 
 @given(st.data())
-@settings(max_examples=400)
+@settings(max_examples=80)
 @pytest.mark.filterwarnings("ignore")
 def test_a_damaged_header_gives_what_numpy_reads_or_an_error(data):
     array = np.arange(12, dtype="<i2").reshape(3, 4)

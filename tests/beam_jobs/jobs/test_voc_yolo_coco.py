@@ -146,7 +146,7 @@ def test_deeply_nested_xml_is_rejected():
 
 
 @given(st.data())
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_a_damaged_voc_file_is_rejected_or_read_and_nothing_else(data):
     damaged = bytearray(VOC)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -610,7 +610,7 @@ def test_deeply_nested_json_takes_little_memory(tmp_path, opening, closing):
 
 
 @given(st.data())
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_a_damaged_coco_file_is_refused_or_read_and_nothing_else(tmp_path, data):
     damaged = bytearray(WHOLE)
     for _ in range(data.draw(st.integers(1, 3))):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.errors import UsageError
-from beam_jobs.sources import embedded
+from beam_jobs.sources import chunks
 from beam_jobs.sources.columns import first_value, stated_classes
 from beam_jobs.sources.embedded import EmbeddedInputs
 from beam_jobs.sources.formats.parquet import class_names
@@ -53,7 +53,7 @@ def refused(*tables, **options) -> str:
 @pytest.mark.parametrize("chunk", [1, 2 << 20])
 @pytest.mark.parametrize(("name", "column"), [("images", "image"), ("audio", "audio")])
 def test_every_row_is_a_file_with_its_columns(monkeypatch, name, column, chunk):
-    monkeypatch.setattr(embedded, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk)
     table = HELD / f"{name}.parquet"
     columns = ("label", "meta.age") if name == "images" else ("label", "file")
     rows = pq.read_table(table).flatten().to_pylist()
@@ -111,7 +111,7 @@ def test_a_row_without_bytes_is_an_error_that_says_what_it_has(tmp_path):
 
 
 def test_damage_is_an_error_of_its_row_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(embedded, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 1)
     files = [{"bytes": bytes([65 + i]) * 500, "path": f"{i}.png"} for i in range(6)]
     options = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
     options["write_statistics"] = False

@@ -304,7 +304,7 @@ JSON = st.recursive(
 
 
 @given(st.sampled_from(DTYPES), st.sampled_from(["", "[]", "[2]"]), JSON)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_the_encoder_accepts_every_value_that_is_not_rejected(dtype, end, value):
     try:
         found = value_of(dtype + end, value)
@@ -319,7 +319,7 @@ def test_the_encoder_accepts_every_value_that_is_not_rejected(dtype, end, value)
     st.sampled_from([name for name in DTYPES if name not in ("string", "bool")]),
     st.lists(st.integers(-300, 70_000) | st.floats(width=32) | st.booleans(), max_size=5),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_list_has_the_values_of_its_items_one_by_one(dtype, items):
     def outcome(make):
         try:
@@ -332,7 +332,7 @@ def test_a_list_has_the_values_of_its_items_one_by_one(dtype, items):
 
 
 @given(st.sampled_from(INTEGERS), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_integers_come_back_from_an_example_as_they_were_written(dtype, data):
     info = np.iinfo(dtype)
     numbers = data.draw(st.lists(st.integers(int(info.min), int(info.max)), min_size=1, max_size=4))
@@ -342,7 +342,7 @@ def test_integers_come_back_from_an_example_as_they_were_written(dtype, data):
 
 
 @given(st.floats(width=32))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_floats_come_back_from_an_example_as_they_were_written(number):
     for dtype in ("float32", "float64"):
         for value in (number, repr(number)):

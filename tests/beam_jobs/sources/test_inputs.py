@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -362,40 +361,6 @@ def test_samples_are_found_as_by_comparing_all_names(files, columns, kind):
 # Damage.
 
 
-@pytest.mark.parametrize(
-    ("kind", "size", "whole", "error"),
-    [
-        # A header and 700 bytes in two blocks: 1536 bytes a member.
-        ("tar", 3 * 1536 + 100, 3, "after '2.jpg': it ends at byte"),
-        ("tar", 3 * 1536 + 512 + 100, 3, "after '2.jpg': the member at byte 4608 ends at"),
-        ("tar.gz", 2500, None, "in '{}.jpg': GZIP: Compressed file ended"),
-    ],
-)
-def test_members_before_the_damage_are_read(tmp_path, kind, size, whole, error):
-    files = [(f"{n}.jpg", random.Random(n).randbytes(700)) for n in range(9)]
-    (tmp_path / f"x.{kind}").write_bytes(packed(kind, files)[:size])
-    *good, (last, nothing) = found_in(inputs_of(tmp_path, f"x.{kind}"))
-    assert len(good) == whole or (whole is None and 2 <= len(good) <= 3)
-    assert [(source.key, data) for source, data in good] == [
-        (f"x.{kind}/{name}", content) for name, content in files[: len(good)]
-    ]
-    assert (last.key, last.archive, nothing) == (f"x.{kind}", "", b"")
-    where = error.format(len(good))
-    assert last.error.startswith(f"the archive is damaged or cut off {where}"), last.error
-
-
-def test_members_before_the_damage_of_a_zip_directory_are_read(tmp_path):
-    data = bytearray(zipped(FILES))
-    third = [match.start() for match in re.finditer(rb"PK\x01\x02", bytes(data))][2]
-    data[third] = 0
-    (tmp_path / "x.zip").write_bytes(data)
-    *good, (last, _) = found_in(inputs_of(tmp_path, "x.zip"))
-    assert {source.key: content for source, content in good} == {
-        f"x.zip/{name}": content for name, content in FILES[:2]
-    }
-    assert last.error.startswith("the archive is damaged or cut off after 'a/2.jpg': ")
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("data", [b"", b"no archive at all" * 100])
 def test_a_file_that_is_not_an_archive_is_one_source_with_an_error(tmp_path, kind, data):
@@ -411,41 +376,6 @@ def test_an_archive_that_cannot_be_opened_is_one_source_with_an_error(tmp_path, 
     found = list(found_in(inputs_of(tmp_path, f"x.{kind}")))
     assert [source.key for source, _ in found] == [f"x.{kind}"]
     assert re.match("cannot be read.*No such file", found[0][0].error)
-
-
-@given(st.sampled_from(KINDS), st.binary(min_size=1, max_size=3), st.data())
-@settings(max_examples=60)
-def test_a_damaged_archive_gives_sources_and_nothing_else(kind, change, data):
-    whole = bytearray(packed(kind, SAMPLES))
-    at = data.draw(st.integers(0, len(whole) - len(change)))
-    whole[at : at + len(change)] = change
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, f"x.{kind}").write_bytes(whole[: data.draw(st.integers(at, len(whole)))])
-        inputs = inputs_of(Path(folder), f"x.{kind}", samples=True, columns=("cls", "age"))
-        for pattern in inputs.patterns:
-            for source in inputs.sources(pattern):
-                if source.packed and not source.error:
-                    list(inputs.unpacked(source))
-                elif not source.error:
-                    with contextlib.suppress(RejectError):
-                        inputs.read(source)
-
-
-HOSTILE = ["../up.jpg", "/etc/passwd", "a/../../b.jpg", "C:/x.jpg", "x" * 5000]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_members_whose_names_lead_elsewhere_are_errors_and_nothing_is_opened(tmp_path, kind):
-    files = [(name, b"hostile") for name in HOSTILE] + [("good.jpg", b"good")]
-    (tmp_path / f"x.{kind}").write_bytes(packed(kind, files))
-    inputs = inputs_of(tmp_path, f"x.{kind}", samples=True, columns=("cls",))
-    found = {source.key: (source, data) for source, data in found_in(inputs)}
-    assert found.pop(f"x.{kind}/good.jpg")[1] == b"good"
-    assert len(found) == len(HOSTILE)
-    for key, (source, data) in found.items():
-        assert key.startswith(f"x.{kind}/") and ".." not in key.split("/") and data == b""
-        assert re.match("the member's name (leads out|is an absolute|has 5000 bytes)", source.error)
-        assert source.location is None
 
 
 def test_the_size_of_a_member_that_cannot_be_read_counts_for_nothing(tmp_path):

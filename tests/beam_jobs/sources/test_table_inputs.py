@@ -207,7 +207,7 @@ def test_a_row_that_points_out_of_the_root_is_a_source_with_an_error(tmp_path, p
 
 
 @given(st.text(st.sampled_from("./a~\\ :*?[]$")) | st.text())
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_no_row_leads_out_of_the_root(path):
     inputs = TableInputs(("/data/t.jsonl",), "/data", path_column="path")
     try:
@@ -446,7 +446,7 @@ values = st.recursive(
 
 
 @given(values)
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_any_value_of_a_column_is_sent_in_a_reference(value):
     inputs = TableInputs(("/t.jsonl",), "", path_column="path", columns=("x",))
     source = inputs._source(1, {"path": "a", "x": value})

@@ -113,7 +113,7 @@ def test_rows_of_csv_are_texts_by_the_names_of_the_first_line(gzipped, end, star
     ),
     st.sampled_from(["\n", "\r\n"]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_table_is_read_as_it_was_written(kind, rows, end):
     # Before Python 3.11, csv refuses zeros.
     rows = [[text.replace("\0", "") for text in row] for row in rows]
@@ -129,7 +129,7 @@ def test_any_table_is_read_as_it_was_written(kind, rows, end):
 
 
 @given(st.text(alphabet='ab,"\n\r\t é', max_size=40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_rows_are_those_of_the_standard_reader(text):
     data = "a,b\n" + text
     expected = [
@@ -306,7 +306,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(), JSON, max_size=3), max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_objects_are_those_of_the_standard_reader(objects):
     lines = [json.dumps(fields) for fields in objects]
     found = values(read("jsonl", "".join(f"{line}\n" for line in lines)))
@@ -472,7 +472,7 @@ def cells(kind: pa.DataType) -> st.SearchStrategy:
 
 
 @given(st.lists(st.sampled_from(TYPES), min_size=1, max_size=3), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_parquet_file_is_read_as_it_was_written(types, data):
     count = data.draw(st.integers(0, 7))
     arrays = [
@@ -681,7 +681,7 @@ OBJECTS = st.dictionaries(
 
 
 @given(st.lists(OBJECTS, max_size=6), st.booleans(), st.sampled_from([None, 2]), st.integers(1, 40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_objects_of_json_are_those_of_the_library(objects, ascii_only, indent, block):
     written = json.dumps(objects, ensure_ascii=ascii_only, indent=indent)
     with pytest.MonkeyPatch.context() as patch:

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 
 import boto3
 import google_crc32c
@@ -30,12 +29,14 @@ from beam_jobs.storage.paths import absolute
 from readers.files import backoff
 from tests.support.checkout import ROOT
 
-# Several parts, all different.
-LARGE = os.urandom(1 << 20) * 37
+# Several parts.
+LARGE = os.urandom(1 << 20) * 13
 
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
+    for module in (objects, gcs):
+        monkeypatch.setattr(module, "PART_BYTES", 5 << 20)  # The least that S3 accepts.
     monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
 
 
@@ -138,21 +139,6 @@ def test_a_file_whose_answer_was_lost_is_recognized(store, data):
     assert stored(store, "x") == data
 
 
-@pytest.mark.slow(base=["s3"])
-def test_a_failed_attempt_leaves_the_good_object_and_nothing_else(store):
-    write_file(store.url, "shard", b"good")
-    for size in (10, len(LARGE)):
-        with pytest.raises(ZeroDivisionError), NewFile(store.url, "shard") as file:
-            file.write(LARGE[:size])
-            raise ZeroDivisionError
-        del file
-        gc.collect()
-    assert stored(store, "shard") == b"good"
-    assert [file.path for file in list_files(store.url)] == [f"{store.url}/shard"]
-    if store.url.startswith("s3"):
-        assert uploads(store) == []
-
-
 @pytest.mark.slow(base=["gcs"])
 def test_an_attempt_that_is_garbage_collected_completes_nothing(store):
     write_file(store.url, "shard", b"good")
@@ -228,13 +214,6 @@ def test_an_object_is_read_at_any_position(store, opened):
         assert file.read(4) == b""
 
 
-def test_an_empty_object_is_read(store):
-    write_file(store.url, "x", b"")
-    for opened in (open_file, open_seekable):
-        with opened(f"{store.url}/x") as file:
-            assert file.read() == b""
-
-
 def test_a_few_bytes_of_a_large_object_cost_one_window(store):
     store.put(f"{store.url}/x", LARGE)
     with open_file(f"{store.url}/x") as file:
@@ -307,13 +286,12 @@ def test_missing_credentials_of_s3_are_reported_at_once(s3, monkeypatch):
 
 
 # Cloudflare R2 knows no other region than "auto"; MinIO is reached by the name of a host in a cluster.
-@pytest.mark.parametrize("region", ["auto", "us-east-1"])
-def test_a_compatible_store_is_reached_by_its_endpoint(s3, monkeypatch, region):
+def test_a_compatible_store_is_reached_by_its_endpoint(s3, monkeypatch):
     for variable in ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID"):
         monkeypatch.delenv(variable)
     options = {
         "s3_endpoint_url": s3.proxy.url.replace("127.0.0.1", "localhost"),
-        "s3_region_name": region,
+        "s3_region_name": "auto",
         "s3_access_key_id": "key",
         "s3_secret_access_key": "secret",
     }
@@ -348,7 +326,7 @@ def no_google_credentials(monkeypatch, tmp_path):
     monkeypatch.setenv("NO_GCE_CHECK", "true")
 
 
-def test_a_process_that_loads_from_google_imports_no_beam_and_does_not_wait(no_google_credentials):
+def test_a_process_that_loads_from_google_imports_no_beam(no_google_credentials):
     code = (
         "import sys\n"
         "from beam_jobs.storage.objects import store_of\n"
@@ -357,10 +335,8 @@ def test_a_process_that_loads_from_google_imports_no_beam_and_does_not_wait(no_g
         "print(type(store_of('gs://bucket/x')._client._credentials).__name__)\n"
         "assert 'apache_beam' not in sys.modules"
     )
-    begin = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("AnonymousCredentials\n", "")
-    assert time.monotonic() - begin < 15  # It takes about one second; Beam waits for 25.
 
 
 def test_credentials_of_google_that_cannot_be_used_are_reported_at_once(

@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow.dataset
 import pyarrow.parquet
 
+from beam_jobs.engines.memory import limited
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.inside.columns import Column
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, single_signal
 from beam_jobs.jobs.sensors.tables.cells import seconds
 from beam_jobs.jobs.sensors.tables.channels import column_indexes, lay_out
-from beam_jobs.sources.formats.parquet_pages import CheckedPages
+from beam_jobs.sources.formats.arrow_rows import arrow_memory
 from beam_jobs.storage.limits import check_bytes
 
 _NUMBERS = frozenset(
@@ -33,12 +34,10 @@ def read_parquet(data: bytes, options: ReadOptions) -> Recording:
     file = pyarrow.parquet.ParquetFile(io.BytesIO(data))
 
     def read(names: list[str]) -> pyarrow.Table:
-        pages = CheckedPages(io.BytesIO(data))
         # A text that is repeated in each of a billion rows takes a few bytes of a file.
-        whole = pyarrow.parquet.ParquetFile(pages, read_dictionary=list(options.inside))
-        for group in range(whole.num_row_groups):
-            pages.expect(group, names)
-        return whole.read(names, use_threads=False)
+        whole = pyarrow.parquet.ParquetFile(io.BytesIO(data), read_dictionary=list(options.inside))
+        with limited(arrow_memory(file.metadata.num_columns, options.max_bytes)):
+            return whole.read(names, use_threads=False)
 
     return _read(file.schema_arrow, file.metadata.num_rows, read, options)
 

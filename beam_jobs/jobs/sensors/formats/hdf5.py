@@ -12,7 +12,6 @@ import h5py
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.formats.hdf5_chunks import check_chunks
 from beam_jobs.jobs.sensors.inside.columns import find_values
 from beam_jobs.jobs.sensors.recording import (
     ReadOptions,
@@ -128,4 +127,3 @@ def _check_inside(name: str, item: Any, limit: int) -> None:
         raise RejectError(f"array {name!r} is in another file, which is never opened")
     # HDF5 unpacks whole chunks, even if an array has only a few of the values.
     check_bytes(math.prod(item.chunks or ()) * item.dtype.itemsize, limit)
-    check_chunks(name, item)

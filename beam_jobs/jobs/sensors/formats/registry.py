@@ -131,6 +131,11 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
         raise DataError(f"{name}: {error.message}") from None
     except (RejectError, JobError):
         raise
+    except MemoryError:
+        raise RejectError(
+            f"to read it takes more memory than --max_record_bytes {options.max_bytes} allows: it is "
+            "damaged, or raise the number"
+        ) from None
     except Exception as error:  # libraries raise nearly everything on broken input
         # Some, such as zlib's and struct's, have no text.
         reason = f"{error!s:.200}".strip() or type(error).__name__

@@ -84,10 +84,13 @@ def _feathers() -> list[bytes]:
 # Arrow takes the sizes of pages from the file, and up to 64 MiB for its own.
 _LIMITS = Limits(memory=192 << 20)
 
+# Each row of a small file may repeat a large value, for which a batch takes up to 1 GiB.
+_LIMITS_OF_ROWS = Limits(memory=1100 << 20, seconds=4)
+
 TARGETS = (
     Target("parquet", _recordings, examining(".parquet", _VARIANTS, alone), None, (b"PAR1",), 4096, _LIMITS),
     Target("parquet_rows", lambda: [_parquet(_COLUMNS), _parquet(_COLUMNS, compression="gzip", row_group_size=2)],
-           functools.partial(_examine_rows, "parquet"), None, (b"PAR1",), 8192, _LIMITS),
+           functools.partial(_examine_rows, "parquet"), None, (b"PAR1",), 8192, _LIMITS_OF_ROWS),
     Target("feather_rows", _feathers, functools.partial(_examine_rows, "feather"), None, (b"ARROW1",),
            4096, _LIMITS),
 )  # fmt: skip
