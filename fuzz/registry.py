@@ -41,7 +41,7 @@ FAMILIES = {
             "readers.format.decode",
             "readers.format.protobuf",
             "readers.format.compiled",
-            "beam_jobs.jobs.reshard.example_lists",
+            "beam_jobs.jobs.reshard.values",
         ),
     ),
     "in_tensorflow": Family(

@@ -6,8 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from beam_jobs.jobs.reshard.byte_values import image_format, is_gray, is_utf8, tensor_type
-from beam_jobs.jobs.reshard.example_lists import ValueList
+from beam_jobs.jobs.reshard.values import ValueList, image_format, is_gray, is_utf8, tensor_type
 from readers.format.dtypes import numpy_dtype
 from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
 from readers.format.schema import Feature

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.jobs.reshard.byte_values import image_format, is_gray, is_utf8
-from beam_jobs.jobs.reshard.example_lists import lists_of
+from beam_jobs.jobs.reshard.values import image_format, is_gray, is_utf8, lists_of
 from readers.format.decode.records import Decoder, list_kind
 from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, fields
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.reshard.example_lists import ValueList, lists_of
 from beam_jobs.jobs.reshard.feature_guess import CommonShape, FeatureGuess, ShapesGuess
+from beam_jobs.jobs.reshard.values import ValueList, lists_of
 from beam_jobs.records.pieces import Divisible
 from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
 from readers.format.schema import Feature, Schema

@@ -89,7 +89,7 @@ def rules_of(splits: Splits = TRAIN_AND_VAL, strata: bytes = b"", **options) -> 
 def first_pass(
     reader: TextJob, rules: SplitRules, task: Task, on_reject: str = "skip"
 ) -> FirstPassResult:
-    one = TextFirstPass(rules=rules, on_reject=on_reject, job=reader, tokenizer=BPE)
+    one = TextFirstPass(rules=rules, on_reject=on_reject, spec=reader, tokenizer=BPE)
     return one.read(task)
 
 
