@@ -49,7 +49,7 @@ from tests.support.datasets import parse_tfrecord
 from tests.support.passes import Kept
 
 quick = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 VOCABULARY = (b"", UNKNOWN, b"a", b"b", "é".encode())
