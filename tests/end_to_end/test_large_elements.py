@@ -149,7 +149,7 @@ def check(found: dict[str, int], groups: int = 5) -> None:
     assert {name: size for name, size in found.items() if size > LIMIT} == {}
 
 
-@pytest.mark.slow(base=["recordings", "many_features"])
+@pytest.mark.slow(base=["recordings"])
 @pytest.mark.parametrize("job", JOBS)
 def test_no_element_of_a_job_is_above_1_mib(tmp_path, job):
     (tmp_path / "in").mkdir()

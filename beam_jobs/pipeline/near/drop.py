@@ -29,6 +29,7 @@ from beam_jobs.pipeline.near.find import (
 )
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.reading.list_tasks import ListTasks
+from beam_jobs.pipeline.text_steps import with_id
 from beam_jobs.plan.near.tally import NearTally
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
@@ -94,10 +95,6 @@ class Dropped(NamedTuple):
     gone: beam.PCollection | None = None
 
 
-def _with_id(task: Task) -> tuple[str, Task]:
-    return task.id, task
-
-
 class DropNearOfTasks(beam.PTransform):
     """(Tasks, numbers of chunks that were listed) -> `Dropped`.
 
@@ -121,7 +118,7 @@ class DropNearOfTasks(beam.PTransform):
         found = every | "FindNear" >> FindNear(self._near)
         dropped = found.pairs | "Dropped" >> beam.ParDo(_Dropped())
         marked = (
-            (tasks | "TaskId" >> beam.Map(_with_id), dropped)
+            (tasks | "TaskId" >> beam.Map(with_id), dropped)
             | "JoinTask" >> beam.CoGroupByKey()
             | "Mark" >> beam.FlatMap(with_dropped)
         )
