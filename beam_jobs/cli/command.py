@@ -29,8 +29,8 @@ from beam_jobs.engines.flags import engine_flags, job_name
 from beam_jobs.engines.remote.job import RemoteJob
 from beam_jobs.engines.remote.watch import Follow
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.protocols import RecordJob
+from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.storage.atomic import STAGING, list_files
@@ -75,7 +75,7 @@ class Command:
     output: Output
     beam: PipelineOptions
     processes: int
-    near: Near | None = None
+    near: NearRules | None = None
     check: Check | None = None
     follow: Follow | None = None
     dry_run: bool = False

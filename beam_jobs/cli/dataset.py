@@ -19,8 +19,8 @@ from beam_jobs.dataset.output import (
 )
 from beam_jobs.dataset.replace import cleaned_if_refused, finish_replacement, placed
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.protocols import RecordJob
+from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Exact, Placement, check_seed
 from beam_jobs.plan.splits import MAX_SPLITS, Splits
@@ -250,7 +250,7 @@ class DatasetFlags(RunFlags):
         """One line about these flags and the job's inputs, printed before the job; "" for none."""
         return ""
 
-    def near(self, job: RecordJob, output: Output) -> Near | None:
+    def near(self, job: RecordJob, output: Output) -> NearRules | None:
         """Which near duplicates are dropped; None if they are kept.
 
         Raises:

@@ -40,7 +40,7 @@ class ReshardFlags(JobFlags):
     schema: str = flag(
         "",
         "the features of the records, as in a manifest.json: the file itself, or its `schema` alone",
-        unset="that of the manifest next to the files, if all have one; else learned from all records",
+        unset="that of the manifest next to the files, if all have one; else learned from the first records of each file",
         metavar="FILE.json",
     )
     keep: str = flag("", "the features to keep", unset="all features", metavar="NAME,…")

@@ -11,8 +11,9 @@ from beam_jobs.cli.flags import flag, names_in
 from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import parse_encodings
-from beam_jobs.jobs.text.job import TextJob, Tokens
+from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.reading import TextUnit, has_several_labels
+from beam_jobs.jobs.text.spec import Tokens
 from beam_jobs.jobs.text.subwords import Subwords, check_vocabulary_size
 from beam_jobs.sources.columns import stated_classes
 from beam_jobs.sources.embedded import EmbeddedInputs

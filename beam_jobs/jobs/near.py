@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from readers.format.decode.images import EncodedImage
 from readers.format.schema import Feature
 from readers.format.similarity.kinds import kind_of
 from readers.format.similarity.likeness import Kind, Likeness, Sketches
-
-if TYPE_CHECKING:
-    from beam_jobs.jobs.protocols import RecordJob
 
 _KINDS: dict[str, Kind] = {"picture": "picture", "text": "text", "signal": "recording"}
 
@@ -56,20 +53,18 @@ def compared_of(features: Mapping[str, Feature], classes: Sequence[str] = ()) ->
 
 @dataclass(frozen=True)
 class Near:
-    """Which records of a job are dropped because another is near.
+    """Which records are near others.
 
     Attributes:
         likeness: Says which records are near.
         compared: By what.
         drops: Whether records that are near an earlier one of the job are dropped.
-        keep_out: Other datasets; records that are near one of theirs are dropped.
-        kept_out: The directory of the dataset, if this is about the records of one of `keep_out`.
+        kept_out: The directory of the dataset, if its records are kept out of another.
     """
 
     likeness: Likeness
     compared: Compared
     drops: bool = True
-    keep_out: tuple[KeptOut, ...] = ()
     kept_out: str = ""
 
     def value_of(self, record: Mapping[str, Any]) -> Any:
@@ -89,18 +84,6 @@ class Near:
         except ValueError:
             return None
         return pixels
-
-
-class KeptOut(NamedTuple):
-    """A dataset whose records are kept out of another.
-
-    Attributes:
-        job: Reads its records.
-        near: Says which of their features are compared.
-    """
-
-    job: RecordJob
-    near: Near
 
 
 def joined_texts(texts: Sequence[bytes]) -> str:

@@ -14,8 +14,8 @@ from apache_beam.pvalue import AsSingleton
 
 from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.protocols import RecordJob
+from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_records import PlanRecords
 from beam_jobs.pipeline.plan_references import PlanReferences
 from beam_jobs.pipeline.steps import AsWhole
@@ -206,7 +206,7 @@ class Survey(beam.PTransform):
         output: Output,
         processes: int,
         path: str,
-        near: Near | None = None,
+        near: NearRules | None = None,
     ) -> None:
         super().__init__()
         self._path, self._output = path, output

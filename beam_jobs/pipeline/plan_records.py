@@ -14,7 +14,6 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from beam_jobs.dataset.directory import prepare_output
 from beam_jobs.dataset.output import Output
-from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.passes import FirstPassResult
 from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
@@ -22,6 +21,7 @@ from beam_jobs.jobs.text.duplicates import Tally, check_tally
 from beam_jobs.jobs.text.sample import check_training
 from beam_jobs.pipeline.near.drop import DropNearOfTasks
 from beam_jobs.pipeline.near.find import SKETCHING
+from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
 from beam_jobs.pipeline.plan_strata import PlanSplits
 from beam_jobs.pipeline.reading.list_tasks import ListTasks
@@ -132,7 +132,7 @@ class PlanRecords(beam.PTransform):
         processes: int,
         prepare: Prepare | None = prepare_output,
         later: Sequence[str] = (),
-        near: Near | None = None,
+        near: NearRules | None = None,
     ) -> None:
         super().__init__()
         self._given_tokenizer = job.tokenizer

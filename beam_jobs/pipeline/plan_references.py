@@ -17,11 +17,11 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.loading import Loader, classes_in, source_error
-from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.near.drop import DropNearOfReferences
+from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
 from beam_jobs.pipeline.plan_strata import PlanSplits
 from beam_jobs.pipeline.steps import AsWhole, cut_patterns, loading_pool, with_span
@@ -225,7 +225,7 @@ class PlanReferences(beam.PTransform):
         output: Output,
         processes: int,
         prepare: Prepare | None = prepare_output,
-        near: Near | None = None,
+        near: NearRules | None = None,
     ) -> None:
         super().__init__()
         self._job, self._output, self._processes = job, output, processes

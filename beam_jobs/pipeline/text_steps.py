@@ -215,7 +215,8 @@ class _Find(beam.DoFn):
         yield TaggedOutput(self.TALLY, tally)
 
 
-def _with_id(task: Task) -> tuple[str, Task]:
+def with_id(task: Task) -> tuple[str, Task]:
+    """A task with its id."""
     return task.id, task
 
 
@@ -242,7 +243,7 @@ class MarkDuplicates(beam.PTransform):
             | "Find" >> beam.ParDo(_Find()).with_outputs(_Find.TALLY, main="dropped")
         )
         marked = (
-            (tasks | "TaskId" >> beam.Map(_with_id), found["dropped"])
+            (tasks | "TaskId" >> beam.Map(with_id), found["dropped"])
             | "JoinTask" >> beam.CoGroupByKey()
             | "Mark" >> beam.FlatMap(with_dropped)
         )

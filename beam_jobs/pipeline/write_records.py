@@ -15,11 +15,11 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.output import Output
-from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.passes import EncodingPlan, SecondPassResult
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.commit import CommitDataset
+from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_records import PlanRecords
 from beam_jobs.pipeline.steps import STATISTICS, AsWhole, TaskStep, at_end_of_bundle, loading_pool
 from beam_jobs.pipeline.write_runs import WriteRuns, spool_of
@@ -96,7 +96,7 @@ class WriteRecords(beam.PTransform):
     """
 
     def __init__(
-        self, job: RecordJob, output: Output, processes: int = 1, near: Near | None = None
+        self, job: RecordJob, output: Output, processes: int = 1, near: NearRules | None = None
     ) -> None:
         super().__init__()
         self._job, self._output, self._processes = job, output, processes

@@ -20,10 +20,10 @@ from beam_jobs.dataset.shard_writer import Run, ShardWriter, check_records, rows
 from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.jobs.loading import FramedRecords, Loader
-from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.pipeline.commit import CommitDataset
+from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_references import PlanReferences
 from beam_jobs.pipeline.steps import (
     STATISTICS,
@@ -177,7 +177,7 @@ class WriteReferences(beam.PTransform):
     """
 
     def __init__(
-        self, job: FileJob, output: Output, processes: int = 1, near: Near | None = None
+        self, job: FileJob, output: Output, processes: int = 1, near: NearRules | None = None
     ) -> None:
         super().__init__()
         self._job, self._output, self._processes = job, output, processes

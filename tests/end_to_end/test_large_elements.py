@@ -149,7 +149,7 @@ def check(found: dict[str, int], groups: int = 5) -> None:
     assert {name: size for name, size in found.items() if size > LIMIT} == {}
 
 
-@pytest.mark.slow(base=["subwords", "ten_histograms", "long_rows", "recordings"])
+@pytest.mark.slow(base=["recordings"])
 @pytest.mark.parametrize("job", JOBS)
 def test_no_element_of_a_job_is_above_1_mib(tmp_path, job):
     (tmp_path / "in").mkdir()
@@ -159,6 +159,7 @@ def test_no_element_of_a_job_is_above_1_mib(tmp_path, job):
     check(found)
 
 
+@pytest.mark.slow
 def test_no_element_of_write_shards_is_above_1_mib(tmp_path):
     """100,000 different tokens are counted, and as many labels."""
     schema = Schema({"key": ("string", ()), "tokens": ("int64", (None,)), "data": ("string", ())})

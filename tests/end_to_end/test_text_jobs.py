@@ -278,6 +278,7 @@ def test_windows_of_learned_tokens_equal_those_of_the_library(windows, rows):
     assert {name: split.duplicates for name, split in manifest.splits.items()} == dropped
 
 
+@pytest.mark.slow
 def test_a_tokenizer_is_learned_from_the_training_split_without_duplicates(windows, rows):
     records = records_of(windows[1])
     training = {key.split("@")[0] for key, row in records.items() if row["split"] == "train"}
@@ -395,37 +396,10 @@ def test_tokens_are_learned_from_the_training_split_with_all_kinds_of_splits(
         assert_resumes(dying_after, capsys, arguments, tmp_path / "killed", files_of(out))
 
 
-@pytest.mark.slow
-def test_lists_of_labels_are_found_after_files_without_labels(tmp_path, capsys):
-    root = tmp_path / "in"
-    root.mkdir()
-    (root / "LICENSE").write_text("no text that is read")
-    (root / "a.jsonl").write_text('{"text": "none yet"}\n{"text": "null", "tags": null}\n')
-    tags = [["b", "a"], [], ["c"], ["a", "c", "b"]]
-    (root / "b.jsonl").write_text(
-        "".join(json.dumps({"text": f"b{n}", "tags": tag}) + "\n" for n, tag in enumerate(tags))
-    )
-    table = {"text": [f"c{n}" for n in range(5)], "tags": [*tags, None]}
-    pq.write_table(pa.table(table), root / "c.parquet", row_group_size=2)
-    assert run("text", "--input", root, "--label_field", "tags", "--output", tmp_path / "out") == 0
-    manifest, records = verified(tmp_path / "out"), records_of(tmp_path / "out")
-    assert manifest.label_names == ("a", "b", "c")
-    assert {
-        key: [manifest.label_names[label] for label in record["label"].tolist()]
-        for key, record in records.items()
-    } == {
-        f"{name}#{number}": tag
-        for name in ("b.jsonl", "c.parquet")
-        for number, tag in enumerate(tags, 1)
-    }
-    rejects = rejects_of(tmp_path / "out")
-    assert rejects.keys() == {"LICENSE", "a.jsonl#1", "a.jsonl#2", "c.parquet#5"}
-
-
 # Whole documents.
 
 
-@pytest.mark.slow(base=["words"])
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", ["words", "bytes"])
 def test_documents_are_cut_into_windows_that_hold_every_token(tmp_path, tokens):
     folder = Path(sklearn.__file__).parent / "datasets" / "descr"
@@ -497,91 +471,39 @@ def test_unreadable_parts_of_tables_are_listed_and_the_rest_is_written(tmp_path)
     assert records["rows.tsv#4"]["text"].item() == b""
 
 
-@pytest.mark.slow
-def test_a_file_given_twice_is_refused_even_if_duplicates_are_dropped(tmp_path, capsys):
-    for name in "abc":
-        (tmp_path / f"{name}.txt").write_text(f"{name}\nshared\n")
-    out = tmp_path / "out"
-    folder = ["--input", tmp_path, "--output", out, "--drop_duplicates"]
-    message = r"duplicate key of a text in .*\.txt or soon after it: every record needs a key"
-    # One is the first file of its task, the other one is in the middle of another task.
-    for again in ("a.txt", "b.txt"):
-        refused(capsys, 2, message, "text", *folder, "--input", tmp_path / again)
-        assert not (out / "manifest.json").exists()
-    assert run("text", *folder) == 0
-    assert verified(out).duplicates == 2
-
-
 def test_texts_in_other_encodings_are_read_if_they_are_named(tmp_path):
-    (tmp_path / "wide.txt").write_text("Grüße\nhello\n", encoding="utf-16")
-    (tmp_path / "utf8.txt").write_text("Grüße\nhello\n")
-    assert run("text", "--input", f"{tmp_path}/*.txt", "--output", tmp_path / "first") == 0
-    assert records_of(tmp_path / "first").keys() == {"utf8.txt#1", "utf8.txt#2"}
-    assert rejects_of(tmp_path / "first") == {
-        "wide.txt": "UTF-16 text: convert it to UTF-8, or add --text_encoding utf-16"
-    }
     (tmp_path / "t.csv").write_bytes("text;y;split\n„Ü“;cat;val\nb, c;dog;train\n".encode("cp1252"))
     flags = ["--table", tmp_path / "t.csv", "--text_encoding", "cp1252", "--delimiter", ";"]
-    flags += ["--label_field", "y", "--split_column", "split", "--output", tmp_path / "second"]
+    flags += ["--label_field", "y", "--split_column", "split", "--output", tmp_path / "out"]
     assert run("text", *flags) == 0
-    manifest = verified(tmp_path / "second")
+    manifest = verified(tmp_path / "out")
     assert list(manifest.splits) == ["train", "val"]
     assert manifest.options["text_encoding"] == "cp1252"
-    texts = {record["text"].item() for record in records_of(tmp_path / "second").values()}
+    texts = {record["text"].item() for record in records_of(tmp_path / "out").values()}
     assert texts == {"„Ü“".encode(), b"b, c"}
 
 
 def test_texts_that_do_not_fit_the_flags_end_the_job_in_one_line(tmp_path, capsys):
     (tmp_path / "a.tsv").write_text("text\ty\na zebra\tcat\n")
-    pq.write_table(pa.table({"body": ["a"]}), tmp_path / "a.parquet")
     unable = tokenizers.Tokenizer(models.WordLevel({"a": 0}))
     unable.pre_tokenizer = pre_tokenizers.Whitespace()
     unable.save(str(tmp_path / "unable.json"))
-    (tmp_path / "no.json").write_text("{}")
-    (tmp_path / "twice.tsv").write_text("text\ttext\na\tb\n")
-    tsv = ("--input", tmp_path / "a.tsv")
-    for pattern, *arguments in (
-        (r"a\.parquet: no column 'text', it has body", "--input", tmp_path / "a.parquet"),
-        (r"a\.tsv: no column 'z', it has text, y", *tsv, "--label_field", "z"),
-        (r"a\.tsv: no column 'z', it has text, y", *tsv, "--extra_features", "z:int32"),
-        (r"twice\.tsv: two columns are called 'text'", "--input", tmp_path / "twice.tsv"),
+    arguments = ["text", "--input", tmp_path / "a.tsv", "--output", tmp_path / "out"]
+    for pattern, *flags in (
+        (r"a\.tsv: no column 'z', it has text, y", "--extra_features", "z:int32"),
         (
             r"the tokenizer fails on a text \(WordLevel.*\): a\.tsv#1",
-            *tsv,
             "--tokens",
             tmp_path / "unable.json",
         ),
-        (r"no\.json: expected a tokenizer\.json", *tsv, "--tokens", tmp_path / "no.json"),
     ):
-        refused(capsys, 2, pattern, "text", *arguments, "--output", tmp_path / "out")
+        refused(capsys, 2, pattern, *arguments, *flags)
         assert not list(tmp_path.glob("out/*.json"))
 
 
-@pytest.mark.parametrize("tokens", ["words", "bpe"])
-def test_a_training_split_without_texts_has_no_tokens_to_learn(tmp_path, capsys, tokens):
+def test_a_training_split_without_texts_has_no_tokens_to_learn(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("".join(f"text {n}\n" for n in range(80)))
-    flags = ["--input", tmp_path / "a.txt", "--tokens", tokens, "--vocabulary_size", 300]
+    flags = ["--input", tmp_path / "a.txt", "--tokens", "words"]
     flags += ["--splits", "train=0.0001,val=0.9999", "--output", tmp_path / "out"]
     refused(capsys, 1, "the training split has no text to learn tokens from", "text", *flags)
     assert not (tmp_path / "out" / "manifest.json").exists()
-
-
-@pytest.mark.slow
-def test_texts_of_files_named_in_a_table_have_the_labels_of_its_rows(tmp_path):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "one.txt").write_text("a\nb\n")
-    (tmp_path / "docs" / "two.jsonl").write_text('{"text": "c"}\n')
-    lines = ["path,y,id", "docs/one.txt,cat,1", "docs/two.jsonl,,2", "docs/gone.txt,dog,3"]
-    (tmp_path / "t.csv").write_text("\n".join(lines))
-    flags = ["--table", tmp_path / "t.csv", "--path_column", "path", "--label", "column:y"]
-    names = {"row": "docs/one.txt#1", "column:id": "1"}
-    for number, (key, name) in enumerate(names.items()):
-        out = tmp_path / f"out{number}"
-        assert run("text", *flags, "--key", key, "--output", out) == 0
-        manifest, records = verified(out), records_of(out)
-        assert records.keys() == {f"{name}#1", f"{name}#2"}
-        assert manifest.label_names == ("cat",)
-        no_label, no_file = sorted(rejects_of(out).values(), key=lambda error: "no file" in error)
-        assert no_file.startswith("there is no file '") and no_label.startswith(
-            "column 'y': label ''"
-        )

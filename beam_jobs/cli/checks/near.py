@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from beam_jobs.cli.flags import names_in
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.near import Compared, KeptOut, Near, compared_of
+from beam_jobs.jobs.near import Compared, Near, compared_of
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.reshard.job import ReshardJob, reshard_job
+from beam_jobs.pipeline.near.rules import KeptOut, NearRules
 from beam_jobs.sources.inputs import Inputs
 from readers.format.schema import Feature
 from readers.format.similarity.likeness import DEFAULTS, Kind, Likeness
@@ -18,7 +19,7 @@ _KEY = "key"
 
 def near_of(
     threshold: str, keep_out: str, job: RecordJob, feature_names: Mapping[str, str]
-) -> Near | None:
+) -> NearRules | None:
     """Which near duplicates a job drops; None if it keeps them.
 
     Args:
@@ -38,7 +39,7 @@ def near_of(
     others = tuple(
         _kept_out(directory, likeness, compared, feature_names) for directory in names_in(keep_out)
     )
-    return Near(likeness, compared, bool(threshold), others)
+    return NearRules(likeness, compared, bool(threshold), keep_out=others)
 
 
 def _likeness(threshold: str, compared: Compared) -> Likeness:

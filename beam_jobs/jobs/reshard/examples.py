@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.reshard.example_walk import all_lists
 from beam_jobs.jobs.reshard.framed import FrameBatch, decompressed, frame_batches
+from beam_jobs.jobs.reshard.spec import ReshardSpec
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, Task
@@ -19,31 +19,24 @@ from beam_jobs.sources.source import Source
 from beam_jobs.storage.objects import reading_ahead
 from readers.format.decode.records import parse_example
 from readers.format.protobuf.wire import BYTES_LIST, INT64_LIST, unpacked_varints
-from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
-
-if TYPE_CHECKING:
-    from beam_jobs.jobs.reshard.job import ReshardJob
-
-# Serialized records, uint8 [n], and where each begins and ends -> broken rows and the reasons.
-FindBroken = Callable[[np.ndarray, np.ndarray, np.ndarray], list[tuple[int, str]]]
 
 
-def batches_of(job: ReshardJob, task: Task) -> Iterator[tuple[Source, FrameBatch | Reject]]:
-    """Yields (file, some of its records) for all chunks of a task, and a reject if one cannot be read."""
+def batches_of(spec: ReshardSpec, task: Task) -> Iterator[tuple[Chunk, FrameBatch | Reject]]:
+    """Yields (chunk, some of its records) for all chunks of a task, and a reject if one cannot be read."""
     chunks = [chunk for chunk in task.chunks if not chunk.is_empty]
-    with reading_ahead(read for chunk in chunks for read in job.reads(chunk)):
+    with reading_ahead(read for chunk in chunks for read in spec.reads(chunk)):
         for chunk in chunks:
-            for batch in _frame_batches(job, chunk):
-                yield chunk.source, batch
+            for batch in _frame_batches(spec, chunk):
+                yield chunk, batch
 
 
-def _frame_batches(job: ReshardJob, chunk: Chunk) -> Iterator[FrameBatch | Reject]:
+def _frame_batches(spec: ReshardSpec, chunk: Chunk) -> Iterator[FrameBatch | Reject]:
     """Yields the records of a file or a range of it, and a reject if it cannot be read."""
-    source, limit = chunk.source, job.inputs.max_bytes
+    source, limit = chunk.source, spec.inputs.max_bytes
     try:
         if source.error:
             raise RejectError(source.error)
-        with job.inputs.stream(source) as file:
+        with spec.inputs.stream(source) as file:
             if not chunk.end:
                 yield from frame_batches(decompressed(cast(io.BufferedReader, file)), limit)
                 return
@@ -91,32 +84,29 @@ class FoundExamples(NamedTuple):
         return left, self.splits[gone]
 
 
-def records_of(
-    rules: SplitRules, source: Source, batch: FrameBatch, find_broken: FindBroken
-) -> FoundExamples:
+def records_of(rules: SplitRules, source: Source, batch: FrameBatch) -> FoundExamples:
     """The records of a batch, the same ones in both passes.
+
+    Whether their bytes are Examples is not known yet, unless a feature decides their splits.
 
     Args:
         rules: Decides the splits of records.
         source: The file.
         batch: Some of its records.
-        find_broken: `broken_examples`, or a function that gives the same.
     """
-    data, stops = batch.data, batch.stops - FOOTER_BYTES
-    starts = batch.stops - batch.lengths + HEADER_BYTES
-    filled = np.flatnonzero(batch.good & (starts < stops))
-    empty = np.flatnonzero(batch.good & (starts == stops)).tolist()
-    broken = dict.fromkeys(empty, "it is empty")
-    for at, error in find_broken(data, starts[filled], stops[filled]):
-        broken[int(filled[at])] = error
+    starts, stops = batch.spans
+    rows = np.flatnonzero(batch.good & (starts < stops))
     rejects = [_reject(source, place.number, place.error) for place in batch.broken]
-    for row, error in broken.items():
-        where = f"byte {batch.offset + int(starts[row]) - HEADER_BYTES:,}"
-        rejects.append(_reject(source, batch.first + row, f"{where}: not an Example: {error}"))
-    rows = filled[~np.isin(filled, list(broken))] if broken else filled
+    for row in np.flatnonzero(batch.good & (starts == stops)).tolist():
+        error = f"{batch.place_of(starts[row])}: not an Example: it is empty"
+        rejects.append(_reject(source, batch.first + row, error))
+    columns: list[dict[str, Any]] = []
+    if names := rules.placement.split_features:
+        columns, broken = _columns(batch, rows, names)
+        rejects += [_reject(source, batch.first + row, error) for row, error in broken.items()]
+        rows = np.setdiff1d(rows, list(broken))
     prefix = f"{source.key}#".encode("utf-8", "surrogateescape")
     keys = [b"%s%d" % (prefix, number) for number in (rows + batch.first).tolist()]
-    columns = _columns(rules, data, starts[rows], stops[rows])
     splits, without = rules.splits_of(keys, columns, [None] * len(keys))
     if without:
         rejects += [
@@ -131,25 +121,19 @@ def _reject(source: Source, number: int, error: str) -> Reject:
     return Reject.of(f"{source.key}#{number}", "read", error)
 
 
-def broken_examples(
-    data: np.ndarray, starts: np.ndarray, stops: np.ndarray
-) -> list[tuple[int, str]]:
-    """The rows of records that are neither Examples nor SequenceExamples, with the reasons."""
-    _, _, broken = all_lists(data, starts, stops)
-    return broken
-
-
 def _columns(
-    rules: SplitRules, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
-) -> list[dict[str, Any]]:
-    """The features that decide the splits of records; no rows if there are none."""
-    names = rules.placement.split_features
-    if not names:
-        return []
-    return [
-        single_values(data.data[start:stop], names)
-        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
-    ]
+    batch: FrameBatch, rows: np.ndarray, names: set[str]
+) -> tuple[list[dict[str, Any]], dict[int, str]]:
+    """The features that decide the splits of Examples, and why other rows are none."""
+    starts, stops = batch.spans
+    columns: list[dict[str, Any]] = []
+    broken: dict[int, str] = {}
+    for row in rows.tolist():
+        try:
+            columns.append(single_values(batch.data.data[starts[row] : stops[row]], names))
+        except ValueError as error:
+            broken[row] = f"{batch.place_of(starts[row])}: not an Example: {error}"
+    return columns, broken
 
 
 def single_values(data: memoryview, names: set[str]) -> dict[str, Any]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from beam_jobs.jobs.reshard.byte_values import are_utf8, image_formats, tensor_shapes, value_counts
-from beam_jobs.jobs.reshard.example_lists import Lists
-from readers.format.decode.column import Spans
+from beam_jobs.jobs.reshard.values import ValueList, image_format, is_gray, is_utf8, tensor_type
 from readers.format.dtypes import numpy_dtype
-from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, unpacked_varints
+from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
 from readers.format.schema import Feature
 
 Shape = tuple[int | None, ...]
 
 _NUMBERS = {FLOAT_LIST: "float32", INT64_LIST: "int64"}
+
+# The most dimensions of a tensor, as in TensorFlow. The product of more sizes could take very long.
+_MAX_RANK = 254
 
 
 @dataclass
@@ -31,14 +31,9 @@ class CommonShape:
     count: int = 0
     shape: Shape | None = None
 
-    @classmethod
-    def of(cls, shapes: np.ndarray) -> CommonShape:
-        """The common shape of some shapes of one rank, int64 [n, rank]."""
-        if not len(shapes):
-            return cls()
-        same = (shapes == shapes[0]).all(axis=0).tolist()
-        sizes = zip(shapes[0].tolist(), same, strict=True)
-        return cls(len(shapes), tuple(size if agreed else None for size, agreed in sizes))
+    def add(self, shape: Shape) -> None:
+        """Adds an array."""
+        self.merge(CommonShape(1, shape))
 
     def merge(self, other: CommonShape) -> None:
         """Adds the arrays of another instance."""
@@ -73,14 +68,19 @@ class ValuesGuess:
     dtypes: set[str] = field(default_factory=set)
     shape: CommonShape = field(default_factory=CommonShape)
 
-    @classmethod
-    def of(cls, values: Spans) -> ValuesGuess:
-        """The facts about some byte strings."""
-        if not len(values.starts):
-            return cls()
-        formats, gray = image_formats(values)
-        dtype, shapes = tensor_shapes(values) or ("", np.empty((0, 0), np.int64))
-        return cls(are_utf8(values), formats, gray, {dtype}, CommonShape.of(shapes))
+    def add(self, value: memoryview) -> None:
+        """Adds a byte string.
+
+        Raises:
+            UsageError: It is a tensor whose dtype needs a package that is not installed.
+        """
+        found, tensor = image_format(value), tensor_type(value)
+        self.utf8 = self.utf8 and is_utf8(value)
+        self.formats.add(found)
+        self.gray = self.gray and (not found or is_gray(value))
+        self.dtypes.add(tensor[0] if tensor else "")
+        if tensor:
+            self.shape.add(tensor[1])
 
     def merge(self, other: ValuesGuess) -> None:
         """Adds the facts of another instance."""
@@ -125,29 +125,18 @@ class ShapesGuess:
     shape: CommonShape = field(default_factory=CommonShape)
     filled: int = 0
 
-    @classmethod
-    def of(cls, shapes: Lists, lists: list[Lists]) -> ShapesGuess:
-        """Compares the lists `<name>/shape` and `<name>` of some records."""
-        rows, ranks = shapes.rows[shapes.counts > 0], shapes.counts[shapes.counts > 0]
-        if not len(rows):
-            return cls()
-        held = np.zeros(1 + max(int(part.rows[-1]) for part in (shapes, *lists)), np.int64)
-        for part in lists:
-            held[part.rows] = part.counts
-        counts = held[rows]
-        values = next((part.pieces for part in lists if part.kind == BYTES_LIST), None)
-        # Includes tensors of records without a shape; `filled` counts the others.
-        tensors = tensor_shapes(values) if values else None
-        sizes = unpacked_varints(shapes.pieces.joined(np.empty).data)
-        table = sizes.reshape(len(rows), -1) if (ranks == ranks[0]).all() else None
-        return cls(
-            table is not None
-            and bool((table >= 0).all() and (value_counts(table) == counts).all()),
-            table is not None and tensors is not None and np.array_equal(table, tensors[1]),
-            tensors is not None and _are_rows(sizes, ranks, counts, *tensors),
-            CommonShape(len(rows)) if table is None else CommonShape.of(table),
-            int(np.count_nonzero(counts)),
-        )
+    def add(self, sizes: list[int], found: ValueList | None) -> None:
+        """Compares the list `<name>/shape` of a record, which is not empty, with `<name>`, if it has that."""
+        count = found.size if found else 0
+        whole = len(sizes) <= _MAX_RANK and min(sizes) >= 0
+        self.of_list &= whole and math.prod(sizes) == count
+        types = [tensor_type(value) for value in found.values] if found else []
+        tensors = [one for one in types if one]
+        of_all = 0 < len(tensors) == len(types)
+        self.of_tensor &= of_all and [list(shape) for _, shape in tensors] == [sizes]
+        self.of_sequence &= of_all and _rows_of(tensors) == sizes
+        self.shape.add(tuple(sizes))
+        self.filled += count > 0
 
     def merge(self, other: ShapesGuess) -> None:
         """Adds the facts of another instance."""
@@ -158,22 +147,14 @@ class ShapesGuess:
         self.filled += other.filled
 
 
-def _are_rows(
-    numbers: np.ndarray, lengths: np.ndarray, counts: np.ndarray, dtype: str, shapes: np.ndarray
-) -> bool:
-    """Whether each list has a row for each tensor of its record: size in bytes, then shape.
-
-    Args:
-        numbers: int64 [N], the lists of all records, joined.
-        lengths, counts: int64 [n], how many numbers and tensors each record has.
-        dtype, shapes: The dtype of the tensors, and int64 [N, rank].
-    """
-    if dtype == "string":
-        return False
-    nbytes = np.prod(shapes, axis=1) * numpy_dtype(dtype).itemsize
-    rows = np.column_stack([nbytes, shapes])
-    whole = np.array_equal(lengths, counts * rows.shape[1])
-    return whole and np.array_equal(numbers, rows.reshape(-1))
+def _rows_of(tensors: list[tuple[str, tuple[int, ...]]]) -> list[int]:
+    """What the encoding `sequence` stores of tensors: of each its bytes and its shape; nothing of texts."""
+    return [
+        number
+        for dtype, shape in tensors
+        if dtype != "string"
+        for number in (math.prod(shape) * numpy_dtype(dtype).itemsize, *shape)
+    ]
 
 
 @dataclass
@@ -192,12 +173,14 @@ class FeatureGuess:
     values: ValuesGuess = field(default_factory=ValuesGuess)
     shapes: ShapesGuess = field(default_factory=ShapesGuess)
 
-    @classmethod
-    def of(cls, lists: Lists) -> FeatureGuess:
-        """The facts about some lists."""
-        size = CommonShape.of(lists.counts[lists.counts > 0][:, None])
-        values = ValuesGuess.of(lists.pieces) if lists.kind == BYTES_LIST else ValuesGuess()
-        return cls(Counter({lists.kind: len(lists.rows)}), size, values)
+    def add(self, found: ValueList) -> None:
+        """Adds a list that has a kind."""
+        self.kinds[found.kind] += 1
+        if found.size:
+            self.size.add((found.size,))
+        if found.kind == BYTES_LIST:
+            for value in found.values:
+                self.values.add(value)
 
     def merge(self, other: FeatureGuess) -> None:
         """Adds the facts of another instance."""

@@ -15,6 +15,7 @@ from beam_jobs.errors import RejectError
 from beam_jobs.storage.limits import exceeds
 from readers.format.decode.scanner import MARGIN
 from readers.format.tfrecord import (
+    FOOTER_BYTES,
     FRAME_BYTES,
     HEADER_BYTES,
     intact,
@@ -74,6 +75,20 @@ class FrameBatch(NamedTuple):
     def stops(self) -> np.ndarray:
         """The end of each frame in `data`, int64 [B]."""
         return np.cumsum(self.lengths)
+
+    @property
+    def spans(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each record begins and ends in `data`, int64 [B]."""
+        stops = self.stops
+        return stops - self.lengths + HEADER_BYTES, stops - FOOTER_BYTES
+
+    def place_of(self, start: int) -> str:
+        """The byte of the file at which the frame of a record begins, for errors.
+
+        Args:
+            start: Where the record begins in `data`.
+        """
+        return f"byte {self.offset + int(start) - HEADER_BYTES:,}"
 
 
 # A file that is read from its beginning.

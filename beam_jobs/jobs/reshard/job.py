@@ -1,14 +1,14 @@
 """The reshard job: turns existing TFRecord files into a dataset. Records keep their bytes.
 
-Files are read twice: first to learn the schema from all records and to find broken ones, then to
-hand the records over. Large ones are cut into ranges, whose records are counted before. Nothing here
-imports Beam.
+Files are read twice: first to learn the schema from their first records and to plan the splits, then to
+check all records and hand them over. Large ones are cut into ranges, whose records are counted before.
+Nothing here imports Beam.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,6 @@ from beam_jobs.jobs.protocols import Learns, LearnSchema, RangeCounter, RecordJo
 from beam_jobs.jobs.reshard.manifests import (
     MAX_TEXT_BYTES,
     Description,
-    InputSplits,
     common_sample_rate,
     description_of,
     manifests_in,
@@ -30,14 +29,12 @@ from beam_jobs.jobs.reshard.near import example_sketches
 from beam_jobs.jobs.reshard.passes import ReshardFirstPass, ReshardSecondPass
 from beam_jobs.jobs.reshard.ranges import RANGE_BYTES, count_records, number_ranges
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
+from beam_jobs.jobs.reshard.spec import ReshardSpec
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import Chunk, Task, byte_ranges
-from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
-from beam_jobs.storage.ahead import Read
-from beam_jobs.storage.objects import EAGER_BYTES
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, SAMPLE_RATE, TOKENIZER, VOCABULARY
 from readers.format.schema import Feature, Schema
 
@@ -55,30 +52,8 @@ _NO_RECORDS = (INDEX_SUFFIX, ".json", ".jsonl", ".txt", ".md", ".csv")
 
 
 @dataclass(frozen=True)
-class ReshardJob(RecordJob):
-    """What a record is: an Example or a SequenceExample of a TFRecord file, GZIP or not.
-
-    Attributes:
-        inputs: The files.
-        given: The schema, if it need not be learned.
-        keep: The features to keep; all if empty.
-        drop: The features to drop.
-        class_names: The class names in the manifest of the input, by feature.
-        vocabulary: All words by id, from the manifest of the input; empty without words.
-        tokenizer: The text of the input's `tokenizer.json`; empty without subwords.
-        splits: The splits that the files belong to.
-        sample_rate: Samples per second of all recordings; 0 if unknown.
-    """
-
-    inputs: Inputs
-    given: Schema | None = None
-    keep: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    class_names: Names = field(default_factory=dict)
-    vocabulary: tuple[bytes, ...] = ()
-    tokenizer: str = ""
-    splits: InputSplits = field(default_factory=InputSplits)
-    sample_rate: float = 0.0
+class ReshardJob(ReshardSpec, RecordJob):
+    """A reshard job: what it reads, and the passes over it."""
 
     def sources(self, pattern: str) -> Iterator[Source]:
         """Yields the files that match a pattern, except indexes and texts beside shards."""
@@ -92,12 +67,6 @@ class ReshardJob(RecordJob):
         if alone and source.size > 2 * RANGE_BYTES:
             return byte_ranges(source, RANGE_BYTES)
         return super().chunks(source)
-
-    def reads(self, chunk: Chunk) -> Iterator[Read]:
-        """Yields what the passes read of a store at first."""
-        if chunk.end:
-            return self.inputs.range_reads(chunk)
-        return self.inputs.reads(chunk.source, EAGER_BYTES)
 
     def range_counter(self) -> RangeCounter:
         return RangeCounter(partial(count_records, self.inputs), number_ranges)
@@ -117,7 +86,7 @@ class ReshardJob(RecordJob):
         return LearnSchema(SchemaGuess, self.schema_of)
 
     def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
-        return ReshardFirstPass(rules=rules, on_reject=on_reject, job=self)
+        return ReshardFirstPass(rules=rules, on_reject=on_reject, spec=self)
 
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
         return ReshardSecondPass(plan, self)
@@ -139,14 +108,15 @@ class ReshardJob(RecordJob):
         """The schema of the records that are written.
 
         Args:
-            guess: The facts learned from all records.
+            guess: The facts learned from the first records of each file.
             needed: The features that decide the splits.
 
         Raises:
             UsageError: The records contradict each other, no feature is kept, or a feature named by
                 a flag does not exist.
+            DataError: No record is an Example.
         """
-        if not (self.given or guess.records):
+        if not (self.given or guess.records or guess.broken):
             return UNKNOWN_SCHEMA
         schema = self.given or guess.schema()
         for name in (*self.keep, *self.drop, *sorted(needed)):
@@ -156,15 +126,6 @@ class ReshardJob(RecordJob):
         if not chosen:
             raise UsageError(f"--drop {','.join(self.drop)}: no feature would be left")
         return schema.select(chosen)
-
-    def keeps(self, name: str) -> bool:
-        """Whether a feature is kept."""
-        return (not self.keep or name in self.keep) and name not in self.drop
-
-    @property
-    def changes_records(self) -> bool:
-        """Whether features are dropped."""
-        return bool(self.keep or self.drop)
 
 
 def reshard_job(

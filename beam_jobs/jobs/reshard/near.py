@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
-from beam_jobs.jobs.reshard.examples import (
-    FoundExamples,
-    batches_of,
-    broken_examples,
-    records_of,
-)
+from beam_jobs.jobs.reshard.examples import FoundExamples, batches_of, records_of
 from beam_jobs.jobs.reshard.framed import FrameBatch
+from beam_jobs.jobs.reshard.spec import ReshardSpec
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from readers.format.decode.records import Decoder
 from readers.format.schema import Schema
-
-if TYPE_CHECKING:
-    from beam_jobs.jobs.reshard.job import ReshardJob
 
 # What separates the file of a record from its number in a key.
 _NUMBER = b"#"
@@ -37,28 +30,28 @@ _RECORD_BITS = 32
 _AT_ONCE = 64
 
 
-def example_sketches(job: ReshardJob, near: Near, rules: SplitRules, task: Task) -> Sketched:
+def example_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Task) -> Sketched:
     """The sketches of a task's records; one that does not fit the schema has none."""
     builder = SketchBuilder(near, task.id)
     first = 0
-    for source, batch in batches_of(job, task):
+    for chunk, batch in batches_of(spec, task):
         if not isinstance(batch, Reject):
-            found = records_of(rules, source, batch, broken_examples)
+            found = records_of(rules, chunk.source, batch)
             orders = rules.placement.orders(found.keys)
             _add(builder, batch, found, np.arange(len(found.keys)) + first, orders)
             first += len(found.keys)
     return builder.finish(len(task.chunks))
 
 
-def dataset_sketches(job: ReshardJob, near: Near, rules: SplitRules, task: Task) -> Sketched:
+def dataset_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Task) -> Sketched:
     """The same sketches of a dataset: owners are files, numbers are those in files, and the order is that of reading."""
     builders: dict[str, SketchBuilder] = {}
-    for source, batch in batches_of(job, task):
+    for chunk, batch in batches_of(spec, task):
         if not isinstance(batch, Reject):
-            found = records_of(rules, source, batch, broken_examples)
+            found = records_of(rules, chunk.source, batch)
             numbers = np.array([key.rpartition(_NUMBER)[2] for key in found.keys]).astype(np.int64)
-            builder = builders.setdefault(source.key, SketchBuilder(near, source.key))
-            orders = _places(source.key, found.splits, numbers)
+            builder = builders.setdefault(chunk.source.key, SketchBuilder(near, chunk.source.key))
+            orders = _places(chunk.source.key, found.splits, numbers)
             _add(builder, batch, found, numbers, orders)
     made = [builder.finish() for builder in builders.values()]
     blocks = [block for some in made for block in some.blocks]

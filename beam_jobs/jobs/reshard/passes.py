@@ -5,25 +5,23 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from beam_jobs.errors import UsageError
 from beam_jobs.jobs.passes import EncodedRecords, FirstPass, FoundRecords, Learner, SecondPass
-from beam_jobs.jobs.reshard.examples import FoundExamples, batches_of, broken_examples, records_of
+from beam_jobs.jobs.reshard.examples import FoundExamples, batches_of, records_of
+from beam_jobs.jobs.reshard.fit import Names, misfit, name_of, other_feature, value_error
 from beam_jobs.jobs.reshard.framed import FrameBatch
-from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
+from beam_jobs.jobs.reshard.schema_guess import LEARNED, SchemaGuess
+from beam_jobs.jobs.reshard.spec import ReshardSpec
 from beam_jobs.records.encode import RecordCounter
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.chunks import Task
+from beam_jobs.sources.chunks import Chunk, Task
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import Decoder
 from readers.format.protobuf.wire import fields, varint
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, frame
-
-if TYPE_CHECKING:
-    from beam_jobs.jobs.reshard.job import ReshardJob
 
 # Records of a batch whose size is measured without the features that are dropped.
 _MEASURED = 16
@@ -44,43 +42,33 @@ class SchemaLearner:
 
 @dataclass(frozen=True, kw_only=True)
 class ReshardFirstPass(FirstPass):
-    """Task -> keys of records, and facts about their features.
+    """Task -> keys of records, and facts about the features of the first ones.
 
     Attributes:
-        job: Defines the records.
+        spec: Defines the records.
     """
 
-    job: ReshardJob
+    spec: ReshardSpec
 
     def learner(self) -> Learner | None:
         return SchemaLearner()
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
         dropped, first = task.dropped_rows, 0
-        for source, batch in batches_of(self.job, task):
+        for chunk, batch in batches_of(self.spec, task):
             if isinstance(batch, Reject):
                 yield FoundRecords.of_reject(batch)
                 continue
-            guess = None if self.job.given else SchemaGuess()
-            find_broken = guess.add if guess else broken_examples
-            try:
-                every = records_of(self.rules, source, batch, find_broken)
-            except UsageError as error:
-                last = batch.first + len(batch.stops) - 1
-                raise UsageError(
-                    f"{source.key}: one of the records {batch.first} to {last}: {error.message}"
-                ) from None
+            every = records_of(self.rules, chunk.source, batch)
             found, duplicates = every.without(dropped, first)
             first += len(every.keys)
-            sizes = self._sizes(batch.data.data, found)
-            labels = [None] * len(found.keys)
             yield FoundRecords(
                 found.keys,
                 found.splits,
-                sizes,
-                labels,
+                self._sizes(batch.data.data, found),
+                [None] * len(found.keys),
                 found.rejects,
-                learned=guess,
+                learned=None if self.spec.given else _learned(chunk, batch),
                 duplicates=duplicates,
                 texts=len(found.keys),
             )
@@ -88,18 +76,33 @@ class ReshardFirstPass(FirstPass):
     def _sizes(self, view: memoryview, found: FoundExamples) -> np.ndarray:
         """The size of each record's frame in bytes; an estimate if features are dropped."""
         sizes = found.stops - found.starts + FRAME_BYTES
-        if not self.job.changes_records or not len(sizes):
+        if not self.spec.changes_records or not len(sizes):
             return sizes
         rows = np.linspace(0, len(sizes) - 1, min(_MEASURED, len(sizes))).astype(np.int64).tolist()
         left = sum(
-            len(with_features(view[found.starts[row] : found.stops[row]], self._keeps))
-            + FRAME_BYTES
+            self._kept_bytes(view[found.starts[row] : found.stops[row]]) + FRAME_BYTES
             for row in rows
         )
         return np.maximum(sizes * (left / int(sizes[rows].sum())), FRAME_BYTES).astype(np.int64)
 
+    def _kept_bytes(self, record: memoryview) -> int:
+        try:
+            return len(with_features(record, self._keeps))
+        except ValueError:  # The second pass rejects it.
+            return 0
+
     def _keeps(self, name: str) -> bool:
-        return self.job.keeps(name.removesuffix("/shape"))
+        return self.spec.keeps(name.removesuffix("/shape"))
+
+
+def _learned(chunk: Chunk, batch: FrameBatch) -> SchemaGuess:
+    """Facts about those records of a batch that are among the first ones of their chunk."""
+    guess, (starts, stops) = SchemaGuess(), batch.spans
+    good = batch.good & (starts < stops)
+    for row in np.flatnonzero(good[: max(chunk.first + LEARNED - batch.first, 0)]).tolist():
+        key = f"{chunk.source.key}#{batch.first + row}"
+        guess.add(key, batch.data.data[starts[row] : stops[row]])
+    return guess
 
 
 @dataclass(frozen=True)
@@ -107,10 +110,10 @@ class ReshardSecondPass(SecondPass):
     """Task -> records, as they are or without some features, and their statistics.
 
     Attributes:
-        job: Defines the records.
+        spec: Defines the records.
     """
 
-    job: ReshardJob
+    spec: ReshardSpec
 
     @functools.cached_property
     def _columns(self) -> ColumnDecoder:
@@ -120,16 +123,20 @@ class ReshardSecondPass(SecondPass):
     def _decoder(self) -> Decoder:
         return Decoder(self.plan.schema)
 
+    @functools.cached_property
+    def _names(self) -> Names:
+        return Names(self.plan.schema)
+
     def counter(self) -> RecordCounter:
         return RecordCounter({n: f for n, f in self.plan.schema.items() if not f.step})
 
     def encoded(self, task: Task, encoder: RecordCounter) -> Iterator[EncodedRecords]:
         dropped, first = task.dropped_rows, 0
-        for source, batch in batches_of(self.job, task):
+        for chunk, batch in batches_of(self.spec, task):
             if isinstance(batch, Reject):
                 yield EncodedRecords.of_reject(batch)
                 continue
-            every = records_of(self.plan.rules, source, batch, broken_examples)
+            every = records_of(self.plan.rules, chunk.source, batch)
             yield self._encode_batch(batch, every.without(dropped, first)[0], encoder)
             first += len(every.keys)
 
@@ -139,7 +146,7 @@ class ReshardSecondPass(SecondPass):
         columns, errors = self._decoded(batch.data, found.starts, found.stops)
         late = []
         for at, error in sorted(errors.items()):
-            where = f"byte {batch.offset + int(found.starts[at]) - HEADER_BYTES:,}"
+            where = batch.place_of(found.starts[at])
             key = found.keys[at].decode("utf-8", "surrogateescape")
             late.append((Reject.of(key, "decode", f"{where}: {error}"), int(found.splits[at])))
         good = [at for at in range(len(found.keys)) if at not in errors]
@@ -151,48 +158,68 @@ class ReshardSecondPass(SecondPass):
         return EncodedRecords([found.keys[at] for at in good], splits, frames, found.rejects, late)
 
     def _frame(self, view: memoryview, start: int, stop: int) -> bytes | memoryview:
-        if self.job.changes_records:
+        if self.spec.changes_records:
             return frame(with_features(view[start:stop], self._keeps))
         return view[start - HEADER_BYTES : stop + FOOTER_BYTES]
 
     def _keeps(self, name: str) -> bool:
         """Whether to keep a feature of an Example, which may hold the shapes of another feature."""
         of, schema = name.removesuffix("/shape"), self.plan.schema
-        if self.job.keep:
+        if self.spec.keep:
             return name in schema or (of in schema and schema[of].has_companion)
-        return name not in self.job.drop and (of not in self.job.drop or name in schema)
+        return name not in self.spec.drop and (of not in self.spec.drop or name in schema)
 
     def _decoded(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
     ) -> tuple[dict[str, list[Any]], dict[int, str]]:
         """The values of all counted features, and the errors of records that do not fit the schema."""
+        schema, learned = self.plan.schema, self.spec.given is None
+        spans = zip(starts.tolist(), stops.tolist(), strict=True)
+        records = [data.data[start:stop] for start, stop in spans]
         found, regular = self._columns.decode(data, starts, stops)
-        whole = {name for name, feature in self.plan.schema.items() if not feature.step}
-        odd = np.setdiff1d(np.arange(len(starts)), regular)
-        left = [name for name in self.plan.schema if name not in found]
+        # Records of one form, which have the same names.
+        alike = regular.tolist() if found else []
+        odd = np.setdiff1d(np.arange(len(records)), alike).tolist()
+        left = [name for name in schema if name not in found]
+        rest = Decoder(schema.select(left)) if left else self._decoder
         errors: dict[int, str] = {}
-        values: dict[str, list[Any]] = {name: [None] * len(starts) for name in whole}
+        values: dict[str, list[Any]] = {
+            name: [None] * len(records) for name, feature in schema.items() if not feature.step
+        }
         for name, column in found.items():
-            for at, value in zip(regular.tolist(), column.arrays(), strict=True):
+            for at, value in zip(alike, column.arrays(), strict=True):
                 values[name][at] = value
-        if not left and not len(odd):
-            return values, errors
-        rest = Decoder(self.plan.schema.select(left)) if left else None
-        view = data.data
-        odd_rows = set(odd.tolist())
-        for at in range(len(starts)) if rest else odd.tolist():
-            decoder = self._decoder if at in odd_rows or rest is None else rest
-            try:
-                record = decoder.decode(view[int(starts[at]) : int(stops[at])])
-            except ValueError as error:
-                errors[at] = str(error)
-                continue
-            for name in record.keys() & whole:
-                value = record[name]
-                values[name][at] = (
-                    value.item() if self.plan.schema[name].encoding == "text" else value
-                )
+        for decoder, rows in ((self._decoder, odd), (rest, alike if left else [])):
+            for at in rows:
+                try:
+                    record = decoder.decode(records[at])
+                except ValueError as error:
+                    errors[at] = str(error)
+                    continue
+                for name, value in record.items():
+                    if name in values:
+                        is_text = schema[name].encoding == "text"
+                        values[name][at] = value.item() if is_text else value
+                    elif learned and (wrong := value_error(schema[name], value)):
+                        errors[at] = wrong
+        if learned:
+            errors |= {
+                at: wrong
+                for name, column in values.items()
+                if schema[name].is_image or schema[name].encoding == "text"
+                for at, value in enumerate(column)
+                if value is not None and (wrong := value_error(schema[name], value))
+            }
+        errors = {at: misfit(schema, records[at], learned) or errors[at] for at in errors}
+        doubtful = [at for at in odd if not (at in errors or self._has_known_names(records[at]))]
+        doubtful += [] if not alike or self._has_known_names(records[alike[0]]) else alike
+        for at in doubtful:
+            if wrong := other_feature(schema, records[at], self._keeps, learned):
+                errors.setdefault(at, wrong)
         return values, errors
+
+    def _has_known_names(self, record: memoryview) -> bool:
+        return self._names.hold(record, self._keeps)
 
 
 def with_features(data: memoryview, keeps: Callable[[str], bool]) -> bytes:
@@ -207,15 +234,8 @@ def with_features(data: memoryview, keeps: Callable[[str], bool]) -> bytes:
         entries = [
             b"\x0a" + varint(len(entry)) + bytes(entry)
             for _, _, entry in fields(message)
-            if keeps(_name(entry))
+            if keeps(name_of(entry))
         ]
         body = b"".join(entries)
         messages.append(bytes([number << 3 | 2]) + varint(len(body)) + body)
     return b"".join(messages)
-
-
-def _name(entry: memoryview) -> str:
-    for number, _, content in fields(entry):
-        if number == 1:
-            return str(content, "utf-8")
-    return ""

@@ -1,20 +1,21 @@
-"""Infers the schema of existing Examples from all of them."""
+"""Infers the schema of existing Examples from the first ones of each file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import numpy as np
-
-from beam_jobs.errors import UsageError
-from beam_jobs.jobs.reshard.example_lists import FeatureList, Features
-from beam_jobs.jobs.reshard.example_walk import all_lists
+from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.reshard.feature_guess import CommonShape, FeatureGuess, ShapesGuess
+from beam_jobs.jobs.reshard.values import ValueList, lists_of
 from beam_jobs.records.pieces import Divisible
 from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
 from readers.format.schema import Feature, Schema
+
+# Records of each file, or of each range of a large one, that the schema is learned from. It takes 15 to
+# 110 µs a record, as long as the rest of the job, and shows what 1 of 100 records has: 0.7 % of files miss it.
+LEARNED = 500
 
 # More different names than this are data, not names.
 MAX_FEATURES = 10_000
@@ -40,13 +41,13 @@ class StepsGuess:
     steps: int = 0
     step: FeatureGuess = field(default_factory=FeatureGuess)
 
-    @classmethod
-    def of(cls, found: FeatureList) -> StepsGuess:
-        """The facts about a feature list of some records."""
-        guess = cls(CommonShape.of(found.lengths[:, None]), int(found.lengths.sum()))
-        for lists in found.lists:
-            guess.step.merge(FeatureGuess.of(lists))
-        return guess
+    def add(self, steps: list[ValueList]) -> None:
+        """Adds the steps of a record."""
+        self.length.add((len(steps),))
+        self.steps += len(steps)
+        for step in steps:
+            if step.kind:
+                self.step.add(step)
 
     def merge(self, other: StepsGuess) -> None:
         """Adds the facts of another instance."""
@@ -72,33 +73,41 @@ class SchemaGuess(Divisible):
         records: The number of records.
         features: The features by name; in SequenceExamples those of the context.
         feature_lists: The feature lists by name.
+        broken: The reason of one record that is not an Example; empty without any.
     """
 
     records: int = 0
     features: dict[str, FeatureGuess] = field(default_factory=dict)
     feature_lists: dict[str, StepsGuess] = field(default_factory=dict)
+    broken: str = ""
 
-    def add(self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> list[tuple[int, str]]:
-        """Adds records.
+    def add(self, key: str, record: memoryview) -> None:
+        """Adds a serialized Example or SequenceExample; of anything else only the reason.
 
         Args:
-            data: uint8 [n], serialized Examples or SequenceExamples, and at least
-                `readers.format.decode.scanner.MARGIN` bytes after the last one.
-            starts, stops: int64 [B], where each begins and ends.
-
-        Returns:
-            The rows, rising, of records that are neither, with the reason. They are not added.
+            key: Names the record in errors.
+            record: Its bytes.
 
         Raises:
-            UsageError: A schema cannot have the names of the features.
+            UsageError: A schema cannot have the names of the features, or the dtype of a tensor needs a
+                package that is not installed.
         """
-        parts, feature_lists, broken = all_lists(data, starts, stops)
-        for features in parts:
-            self._add_features(features)
-        for name, found in feature_lists.items():
-            self._add(self.feature_lists, name, StepsGuess.of(found))
-        self.records += len(starts) - len(broken)
-        return broken
+        try:
+            features, feature_lists = lists_of(record)
+        except ValueError as error:
+            return self._merge_broken(f"{key}: not an Example: {error}")
+        self.records += 1
+        try:
+            for name, found in features.items():
+                if found.kind:
+                    guess = self._entry(self.features, name, FeatureGuess)
+                    guess.add(found)
+                    if found.numbers and name.endswith(_SHAPE):
+                        guess.shapes.add(found.numbers, features.get(name.removesuffix(_SHAPE)))
+            for name, steps in feature_lists.items():
+                self._entry(self.feature_lists, name, StepsGuess).add(steps)
+        except UsageError as error:
+            raise UsageError(f"{key}: {error.message}") from None
 
     def merge(self, other: SchemaGuess) -> None:
         """Adds the records of another instance.
@@ -107,31 +116,27 @@ class SchemaGuess(Divisible):
             UsageError: Together they have too many features.
         """
         self.records += other.records
+        self._merge_broken(other.broken)
         for name, guess in other.features.items():
-            self._add(self.features, name, guess)
+            self._entry(self.features, name, FeatureGuess).merge(guess)
         for name, steps in other.feature_lists.items():
-            self._add(self.feature_lists, name, steps)
+            self._entry(self.feature_lists, name, StepsGuess).merge(steps)
+
+    def _merge_broken(self, broken: str) -> None:
+        self.broken = min(filter(None, (self.broken, broken)), default="")
 
     def pieces(self) -> Iterator[tuple[Any, SchemaGuess]]:
-        yield (), SchemaGuess(self.records)
+        yield (), SchemaGuess(self.records, broken=self.broken)
         for name, guess in self.features.items():
             yield (name, "feature"), SchemaGuess(features={name: guess})
         for name, steps in self.feature_lists.items():
             yield (name, "list"), SchemaGuess(feature_lists={name: steps})
 
-    def _add_features(self, features: Features) -> None:
-        for name, lists in features.items():
-            for part in lists:
-                self._add(self.features, name, FeatureGuess.of(part))
-                if part.kind == INT64_LIST and name.endswith(_SHAPE):
-                    of = features.get(name.removesuffix(_SHAPE), [])
-                    self.features[name].shapes.merge(ShapesGuess.of(part, of))
-
-    def _add(self, guesses: dict[str, _Guess], name: str, guess: _Guess) -> None:
+    def _entry(self, guesses: dict[str, _Guess], name: str, empty: Callable[[], _Guess]) -> _Guess:
         if name not in guesses:
             self._check_new(name)
-            guesses[name] = type(guess)()
-        guesses[name].merge(guess)
+            guesses[name] = empty()
+        return guesses[name]
 
     def _check_new(self, name: str) -> None:
         try:
@@ -148,7 +153,7 @@ class SchemaGuess(Divisible):
             )
 
     def schema(self) -> Schema:
-        """The schema that all records have in common.
+        """The schema that the records have in common.
 
         A list of numbers is a scalar or has a fixed length if all records have the same number of
         values; otherwise, or if it is missing in some, it has any length. One byte string in each
@@ -160,7 +165,10 @@ class SchemaGuess(Divisible):
         Raises:
             UsageError: Records contradict each other, or have no feature; or a list of any length
                 comes with a `<name>/shape` that is not its shape, but that readers take for it.
+            DataError: None of the records is an Example.
         """
+        if self.broken and not self.records:
+            raise DataError(f"no record to learn the schema from: {self.broken}")
         for name, guess in sorted(self.features.items()):
             _check_kinds(name, guess)
         for name, steps in sorted(self.feature_lists.items()):

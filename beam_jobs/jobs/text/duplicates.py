@@ -5,21 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.near import Near, SketchBuilder, Sketched, joined_texts
 from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.jobs.text.spec import TextSpec
 from beam_jobs.jobs.text.split_texts import all_texts, splits_of
 from beam_jobs.jobs.text.texts import Texts
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import PIECE_BYTES
 from beam_jobs.sources.chunks import Task
-
-if TYPE_CHECKING:
-    from beam_jobs.jobs.text.job import TextJob
 
 DIGEST_BYTES = 16
 
@@ -41,15 +38,15 @@ def _digests(texts: Texts) -> Iterator[bytes]:
 
 
 def text_digests(
-    job: TextJob, rules: SplitRules, task: Task
+    spec: TextSpec, rules: SplitRules, task: Task
 ) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """The digests of a task's texts, as `protocols.Digester` describes them."""
     numbers = [np.empty(0, np.int64)]
     digests: list[bytes] = []
     orders = [np.empty(0, np.uint64)]
     first = 0
-    for texts in all_texts(job, task):
-        _, errors = splits_of(job, texts, rules)
+    for texts in all_texts(spec, task):
+        _, errors = splits_of(spec, texts, rules)
         rows = np.delete(np.arange(len(texts.keys)), list(errors))
         good = texts.take(rows)
         numbers.append(rows + first)
@@ -60,17 +57,17 @@ def text_digests(
     return task.id, (np.concatenate(numbers), found, np.concatenate(orders))
 
 
-def text_sketches(job: TextJob, near: Near, rules: SplitRules, task: Task) -> Sketched:
+def text_sketches(spec: TextSpec, near: Near, rules: SplitRules, task: Task) -> Sketched:
     """The sketches of a task's texts, without those that are dropped because they are equal to others."""
     builder = SketchBuilder(near, task.id)
     dropped = task.dropped_rows
     first = 0
-    for texts in all_texts(job, task):
-        splits, errors = splits_of(job, texts, rules)
+    for texts in all_texts(spec, task):
+        splits, errors = splits_of(spec, texts, rules)
         rows = np.delete(np.arange(len(texts.keys)), list(errors))
         rows = rows[~np.isin(rows + first, dropped)]
         good = texts.take(rows)
-        fields = zip(*map(good.of_field, range(len(job.text_features))), strict=True)
+        fields = zip(*map(good.of_field, range(len(spec.text_features))), strict=True)
         values = list(map(joined_texts, fields))
         orders = rules.placement.orders(good.keys)
         builder.add(rows + first, orders, splits[rows], values)

@@ -7,17 +7,24 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.passes import EncodedRecords, FirstPass, FoundRecords, Learner, SecondPass
+from beam_jobs.jobs.text.spec import TextSpec
 from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.texts import Texts
-from beam_jobs.jobs.text.tokens import Tokenizer, WordCounts, word_hashes, words
-from beam_jobs.jobs.text.windows import slice_of, window_bounds
+from beam_jobs.jobs.text.tokens import (
+    Tokenizer,
+    WordCounts,
+    slice_of,
+    window_bounds,
+    word_hashes,
+    words,
+)
 from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.records.encode import RecordEncoder
@@ -25,9 +32,6 @@ from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.extra_features import extra_values
 from beam_jobs.sources.labels import Label
 from readers.format.encode.values import checked
-
-if TYPE_CHECKING:
-    from beam_jobs.jobs.text.job import TextJob
 
 # Estimates that only the sizes of shards depend on, all in bytes: what a token takes in an Example,
 # how much text makes a token (counting tokens would take as long as making them), and what an
@@ -37,35 +41,35 @@ _TEXT_BYTES_PER_TOKEN = {"none": 1, "bytes": 1, "words": 6, "bpe": 4, "file": 4}
 _EXAMPLE_BYTES, _TOKENS_BYTES, _LABEL_BYTES, _EXTRA_BYTES = 50, 40, 16, 30
 
 
-def _overhead(job: TextJob) -> int:
+def _overhead(spec: TextSpec) -> int:
     """Roughly how many bytes an Example adds to its text, its key and its tokens."""
-    fields = len(job.text_features)
-    tokens = _TOKENS_BYTES * len(job.token_features)
-    label = _LABEL_BYTES if job.has_labels else 0
+    fields = len(spec.text_features)
+    tokens = _TOKENS_BYTES * len(spec.token_features)
+    label = _LABEL_BYTES if spec.has_labels else 0
     return (
         _EXAMPLE_BYTES
         + _EXTRA_BYTES * (fields - 1)
         + tokens
         + label
-        + _EXTRA_BYTES * len(job.extras)
+        + _EXTRA_BYTES * len(spec.extras)
     )
 
 
 def _tokenizer_of(
-    job: TextJob, vocabulary: tuple[bytes, ...], file: str
+    spec: TextSpec, vocabulary: tuple[bytes, ...], file: str
 ) -> Tokenizer | Subwords | None:
     """The tokenizer of a job; None without tokens.
 
     Args:
-        job: The job.
+        spec: Defines the records.
         vocabulary: All words by id; empty if they are not known yet.
         file: The contents of the tokenizer's file; empty without subwords.
     """
-    if job.tokens == "none":
+    if spec.tokens == "none":
         return None
-    if job.tokens in ("words", "bytes"):
-        return Tokenizer(job.tokens, vocabulary, job.max_length)
-    return Subwords(file, job.max_length)
+    if spec.tokens in ("words", "bytes"):
+        return Tokenizer(spec.tokens, vocabulary, spec.max_length)
+    return Subwords(file, spec.max_length)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,34 +77,34 @@ class TextFirstPass(FirstPass):
     """Task -> keys, labels and words of texts.
 
     Attributes:
-        job: Defines the records.
+        spec: Defines the records.
         tokenizer: The contents of the tokenizer's file; empty without subwords.
     """
 
-    job: TextJob
+    spec: TextSpec
     tokenizer: str = ""
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        return _tokenizer_of(self.job, (), self.tokenizer)
+        return _tokenizer_of(self.spec, (), self.tokenizer)
 
     def learner(self) -> Learner | None:
-        return WordCounts() if self.job.tokens == "words" else None
+        return WordCounts() if self.spec.tokens == "words" else None
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
-        for texts, splits, duplicates in split_texts(self.job, task, self.rules):
+        for texts, splits, duplicates in split_texts(self.spec, task, self.rules):
             counted: Counter[bytes] | None = None
-            text_per_token: float = _TEXT_BYTES_PER_TOKEN[self.job.tokens]
-            if self.job.tokens == "words":
+            text_per_token: float = _TEXT_BYTES_PER_TOKEN[self.spec.tokens]
+            if self.spec.tokens == "words":
                 training = (splits == self.rules.placement.splits.training).tolist()
                 joined = b" ".join(
                     text
-                    for number in range(len(self.job.text_features))
+                    for number in range(len(self.spec.text_features))
                     for text in compress(texts.of_field(number), training)
                 )
                 counted = Counter(words(joined))
                 text_per_token = len(joined) / counted.total() if counted else text_per_token
-            if self.job.window:
+            if self.spec.window:
                 found = self._windows(texts, splits)
             else:
                 sizes = self._sizes(texts, text_per_token)
@@ -116,37 +120,37 @@ class TextFirstPass(FirstPass):
 
     def group_sizes(self, task: Task) -> GroupSizes:
         sizes = GroupSizes(inputs=len(task.chunks))
-        for texts, groups, _ in split_texts(self.job, task, self.rules):
+        for texts, groups, _ in split_texts(self.spec, task, self.rules):
             # Windows are not known yet if their tokens are learned from a split; bytes are like them.
-            lengths = map(len, texts.texts) if self.job.window else None
+            lengths = map(len, texts.texts) if self.spec.window else None
             labels = self.rules.placement.strata(texts.labels)
             sizes.add(LabelHashes.of(labels, groups), lengths)
         return sizes
 
     def _sizes(self, texts: Texts, text_per_token: float) -> np.ndarray:
-        fields = range(len(self.job.text_features))
+        fields = range(len(self.spec.text_features))
         lengths = np.sum([_lengths(texts.of_field(number)) for number in fields], axis=0)
         keys = _lengths(texts.keys)
         tokens = (lengths / text_per_token).astype(np.int64)
-        return lengths + keys + _overhead(self.job) + _TOKEN_BYTES[self.job.tokens] * tokens
+        return lengths + keys + _overhead(self.spec) + _TOKEN_BYTES[self.spec.tokens] * tokens
 
     def _windows(self, texts: Texts, splits: np.ndarray) -> FoundRecords:
         """The windows of texts; their sizes assume that all tokens of a text are of one length."""
-        job = self.job
+        spec = self.spec
         keys: list[bytes] = []
         sizes: list[int] = []
         repeats = np.zeros(len(texts.keys), np.int64)
         for row, (key, text) in enumerate(zip(texts.keys, texts.texts, strict=True)):
-            if job.tokens == "bpe" and len(text) <= job.window:
+            if spec.tokens == "bpe" and len(text) <= spec.window:
                 # No token is shorter than a byte, so this is one window without tokenizing it.
                 tokens = len(text) // _TEXT_BYTES_PER_TOKEN["bpe"]
             else:
                 tokens = self._tokenizer.count(text)
-            bounds = window_bounds(tokens, job.window, job.stride)
+            bounds = window_bounds(tokens, spec.window, spec.stride)
             repeats[row] = len(bounds)
             keys += _window_keys(key, len(bounds))
-            each = len(text) / max(tokens, 1) + _TOKEN_BYTES[job.tokens]
-            fixed = len(key) + _overhead(job)
+            each = len(text) / max(tokens, 1) + _TOKEN_BYTES[spec.tokens]
+            fixed = len(key) + _overhead(spec)
             sizes += [fixed + int(each * (stop - start)) for start, stop in bounds]
         labels = [texts.labels[row] for row in np.repeat(np.arange(len(repeats)), repeats)]
         every = np.repeat(splits, repeats)
@@ -167,19 +171,19 @@ class TextSecondPass(SecondPass):
     """Task -> encoded texts.
 
     Attributes:
-        job: Defines the records.
+        spec: Defines the records.
     """
 
-    job: TextJob
+    spec: TextSpec
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        return _tokenizer_of(self.job, self.plan.vocabulary, self.plan.tokenizer)
+        return _tokenizer_of(self.spec, self.plan.vocabulary, self.plan.tokenizer)
 
     def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
-        for texts, splits, _ in split_texts(self.job, task, self.plan.rules):
+        for texts, splits, _ in split_texts(self.spec, task, self.plan.rules):
             columns = self._columns(texts)
-            if self.job.window:
+            if self.spec.window:
                 repeats = [len(tokens) for tokens in columns["tokens"]]
                 columns = _flattened(columns, repeats)
                 splits = np.repeat(splits, repeats)
@@ -189,14 +193,14 @@ class TextSecondPass(SecondPass):
     def _columns(self, texts: Texts) -> dict[str, list[Any]]:
         """The columns of texts; with windows, key, text and tokens hold a list for each text."""
         columns: dict[str, list[Any]] = {"key": texts.keys}
-        for number, name in enumerate(self.job.text_features):
+        for number, name in enumerate(self.spec.text_features):
             columns[name] = texts.of_field(number)
-        if self.job.has_labels:
+        if self.spec.has_labels:
             labels = [label for label in texts.labels if label is not None]
             ids = {label: self._label(label) for label in set(labels)}
             columns["label"] = [ids[label] for label in labels]
-        if self._tokenizer and not self.job.window:
-            for number, name in enumerate(self.job.token_features):
+        if self._tokenizer and not self.spec.window:
+            for number, name in enumerate(self.spec.token_features):
                 columns[name] = self._encoded(texts.keys, texts.of_field(number))
         elif self._tokenizer:
             pairs = list(map(self._windows, texts.texts))
@@ -206,9 +210,9 @@ class TextSecondPass(SecondPass):
                 _window_keys(key, len(tokens))
                 for key, (_, tokens) in zip(texts.keys, pairs, strict=True)
             ]
-        if self.job.extras:
-            rows = [extra_values(self.job.extras, row) for row in texts.rows]
-            for name, feature, _ in self.job.extras:
+        if self.spec.extras:
+            rows = [extra_values(self.spec.extras, row) for row in texts.rows]
+            for name, feature, _ in self.spec.extras:
                 columns[name] = [checked(name, feature, row[name]) for row in rows]
         return columns
 
@@ -231,7 +235,7 @@ class TextSecondPass(SecondPass):
         schema = self.plan.schema
         recoded = {
             name: [checked(name, schema[name], value) for value in columns[name]]
-            for name in self.job.encodings
+            for name in self.spec.encodings
         }
         return {**columns, **recoded}
 
@@ -242,7 +246,7 @@ class TextSecondPass(SecondPass):
     def _windows(self, text: bytes) -> tuple[list[bytes], list[np.ndarray]]:
         """The text of each window, and its tokens."""
         ids, spans = self._tokenizer.encode_spans(text)
-        bounds = window_bounds(len(ids), self.job.window, self.job.stride)
+        bounds = window_bounds(len(ids), self.spec.window, self.spec.stride)
         parts = [slice_of(text, spans, start, stop) for start, stop in bounds]
         return parts, [ids[start:stop] for start, stop in bounds]
 

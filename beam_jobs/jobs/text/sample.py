@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.jobs.text.spec import TextSpec
 from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import train_bpe
 from beam_jobs.plan.shards import loss_error
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.sources.chunks import Task
-
-if TYPE_CHECKING:
-    from beam_jobs.jobs.text.job import TextJob
 
 # Text to learn a tokenizer from: one worker holds it, and more text changes few of the merges.
 _SAMPLE_BYTES = 64 << 20
@@ -208,13 +206,13 @@ def wanted_pieces(spans: Iterable[Span]) -> Wanted:
     return Wanted(last, sum(span.bytes for span in every if span.first <= last))
 
 
-def sample_texts(job: TextJob, rules: SplitRules, below: int, task: Task) -> Sample:
+def sample_texts(spec: TextSpec, rules: SplitRules, below: int, task: Task) -> Sample:
     """The training texts of a task whose place in the global order is below some number."""
     sample = Sample(len(task.chunks))
-    for texts, splits, _ in split_texts(job, task, rules):
+    for texts, splits, _ in split_texts(spec, task, rules):
         orders = rules.placement.orders(texts.keys)
         chosen = (splits == rules.placement.splits.training) & (orders < np.uint64(below))
-        for number in range(len(job.text_features)):
+        for number in range(len(spec.text_features)):
             training = itertools.compress(texts.of_field(number), chosen.tolist())
             sample.add(orders[chosen], list(training))
     return sample

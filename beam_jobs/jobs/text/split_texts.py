@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.jobs.text.spec import TextSpec
 from beam_jobs.jobs.text.texts import Texts
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.extra_features import extra_values
 from beam_jobs.storage.objects import reading_ahead
-
-if TYPE_CHECKING:
-    from beam_jobs.jobs.text.job import TextJob
 
 
 class SplitTexts(NamedTuple):
@@ -35,18 +33,18 @@ class SplitTexts(NamedTuple):
     duplicates: np.ndarray
 
 
-def all_texts(job: TextJob, task: Task) -> Iterator[Texts]:
+def all_texts(spec: TextSpec, task: Task) -> Iterator[Texts]:
     """Yields the texts of a task, including those that are dropped as duplicates."""
-    with reading_ahead(chain.from_iterable(map(job.reads, task.chunks))):
+    with reading_ahead(chain.from_iterable(map(spec.reads, task.chunks))):
         for chunk in task.chunks:
-            yield from job.batches(chunk)
+            yield from spec.batches(chunk)
 
 
-def split_texts(job: TextJob, task: Task, rules: SplitRules) -> Iterator[SplitTexts]:
+def split_texts(spec: TextSpec, task: Task, rules: SplitRules) -> Iterator[SplitTexts]:
     """Yields the texts of a task that become records."""
     dropped = task.dropped_rows
     first = 0
-    for texts in all_texts(job, task):
+    for texts in all_texts(spec, task):
         rows = np.arange(len(texts.keys))
         low, high = np.searchsorted(dropped, [first, first + len(rows)])
         gone = dropped[low:high] - first
@@ -56,9 +54,9 @@ def split_texts(job: TextJob, task: Task, rules: SplitRules) -> Iterator[SplitTe
             # Strata only know the labels of texts that are kept; a group that was not dealt follows
             # its hash.
             known = rules if rules.placement.deals_groups else replace(rules, strata=b"")
-            duplicates, _ = splits_of(job, texts.take(gone), known)
+            duplicates, _ = splits_of(spec, texts.take(gone), known)
             texts = texts.take(np.delete(rows, gone))
-        splits, errors = splits_of(job, texts, rules)
+        splits, errors = splits_of(spec, texts, rules)
         if errors:
             texts.rejects.extend(
                 Reject.of(texts.keys[row].decode(), "read", error) for row, error in errors.items()
@@ -68,13 +66,13 @@ def split_texts(job: TextJob, task: Task, rules: SplitRules) -> Iterator[SplitTe
         yield SplitTexts(texts, splits, duplicates)
 
 
-def splits_of(job: TextJob, texts: Texts, rules: SplitRules) -> tuple[np.ndarray, dict[int, str]]:
+def splits_of(spec: TextSpec, texts: Texts, rules: SplitRules) -> tuple[np.ndarray, dict[int, str]]:
     """The split of each text, uint8 [n], and why some rows must be rejected."""
     splits, errors = rules.splits_of(texts.keys, texts.rows, texts.labels)
-    if job.extras:
+    if spec.extras:
         for number, row in enumerate(texts.rows):
             try:
-                extra_values(job.extras, row)
+                extra_values(spec.extras, row)
             except RejectError as error:
                 errors.setdefault(number, str(error))
     return splits, errors

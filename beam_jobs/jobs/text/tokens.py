@@ -1,4 +1,4 @@
-"""Texts -> words and token ids. Nothing here imports Beam.
+"""Texts -> words and token ids, and windows of them. Nothing here imports Beam.
 
 Source: keras/src/layers/preprocessing/{text_vectorization,index_lookup}.py: lower case and
 punctuation are those of ASCII, words are separated by ASCII whitespace.
@@ -130,6 +130,44 @@ def _word_spans(text: bytes) -> np.ndarray:
     runs = np.flatnonzero(np.diff(_IS_SPACE[octets], prepend=True, append=True)).reshape(-1, 2)
     # Punctuation alone is not a word.
     return runs[np.logical_or.reduceat(_IS_KEPT[octets], runs[:, 0])]
+
+
+def window_bounds(tokens: int, window: int, stride: int) -> list[tuple[int, int]]:
+    """The first token of each window and the one after its last; at least one pair.
+
+    Windows begin every `stride` tokens until one reaches the end; the last one may be shorter.
+
+    Args:
+        tokens: The number of tokens of the text; 0 gives one empty window.
+        window: The number of tokens in a window, at least 1.
+        stride: Tokens from one window to the next, from 1 to `window`, so that none is left out.
+    """
+    starts = range(0, max(tokens - window, 0) + stride, stride)
+    return [(start, min(start + window, tokens)) for start in starts]
+
+
+def slice_of(text: bytes, spans: np.ndarray, start: int, stop: int) -> bytes:
+    """The part of a text from token `start` up to token `stop`.
+
+    Byte tokens may begin or end within a character: the part is widened to whole characters.
+
+    Args:
+        text: In UTF-8.
+        spans: int64 [n, 2], the bytes of its tokens, from `encode_spans`.
+        start, stop: A pair from `window_bounds`.
+    """
+    if start == stop:
+        return b""
+    first, end = int(spans[start, 0]), int(spans[stop - 1, 1])
+    while first < len(text) and _continues_character(text[first]):
+        first -= 1
+    while end < len(text) and _continues_character(text[end]):
+        end += 1
+    return text[first:end]
+
+
+def _continues_character(octet: int) -> bool:
+    return octet & 0xC0 == 0x80
 
 
 # The occurrences of a word, and the word; more frequent words are larger, and of equally frequent

@@ -15,7 +15,7 @@ from apache_beam.pvalue import AsSideInput, TaggedOutput
 
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.file_sketches import reference_sketches
-from beam_jobs.jobs.near import Near, Sketched
+from beam_jobs.jobs.near import Sketched
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.duplicates import with_dropped
@@ -27,7 +27,9 @@ from beam_jobs.pipeline.near.find import (
     SketchReferences,
     SketchTasks,
 )
+from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.reading.list_tasks import ListTasks
+from beam_jobs.pipeline.text_steps import with_id
 from beam_jobs.plan.near.tally import NearTally
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
@@ -58,7 +60,10 @@ def listed_tally(found: int) -> NearTally:
 
 
 def _with_sketches_to_keep_out(
-    sketched: beam.pvalue.DoOutputsTuple, near: Near, processes: int, *tallied: beam.PCollection
+    sketched: beam.pvalue.DoOutputsTuple,
+    near: NearRules,
+    processes: int,
+    *tallied: beam.PCollection,
 ) -> tuple[beam.PCollection, ...]:
     """The keys, probes and tallies of the records of a job, and of those that are kept out."""
     keys, probes, tallies = [sketched["keys"]], [sketched[PROBES]], [sketched[TALLY], *tallied]
@@ -90,10 +95,6 @@ class Dropped(NamedTuple):
     gone: beam.PCollection | None = None
 
 
-def _with_id(task: Task) -> tuple[str, Task]:
-    return task.id, task
-
-
 class DropNearOfTasks(beam.PTransform):
     """(Tasks, numbers of chunks that were listed) -> `Dropped`.
 
@@ -103,7 +104,7 @@ class DropNearOfTasks(beam.PTransform):
         processes: The number of processes that read, in each of the runner's workers.
     """
 
-    def __init__(self, near: Near, sketch: Callable[[Task], Sketched], processes: int) -> None:
+    def __init__(self, near: NearRules, sketch: Callable[[Task], Sketched], processes: int) -> None:
         super().__init__()
         self._near, self._sketch, self._processes = near, sketch, processes
 
@@ -117,7 +118,7 @@ class DropNearOfTasks(beam.PTransform):
         found = every | "FindNear" >> FindNear(self._near)
         dropped = found.pairs | "Dropped" >> beam.ParDo(_Dropped())
         marked = (
-            (tasks | "TaskId" >> beam.Map(_with_id), dropped)
+            (tasks | "TaskId" >> beam.Map(with_id), dropped)
             | "JoinTask" >> beam.CoGroupByKey()
             | "Mark" >> beam.FlatMap(with_dropped)
         )
@@ -161,7 +162,7 @@ class DropNearOfReferences(beam.PTransform):
         processes: The number of processes that load, in each of the runner's workers.
     """
 
-    def __init__(self, near: Near, job: FileJob, processes: int) -> None:
+    def __init__(self, near: NearRules, job: FileJob, processes: int) -> None:
         super().__init__()
         self._near, self._processes = near, processes
         self._sketch = pickle.dumps(partial(reference_sketches, job, near))

@@ -55,7 +55,7 @@ def dropped_by_a_dict(tasks: dict[str, tuple[list[bytes], list[int]]]) -> dict[s
     st.lists(st.lists(st.sampled_from([b"", b"a", b"b", b"ab", b"\0", b"a "]), max_size=9)),
     st.data(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_all_but_the_first_of_equal_texts_are_dropped(texts, data):
     count = sum(map(len, texts))
     places = st.lists(st.integers(0, 2**64 - 1), min_size=count, max_size=count, unique=True)

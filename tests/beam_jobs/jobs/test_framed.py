@@ -90,7 +90,7 @@ def test_files_written_by_tensorflow_are_read(tmp_path, block, packed):
 
 
 @given(RECORDS, st.booleans(), st.integers(50, 500))
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_any_records_are_read_in_blocks_of_any_size(records, packed, size):
     data = framed_all(records)
     before, framed._BLOCK_BYTES = framed._BLOCK_BYTES, size
@@ -101,7 +101,7 @@ def test_any_records_are_read_in_blocks_of_any_size(records, packed, size):
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 40)), max_size=12))
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_runs_of_records_of_one_length_are_read(runs):
     records = [bytes([length]) * length for length, count in runs for _ in range(count)]
     assert read(framed_all(records)) == (numbered(records), [])
@@ -159,7 +159,7 @@ def test_garbage_between_records_ends_them(block):
 
 
 @given(RECORDS.filter(bool), st.data())
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_a_file_cut_anywhere_keeps_the_records_before(records, draw):
     data = framed_all(records)
     cut = draw.draw(st.integers(0, len(data)))
@@ -260,7 +260,7 @@ def test_a_failing_disk_keeps_the_records_before():
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_any_bytes_are_records_or_reported(data):
     try:
         found, broken = read(data)

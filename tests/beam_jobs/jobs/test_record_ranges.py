@@ -21,7 +21,7 @@ from beam_jobs.sources.source import Source
 from readers.format.tfrecord import frame
 
 quick = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 RECORDS = st.lists(

@@ -38,7 +38,7 @@ def sample_of(texts: dict[int, bytes]) -> Sample:
 
 @given(texts_by_order, st.lists(st.integers(0, 5), max_size=40), st.booleans())
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_sample_holds_the_first_texts_that_fit_however_it_is_merged(
     monkeypatch, texts, owners, travels
@@ -119,7 +119,7 @@ def test_lost_or_repeated_inputs_and_pieces_are_noticed():
     st.randoms(),
 )
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_pieces_of_all_bundles_hold_the_sample_and_little_more(
     monkeypatch, records, bundles, random

@@ -91,7 +91,7 @@ def library(kind: str) -> tokenizers.Tokenizer:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(batch=st.lists(texts, max_size=4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @example(batch=["", "a", "[CLS] [UNK][PAD]"])
 def test_ids_are_those_of_the_library(kind, batch):
     found = Subwords(file(kind)).encode_all([text.encode() for text in batch])
@@ -182,7 +182,7 @@ def test_words_that_are_not_repeated_are_left_to_the_library(monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=texts, max_length=st.integers(2, 8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_long_texts_are_cut_as_in_the_library(kind, text, max_length):
     cut, whole = library(kind), library(kind).encode(text).ids
     cut.enable_truncation(max_length)
@@ -196,7 +196,7 @@ def test_long_texts_are_cut_as_in_the_library(kind, text, max_length):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=texts)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @example(text="")
 @example(text="ÉLAN a\u0323\u0301 ﬁ ½ 🎉 日 İ")
 def test_spans_are_bytes_of_the_text_before_normalization(kind, text):
@@ -259,16 +259,15 @@ def test_the_library_is_imported_for_the_first_text():
         "import os; print(os.environ['TOKENIZERS_PARALLELISM'])"
     )
     environment = {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
-    for given_value, expected in (({}, "false"), ({"TOKENIZERS_PARALLELISM": "true"}, "true")):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            input=file("ours"),
-            env=environment | given_value,
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-        )
-        assert done.stdout == f"{expected}\n", done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=file("ours"),
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.stdout == "false\n", done.stderr
 
 
 def test_a_file_is_read(tmp_path):
@@ -402,7 +401,7 @@ def test_reserved_ids_come_first_then_bytes_then_merges():
 
 
 @given(texts)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @example("".join(map(chr, range(256))))
 def test_any_text_can_be_restored_from_its_ids(text):
     assume("[PAD]" not in text and "[UNK]" not in text)
@@ -461,7 +460,7 @@ tied = st.lists(st.text("aabcé '", max_size=30), max_size=8)
 
 
 @given(tied, st.integers(258, 300), st.randoms(use_true_random=False))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=20, deadline=None)
 @example(["aaaaaaa aaaa aaa", "ababababa bababab"], 300, None)
 def test_ties_go_to_the_smaller_ids_whatever_the_order_of_texts(given_texts, size, random):
     found = train_bpe([text.encode() for text in given_texts], size)
@@ -516,7 +515,7 @@ def test_a_trained_file_is_pinned():
 
 
 @given(st.text("ab \n", max_size=60), st.integers(2, 12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_pieces_are_the_text_cut_before_spaces(text, longest):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subwords, "_MAX_WORD", longest)

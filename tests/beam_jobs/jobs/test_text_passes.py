@@ -49,7 +49,7 @@ from tests.support.datasets import parse_tfrecord
 from tests.support.passes import Kept
 
 quick = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 VOCABULARY = (b"", UNKNOWN, b"a", b"b", "é".encode())
@@ -89,7 +89,7 @@ def rules_of(splits: Splits = TRAIN_AND_VAL, strata: bytes = b"", **options) -> 
 def first_pass(
     reader: TextJob, rules: SplitRules, task: Task, on_reject: str = "skip"
 ) -> FirstPassResult:
-    one = TextFirstPass(rules=rules, on_reject=on_reject, job=reader, tokenizer=BPE)
+    one = TextFirstPass(rules=rules, on_reject=on_reject, spec=reader, tokenizer=BPE)
     return one.read(task)
 
 

@@ -27,7 +27,7 @@ FLOATS = st.floats(allow_nan=True, allow_infinity=True)
 
 
 @given(st.lists(st.tuples(FLOATS, FLOATS, st.integers(-(2**70), 2**70)), max_size=6), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_numbers_are_what_python_reads(rows, header):
     text = "a,b,c\n" * header + "".join(f"{a!r}, {b:.3e},{c}\r\n" for a, b, c in rows)
     if not text:
@@ -73,7 +73,7 @@ def by_python(text: str, header: bool) -> np.ndarray | None:
 
 
 @given(st.text('0123456789.,,,\n\n\r" -+eEnaif_\t\x00\xa0x#\u0661', max_size=40), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_any_table_is_what_python_reads_or_rejected(text, header):
     text = "x,y\n" * header + text
     expected = by_python(text, header)
@@ -283,7 +283,7 @@ ZONES = st.sampled_from(
 
 
 @given(st.lists(TIMES, min_size=1, max_size=5, unique=True), ZONES, st.sampled_from("T "))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @pytest.mark.filterwarnings("ignore:no explicit representation")
 def test_times_may_be_iso_8601(moments, zone, separator):
     moments = sorted(moments)
@@ -436,7 +436,7 @@ def test_tables_of_text_may_be_in_another_encoding():
 @given(
     st.lists(st.tuples(FLOATS, st.one_of(st.none(), st.integers(-(2**60), 2**60)), st.booleans()))
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_lines_of_json_are_arrays_or_objects_of_numbers(rows):
     if not rows:
         return

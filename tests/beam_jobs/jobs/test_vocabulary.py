@@ -69,7 +69,7 @@ def counts_of(given_texts: list[str]) -> Counter[bytes]:
 
 
 @given(texts)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @example(" ".join(NASTY))
 def test_words_equal_those_of_text_vectorization(text):
     layer = keras.layers.TextVectorization(max_tokens=10)
@@ -102,7 +102,7 @@ def test_vocabulary_and_ids_equal_those_of_text_vectorization(given_texts, size)
     assert [ids + [0] * (longest - len(ids)) for ids in found] == expected.tolist()
 
 
-@pytest.mark.parametrize("size", [5, 10, 50, 1000])
+@pytest.mark.parametrize("size", [10, 1000])
 def test_ties_are_broken_as_in_keras(size):
     many = [f"w{i}" for i in range(200)] + ["é", "Z", "zz", "0"]
     layer = keras.layers.TextVectorization(max_tokens=size)
@@ -111,7 +111,7 @@ def test_ties_are_broken_as_in_keras(size):
     assert [word.decode() for word in found] == layer.get_vocabulary()
 
 
-@pytest.mark.parametrize("size", [3, 17, 1000])
+@pytest.mark.parametrize("size", [17, 1000])
 def test_a_written_vocabulary_loads_in_keras_and_gives_the_same_ids(tmp_path, size):
     learned = vocabulary(counts_of(NASTY), size)
     path = tmp_path / "vocabulary.txt"
@@ -133,7 +133,7 @@ counts = st.dictionaries(st.sampled_from(words(" ".join(NASTY).encode())), st.in
 
 
 @given(counts)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_pieces_hold_every_word_once_in_its_part(counted):
     pieces = list(WordCounts(counted).pieces())
     assert merged((piece for _, piece in pieces), WordCounts).counts == Counter(counted)
@@ -145,7 +145,7 @@ def test_pieces_hold_every_word_once_in_its_part(counted):
 
 
 @given(counts, st.integers(1, 60), st.integers(1, 5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_few_words_are_ranked_but_all_that_may_be_in_the_vocabulary(counted, size, parts):
     pieces = [WordCounts(dict(list(counted.items())[n::parts])) for n in range(parts)]
     found = [mark for piece in pieces for mark in marks(piece)]
@@ -169,8 +169,7 @@ def check_transform(parts: list[WordCounts], size: int) -> None:
         assert_that(built, equal_to([expected]))
 
 
-@pytest.mark.parametrize("held", [1, 10, 1 << 18])
-@pytest.mark.parametrize("size", [3, 9, 1000])
+@pytest.mark.parametrize(("held", "size"), [(1, 9), (1 << 18, 1000)])
 def test_the_transform_merges_counts_of_all_bundles(monkeypatch, size, held):
     monkeypatch.setattr(tokens, "_WORDS_HELD", held)
     texts = [*NASTY, "a a b"]
@@ -202,7 +201,6 @@ def test_words_that_a_runner_lost_or_repeated_are_noticed(change, problem):
 
 def test_without_words_the_vocabulary_has_the_reserved_ones():
     assert vocabulary(Counter(), 100) == (PADDING, UNKNOWN)
-    check_transform([], 100)
 
 
 def test_a_text_is_cut_to_max_length():
@@ -213,7 +211,7 @@ def test_a_text_is_cut_to_max_length():
 
 
 @given(unicode_texts, st.integers(0, 20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_byte_tokens_are_the_bytes_of_utf8_after_the_reserved_ids(text, max_length):
     ids = Tokenizer("bytes", (), max_length)(text.encode())
     octets = text.encode()[: max_length or None]

@@ -6,8 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.jobs.text.subwords import Subwords, train_bpe
-from beam_jobs.jobs.text.tokens import Tokenizer, words
-from beam_jobs.jobs.text.windows import slice_of, window_bounds
+from beam_jobs.jobs.text.tokens import Tokenizer, slice_of, window_bounds, words
 from readers.format.manifest import UNKNOWN
 
 # Characters of one to four bytes, ASCII and other whitespace, and punctuation.

@@ -36,13 +36,12 @@ FAMILIES = {
         ("readers.format.tfrecord", "readers.format.index", "beam_jobs.jobs.reshard.framed"),
     ),
     "examples": Family(
-        ("example", "sequence_example", "example_walk", "tensor"),
+        ("example", "sequence_example", "tensor"),
         (
             "readers.format.decode",
             "readers.format.protobuf",
             "readers.format.compiled",
-            "beam_jobs.jobs.reshard.example_lists",
-            "beam_jobs.jobs.reshard.example_walk",
+            "beam_jobs.jobs.reshard.values",
         ),
     ),
     "in_tensorflow": Family(

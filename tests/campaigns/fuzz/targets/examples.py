@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.jobs.reshard.example_lists import parsed_lists
-from beam_jobs.jobs.reshard.example_walk import all_lists
 from readers.format.compiled import library
 from readers.format.compiled.columns import CompiledDecoder
 from readers.format.decode.batches import ColumnDecoder
@@ -282,40 +280,6 @@ def sequence_examples() -> list[bytes]:
     ]
 
 
-# As many as are walked at once, and some more.
-_WALKED = 14
-
-
-def _examine_example_walk(data: bytes) -> None:
-    other = _good(SCHEMAS[0])
-    batch = [data, other] + [data] * _WALKED
-    lengths = np.array([len(each) for each in batch], np.int64)
-    stops = np.cumsum(lengths)
-    buffer = np.frombuffer(b"".join([*batch, bytes(MARGIN)]), np.uint8)
-    starts = stops - lengths
-    parts, steps, broken = all_lists(buffer, starts, stops)
-    lists, its_steps, its_broken = parsed_lists(buffer, starts, stops, np.arange(len(batch)))
-    assert broken == its_broken, f"{broken!r:.200} are broken, one by one {its_broken!r:.200}"
-    assert _by_record(*parts) == _by_record(lists), "other lists than one by one"
-    assert {name: found.lengths.tolist() for name, found in steps.items()} == {
-        name: found.lengths.tolist() for name, found in its_steps.items()
-    }
-
-
-def _by_record(*parts: Any) -> dict[Any, Any]:
-    """(name, record) -> kind, count and bytes of its list."""
-    found = {}
-    for part in parts:
-        for name, lists in part.items():
-            for each in lists:
-                pieces = iter(each.pieces.to_list())
-                for row, count in zip(each.rows.tolist(), each.counts.tolist(), strict=True):
-                    values = [next(pieces) for _ in range(count if each.kind == BYTES_LIST else 1)]
-                    assert (name, row) not in found, "a list is found twice"
-                    found[name, row] = each.kind, count, values
-    return found
-
-
 _DTYPES = sorted(TENSORFLOW_DTYPES)
 
 
@@ -369,7 +333,5 @@ TARGETS = (
     Target("example", examples, _examine_example, after_first, max_bytes=1024, limits=_LIMITS),
     Target("sequence_example", sequence_examples, _examine_sequence_example, after_first,
            max_bytes=1024, limits=_LIMITS),
-    Target("example_walk", lambda: [data[1:] for data in (*examples(), *sequence_examples())],
-           _examine_example_walk, messages.mutate, max_bytes=1024, limits=_LIMITS),
     Target("tensor", tensors, _examine_tensor, after_first, max_bytes=1024, limits=_LIMITS),
 )  # fmt: skip
