@@ -11,18 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.interpolate
 import soundfile
-import tensorflow as tf
 from numpy.lib.stride_tricks import sliding_window_view
 from sklearn.datasets import load_digits
 
 import readers
 from beam_jobs.jobs import file_passes
-from beam_jobs.jobs.sensors.spectra.mel import mel_bands
-from beam_jobs.jobs.sensors.spectra.spectrograms import spectrogram
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature
 from tests.support.archives import tarred
-from tests.support.arrays import assert_same
 from tests.support.commands import BEAM_WORKERS, ONE, interrupted, refused, resumed, run
 from tests.support.datasets import balanced, files_of, records_of, rejects_of
 
@@ -85,55 +81,6 @@ def test_one_dataset_has_files_of_every_kind(tmp_path):
 
 
 # Audio.
-
-
-@pytest.fixture(scope="module")
-def audio(tmp_path_factory):
-    """A folder of .wav and .flac files of two channels at 8 kHz, 16 bits."""
-    folder = tmp_path_factory.mktemp("audio")
-    for number in range(6):
-        seconds = np.arange(4000 + 400 * number) / 8000
-        tones = np.stack([np.sin(2 * np.pi * f * seconds) for f in (440, 1000 + 100 * number)], 1)
-        values = tones * 0.4 + 0.05 * noise(number, len(seconds), 2)
-        kind = "wav" if number < 4 else "flac"
-        soundfile.write(folder / f"{number}.{kind}", values, 8000, subtype="PCM_16")
-    return folder
-
-
-def test_spectrograms_of_windows_equal_those_of_tensorflow(audio, tmp_path):
-    flags = ["--label", "none", "--dtype", "float32", "--spectrogram", "16ms:8ms"]
-    flags += ["--window", "250ms", "--stride", "125ms", "--encoding", "raw"]
-    assert run("sensors", "--input", audio, "--output", tmp_path / "out", *flags) == 0
-    found = records_of(tmp_path / "out")
-    assert Manifest.read(str(tmp_path / "out")).schema["signal"] == Feature(
-        "float32", (30, 65, 2), "raw"
-    )
-    expected_keys = set()
-    for path in audio.iterdir():
-        signal, _ = soundfile.read(path, dtype="float32")
-        for number, window in enumerate(sliding_window_view(signal, 2000, 0)[::1000], 1):
-            expected_keys.add(f"{path.name}#{number}")
-            spectrum = found[f"{path.name}#{number}"]["signal"]
-            stft = tf.abs(tf.signal.stft(window, 128, 64, 128)).numpy().transpose(1, 2, 0)
-            np.testing.assert_allclose(spectrum, stft, rtol=1e-3, atol=1e-4)
-    assert found.keys() == expected_keys
-    assert_statistics(tmp_path / "out", "signal")
-
-
-def test_mel_spectrograms_of_audio_have_bands_in_decibels(audio, tmp_path):
-    flags = ["--label", "none", "--dtype", "float32", "--spectrogram", "16ms:8ms"]
-    flags += ["--mel", 20, "--log"]
-    assert run("sensors", "--input", audio, "--output", tmp_path / "out", *flags) == 0
-    manifest = Manifest.read(str(tmp_path / "out"))
-    assert manifest.schema["signal"] == Feature("float32", (None, 20, 2), "tensor")
-    assert (manifest.options["mel"], manifest.options["log"]) == (20, True)
-    found = records_of(tmp_path / "out")
-    assert len(found) == 6
-    for key, record in found.items():
-        signal, _ = soundfile.read(audio / key, dtype="float32")
-        assert_same(record["signal"], spectrogram(signal, 128, 64, mel_bands(20, 128, 8000), True))
-        # 440 Hz are 6.6 mel, and the centres of bands are 35.2 / 21 mel apart.
-        assert set(record["signal"][..., 0].argmax(1)) == {3}
 
 
 def test_audio_of_several_rates_is_refused_until_it_is_resampled(tmp_path, capsys):
@@ -281,28 +228,6 @@ def test_recordings_in_a_packed_archive_have_the_same_windows(cut, tmp_path):
     assert found.keys() == {f"in.tar.gz/{key}" for key in expected}
     for key, record in expected.items():
         np.testing.assert_array_equal(found[f"in.tar.gz/{key}"]["signal"], record["signal"])
-
-
-def test_a_window_that_cannot_be_converted_is_rejected_alone(tmp_path, monkeypatch):
-    (tmp_path / "in").mkdir()
-    for number in range(4):
-        array = noise(number, 100, 1)
-        array[65] = 1e30 if number == 2 else 0
-        np.save(tmp_path / f"in/{number}.npy", array)
-    flags = ["--label", "none", "--window", 20, "--spectrogram", "8:4", "--dtype", "float16"]
-    monkeypatch.setattr(file_passes, "_BATCH_BYTES", 300)  # two records
-    assert (
-        run("sensors", "--input", tmp_path / "in", "--output", tmp_path / "out", *flags, *ONE) == 0
-    )
-    rejects = rejects_of(tmp_path / "out")
-    assert rejects == {
-        f"2.npy#{n}": "a float32 value is out of the range of float16" for n in (4, 5)
-    }
-    found = records_of(tmp_path / "out")
-    assert found.keys() | rejects.keys() == {f"{r}.npy#{n}" for r in range(4) for n in range(1, 6)}
-    assert Manifest.read(str(tmp_path / "out")).splits["train"].statistics["signal"]["count"] == (
-        18 * 4 * 5
-    )
 
 
 def test_windows_of_another_shape_end_the_job_with_both_names(cut, tmp_path, capsys):
@@ -661,9 +586,6 @@ def test_the_manifest_states_the_sampling_rate_of_files_and_resharding_keeps_it(
     assert written("sensors", "b", "B", *label).sample_rate == 8_000
     resampled = written("sensors", "a", "8k", "--resample", "8kHz", *label)
     assert resampled.sample_rate == 8_000 and "sample_rate" not in resampled.options
-    frames = written("sensors", "a", "S", "--spectrogram", "16:8", *label)
-    assert frames.sample_rate == 0 and frames.options["sample_rate"] == 16_000
     assert written("reshard", "A", "again").sample_rate == 16_000
-    assert written("reshard", "S", "again-S").sample_rate == 0
     assert written("reshard", "8k", "again-8k").sample_rate == 8_000
     assert written("reshard", "[AB]/*.tfrecord", "both").sample_rate == 0

@@ -80,9 +80,9 @@ class ReshardJob(RecordJob):
     splits: InputSplits = field(default_factory=InputSplits)
     sample_rate: float = 0.0
 
-    def sources(self, pattern: str) -> Iterator[Source]:
+    def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields the files that match a pattern, except indexes and texts beside shards."""
-        for source in self.inputs.sources(pattern):
+        for source in self.inputs.sources(pattern, limit):
             if _has_records(source):
                 yield source
 
@@ -104,8 +104,20 @@ class ReshardJob(RecordJob):
 
     @property
     def schema(self) -> Schema:
-        """A placeholder, until the records are read."""
-        return UNKNOWN_SCHEMA
+        """The schema of the records that are written, or a placeholder until they are read."""
+        return self.schema_of(SchemaGuess())
+
+    def decoded(self) -> ReshardJob:
+        if not self.given:
+            raise UsageError(
+                "--map needs to know the features of the records: there is no manifest.json beside them; "
+                "give a --schema"
+            )
+        return self
+
+    @property
+    def record_rate(self) -> float | None:
+        return self.sample_rate or None
 
     @property
     def facts(self) -> Mapping[str, Any]:

@@ -186,6 +186,15 @@ class SensorJob(FilesInParts):
         return {SAMPLE_RATE: self.rate} if self.rate and not self.conditioning.resample else {}
 
     @property
+    def record_rate(self) -> float | None:
+        return None if self.rows else self.conditioning.record_rate(self.rate)
+
+    @property
+    def record_channels(self) -> int | None:
+        found = {feature.shape[-1] for _, feature in self.features if len(feature.shape) > 1}
+        return None if self.rows or len(found) != 1 else found.pop()
+
+    @property
     def has_windows(self) -> bool:
         return self.conditioning.cuts
 
@@ -216,7 +225,7 @@ class SensorJob(FilesInParts):
         if self.rows or any(len(feature.shape) > 2 for feature in signals.values()):
             raise UsageError(
                 "--drop_near_duplicates, --keep_out and --check compare signals [time] or [time, channels]: "
-                f"drop {'--record row' if self.rows else '--spectrogram'}, or these flags"
+                f"drop {'--record row' if self.rows else 'other arrays'}, or these flags"
             )
         return compared_of(signals)
 

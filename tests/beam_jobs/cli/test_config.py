@@ -19,14 +19,14 @@ input:
   - 'a file.npy'
 splits: train=0.8,val=0.2
 label: none       # text, though YAML 1.1 reads nulls, numbers and times into such values
-spectrogram: 400:50
+stride: 400:50
 seed: 010
 stratify: true
 sequence: FALSE
 """
 FLAGS = [
     *["--input=b.npy", "--input=a file.npy", "--splits=train=0.8,val=0.2", "--label=none"],
-    *["--spectrogram=400:50", "--seed=010", "--stratify"],
+    *["--stride=400:50", "--seed=010", "--stratify"],
 ]
 
 # Lists of ten lists each, which hold a million texts.

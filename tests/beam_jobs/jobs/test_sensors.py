@@ -366,7 +366,6 @@ def test_missing_and_additional_arrays_are_misfits(tmp_path):
     [
         ({"window": "20", "stride": "10"}, ["a.npy#1", "a.npy#2", "a.npy#3", "a.npy#4"], 240),
         ({"window": "20", "sequence": True}, ["a.npy"], 480),
-        ({"window": "20", "spectrogram": "8:4"}, ["a.npy#1", "a.npy#2"], 4 * 4 * 5 * 3),
         ({}, ["a.npy"], 600),
     ],
 )
