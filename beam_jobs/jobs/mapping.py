@@ -174,7 +174,7 @@ def _common(function: str, name: str, values: list[Any], wanted: Feature | None)
     if not common:
         shown = " and ".join(sorted({stated(name, feature) for feature in known})[:2])
         raise UsageError(
-            f"--map {function}: the first records have {shown or f'no value of {name!r}'}: return one "
+            f"--map {function}: the first records have {shown or f'no {name!r} with a dtype'}: return one "
             f"dtype and rank, or state them, such as with --map_schema {name}=float32[None]"
         )
     shape = (None, *common.shape[1:]) if len(known) < len(found) else common.shape

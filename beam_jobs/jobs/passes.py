@@ -21,10 +21,9 @@ from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.shards import Plan, shards_of
 from beam_jobs.plan.summary import Summary
-from beam_jobs.records.blocks import HASHES_PER_BLOCK, Block
+from beam_jobs.records.blocks import HASHES_PER_BLOCK, Block, pack_record
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
 from beam_jobs.records.mapping import Mapper
-from beam_jobs.records.payload import pack_record
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import OnReject, Reject
 from beam_jobs.records.runs import Held, RunIndex

@@ -20,7 +20,8 @@ from beam_jobs.errors import RejectError, UsageError
 from readers.format.decode.images import EncodedImage
 from readers.format.dtypes import dtype_name
 from readers.format.encode.values import checked
-from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema, fits
+from readers.format.protobuf.tensor import string_values
+from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 
 # Beside the options of a job in the manifest: the SHA-256 of the source of --map's module.
 MAP_DIGEST = "map_sha256"
@@ -30,6 +31,9 @@ _STATED = re.compile(r"\s*([^=\[\],]+)=(\w+)(?:\[([^\]]*)\])?(?::(\w+))?\s*(?:,|
 
 # The bytes of an Example besides its values; affects only the planned sizes of shards.
 _OVERHEAD_BYTES = 50
+
+# Module -> the SHA-256 of the source that was imported.
+_imported: dict[str, str] = {}
 
 
 class Info(NamedTuple):
@@ -120,8 +124,10 @@ class Mapper:
     def call(self, given: Mapping[str, Any], key: str) -> dict[str, Any]:
         """What the function returns, and the features of `kept`; see `values`."""
         function, file = self._loaded
+        own = given.get("key")  # That of a dataset, whose records are named by their files.
+        info = Info(own if isinstance(own, str) else key, self.rate, self.channels)
         try:
-            made = function(dict(given), Info(key, self.rate, self.channels))
+            made = function(dict(given), info)
         except Exception as error:
             what = str(error) if isinstance(error, RejectError) else _described(error)
             frames = traceback.extract_tb(error.__traceback__)
@@ -195,6 +201,9 @@ def load_function(text: str) -> tuple[Callable[..., Any], str, str]:
         module = importlib.import_module(name)
         file = str(module.__file__)
         digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        if _imported.setdefault(name, digest) != digest:  # It was edited, as in a notebook.
+            module = importlib.reload(module)
+            _imported[name] = digest
     except Exception as error:
         raise UsageError(
             f"--map {text}: {name} cannot be imported ({_described(error)}): expected a .py file in "
@@ -228,6 +237,8 @@ def _decoded(name: str, feature: Feature, value: Any) -> Any:
         return value.decode()
     if not isinstance(value, np.ndarray):
         return value
+    if feature.dtype == "string":  # As readers give it, wherever it comes from.
+        value = np.array(string_values(value), object).reshape(value.shape)
     if not value.ndim:
         return value.item()
     # Windows of a recording overlap, so what a function wrote into one would be in the next.
@@ -245,6 +256,8 @@ def feature_of(value: Any) -> Feature | None:
             part = functools.reduce(_both, map(feature_of, value))
             return part and Feature(part.dtype, (None, *part.shape), "sequence")
         array = np.asarray(value)
+        if array.dtype.kind == "O":
+            string_values(array)
         if isinstance(value, np.ndarray | np.generic):
             return Feature(dtype_name(array.dtype), array.shape)
         # What an Example holds natively.
@@ -260,11 +273,9 @@ def _both(one: Feature | None, other: Feature | None) -> Feature | None:
 
 def merged(one: Feature, other: Feature) -> Feature | None:
     """The feature with the values of two, and the encoding of the first; None if there is none."""
-    kinds = {each.encoding for each in (one, other) if each.encoding == "sequence"}
-    if one.dtype != other.dtype or len(one.shape) != len(other.shape) or len(kinds) > 1:
+    lists = (one.encoding == "sequence", other.encoding == "sequence")
+    if one.dtype != other.dtype or len(one.shape) != len(other.shape) or lists[0] != lists[1]:
         return None
-    if fits(one.shape, tuple(size or 0 for size in other.shape)):
-        return one
     shape = (a if a == b else None for a, b in zip(one.shape, other.shape, strict=True))
     return Feature(one.dtype, tuple(shape), one.encoding)
 

@@ -101,7 +101,7 @@ def test_other_arguments_are_returned():
 
 
 def test_switches_are_the_flags_without_a_value():
-    records = {"stratify", "exact_splits", "drop_duplicates", "sequence", "jpeg_exact", "log"}
+    records = {"stratify", "exact_splits", "drop_duplicates", "sequence", "jpeg_exact"}
     records |= {"keypoints", "image_info"}
     assert switches() == {"overwrite", "detach", "dry_run", "json", "check", *records}
 
