@@ -340,28 +340,6 @@ def test_pictures_of_one_size_are_batched(source):
     assert_alike(found, dataset.batch(3, drop_remainder=True), 0.03)
 
 
-@on("pictures")
-def test_pictures_are_shuffled_repeated_and_augmented(source):
-    def flipped(image, label):
-        return tf.image.random_flip_left_right(image), label
-
-    dataset = plain_pictures(source.files, "image_raw", size=[64, 64]).map(flipped)
-    theirs = list(dataset.shuffle(100).repeat(2).batch(COUNT))
-
-    def augment(batch, keys):
-        images = transforms.decode_images(batch["image_raw"], (64, 64))
-        return {**batch, "image_raw": transforms.to_float(transforms.random_flip(images, keys))}
-
-    how = {"batch_size": COUNT, "shuffle": True, "repeat": 2, "transform": augment}
-    pictures = plain_pictures(source.files, "image_raw", size=[64, 64])
-    known = {int(label): image for image, label in pictures}
-    for images, labels in [*theirs, *source.load("image_raw", "label", **how)]:
-        assert sorted(labels.numpy().tolist()) == list(range(COUNT))
-        for image, label in zip(images, labels.numpy().tolist(), strict=True):
-            sides = known[label], known[label][:, ::-1]
-            assert min(float(tf.reduce_max(abs(image - side))) for side in sides) < 0.03
-
-
 @on("file", "resharded", "boxed_pictures")
 def test_pictures_come_with_boxes(source):
     spec = {"image_raw": BYTES, "labels": NUMBER, "bounding_boxes": tf.io.VarLenFeature(tf.float32)}
@@ -381,16 +359,6 @@ def test_pictures_come_with_boxes(source):
     assert_alike(found, expected, 0.03)
 
 
-@on("boxed_pictures")
-def test_boxes_are_fractions_with_x_first(source):
-    spec = {"labels": NUMBER, "bounding_boxes": tf.io.VarLenFeature(tf.float32)}
-    for record in parsed(source.files, **spec):
-        number, found = int(record["labels"]), record["bounding_boxes"].values.numpy()
-        height, width, _ = pixels_of(number).shape
-        expected = [np.array(box) / (width, height, width, height) for box in corners_of(number)]
-        np.testing.assert_allclose(found, np.ravel(expected), rtol=1e-6)
-
-
 @on("file", "resharded", "pictures")
 def test_files_of_a_pattern_are_interleaved(source):
     spec = {"image_raw": BYTES, "caption": BYTES}
@@ -408,17 +376,6 @@ def test_files_of_a_pattern_are_interleaved(source):
     }
     sizes = {number: pixels_of(number).shape[:2] for number in range(COUNT)}
     assert {number: tuple(row[1:3]) for number, row in theirs.items()} == sizes
-
-
-@on("pictures")
-def test_a_model_trains_on_batches_of_pictures(source):
-    for batches in (
-        plain_pictures(source.files, "image_raw", size=[32, 32]).shuffle(100).batch(4).prefetch(1),
-        source.load("image_raw", "label", batch_size=4, shuffle=True).map(sized((32, 32))),
-    ):
-        model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(COUNT)])
-        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        assert np.isfinite(model.fit(batches, verbose=0).history["loss"]).all()
 
 
 # Texts and their tokens.
@@ -469,16 +426,6 @@ def test_raw_floats_become_arrays_batch_by_batch(source, tmp_path):
     schema = readers.Schema({"data": RAW["data"]})
     path = readers.export_npy(source.path, "data", tmp_path / "data.npy", schema=schema)
     np.testing.assert_array_equal(np.load(path), np.concatenate([batch for (batch,) in expected]))
-
-
-def test_raw_floats_become_arrays_row_by_row(tmp_path):
-    flags = ("--names", "signal=data", "--encoding", "raw", "--window", 1)
-    source = recordings(tmp_path, map(plane_of, range(2)), *flags)
-    expected = np.array([row.numpy() for (row,) in plain_raw(source.files, "data", [8])])
-    (found,) = source.load("data", read=readers.as_numpy, batch_size=64)
-    np.testing.assert_array_equal(found[0][:, 0], expected)
-    rows = np.concatenate([plane_of(0), plane_of(1)])
-    np.testing.assert_array_equal(np.unique(expected, axis=0), np.unique(rows, axis=0))
 
 
 @on("file", "resharded", "float_pictures")
