@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature
@@ -25,6 +26,11 @@ def spectrum(features, info):
 
 def inverted(features, info):
     return {"image": 255 - features["image"], "brightness": float(features["image"].mean())}
+
+
+def counted(features, info):
+    words = features["text"].split()
+    return {"text": features["text"].upper(), "first": words[0], "tokens": features["tokens"][:1]}
 
 
 def rounded(features, info):
@@ -125,13 +131,33 @@ def test_pictures_are_inverted_and_finished_shards_are_kept(source, tmp_path, ca
     assert resumed(capsys, *PICTURES, *ONE, "--output", out) == 3
     assert balanced(out).schema["image"] == Feature("uint8", (None, None, 3), "png")
     assert Manifest.read(str(out)).schema["brightness"] == Feature("float32")
-    plain = tmp_path / "plain"
-    assert run("images", "--input", "pictures", *ONE, "--output", plain) == 0
-    found, expected = records_of(out), records_of(plain)
-    assert found.keys() == expected.keys()
+    found = records_of(out)
+    assert len(found) == 8
     for key, record in found.items():
-        np.testing.assert_array_equal(record["image"], 255 - expected[key]["image"])
-        assert record["brightness"] == pytest.approx(expected[key]["image"].mean(), rel=1e-6)
+        pixels = np.asarray(Image.open(source / "pictures" / key))
+        np.testing.assert_array_equal(record["image"], 255 - pixels)
+        assert record["brightness"] == pytest.approx(pixels.mean(), rel=1e-6)
+
+
+def test_texts_are_changed_one_by_one(tmp_path):
+    rows = (
+        f'{{"text": "{text}", "kind": "{kind}"}}\n'
+        for text, kind in (("b one", "b"), ("", "c"), ("a two", "a"))
+    )
+    (tmp_path / "x.jsonl").write_text("".join(rows))
+    flags = ["--input", tmp_path / "x.jsonl", "--label_field", "kind", "--tokens", "words", *ONE]
+    out = tmp_path / "out"
+    assert run("text", *flags, "--map", "functions_of_jobs:counted", "--output", out) == 0
+    found = records_of(out)
+    values = {
+        key: (r["text"].item(), r["first"].item(), int(r["label"]), r["tokens"].size)
+        for key, r in found.items()
+    }
+    assert values == {
+        "x.jsonl#1": (b"B ONE", b"b", 1, 1),
+        "x.jsonl#3": (b"A TWO", b"a", 0, 1),
+    }
+    assert "IndexError: list index out of range (functions_of_jobs" in rejects_of(out)["x.jsonl#2"]
 
 
 def test_a_dataset_is_changed_record_by_record(spectra, tmp_path):
@@ -143,19 +169,6 @@ def test_a_dataset_is_changed_record_by_record(spectra, tmp_path):
     for key, record in found.items():
         np.testing.assert_array_equal(record["power"], expected[key]["power"].round(1))
         assert record["name"] == key.encode()
-
-
-def test_near_duplicates_are_those_of_what_the_function_gets(source, tmp_path):
-    (tmp_path / "in").mkdir()
-    for number in range(4):
-        signal = np.load(source / f"in/a/{number // 2}.npy")
-        np.save(tmp_path / f"in/{number}.npy", signal)
-    (source / "shares_of_jobs.py").write_text("def one(features, info):\n    return {'n': 1}\n")
-    flags = ["--input", tmp_path / "in", "--label", "none", "--drop_near_duplicates", "0.9"]
-    flags += ["--map", "shares_of_jobs:one", *ONE]
-    assert run("sensors", *flags, "--output", tmp_path / "out") == 0
-    manifest = Manifest.read(str(tmp_path / "out"))
-    assert (manifest.splits["train"].records, manifest.duplicates) == (2, 2)
 
 
 @pytest.mark.slow

@@ -217,3 +217,11 @@ def test_a_stated_schema_is_enough_if_no_first_record_can_be_made(recordings):
     flags = ("--map_schema", "x=int64", "--label", "none")
     schema = mapped("sensors", recordings, "failing", *flags).schema
     assert schema == Schema({"key": Feature("string"), "x": Feature("int64")})
+
+
+def test_near_duplicates_are_those_of_what_the_function_gets(recordings):
+    arguments = ["sensors", "--input", str(recordings), "--output", "out"]
+    arguments += ["--map", "functions_of_a_user:spectrum", "--drop_near_duplicates", "0.9"]
+    command = parse_command(arguments)
+    assert list(command.near.compared.features) == ["signal"]
+    assert "signal" not in command.output.schema

@@ -207,6 +207,19 @@ def test_pixels_are_compressed_again(feature, dtype):
     np.testing.assert_allclose(given["image"], 255 - pixels, atol=2)
 
 
+def test_steps_of_a_sequence_are_given_as_arrays_and_stored_as_features():
+    features = {
+        "x": Feature("int64", (None, 2), "list steps"),
+        "y": Feature("int8", (None, None), "raw steps"),
+    }
+    schema = {"x": Feature("int64", (None, 2)), "y": Feature("int8", (None, None), "sequence")}
+    made = replace(mapper(record_of, schema, Schema(features)), kept=frozenset())
+    x, y = np.arange(6).reshape(3, 2), [np.zeros(2, np.int8), np.ones(3, np.int8)]
+    values = made.values({"x": x, "y": y}, "a")
+    np.testing.assert_array_equal(values["x"], x)
+    assert [part.tolist() for part in values["y"]] == [[0, 0], [1, 1, 1]]
+
+
 # Features of values.
 
 
