@@ -19,7 +19,7 @@ from beam_jobs.jobs import file_passes
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from tests.support.archives import tarred
-from tests.support.commands import BEAM_WORKERS, ONE, interrupted, refused, resumed, run
+from tests.support.commands import ONE, interrupted, refused, resumed, run
 from tests.support.datasets import balanced, files_of, records_of, rejects_of, write_dataset
 
 
@@ -278,25 +278,6 @@ def test_files_of_several_rates_are_joined_on_one_grid(joined, tmp_path):
         assert record["filled"] == 0
     for name in ("acc", "gyro"):
         assert_statistics(out, name)
-
-
-@pytest.mark.slow
-def test_all_workers_cut_joined_recordings_to_the_same_bytes(joined, tmp_path):
-    flags = [*JOIN, "--window", "1s", "--stride", "480ms", "--splits", "train=0.5,val=0.5"]
-    whole = {}
-    for name, mode in {"one": ONE, "pool": [], "beam": BEAM_WORKERS}.items():
-        assert run("sensors", "--input", joined, "--output", tmp_path / name, *flags, *mode) == 0
-        whole[name] = files_of(tmp_path / name)
-    assert whole["one"] == whole["pool"] == whole["beam"]
-    found = records_of(tmp_path / "one")
-    assert found.keys() == {
-        f"{'ab'[number % 2]}/r{number}#{n}" for number in range(1, 8) for n in (1, 2, 3)
-    }
-    for key, record in found.items():
-        recording, number = key.split("#")
-        grid = (np.arange(50) + 24 * (int(number) - 1)) / 50
-        np.testing.assert_allclose(record["acc"][:, 0], int(recording[-1]) * grid, atol=1e-5)
-    assert len(rejects_of(tmp_path / "one")) == 3
 
 
 def test_files_of_different_rates_are_refused_with_the_cure(joined, tmp_path, capsys):

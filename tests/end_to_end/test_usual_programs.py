@@ -8,7 +8,7 @@ it, and the shards of jobs.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import keras
@@ -37,13 +37,11 @@ class Source:
         files: The paths of the shards.
         path: What `readers` get.
         stated: The features that a schema has to state; the others are in the manifest.
-        flat_boxes: Whether boxes are read as flat lists.
     """
 
     files: list[str]
     path: str
     stated: dict[str, readers.Feature | tuple] = field(default_factory=dict)
-    flat_boxes: bool = False
 
     def load(self, *names, read=readers.load, **arguments):
         """Tuples of the features of some names, in the order of the shards."""
@@ -108,7 +106,7 @@ def made_by(directory, *arguments, **stated):
     assert run(*arguments, "--output", directory, "--num_shards", 2, "--overwrite") == 0
     files = [str(file) for file in sorted(directory.glob("train-*.tfrecord"))]
     assert len(files) == 2
-    return Source(files, str(directory), stated, flat_boxes=True)
+    return Source(files, str(directory), stated)
 
 
 @pytest.fixture(scope="module")
@@ -168,39 +166,6 @@ def float_pictures(tmp_path_factory, pictures):
         *("images", "--table", Path(pictures.path).parent / "table.csv", "--image_size", "16x8"),
         *("--dtype", "float32", "--encoding", "raw", "--label", "column:label"),
     )
-
-
-VOC = "<a><size><height>{}</height><width>{}</width></size>{}</a>"
-VOC_BOX = (
-    "<object><name>x</name><bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax>"
-    "</bndbox></object>"
-)
-
-
-def corners_of(number):
-    """Boxes in pixels: x0, y0, x1, y1."""
-    return [(n + 1, 2 * n + 3, n + 9, 2 * n + 5) for n in range(number % 3)]
-
-
-@pytest.fixture(scope="module")
-def boxed_pictures(tmp_path_factory, pictures):
-    """JPEGs with the boxes of VOC files."""
-    directory = tmp_path_factory.mktemp("boxed")
-    for number in range(COUNT):
-        boxes = "".join(VOC_BOX.format(*corners) for corners in corners_of(number))
-        text = VOC.format(*pixels_of(number).shape[:2], boxes)
-        (directory / f"{number}.xml").write_text(text)
-    made = made_by(
-        directory / "out",
-        *("images", "--table", Path(pictures.path).parent / "table.csv", "--encoding", "source"),
-        *("--label", "column:label", "--boxes", f"voc:{directory}", "--box_order", "xyxy"),
-        *("--encodings", "boxes=list"),
-        *("--names", "image=image_raw,label=labels,boxes=bounding_boxes"),
-        image_raw=AS_BYTES,
-    )
-    boxes = readers.Manifest.read(made.path).schema["bounding_boxes"]
-    assert boxes == readers.Feature("float32", (None, 4), "list")
-    return replace(made, flat_boxes=False)
 
 
 @pytest.fixture(scope="module")
@@ -340,7 +305,7 @@ def test_pictures_of_one_size_are_batched(source):
     assert_alike(found, dataset.batch(3, drop_remainder=True), 0.03)
 
 
-@on("file", "resharded", "boxed_pictures")
+@on("file", "resharded")
 def test_pictures_come_with_boxes(source):
     spec = {"image_raw": BYTES, "labels": NUMBER, "bounding_boxes": tf.io.VarLenFeature(tf.float32)}
 
@@ -354,7 +319,7 @@ def test_pictures_come_with_boxes(source):
     expected = parsed(source.files, **spec).map(decoded).padded_batch(3)
     names = ("image_raw", "labels", "bounding_boxes")
     found = source.load(*names, batch_size=3, batching="padded").map(sized((64, 64)))
-    if source.flat_boxes:
+    if Path(source.path).is_dir():  # Resharding has learned a flat list.
         found = found.map(lambda i, n, boxes: (i, n, tf.reshape(boxes, [tf.shape(n)[0], -1, 4])))
     assert_alike(found, expected, 0.03)
 

@@ -361,14 +361,6 @@ def test_a_sequence_holds_all_windows_of_each_array():
         assert_same(np.stack(pieces), np.stack([each[name] for each in one_by_one]))
 
 
-def test_a_sequence_holds_the_segments_between_gaps():
-    flags = {"resample": "10Hz", "sequence": True}
-    (record,) = records_of(flags, {"x": np.arange(50.0)[:, None]}, {"x": GAP})
-    assert [len(piece) for piece in record["x"]] == [20, 30]
-    np.testing.assert_allclose(np.concatenate(record["x"])[:, 0], np.arange(50), atol=1e-5)
-    assert record[FILLED] == 0
-
-
 def test_the_filled_share_of_a_sequence_is_that_of_all_its_samples():
     times = np.concatenate([np.arange(30) / 10, 5 + np.arange(20) / 5])
     flags = {"resample": "10Hz", "sequence": True}
@@ -407,12 +399,6 @@ def any_series(draw):
     if draw(st.booleans()) and array.size and dtype.startswith("float"):
         array.flat[draw(st.integers(0, array.size - 1))] = draw(st.sampled_from([NAN, np.inf]))
     return array
-
-
-def test_a_padded_window_of_endless_length_without_a_channel_is_rejected():
-    flags = {"rate": "999999999kHz", "window": "999999999999s", "last_window": "pad"}
-    with pytest.raises(RejectError, match=r"^a padded window takes \d+ bytes, more than"):
-        records_of(flags, {"x": np.empty((1, 0), np.float32)})
 
 
 @given(any_flags(), st.lists(any_series(), min_size=1, max_size=2), st.booleans(), st.data())
