@@ -16,10 +16,9 @@ def roles_of(manifest: Manifest) -> dict[str, str]:
     """Feature -> its role, of those that have one."""
     former = _former_names(manifest.options.get("names"))
     label = counted_label(manifest)
-    is_spectrogram = bool(manifest.options.get("spectrogram"))
     roles = {}
     for name, feature in manifest.schema.items():
-        role = _role(former.get(name, name), feature, is_spectrogram)
+        role = _role(former.get(name, name), feature)
         if name == label or (not label and name == "label" and len(feature.shape) < 2):
             role = "label"
         if role:
@@ -33,7 +32,7 @@ def _former_names(renamed: Any) -> dict[str, str]:
     return {pair[1].strip(): pair[0].strip() for pair in pairs if len(pair) == 2}
 
 
-def _role(name: str, feature: Feature, is_spectrogram: bool) -> str:
+def _role(name: str, feature: Feature) -> str:
     rank, last = len(feature.shape), feature.shape[-1] if feature.shape else None
     is_text = feature.dtype == "string"
     is_float = feature.dtype.startswith(("float", "bfloat"))
@@ -52,7 +51,7 @@ def _role(name: str, feature: Feature, is_spectrogram: bool) -> str:
     role = "tokens" if name.endswith("_tokens") else "rate" if name in _RATES else name
     if fits.get(role, False) and not feature.encoding.endswith("steps"):
         return role
-    named = is_spectrogram or re.search("mel|spectrogram", name, re.IGNORECASE) is not None
+    named = re.search("mel|spectrogram", name, re.IGNORECASE) is not None
     return "spectrogram" if named and is_float and rank in (2, 3) else ""
 
 

@@ -33,6 +33,7 @@ from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
+from beam_jobs.records.mapping import MAP_DIGEST
 from beam_jobs.storage.atomic import STAGING, list_files
 from readers.format.display import unwritable
 from readers.format.manifest import join
@@ -113,7 +114,9 @@ def parse_command(arguments: Sequence[str]) -> Command:
     FileSystems.set_options(options)
     directory = dataset.directory()
     job = flags.job.make_job(dataset.columns, directory, dataset.most_bytes)
-    output = dataset.make_output(directory, job, {**flags.options, **job.facts})
+    job, mapper = dataset.mapped(job)
+    facts = {**job.facts, **({MAP_DIGEST: mapper.digest} if mapper else {})}
+    output = dataset.make_output(directory, job, {**flags.options, **facts}, mapper)
     return Command(
         name=flags.name,
         job=job,

@@ -15,9 +15,16 @@ from beam_jobs.cli.flags import Parser
 from beam_jobs.cli.parser import NOT_OF_THE_DATASET, declared_flags
 from beam_jobs.errors import UsageError
 from beam_jobs.packages import require
+from beam_jobs.records.mapping import MAP_DIGEST
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.paths import is_local
-from readers.format.manifest import MANIFEST, join
+from readers.format.manifest import MANIFEST, SAMPLE_RATE, join
+
+# A manifest may come from anybody, and a function runs code.
+_NOT_IN_A_MANIFEST = {*NOT_OF_THE_DATASET, "map"}
+
+# What a manifest states beside flags.
+_FACTS = {SAMPLE_RATE, MAP_DIGEST}
 
 # Flags that say where flags come from, and how the result is printed.
 _NOT_IN_A_FILE = {"config", "json"}
@@ -67,9 +74,10 @@ def _read(path: str) -> tuple[dict[str, Any], Set[str]]:
         ) from None
     except (OSError, ValueError) as error:
         raise UsageError(f"--config {path}: {error}") from None
-    typed_only: Set[str] = _NOT_IN_A_FILE if in_file else NOT_OF_THE_DATASET
+    typed_only: Set[str] = _NOT_IN_A_FILE if in_file else _NOT_IN_A_MANIFEST
     if isinstance(found, dict) and isinstance(found.get("options"), dict):
-        found, typed_only = found["options"], NOT_OF_THE_DATASET
+        stated, typed_only = found["options"], _NOT_IN_A_MANIFEST
+        found = {name: value for name, value in stated.items() if name not in _FACTS}
     if not isinstance(found, dict):
         raise UsageError(
             f"--config {path}: expected lines such as seed: 1, with a flag's name each"

@@ -19,11 +19,14 @@ from beam_jobs.dataset.output import (
 )
 from beam_jobs.dataset.replace import cleaned_if_refused, finish_replacement, placed
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.images.pixels import compressed
+from beam_jobs.jobs.mapping import mapped
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Exact, Placement, check_seed
 from beam_jobs.plan.splits import MAX_SPLITS, Splits
+from beam_jobs.records.mapping import Mapper, parse_map_schema
 from beam_jobs.records.rejects import MaxRejects, OnReject
 from beam_jobs.sources.columns import split_names
 from readers.format.tfrecord import MAX_RECORD_BYTES
@@ -102,6 +105,20 @@ class DatasetFlags(RunFlags):
         "as much. At most 2GiB",
         metavar="SIZE",
     )
+    map: str = flag(
+        "",
+        "a function that makes the features of each record: module:function(features, info) -> features, called "
+        "after windows and resampling; the module is a .py file in the current folder, or installed here and on "
+        "every worker. See docs/inputs.md",
+        unset="the features of the job",
+        metavar="MODULE:FUNCTION",
+    )
+    map_schema: str = flag(
+        "",
+        "features that the function of --map returns, such as mel=float32[None,80],loud=bool",
+        unset="those of the first records",
+        metavar="NAME=DTYPE[SIZES],…",
+    )
     drop_near_duplicates: str = flag(
         "",
         "drop records that are nearly the same as one before them in the global order: a similarity such as 0.8 "
@@ -135,6 +152,9 @@ class DatasetFlags(RunFlags):
         Groups.parse(self.group_by)
         MaxRejects.parse(self.max_rejects)
         _ = self.most_bytes
+        if self.map_schema and not self.map:
+            raise UsageError(f"--map_schema {self.map_schema}: add the --map that returns it")
+        parse_map_schema(self.map_schema)
         if self.drop_near_duplicates:
             threshold_of(self.drop_near_duplicates)
         self.check_splits()
@@ -258,8 +278,25 @@ class DatasetFlags(RunFlags):
         """
         return near_of(self.drop_near_duplicates, self.keep_out, job, output.feature_names)
 
-    def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:
-        """The dataset that a job writes; the manifest states the options.
+    def mapped(self, job: RecordJob) -> tuple[RecordJob, Mapper | None]:
+        """The job whose records `--map` can take, and what calls its function; None without it.
+
+        Raises:
+            UsageError: The function cannot be imported, or cannot take the first records.
+        """
+        if not self.map:
+            return job, None
+        stated = parse_map_schema(self.map_schema)
+        return mapped(job, self.map, stated, self.columns, compressed)
+
+    def make_output(
+        self,
+        directory: str,
+        job: RecordJob,
+        options: dict[str, Any],
+        mapper: Mapper | None = None,
+    ) -> Output:
+        """The dataset that a job writes, with the features that a mapper makes; the manifest states the options.
 
         Raises:
             UsageError: The flags do not fit the job.
@@ -279,7 +316,7 @@ class DatasetFlags(RunFlags):
         )
         output = Output(
             directory=directory,
-            schema=job.schema,
+            schema=mapper.schema if mapper else job.schema,
             placement=placement,
             num_shards=parse_num_shards(self.num_shards or None, splits.names),
             shard_size=parse_size(self.shard_size),
@@ -288,6 +325,7 @@ class DatasetFlags(RunFlags):
             options=options,
             balance=self.balance,
             max_rejects=MaxRejects.parse(self.max_rejects),
+            mapper=mapper,
         )
         return output if self.dry_run else placed(output)
 
@@ -321,11 +359,17 @@ class EncodedDatasetFlags(DatasetFlags):
     def exact(self) -> Exact:
         return "labels" if self.stratify else super().exact
 
-    def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:
+    def make_output(
+        self,
+        directory: str,
+        job: RecordJob,
+        options: dict[str, Any],
+        mapper: Mapper | None = None,
+    ) -> Output:
         if self.stratify and "label" not in job.schema:
             raise UsageError("--stratify: the records have no label: add --label")
         if self.stratify and job.schema["label"].shape:
             raise UsageError("--stratify: records with several labels belong to several shares")
-        output = super().make_output(directory, job, options)
-        names = parse_names(self.names, job.schema) if self.names else {}
+        output = super().make_output(directory, job, options, mapper)
+        names = parse_names(self.names, output.schema) if self.names else {}
         return replace(output, feature_names=names)

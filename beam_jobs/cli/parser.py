@@ -88,7 +88,9 @@ NOT_OF_THE_DATASET = {
     *("engine", "engine_page", "report", "check", "fail_on"),
 }
 
-_OF_ALL_JOBS = {"drop_near_duplicates", "exact_splits", "folds", "keep_out", "license"}
+_OF_ALL_JOBS = {
+    *("drop_near_duplicates", "exact_splits", "folds", "keep_out", "license", "map", "map_schema")
+}
 _RAW = {"delimiter", "encodings", "target", "text_encoding", *_OF_ALL_JOBS}
 
 # Flags that manifests state only if they are given: the same command gives the same manifest as before
@@ -111,10 +113,7 @@ _STATED_IF_GIVEN = {
     "sensors": {
         "channels",
         "drop_columns",
-        "gain",
         "last_window",
-        "log",
-        "mel",
         "record",
         "recording_column",
         "times",

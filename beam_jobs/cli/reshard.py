@@ -13,6 +13,7 @@ from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.reshard.job import ReshardJob, reshard_job
 from beam_jobs.jobs.reshard.manifests import InputSplits
 from beam_jobs.plan.splits import Splits
+from beam_jobs.records.mapping import Mapper
 from beam_jobs.sources.inputs import Inputs
 from readers.format.display import first_names
 
@@ -116,8 +117,14 @@ class ReshardedDatasetFlags(DatasetFlags):
             f"{', '.join(names)}, are not kept"
         )
 
-    def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:
-        output = super().make_output(directory, job, options)
+    def make_output(
+        self,
+        directory: str,
+        job: RecordJob,
+        options: dict[str, Any],
+        mapper: Mapper | None = None,
+    ) -> Output:
+        output = super().make_output(directory, job, options, mapper)
         if output.placement.splits.kept or self.splits != _KEEP or self.folds:
             return output
         return replace(output, options={**options, "splits": ONE_SPLIT})

@@ -13,8 +13,7 @@ import numpy as np
 
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import Run, ShardWriter, check_records, rows_in_order
-from beam_jobs.records.blocks import Block
-from beam_jobs.records.payload import frame_lengths, is_planned, unpack_reject
+from beam_jobs.records.blocks import Block, frame_lengths, is_planned, unpack_reject
 from beam_jobs.records.rejects import Reject, format_rejects
 from beam_jobs.records.spool import Spool
 from beam_jobs.records.spool_reader import SpoolReader

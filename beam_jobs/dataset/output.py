@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import MAX_SHARDS
+from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects, OnReject
 from beam_jobs.storage.paths import GLOB, is_local
 from readers.format.schema import Feature, Schema
@@ -62,6 +63,7 @@ class Output:
         replaces: The directory of the complete dataset that this one will replace; empty if there is
             none. `directory` is then inside it.
         max_rejects: The most inputs that may be rejected, or there is no dataset.
+        mapper: Makes the features of `schema` from those of the job; None if they are the same.
     """
 
     directory: str
@@ -76,6 +78,7 @@ class Output:
     feature_names: Mapping[str, str] = field(default_factory=dict)
     max_rejects: MaxRejects = ANY_NUMBER
     replaces: str = ""
+    mapper: Mapper | None = None
 
     @property
     def destination(self) -> str:

@@ -123,7 +123,10 @@ class FileSecondPass(SecondPass):
                     values = values._replace(label=labels[done])
                 facts = record.pop(MORE_FRAMES, False), record.pop(UNANNOTATED, False)
                 whole = whole_record(record, key, values, self.class_ids)
-                batch.add(key, split, encoder.encode(split, whole, *facts))
+                try:
+                    batch.add(key, split, encoder.encode(split, whole, *facts))
+                except RejectError as error:  # of a function, which may take the next one
+                    batch.late.append((Reject.of(key, "encode", error), split))
                 done += 1
                 yield
             batch.rejects += part.rejects

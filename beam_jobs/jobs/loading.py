@@ -22,6 +22,7 @@ from beam_jobs.jobs.record import (
     whole_record,
 )
 from beam_jobs.records.encode import RecordEncoder
+from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.classes import ClassIds, Names
@@ -89,12 +90,14 @@ class Loader:
         schema: The features of every record.
         names: Names of classes by feature; None if they are not known yet.
         feature_names: Names of features in Examples that differ from those in the schema.
+        mapper: Makes the features of `schema` from those of the job; None if they are the same.
     """
 
     job: FileJob
     schema: Schema
     names: Names | None = None
     feature_names: Mapping[str, str] = field(default_factory=dict)
+    mapper: Mapper | None = None
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
@@ -135,7 +138,7 @@ class Loader:
         return reading_ahead(itertools.chain.from_iterable(map(self.job.reads, sources)))
 
     def _framed(self, sources: Sequence[Source]) -> FramedRecords:
-        encoder = RecordEncoder(self._encoder)
+        encoder = RecordEncoder(self._encoder, self.mapper)
         frames: list[bytes] = []
         rejects: list[Reject] = []
         for source in sources:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -21,9 +21,9 @@ from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.shards import Plan, shards_of
 from beam_jobs.plan.summary import Summary
-from beam_jobs.records.blocks import HASHES_PER_BLOCK, Block
+from beam_jobs.records.blocks import HASHES_PER_BLOCK, Block, pack_record
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
-from beam_jobs.records.payload import pack_record
+from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import OnReject, Reject
 from beam_jobs.records.runs import Held, RunIndex
@@ -243,22 +243,58 @@ class EncodingPlan:
     Attributes:
         rules: Decides the split of each record.
         schema: The features of every record.
-        names: Names of classes by feature.
+        names: Names of classes by feature; None if they are not known yet.
         shard_plan: The packed `Plan` of the shards.
         feature_names: Names of features in Examples that differ from those in the schema.
         held: Takes the encoded records.
         vocabulary: All words by id; empty without words.
         tokenizer: The text of the tokenizer's file; empty without subwords.
+        mapper: Makes the features of `schema` from those of the job; None if they are the same.
     """
 
     rules: SplitRules
     schema: Schema
-    names: Names
+    names: Names | None
     shard_plan: bytes
     held: Held
     feature_names: Mapping[str, str] = field(default_factory=dict)
     vocabulary: tuple[bytes, ...] = ()
     tokenizer: str = ""
+    mapper: Mapper | None = None
+
+    @property
+    def job_schema(self) -> Schema:
+        """The features of the job's own records."""
+        return self.mapper.features if self.mapper else self.schema
+
+
+def mapped_records(
+    encoder: RecordEncoder,
+    keys: list[bytes],
+    splits: np.ndarray,
+    record: Callable[[int], dict[str, Any]],
+    rejects: list[Reject],
+) -> EncodedRecords:
+    """The records that a mapper makes, encoded one by one, because it may reject each.
+
+    Args:
+        encoder: Has the mapper.
+        keys: The keys of the job's records in UTF-8.
+        splits: uint8 [n], the split of each.
+        record: Returns the features of a record, given its number.
+        rejects: Inputs that the first pass rejected too.
+    """
+    good: list[int] = []
+    frames: list[bytes] = []
+    late: list[tuple[Reject, int]] = []
+    for row, (key, split) in enumerate(zip(keys, splits.tolist(), strict=True)):
+        name = key.decode("utf-8", "surrogateescape")
+        try:
+            frames.append(encoder.encode(split, record(row), key=name))
+            good.append(row)
+        except (RejectError, ValueError) as error:
+            late.append((Reject.of(name, "encode", error), split))
+    return EncodedRecords([keys[row] for row in good], splits[good], frames, rejects, late)
 
 
 @dataclass(frozen=True)
@@ -281,7 +317,7 @@ class SecondPass(abc.ABC):
 
     def counter(self) -> RecordCounter:
         """Encodes records and keeps statistics; or only counts, if records are encoded already."""
-        return RecordEncoder(self._encoder)
+        return RecordEncoder(self._encoder, self.plan.mapper)
 
     @functools.cached_property
     def _shard_plan(self) -> Plan:
@@ -293,7 +329,7 @@ class SecondPass(abc.ABC):
 
     @functools.cached_property
     def label_ids(self) -> LabelIds:
-        return LabelIds(self.plan.names.get(LABEL, ()))
+        return LabelIds(None if self.plan.names is None else self.plan.names.get(LABEL, ()))
 
     @functools.cached_property
     def class_ids(self) -> ClassIds:

@@ -267,9 +267,13 @@ class RecordJob(abc.ABC):
         @property
         def vocabulary(self) -> tuple[bytes, ...]: ...
 
-    def sources(self, pattern: str) -> Iterator[Source]:
-        """Yields the sources that one of the inputs' patterns matches."""
-        return self.inputs.sources(pattern)
+    def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
+        """Yields the sources that one of the inputs' patterns matches.
+
+        Args:
+            limit: Maximum number of files and archives, the first ones by name.
+        """
+        return self.inputs.sources(pattern, limit)
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source that tasks read: the whole of it unless a job cuts it."""
@@ -298,6 +302,24 @@ class RecordJob(abc.ABC):
     def facts(self) -> Mapping[str, Any]:
         """What the job knows of all its inputs, which the manifest states with the options."""
         return {}
+
+    def decoded(self) -> RecordJob:
+        """The job with pixels where its records have encoded images, for a function that takes them.
+
+        Raises:
+            UsageError: A function cannot take the records.
+        """
+        return self
+
+    @property
+    def record_rate(self) -> float | None:
+        """Samples per second of the records' signals; None if there are none, or it is unknown."""
+        return None
+
+    @property
+    def record_channels(self) -> int | None:
+        """The channels of the records' signals or image; None if there are none, or they differ."""
+        return None
 
     def as_file_job(self) -> FileJob | None:
         """The job itself if each record is a whole file, so references can be shuffled; else None."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.sources.classes import ClassIds
-from beam_jobs.sources.extra_features import extra_values
-from beam_jobs.sources.labels import LABEL, Label
+from beam_jobs.sources.extra_features import ExtraFeature, extra_values
+from beam_jobs.sources.labels import LABEL, Label, Labels
 from beam_jobs.sources.source import NOT_UTF8, Source
 from beam_jobs.storage.encodings import is_utf8
 
@@ -32,7 +32,19 @@ class SourceValues(NamedTuple):
     extras: dict[str, Any]
 
 
-def source_values(job: FileJob, source: Source, labelled: bool = False) -> SourceValues:
+class StatedBySources(Protocol):
+    """What sources state of the records of a job."""
+
+    @property
+    def labels(self) -> Labels:
+        """Where labels come from."""
+
+    @property
+    def extras(self) -> tuple[ExtraFeature, ...]:
+        """Columns that become features."""
+
+
+def source_values(job: StatedBySources, source: Source, labelled: bool = False) -> SourceValues:
     """The label and the extra columns of a source.
 
     Args:

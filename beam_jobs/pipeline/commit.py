@@ -91,7 +91,9 @@ def _manifest_of(
             for name, results, known in zip(names, splits, summary.splits, strict=True)
         },
         label_names=class_names.get(LABEL, ()),
-        class_names=in_examples({n: found for n, found in class_names.items() if n != LABEL}),
+        class_names=in_examples(
+            {n: found for n, found in class_names.items() if n != LABEL and n in schema}
+        ),
         vocabulary=len(vocabulary),
         tokenizer=Subwords(tokenizer).size if tokenizer else 0,
         options=output.options,

@@ -82,6 +82,9 @@ class _FirstPass(TaskStep[FirstPassResult]):
 
     def outputs(self, result: FirstPassResult) -> Iterator[Any]:
         found = sum(split.rejected + split.records for split in result.summary.splits)
+        if mapper := self._output.mapper:
+            for split in result.summary.splits:
+                split.bytes = int(split.bytes * mapper.growth)
         Metrics.counter("parts", "found").inc(found)
         yield TaggedOutput(self.SUMMARY, result.summary)
         yield from result.blocks
@@ -239,7 +242,7 @@ class PlanRecords(beam.PTransform):
     def _schema(self, read: beam.pvalue.DoOutputsTuple) -> Side[Schema]:
         """The features of every record, as the job knows or learns them."""
         learns = self._job.learns
-        if not isinstance(learns, LearnSchema):
+        if not isinstance(learns, LearnSchema) or self._output.mapper:
             return self._output.schema
         learned = read[_FirstPass.LEARNED] | "MergeLearned" >> MergeInPieces(learns.empty)
         return AsWhole(

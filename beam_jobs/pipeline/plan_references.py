@@ -117,7 +117,9 @@ class _Measure:
     """References -> the size in bytes of each record with its framing, or why it cannot be loaded."""
 
     def __init__(self, job: FileJob, output: Output, processes: int) -> None:
-        loader = Loader(job, output.schema, feature_names=output.feature_names)
+        loader = Loader(
+            job, output.schema, feature_names=output.feature_names, mapper=output.mapper
+        )
         self._loader, self._processes = loader, processes
 
     def __call__(self, references: list[bytes]) -> list[int | Reject]:

@@ -63,6 +63,7 @@ class _SecondPass(TaskStep[SecondPassResult]):
             feature_names=self._output.feature_names,
             vocabulary=vocabulary,
             tokenizer=tokenizer,
+            mapper=self._output.mapper,
         )
         return self._job.second_pass(encoding).encode
 

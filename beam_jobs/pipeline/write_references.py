@@ -85,7 +85,7 @@ class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
         writer = ShardWriter(self._output, Plan.unpack(plan), key)
         if self._loader is None:
             schema, renamed = self._output.schema, self._output.feature_names
-            self._loader = Loader(self._job, schema, names, renamed)
+            self._loader = Loader(self._job, schema, names, renamed, self._output.mapper)
             # Before any shard is begun: threads that write one compute properties that the job keeps, and what
             # changes cannot be pickled.
             self._load = pickle.dumps(self._loader.load)

@@ -40,9 +40,8 @@ from beam_jobs.pipeline.write_runs import WriteRuns, spool_of
 from beam_jobs.plan.placement import Placement, check_seed
 from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.summary import Summary
-from beam_jobs.records.blocks import Block, BlockBuilder
+from beam_jobs.records.blocks import Block, BlockBuilder, frame_lengths, pack_record, unpack_reject
 from beam_jobs.records.encode import RecordEncoder
-from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
 from beam_jobs.records.rejects import OnReject, Reject
 from beam_jobs.records.runs import RunBuilder
 from beam_jobs.records.spool import Spool

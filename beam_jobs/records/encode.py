@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.statistics import Statistics
 from readers.format.encode import Encoder
 from readers.format.schema import Feature
@@ -55,11 +56,12 @@ class RecordEncoder(RecordCounter):
 
     Args:
         encoder: The encoder of the records' schema; several objects may share it.
+        mapper: Makes the features of each record from those that it is given; None keeps them.
     """
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, mapper: Mapper | None = None) -> None:
         super().__init__(encoder.schema)
-        self._encoder = encoder
+        self._encoder, self._mapper = encoder, mapper
         self._pending: dict[int, list[Mapping[str, Any]]] = {}
         self._pending_bytes = 0
 
@@ -69,6 +71,7 @@ class RecordEncoder(RecordCounter):
         record: Mapping[str, Any],
         has_more_frames: bool = False,
         unannotated: bool = False,
+        key: str = "",
     ) -> bytes:
         """The framed Example of a record of a split.
 
@@ -77,11 +80,16 @@ class RecordEncoder(RecordCounter):
             record: The features.
             has_more_frames: Whether the record's file has further frames, which are in no record.
             unannotated: Whether an annotation of the record is missing.
+            key: The record's key, if the features do not state it.
 
         Raises:
             ValueError: the record does not fit the schema.
+            RejectError, UsageError: the mapper raises it.
         """
-        values = self._encoder.check(record)
+        if self._mapper:
+            values = self._mapper.values(record, key or record["key"])
+        else:
+            values = self._encoder.check(record)
         framed = frame_parts(self._encoder.parts(values))
         # Last, because a rejected record must not be counted.
         if has_more_frames:

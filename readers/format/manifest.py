@@ -127,9 +127,9 @@ class Manifest:
     def sample_rate(self) -> float:
         """Samples per second of all recordings, as stored.
 
-        0 if neither their files nor the job's flags state them, or if the records are spectrograms.
+        0 if neither their files nor the job's flags state them, or if a function has made the records.
         """
-        if self.options.get("spectrogram"):
+        if self.options.get("map"):
             return 0.0
         rates = (_rate_in(self.options.get(name)) for name in ("resample", SAMPLE_RATE, "rate"))
         return next(filter(None, rates), 0.0)

@@ -9,22 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import scipy.interpolate
 import soundfile
-import tensorflow as tf
 from numpy.lib.stride_tricks import sliding_window_view
 from sklearn.datasets import load_digits
 
 import readers
+from beam_jobs.cli.command import parse_command
 from beam_jobs.jobs import file_passes
-from beam_jobs.jobs.sensors.spectra.mel import mel_bands
-from beam_jobs.jobs.sensors.spectra.spectrograms import spectrogram
 from readers.format.manifest import Manifest
-from readers.format.schema import Feature
+from readers.format.schema import Feature, Schema
 from tests.support.archives import tarred
-from tests.support.arrays import assert_same
-from tests.support.commands import BEAM_WORKERS, ONE, interrupted, refused, resumed, run
-from tests.support.datasets import balanced, files_of, records_of, rejects_of
+from tests.support.commands import ONE, interrupted, refused, resumed, run
+from tests.support.datasets import balanced, files_of, records_of, rejects_of, write_dataset
 
 
 def noise(seed, *shape):
@@ -84,83 +80,6 @@ def test_one_dataset_has_files_of_every_kind(tmp_path):
     assert_statistics(tmp_path / "out", "signal")
 
 
-# Audio.
-
-
-@pytest.fixture(scope="module")
-def audio(tmp_path_factory):
-    """A folder of .wav and .flac files of two channels at 8 kHz, 16 bits."""
-    folder = tmp_path_factory.mktemp("audio")
-    for number in range(6):
-        seconds = np.arange(4000 + 400 * number) / 8000
-        tones = np.stack([np.sin(2 * np.pi * f * seconds) for f in (440, 1000 + 100 * number)], 1)
-        values = tones * 0.4 + 0.05 * noise(number, len(seconds), 2)
-        kind = "wav" if number < 4 else "flac"
-        soundfile.write(folder / f"{number}.{kind}", values, 8000, subtype="PCM_16")
-    return folder
-
-
-def test_spectrograms_of_windows_equal_those_of_tensorflow(audio, tmp_path):
-    flags = ["--label", "none", "--dtype", "float32", "--spectrogram", "16ms:8ms"]
-    flags += ["--window", "250ms", "--stride", "125ms", "--encoding", "raw"]
-    assert run("sensors", "--input", audio, "--output", tmp_path / "out", *flags) == 0
-    found = records_of(tmp_path / "out")
-    assert Manifest.read(str(tmp_path / "out")).schema["signal"] == Feature(
-        "float32", (30, 65, 2), "raw"
-    )
-    expected_keys = set()
-    for path in audio.iterdir():
-        signal, _ = soundfile.read(path, dtype="float32")
-        for number, window in enumerate(sliding_window_view(signal, 2000, 0)[::1000], 1):
-            expected_keys.add(f"{path.name}#{number}")
-            spectrum = found[f"{path.name}#{number}"]["signal"]
-            stft = tf.abs(tf.signal.stft(window, 128, 64, 128)).numpy().transpose(1, 2, 0)
-            np.testing.assert_allclose(spectrum, stft, rtol=1e-3, atol=1e-4)
-    assert found.keys() == expected_keys
-    assert_statistics(tmp_path / "out", "signal")
-
-
-def test_mel_spectrograms_of_audio_have_bands_in_decibels(audio, tmp_path):
-    flags = ["--label", "none", "--dtype", "float32", "--spectrogram", "16ms:8ms"]
-    flags += ["--mel", 20, "--log"]
-    assert run("sensors", "--input", audio, "--output", tmp_path / "out", *flags) == 0
-    manifest = Manifest.read(str(tmp_path / "out"))
-    assert manifest.schema["signal"] == Feature("float32", (None, 20, 2), "tensor")
-    assert (manifest.options["mel"], manifest.options["log"]) == (20, True)
-    found = records_of(tmp_path / "out")
-    assert len(found) == 6
-    for key, record in found.items():
-        signal, _ = soundfile.read(audio / key, dtype="float32")
-        assert_same(record["signal"], spectrogram(signal, 128, 64, mel_bands(20, 128, 8000), True))
-        # 440 Hz are 6.6 mel, and the centres of bands are 35.2 / 21 mel apart.
-        assert set(record["signal"][..., 0].argmax(1)) == {3}
-
-
-def test_audio_of_several_rates_is_refused_until_it_is_resampled(tmp_path, capsys):
-    (tmp_path / "in").mkdir()
-    for rate in (8000, 16_000):
-        seconds = np.arange(rate // 2) / rate
-        # 3.5 kHz is more than 4,000 samples a second can hold, and would appear as 500 Hz.
-        tone = np.sin(2 * np.pi * 50 * seconds) + np.sin(2 * np.pi * 3500 * seconds)
-        tone = tone.astype(np.float32) / 2
-        soundfile.write(tmp_path / f"in/{rate}.wav", tone, rate, subtype="FLOAT")
-    flags = ["--input", tmp_path / "in", "--label", "none", "--output", tmp_path / "out"]
-    message = (
-        "8000.wav: 8000 Hz, but 16000.wav has 16000 Hz; records of one dataset must agree: "
-        "narrow --input, or add --resample"
-    )
-    for more in ([], ["--window", "100ms"]):
-        assert message in refused(capsys, 2, "", "sensors", *flags, *more)
-        assert not (tmp_path / "out" / "manifest.json").exists()
-    assert run("sensors", *flags, "--resample", "4kHz") == 0
-    found = records_of(tmp_path / "out")
-    assert {record["signal"].shape for record in found.values()} == {(2000, 1)}
-    for record in found.values():
-        tone = np.sin(2 * np.pi * 50 * np.arange(2000) / 4000) / 2
-        np.testing.assert_allclose(record["signal"][20:-20, 0], tone[20:-20], atol=1e-3)
-        assert record["filled"] == 0
-
-
 # Windows.
 
 LENGTHS = [60, 200, 199, 219, 220, 30, 59, 1000, 461]
@@ -216,21 +135,6 @@ def test_recordings_shorter_than_a_window_are_rejected_with_their_length(cut):
     assert found.keys() - short.keys() == {"a/00x.npy", "b/notes.txt"}
 
 
-def test_every_sample_of_padded_windows_is_in_the_dataset(cut, tmp_path):
-    flags, arrays, _, _ = cut
-    flags = [60 if flag == 20 else flag for flag in flags]
-    assert run("sensors", *flags, "--last_window", "pad", "--output", tmp_path / "out") == 0
-    assert rejects_of(tmp_path / "out").keys() == {"a/00x.npy", "b/notes.txt"}
-    found = records_of(tmp_path / "out", "train") | records_of(tmp_path / "out", "val")
-    assert Manifest.read(str(tmp_path / "out")).schema["length"] == Feature("int64")
-    for key, array in arrays.items():
-        windows = [found.pop(f"{key}#{n}") for n in range(1, 1 + -(-len(array) // 60))]
-        parts = [window["signal"][: window["length"]] for window in windows]
-        np.testing.assert_array_equal(np.concatenate(parts), array)
-        assert all(not window["signal"][window["length"] :].any() for window in windows)
-    assert not found
-
-
 def test_small_batches_of_windows_give_the_same_bytes(cut, tmp_path, monkeypatch):
     flags, _, _, files = cut
     together, take = [], file_passes._Batch.take
@@ -254,18 +158,6 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(cut, tmp_path, capsys):
     assert files_of(tmp_path / "out") == files
 
 
-def test_a_plan_of_windows_matches_the_job(cut, capsys):
-    flags, _, out, _ = cut
-    capsys.readouterr()
-    assert run("plan", "sensors", *flags) == 0
-    printed = capsys.readouterr().out
-    for name, split in Manifest.read(str(out)).splits.items():
-        cells = re.search(rf"^{name} +([\d,]+) +(\d+) ", printed, re.M)
-        assert int(cells[1].replace(",", "")) == split.records
-        assert int(cells[2]) == len(split.shards)
-    assert "it has 30 samples, a window has 60" in printed
-
-
 def test_recordings_in_a_packed_archive_have_the_same_windows(cut, tmp_path):
     _, arrays, out, _ = cut
     members = []
@@ -281,36 +173,6 @@ def test_recordings_in_a_packed_archive_have_the_same_windows(cut, tmp_path):
     assert found.keys() == {f"in.tar.gz/{key}" for key in expected}
     for key, record in expected.items():
         np.testing.assert_array_equal(found[f"in.tar.gz/{key}"]["signal"], record["signal"])
-
-
-def test_a_window_that_cannot_be_converted_is_rejected_alone(tmp_path, monkeypatch):
-    (tmp_path / "in").mkdir()
-    for number in range(4):
-        array = noise(number, 100, 1)
-        array[65] = 1e30 if number == 2 else 0
-        np.save(tmp_path / f"in/{number}.npy", array)
-    flags = ["--label", "none", "--window", 20, "--spectrogram", "8:4", "--dtype", "float16"]
-    monkeypatch.setattr(file_passes, "_BATCH_BYTES", 300)  # two records
-    assert (
-        run("sensors", "--input", tmp_path / "in", "--output", tmp_path / "out", *flags, *ONE) == 0
-    )
-    rejects = rejects_of(tmp_path / "out")
-    assert rejects == {
-        f"2.npy#{n}": "a float32 value is out of the range of float16" for n in (4, 5)
-    }
-    found = records_of(tmp_path / "out")
-    assert found.keys() | rejects.keys() == {f"{r}.npy#{n}" for r in range(4) for n in range(1, 6)}
-    assert Manifest.read(str(tmp_path / "out")).splits["train"].statistics["signal"]["count"] == (
-        18 * 4 * 5
-    )
-
-
-def test_windows_of_another_shape_end_the_job_with_both_names(cut, tmp_path, capsys):
-    np.save(tmp_path / "z.npy", noise(0, 99, 3))
-    arguments = ["sensors", *cut[0], "--input", tmp_path / "z.npy", "--output", tmp_path / "out"]
-    message = r"z\.npy: signal float32 \[None, 3\], but \S+/00\.npy has signal float32 \[60, 4\];"
-    refused(capsys, 2, message, *arguments)
-    assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 # Resampling.
@@ -345,27 +207,6 @@ def timed(tmp_path_factory):
 
 
 TIMED = ["--label", "none", "--time_column", "time", "--time_unit", "ms", "--dtype", "float32"]
-
-
-def test_irregular_samples_are_interpolated_as_by_scipy(timed, tmp_path):
-    folder, known = timed
-    flags = [*TIMED, "--resample", "50Hz", "--max_gap", "500ms"]
-    assert run("sensors", "--input", folder, "--output", tmp_path / "out", *flags) == 0
-    found = records_of(tmp_path / "out")
-    assert found.keys() == known.keys() - {"3.csv"}
-    (reason,) = rejects_of(tmp_path / "out").values()
-    assert re.match(
-        r"a gap of 2\.0\d* s, 2\.\d* s after its start, is longer than --max_gap 0.5s;", reason
-    )
-    for key, record in found.items():
-        times, values = known[key]
-        grid = times[0] + np.arange(len(record["signal"])) / 50
-        line = scipy.interpolate.interp1d(times, values, axis=0, fill_value="extrapolate")
-        np.testing.assert_allclose(record["signal"], line(grid), atol=1e-3)
-        step = max(1 / 50, np.median(np.diff(times)))
-        missing = np.abs(grid[:, None] - times).min(1) > 0.5 * step + 0.01 / 50
-        assert abs(record["filled"] - missing.mean()) < 0.02
-    assert_statistics(tmp_path / "out", "signal")
 
 
 def test_windows_span_no_gap_and_keep_the_grid_of_their_recording(timed, tmp_path):
@@ -439,25 +280,6 @@ def test_files_of_several_rates_are_joined_on_one_grid(joined, tmp_path):
         assert_statistics(out, name)
 
 
-@pytest.mark.slow
-def test_all_workers_cut_joined_recordings_to_the_same_bytes(joined, tmp_path):
-    flags = [*JOIN, "--window", "1s", "--stride", "480ms", "--splits", "train=0.5,val=0.5"]
-    whole = {}
-    for name, mode in {"one": ONE, "pool": [], "beam": BEAM_WORKERS}.items():
-        assert run("sensors", "--input", joined, "--output", tmp_path / name, *flags, *mode) == 0
-        whole[name] = files_of(tmp_path / name)
-    assert whole["one"] == whole["pool"] == whole["beam"]
-    found = records_of(tmp_path / "one")
-    assert found.keys() == {
-        f"{'ab'[number % 2]}/r{number}#{n}" for number in range(1, 8) for n in (1, 2, 3)
-    }
-    for key, record in found.items():
-        recording, number = key.split("#")
-        grid = (np.arange(50) + 24 * (int(number) - 1)) / 50
-        np.testing.assert_allclose(record["acc"][:, 0], int(recording[-1]) * grid, atol=1e-5)
-    assert len(rejects_of(tmp_path / "one")) == 3
-
-
 def test_files_of_different_rates_are_refused_with_the_cure(joined, tmp_path, capsys):
     inputs = ["--input", f"{joined}/*/r[1-7]*.[cw]*", "--join", "{recording}_{array}.*"]
     message = (
@@ -465,18 +287,6 @@ def test_files_of_different_rates_are_refused_with_the_cure(joined, tmp_path, ca
         "brings them to one rate"
     )
     refused(capsys, 2, message, "sensors", *inputs, "--output", tmp_path / "out")
-
-
-def test_missing_values_are_interpolated(tmp_path):
-    (tmp_path / "in").mkdir()
-    text = [f"{value},{2 * value}" for value in range(20)]
-    text[5], text[6] = ",10", "nan,inf"
-    (tmp_path / "in/0.csv").write_text("\n".join(text))
-    flags = ["--input", tmp_path / "in", "--label", "none", "--nan", "interpolate"]
-    assert run("sensors", *flags, "--output", tmp_path / "out") == 0
-    (record,) = records_of(tmp_path / "out").values()
-    expected = np.stack([np.arange(20.0), 2 * np.arange(20.0)], 1)
-    np.testing.assert_allclose(record["signal"], expected, rtol=1e-6)
 
 
 # Sequences.
@@ -546,58 +356,6 @@ def test_every_reader_reads_arrays_of_different_lengths_as_one_sequence(tmp_path
     )
 
 
-@pytest.mark.slow
-def test_every_reader_reads_the_stretches_between_gaps_as_one_sequence(tmp_path):
-    (tmp_path / "in").mkdir()
-    expected = {}
-    for number in range(6):
-        lengths = [5 + (number + n) % 7 for n in range(1 + number % 3)]
-        times = np.concatenate([10 * n + np.arange(size) / 10 for n, size in enumerate(lengths)])
-        values = noise(number, len(times), 1)[:, 0]
-        write_csv(tmp_path / f"in/{number}.csv", ["t", "x"], [times, values])
-        expected[f"{number}.csv"] = np.split(values[:, None], np.cumsum(lengths)[:-1])
-    flags = ["--label", "none", "--sequence", "--resample", "10Hz", "--time_column", "t"]
-    assert run("sensors", "--input", tmp_path / "in", "--output", tmp_path / "out", *flags) == 0
-    assert_sequences(tmp_path / "out", expected, 1)
-
-
-# Mistakes.
-
-
-@pytest.mark.parametrize(
-    ("file", "flags", "message"),
-    [
-        ("b.npy", "--window 51", "b.npy: it has 50 samples, a"),
-        (
-            "b.npy",
-            "--dtype float64 --encoding list",
-            "b.npy: float64 [None, 3], list: an Example's",
-        ),
-        ("a.npz", "--window 5", "a.npz: x has 50 samples, y 40"),
-        (
-            "a.npz",
-            "--sequence",
-            "a.npz: signal of float32 [40, 2], float32 [50, 3]: the arrays of a",
-        ),
-        ("a.npz", "--arrays z", "a.npz: no array 'z': the fil"),
-        (
-            "c.npz",
-            "--window 5",
-            "c.npz: array 'y' is a single number; choose arrays with --arrays x",
-        ),
-    ],
-)
-def test_flags_that_do_not_fit_the_recordings_are_refused_in_one_line(
-    tmp_path, capsys, file, flags, message
-):
-    np.savez(tmp_path / "a.npz", x=noise(0, 50, 3), y=noise(1, 40, 2))
-    np.save(tmp_path / "b.npy", noise(2, 50, 3))
-    np.savez(tmp_path / "c.npz", x=noise(0, 50, 3), y=np.array(3))
-    arguments = ["--input", tmp_path / file, "--label", "none", "--output", tmp_path / "out"]
-    refused(capsys, 2, re.escape(message), "sensors", *arguments, *flags.split())
-    assert not (tmp_path / "out").exists()
-
-
 # Rows and recordings inside files.
 
 
@@ -646,24 +404,20 @@ def test_recordings_of_tables_are_cut_to_the_same_bytes_by_all_workers(tmp_path,
 
 
 def test_the_manifest_states_the_sampling_rate_of_files_and_resharding_keeps_it(tmp_path):
+    def rate_of(job, source, *flags):
+        """The rate that the manifest of a job states."""
+        arguments = [job, "--input", f"{tmp_path}/{source}", "--output", f"{tmp_path}/out", *flags]
+        return Manifest(SIGNAL, {}, options=parse_command(arguments).output.options).sample_rate
+
     for name, rate in (("a", 16_000), ("b", 8_000)):
         (tmp_path / name).mkdir()
-        for number in range(3):
-            path = tmp_path / name / f"{number}.wav"
-            soundfile.write(path, noise(number, 500).clip(-1, 1), rate)
+        soundfile.write(tmp_path / name / "x.wav", noise(0, 500).clip(-1, 1), rate)
+        label = ("--label", "none")
+        assert rate_of("sensors", name, *label) == rate
+        assert rate_of("sensors", name, "--resample", "4kHz", *label) == 4_000
+        write_dataset(tmp_path / f"d{name}", SIGNAL, {"train": [[]]}, options={"sample_rate": rate})
+        assert rate_of("reshard", f"d{name}") == rate
+    assert rate_of("reshard", "d[ab]/*.tfrecord") == 0
 
-    def written(job, source, output, *flags):
-        assert run(job, "--input", tmp_path / source, "--output", tmp_path / output, *flags) == 0
-        return Manifest.read(str(tmp_path / output))
 
-    label = ("--label", "none")
-    assert written("sensors", "a", "A", *label).sample_rate == 16_000
-    assert written("sensors", "b", "B", *label).sample_rate == 8_000
-    resampled = written("sensors", "a", "8k", "--resample", "8kHz", *label)
-    assert resampled.sample_rate == 8_000 and "sample_rate" not in resampled.options
-    frames = written("sensors", "a", "S", "--spectrogram", "16:8", *label)
-    assert frames.sample_rate == 0 and frames.options["sample_rate"] == 16_000
-    assert written("reshard", "A", "again").sample_rate == 16_000
-    assert written("reshard", "S", "again-S").sample_rate == 0
-    assert written("reshard", "8k", "again-8k").sample_rate == 8_000
-    assert written("reshard", "[AB]/*.tfrecord", "both").sample_rate == 0
+SIGNAL = Schema({"signal": Feature("float32", (None, 1))})

@@ -27,10 +27,8 @@ _NOT_OF_ROWS = (
     "recording_column",
     "rate",
     "time_column",
-    "gain",
     "resample",
     "window",
-    "spectrogram",
     "sequence",
 )
 
@@ -81,13 +79,6 @@ class SensorFlags(RecordingFlags):
         "NaN and infinite values: keep them, reject the recording, or interpolate within the "
         "channel",
     )
-    gain: str = flag(
-        "",
-        "amplify recordings: by decibels such as -6dB, or peak, which makes the largest magnitude of "
-        "each recording 1; the result is float32, integers of audio become -1..1 first",
-        unset="none",
-        metavar="DB|peak",
-    )
     window: str = flag(
         "",
         "cut recordings into records of N samples, or of a time such as 2s",
@@ -110,27 +101,6 @@ class SensorFlags(RecordingFlags):
         "the label of a window whose samples have labels: the most frequent one (of equally frequent "
         "ones the smallest), the last one, or VALUE if any sample has it, else the most frequent one",
         metavar="majority|last|any:VALUE",
-    )
-    spectrogram: str = flag(
-        "",
-        "store magnitudes of the short-time Fourier transform, float32 [frames, FRAME/2+1, channels]; "
-        "in samples such as 256:128 or times such as 25ms:10ms",
-        unset="the signal itself",
-        metavar="FRAME:STEP",
-    )
-    mel: int = flag(
-        0,
-        "mel bands of the power spectrum instead of the magnitude of each frequency, such as 80: "
-        "float32 [frames, N, channels], those of librosa.feature.melspectrogram (Slaney's scale and "
-        "norm, from 0 Hz to half of the sampling rate) with center=False",
-        unset="magnitudes",
-        metavar="N",
-    )
-    log: bool = flag(
-        False,
-        "spectrograms in decibels, those of librosa.power_to_db with top_db=None: "
-        "10 log10(max(power, 1e-10))",
-        unset="no",
     )
     sequence: bool = flag(
         False,
@@ -188,12 +158,8 @@ class SensorFlags(RecordingFlags):
             max_gap=self.max_gap,
             window=self.window,
             stride=self.stride,
-            spectrogram=self.spectrogram,
             sequence=self.sequence,
             last_window=self.last_window,
-            mel=self.mel,
-            log=self.log,
-            gain=self.gain,
         )
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> SensorJob:
@@ -220,7 +186,7 @@ class SensorFlags(RecordingFlags):
             times=self.times,
             delimiter=dialect.delimiter,
             encoding=dialect.encoding,
-            float_audio=self.dtype.startswith("float") or bool(self.gain),
+            float_audio=self.dtype.startswith("float"),
             mono=self.channels == 1,
             inside=inside,
             recording_column=self.recording_column,

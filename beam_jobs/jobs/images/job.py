@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from beam_jobs.errors import RejectError
+from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.encodings import Encodings
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.images.annotation_files import joined_reads
@@ -146,6 +146,20 @@ class ImageJob(FilesInParts):
             own |= _INFO
         return complete_schema(own, self.labels, self.extras, self.encodings, _COMPRESSED)
 
+    def decoded(self) -> ImageJob:
+        if self.encoding == "source":
+            raise UsageError(
+                "--encoding source keeps the files as they are, and --map gets their pixels: drop one, or "
+                "use --encoding png"
+            )
+        chosen = {n: e for n, e in self.encodings.items() if n not in _COMPRESSED}
+        masks = {"mask": "tensor"} if self.annotations.has_mask else {}
+        return replace(self, encoding="tensor", encodings={**chosen, **masks})
+
+    @property
+    def record_channels(self) -> int | None:
+        return self.channels
+
     @property
     def class_names(self) -> Names:
         return {**self.labels.class_names, **self.annotations.class_names_by_feature}
@@ -154,8 +168,8 @@ class ImageJob(FilesInParts):
     def compared(self) -> Compared:
         return Compared("picture", {"image": self.schema["image"]})
 
-    def sources(self, pattern: str) -> Iterator[Source]:
-        for source in self.inputs.sources(pattern):
+    def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
+        for source in self.inputs.sources(pattern, limit):
             yield self.annotations.with_annotations(source, self.inputs.path_of(source))
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:

@@ -10,6 +10,7 @@ from PIL import Image, ImageOps
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Resize, letterbox
 from beam_jobs.jobs.images.image_files import ORIENTATION, orientation_of
+from beam_jobs.jobs.images.png import to_png
 from readers.format.schema import IMAGE_ENCODINGS
 
 _WHITE = (255, 255, 255, 255)
@@ -118,6 +119,20 @@ def encoded(image: Image.Image, encoding: str) -> np.ndarray | bytes:
     else:
         image.save(buffer, "PNG")
     return buffer.getvalue()
+
+
+def compressed(pixels: np.ndarray, encoding: str) -> bytes:
+    """The file of an image, a JPEG for "jpeg", else a PNG.
+
+    Args:
+        pixels: uint8 or uint16 [height, width, channels].
+        encoding: The encoding.
+    """
+    if pixels.dtype == np.uint16:
+        return to_png(pixels)
+    data = encoded(Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels), encoding)
+    assert isinstance(data, bytes)
+    return data
 
 
 def mask_values(mask: Image.Image) -> Image.Image:

@@ -55,9 +55,9 @@ _NO_RECORDS = (INDEX_SUFFIX, ".json", ".jsonl", ".txt", ".md", ".csv")
 class ReshardJob(ReshardSpec, RecordJob):
     """A reshard job: what it reads, and the passes over it."""
 
-    def sources(self, pattern: str) -> Iterator[Source]:
+    def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields the files that match a pattern, except indexes and texts beside shards."""
-        for source in self.inputs.sources(pattern):
+        for source in self.inputs.sources(pattern, limit):
             if _has_records(source):
                 yield source
 
@@ -73,8 +73,20 @@ class ReshardJob(ReshardSpec, RecordJob):
 
     @property
     def schema(self) -> Schema:
-        """A placeholder, until the records are read."""
-        return UNKNOWN_SCHEMA
+        """The schema of the records that are written, or a placeholder until they are read."""
+        return self.schema_of(SchemaGuess())
+
+    def decoded(self) -> ReshardJob:
+        if not self.given:
+            raise UsageError(
+                "--map needs to know the features of the records: there is no manifest.json beside them; "
+                "give a --schema"
+            )
+        return self
+
+    @property
+    def record_rate(self) -> float | None:
+        return self.sample_rate or None
 
     @property
     def facts(self) -> Mapping[str, Any]:

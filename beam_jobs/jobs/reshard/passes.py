@@ -9,13 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.jobs.passes import EncodedRecords, FirstPass, FoundRecords, Learner, SecondPass
+from beam_jobs.jobs.passes import (
+    EncodedRecords,
+    FirstPass,
+    FoundRecords,
+    Learner,
+    SecondPass,
+    mapped_records,
+)
 from beam_jobs.jobs.reshard.examples import FoundExamples, batches_of, records_of
 from beam_jobs.jobs.reshard.fit import Names, misfit, name_of, other_feature, value_error
 from beam_jobs.jobs.reshard.framed import FrameBatch
 from beam_jobs.jobs.reshard.schema_guess import LEARNED, SchemaGuess
 from beam_jobs.jobs.reshard.spec import ReshardSpec
-from beam_jobs.records.encode import RecordCounter
+from beam_jobs.records.encode import RecordCounter, RecordEncoder
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, Task
 from readers.format.decode.batches import ColumnDecoder
@@ -117,17 +124,19 @@ class ReshardSecondPass(SecondPass):
 
     @functools.cached_property
     def _columns(self) -> ColumnDecoder:
-        return ColumnDecoder(self.plan.schema)
+        return ColumnDecoder(self.plan.job_schema)
 
     @functools.cached_property
     def _decoder(self) -> Decoder:
-        return Decoder(self.plan.schema)
+        return Decoder(self.plan.job_schema)
 
     @functools.cached_property
     def _names(self) -> Names:
         return Names(self.plan.schema)
 
     def counter(self) -> RecordCounter:
+        if self.plan.mapper:
+            return super().counter()
         return RecordCounter({n: f for n, f in self.plan.schema.items() if not f.step})
 
     def encoded(self, task: Task, encoder: RecordCounter) -> Iterator[EncodedRecords]:
@@ -143,6 +152,16 @@ class ReshardSecondPass(SecondPass):
     def _encode_batch(
         self, batch: FrameBatch, found: FoundExamples, encoder: RecordCounter
     ) -> EncodedRecords:
+        if isinstance(encoder, RecordEncoder):  # It has a mapper.
+            return mapped_records(
+                encoder,
+                found.keys,
+                found.splits,
+                lambda row: self._decoder.decode(
+                    batch.data.data[int(found.starts[row]) : int(found.stops[row])]
+                ),
+                found.rejects,
+            )
         columns, errors = self._decoded(batch.data, found.starts, found.stops)
         late = []
         for at, error in sorted(errors.items()):

@@ -1,4 +1,4 @@
-"""How recordings become records, and the first steps: missing values, gain and one rate."""
+"""How recordings become records, and the first steps: missing values and one rate."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.resampling import Segment, find_gaps, resample_arrays
-from beam_jobs.jobs.sensors.signals import NanPolicy, amplify, fill_missing
-from beam_jobs.jobs.sensors.spans import Gain, Span, parse_gain, parse_rate, parse_span
-from beam_jobs.jobs.sensors.spectra.spectrograms import Spectrogram
+from beam_jobs.jobs.sensors.signals import NanPolicy, fill_missing
+from beam_jobs.jobs.sensors.spans import Span, parse_rate, parse_span
 from beam_jobs.jobs.sensors.values import no_tensor
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 
@@ -36,10 +35,8 @@ class Conditioning:
         max_gap: Longest time between two measurements that is interpolated, in seconds.
         window: Length of each record; None for whole recordings.
         stride: Distance from the start of one window to the next; None for whole recordings.
-        spectrogram: The spectrograms that records are; None for signals.
         sequence: Whether all pieces of a recording become one record.
         pad: Whether the samples after the last whole window become a window that zeros complete.
-        gain: What each array is multiplied by.
         max_bytes: The most bytes that a result of these steps may take.
     """
 
@@ -49,10 +46,8 @@ class Conditioning:
     max_gap: float = 1.0
     window: Span | None = None
     stride: Span | None = None
-    spectrogram: Spectrogram | None = None
     sequence: bool = False
     pad: bool = False
-    gain: Gain = 1.0
     max_bytes: int = DEFAULT_RECORD_BYTES
 
     @classmethod
@@ -64,12 +59,8 @@ class Conditioning:
         max_gap: str = "",
         window: str = "",
         stride: str = "",
-        spectrogram: str = "",
         sequence: bool = False,
         last_window: LastWindow = "drop",
-        mel: int = 0,
-        log: bool = False,
-        gain: str = "",
     ) -> Conditioning:
         """Parses the flags of the same names.
 
@@ -95,10 +86,8 @@ class Conditioning:
             gap.amount if gap.in_seconds else gap.amount / frequency,
             length,
             parse_span(stride, "--stride") if stride else length,
-            Spectrogram.parse(spectrogram, mel, log),
             sequence,
             pad,
-            parse_gain(gain) if gain else 1.0,
         )
 
     @property
@@ -109,7 +98,7 @@ class Conditioning:
     @property
     def keeps_whole(self) -> bool:
         """Whether a recording becomes one record of all its samples, unchanged."""
-        return not (self.window or self.resample or self.spectrogram or self.sequence)
+        return not (self.window or self.resample or self.sequence)
 
     def record_rate(self, file_rate: float | None) -> float | None:
         """Returns the samples per second of the records; None if unknown."""
@@ -122,7 +111,7 @@ class Conditioning:
         file_rate: float | None,
         labelled: bool = False,
     ) -> list[Segment]:
-        """Fills missing values, amplifies, resamples, and returns the segments between gaps.
+        """Fills missing values, resamples, and returns the segments between gaps.
 
         Without resampling there is one segment, the whole recording.
 
@@ -141,19 +130,18 @@ class Conditioning:
         if single := [name for name in arrays if name not in series]:
             cure = f"; choose arrays with --arrays {','.join(series)}" if series else ""
             raise RejectError(f"array {single[0]!r} is a single number{cure}")
-        whole = {name: self._fill_and_amplify(name, array) for name, array in arrays.items()}
+        whole = {name: self._filled(name, array) for name, array in arrays.items()}
         if self.resample:
             return self._resample(whole, clocks, file_rate or self.rate, labelled)
         return [Segment(whole, np.empty(0, bool))]
 
-    def _fill_and_amplify(self, name: str, array: np.ndarray) -> np.ndarray:
+    def _filled(self, name: str, array: np.ndarray) -> np.ndarray:
         try:
             if array.dtype.kind not in "biufc":
                 raise no_tensor(array.dtype)
-            filled = fill_missing(array, self.nan)
+            return fill_missing(array, self.nan)
         except RejectError as error:
             raise RejectError(f"{name}: {error}") from None
-        return filled if self.gain == 1 else amplify(filled, self.gain)
 
     def _resample(
         self,

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.registry import read_recording
 from beam_jobs.jobs.sensors.recording import Recording
+from beam_jobs.jobs.sensors.spec import SensorSpec, format_rate
 from beam_jobs.jobs.sensors.values import convert_array, note_rounded
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.files import read_bytes
 
-if TYPE_CHECKING:
-    from beam_jobs.jobs.sensors.job import SensorJob
-
 
 def read_source(
-    job: SensorJob, source: Source, data: bytes | None
+    spec: SensorSpec, source: Source, data: bytes | None
 ) -> tuple[Recording, dict[str, np.ndarray | float]]:
     """Returns the recording of a source, and the clocks for `Conditioning.segments`.
 
@@ -32,12 +29,14 @@ def read_source(
     if source.error:
         raise RejectError(source.error)
     if source.joined:
-        return _read_joined(job, source)
-    recording = _read_file(job, source.file, job.inputs.read(source) if data is None else data)
+        return _read_joined(spec, source)
+    recording = _read_file(spec, source.file, spec.inputs.read(source) if data is None else data)
     return recording, recording.clocks
 
 
-def _read_joined(job: SensorJob, source: Source) -> tuple[Recording, dict[str, np.ndarray | float]]:
+def _read_joined(
+    spec: SensorSpec, source: Source
+) -> tuple[Recording, dict[str, np.ndarray | float]]:
     """Returns the recording that several files form, and the clocks of its arrays."""
     arrays: dict[str, np.ndarray] = {}
     clocks: dict[str, np.ndarray | float] = {}
@@ -45,7 +44,7 @@ def _read_joined(job: SensorJob, source: Source) -> tuple[Recording, dict[str, n
     notes: list[str] = []
     for name, path, _, _ in source.joined:
         try:
-            found = _read_file(job, path, read_bytes(path))
+            found = _read_file(spec, path, read_bytes(path))
         except OSError as error:
             raise RejectError(f"{name}: cannot be read: {error}") from None
         except RejectError as error:
@@ -59,7 +58,7 @@ def _read_joined(job: SensorJob, source: Source) -> tuple[Recording, dict[str, n
                 clocks[whole] = found.times
             elif found.rate:
                 clocks[whole] = found.rate
-    if job.conditioning.resample:
+    if spec.conditioning.resample:
         return Recording(arrays, notes=tuple(notes)), clocks
     if len(rates) > 1:
         found_rates = " and ".join(sorted(map(format_rate, rates)))
@@ -67,17 +66,12 @@ def _read_joined(job: SensorJob, source: Source) -> tuple[Recording, dict[str, n
     return Recording(arrays, rates.pop(), notes=tuple(notes)), clocks
 
 
-def _read_file(job: SensorJob, name: str, data: bytes) -> Recording:
-    recording = read_recording(name, data, job.read_options)
-    if recording.dtype and not job.dtype:
+def _read_file(spec: SensorSpec, name: str, data: bytes) -> Recording:
+    recording = read_recording(name, data, spec.read_options)
+    if recording.dtype and not spec.dtype:
         arrays = {n: convert_array(a, recording.dtype) for n, a in recording.arrays.items()}
         # Only the notes of the first file are read, before there is a schema.
-        noted = () if job.features else recording.arrays.values()
+        noted = () if spec.features else recording.arrays.values()
         rounded = itertools.chain.from_iterable(map(note_rounded, noted))
         recording = recording._replace(arrays=arrays, notes=(*recording.notes, *rounded))
     return recording
-
-
-def format_rate(rate: float | None) -> str:
-    """Returns a rate in samples per second as errors state it."""
-    return f"{rate:g} Hz" if rate else "no rate"

@@ -1,4 +1,4 @@
-"""The records of a recording: the whole of it or its windows, padded or as spectrograms."""
+"""The records of a recording: the whole of it or its windows."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ class RecordingRecords:
 
     Raises:
         RejectError: the recording cannot become a record. Iteration may raise it, too.
-        UsageError: no rate is known and a length in seconds or --mel needs it, or frames are too
-            short.
+        UsageError: no rate is known and a length is in seconds.
     """
 
     def __init__(
@@ -46,15 +45,13 @@ class RecordingRecords:
             raise RejectError(
                 f"an array may not be called {LENGTH!r}: --last_window pad adds that feature"
             )
-        self._conditioning, self._convert = conditioning, convert
+        self._conditioning = conditioning
         self._rate = conditioning.record_rate(file_rate)
-        self._segments = segments
-        if not conditioning.spectrogram:
-            # Before windows are cut, because they may overlap.
-            self._segments = [
-                segment._replace(arrays={n: convert(a) for n, a in segment.arrays.items()})
-                for segment in segments
-            ]
+        # Before windows are cut, because they may overlap.
+        self._segments = [
+            segment._replace(arrays={n: convert(a) for n, a in segment.arrays.items()})
+            for segment in segments
+        ]
         window = conditioning.window
         self._size = window.samples(self._rate) if window else None
         self._starts = self._find_starts(self._size, conditioning.stride)
@@ -69,7 +66,7 @@ class RecordingRecords:
             return
         for arrays, filled in self._pieces():
             yield {
-                **self._transform(self._padded(arrays)),
+                **self._padded(arrays),
                 **self._filled_share(filled),
                 **self._length(arrays),
             }
@@ -127,27 +124,13 @@ class RecordingRecords:
     def _length(self, arrays: dict[str, np.ndarray]) -> dict[str, np.int64]:
         return {LENGTH: np.int64(_common_length(arrays))} if self._conditioning.pad else {}
 
-    def _transform(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        spectrogram, result = self._conditioning.spectrogram, {}
-        if not spectrogram:
-            return dict(arrays)
-        for name, array in arrays.items():
-            try:
-                values = spectrogram.of(array, self._rate, self._conditioning.max_bytes)
-            except RejectError as error:
-                raise RejectError(f"{name}: {error}") from None
-            result[name] = self._convert(values)
-        return result
-
     def _sequence(self) -> dict[str, Any]:
         """Returns one record: a list of all arrays of a recording, or of all pieces of each array."""
         pieces = list(self._pieces())
-        transformed = [self._transform(arrays) for arrays, _ in pieces]
         if not self._conditioning.window and not self._conditioning.resample:
-            (arrays,) = transformed
-            return {"signal": list(arrays.values())}
+            return {"signal": list(pieces[0][0].values())}
         record: dict[str, Any] = {
-            name: [arrays[name] for arrays in transformed] for name in transformed[0]
+            name: [arrays[name] for arrays, _ in pieces] for name in pieces[0][0]
         }
         return {**record, **self._filled_share(np.concatenate([filled for _, filled in pieces]))}
 

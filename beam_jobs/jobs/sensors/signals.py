@@ -1,4 +1,4 @@
-"""Missing values of arrays, their loudness, and where their windows begin."""
+"""Missing values of arrays, and where their windows begin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.spans import Gain
 
 NanPolicy = Literal["keep", "reject", "interpolate"]
 
@@ -49,20 +48,6 @@ def fill_missing(array: np.ndarray, policy: NanPolicy) -> np.ndarray:
 
 def _channel(place: Sequence[np.intp]) -> str:
     return f", channel {' '.join(str(index + 1) for index in place)}" if place else ""
-
-
-def amplify(array: np.ndarray, gain: Gain) -> np.ndarray:
-    """Returns the array times a factor, float32 if that can hold its dtype, else float64.
-
-    Args:
-        array: Any shape, of numbers.
-        gain: The factor, or "peak" for the one that makes the largest finite magnitude 1.
-    """
-    values = array.astype(np.result_type(array.dtype, np.float32), copy=False)
-    if gain != "peak":
-        return values * gain
-    peak = np.max(np.abs(values), where=np.isfinite(values), initial=0)
-    return values / peak if peak else values
 
 
 def window_starts(length: int, window: int, stride: int, padded: bool = False) -> range:

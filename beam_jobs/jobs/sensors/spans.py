@@ -1,21 +1,15 @@
-"""Rates, lengths of time and gains as flags state them."""
+"""Rates and lengths of time as flags state them."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
 from beam_jobs.errors import UsageError
 
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
 
 _SPAN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(s|ms|us)|([0-9]{1,12})")
-
-_DECIBELS = re.compile(r"([+-]?1?[0-9]{1,2}(?:\.[0-9]{1,12})?)\s*db", re.IGNORECASE)
-
-# A factor, or "peak" for the one that makes the largest magnitude of a recording 1.
-Gain = float | Literal["peak"]
 
 _SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000}
 
@@ -80,16 +74,3 @@ def parse_span(text: str, flag: str = "--window") -> Span:
         )
     in_seconds = found[3] is None
     return Span(amount / _SECOND[found[2]] if in_seconds else amount, in_seconds, f"{flag} {text}")
-
-
-def parse_gain(text: str) -> Gain:
-    """Parses a gain such as `-6dB`, or `peak`, into a factor, or "peak".
-
-    Raises:
-        UsageError: the text is not a gain.
-    """
-    if text == "peak":
-        return "peak"
-    if found := _DECIBELS.fullmatch(text):
-        return 10 ** (float(found[1]) / 20)
-    raise UsageError(f"--gain {text}: expected decibels from -199 to 199 such as -6dB, or peak")

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.passes import EncodedRecords, FirstPass, FoundRecords, Learner, SecondPass
+from beam_jobs.jobs.passes import (
+    EncodedRecords,
+    FirstPass,
+    FoundRecords,
+    Learner,
+    SecondPass,
+    mapped_records,
+)
 from beam_jobs.jobs.text.spec import TextSpec
 from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import Subwords
@@ -187,7 +194,12 @@ class TextSecondPass(SecondPass):
                 repeats = [len(tokens) for tokens in columns["tokens"]]
                 columns = _flattened(columns, repeats)
                 splits = np.repeat(splits, repeats)
-            frames = encoder.encode_all(splits, self._recoded(columns))
+            columns = self._recoded(columns)
+            if self.plan.mapper:
+                record = functools.partial(_record_of, columns)
+                yield mapped_records(encoder, columns["key"], splits, record, texts.rejects)
+                continue
+            frames = encoder.encode_all(splits, columns)
             yield EncodedRecords(columns["key"], splits, frames, texts.rejects)
 
     def _columns(self, texts: Texts) -> dict[str, list[Any]]:
@@ -232,7 +244,7 @@ class TextSecondPass(SecondPass):
 
     def _recoded(self, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
         """The columns in the form that the encodings chosen by name take."""
-        schema = self.plan.schema
+        schema = self.plan.job_schema
         recoded = {
             name: [checked(name, schema[name], value) for value in columns[name]]
             for name in self.spec.encodings
@@ -249,6 +261,10 @@ class TextSecondPass(SecondPass):
         bounds = window_bounds(len(ids), self.spec.window, self.spec.stride)
         parts = [slice_of(text, spans, start, stop) for start, stop in bounds]
         return parts, [ids[start:stop] for start, stop in bounds]
+
+
+def _record_of(columns: dict[str, list[Any]], row: int) -> dict[str, Any]:
+    return {name: values[row] for name, values in columns.items()}
 
 
 def _flattened(columns: dict[str, list[Any]], repeats: list[int]) -> dict[str, list[Any]]:

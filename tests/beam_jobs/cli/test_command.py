@@ -413,22 +413,7 @@ REFUSALS = [
     (SENSORS + "--sequence --encoding raw", "--encoding raw: --sequence stores arrays as tensors"),
     (SENSORS + "--stride 4", "--stride 4 sets where windows begin: add --window"),
     (SENSORS + "--max_gap 1s", "--max_gap 1s limits interpolation: add --resample"),
-    (SENSORS + "--spectrogram 256", "expected FRAME:STEP such as 256:128 or 25ms:10ms"),
-    (
-        SENSORS + "--record row --gain -6dB",
-        "--gain -6dB: this is about recordings, not --record row",
-    ),
     (SENSORS + "--record row --rate 9", "--rate 9: this is about recordings, not --record row"),
-    (SENSORS + "--gain 200dB", "--gain 200dB: expected decibels from -199 to 199 such as -6dB, or"),
-    (SENSORS + "--gain 2", "--gain 2: expected decibels from -199 to 199 such as -6dB, or peak"),
-    (SENSORS + "--mel 80", "--mel 80 is about spectrograms: add --spectrogram FRAME:STEP such as"),
-    (SENSORS + "--log", "--log is about spectrograms: add --spectrogram FRAME:STEP such as"),
-    (SENSORS + "--spectrogram 4:2 --mel -3", "--mel -3: expected a number of bands such as 80"),
-    (SENSORS + "--spectrogram 4:2 --mel 3", "--mel 3: the recordings do not state how many"),
-    (
-        SENSORS + "--rate 50Hz --spectrogram 4:2 --mel 9",
-        "--mel 9: some of these bands are narrower",
-    ),
     (
         SENSORS + "--window 2s",
         "--window 2s: the recordings do not state how many samples a second has",

@@ -19,14 +19,14 @@ input:
   - 'a file.npy'
 splits: train=0.8,val=0.2
 label: none       # text, though YAML 1.1 reads nulls, numbers and times into such values
-spectrogram: 400:50
+stride: 400:50
 seed: 010
 stratify: true
 sequence: FALSE
 """
 FLAGS = [
     *["--input=b.npy", "--input=a file.npy", "--splits=train=0.8,val=0.2", "--label=none"],
-    *["--spectrogram=400:50", "--seed=010", "--stratify"],
+    *["--stride=400:50", "--seed=010", "--stratify"],
 ]
 
 # Lists of ten lists each, which hold a million texts.
@@ -182,6 +182,7 @@ def test_a_dataset_is_made_again_from_its_manifest(tmp_path, job):
         ("output", "o"),
         ("engine", "flink"),
         ("json", True),
+        ("map", "os:remove"),
     ],
 )
 def test_a_manifest_does_not_say_where_a_job_runs_or_what_else_it_writes(tmp_path, name, value):
@@ -199,3 +200,9 @@ def test_a_manifest_does_not_say_where_a_job_runs_or_what_else_it_writes(tmp_pat
 def test_a_dataset_may_be_in_a_store(s3):
     s3.put(f"{s3.url}/old/manifest.json", b'{"options": {"job": "text", "seed": 3}}')
     assert with_config(["--config", f"{s3.url}/old"]) == ["text", "--seed=3"]
+
+
+def test_facts_of_a_manifest_are_no_flags(tmp_path):
+    options = {"job": "sensors", "window": "2s", "sample_rate": 16.0, "map_sha256": "ab"}
+    (tmp_path / "manifest.json").write_text(json.dumps({"options": options}))
+    assert with_config(["--config", str(tmp_path)]) == ["sensors", "--window=2s"]

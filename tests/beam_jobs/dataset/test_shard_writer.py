@@ -28,8 +28,7 @@ from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.run_ranges import locate
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.splits import Splits
-from beam_jobs.records.blocks import Block
-from beam_jobs.records.payload import pack_record
+from beam_jobs.records.blocks import Block, pack_record
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.runs import RunBuilder

@@ -74,12 +74,6 @@ def test_arrays_of_every_dtype_byte_order_and_layout_become_records(tmp_path, na
             same(read(tmp_path, "a.NPY", npy(stored)), signal=values.astype(name))
 
 
-@pytest.mark.parametrize("shape", [(5,), (0,), (0, 3), (5, 0), (1, 1), (2, 3, 4, 5)])
-def test_recordings_have_any_length_and_at_least_one_channel(tmp_path, shape):
-    found = read(tmp_path, "a.npy", npy(np.zeros(shape, np.float32)))["signal"]
-    assert found.shape == (shape if len(shape) > 1 else (*shape, 1))
-
-
 @pytest.mark.parametrize("name", ["a.md", "a.npy.gz", "a", "walk/rec1", "npy", "a.npy/b"])
 def test_files_of_other_formats_are_rejected(tmp_path, name):
     kinds = re.escape(", ".join(suffixes_of(*FORMATS)))
@@ -135,11 +129,8 @@ def test_only_the_first_files_are_searched_for_rounded_values(tmp_path):
     "array",
     [
         np.zeros(3, [("t", "f4"), ("x", "f4")]),
-        np.zeros(3, [("t", "f4")]),
         np.array(["a", "b"]),
-        np.array([b"a", b"b"]),
         np.zeros(3, "M8[s]"),
-        np.zeros(3, "m8[s]"),
         np.zeros(3, ml_dtypes.bfloat16),  # NumPy saves it as two nameless bytes
     ],
 )
@@ -153,13 +144,9 @@ def test_arrays_of_other_things_than_numbers_are_rejected(tmp_path, array):
     ("found", "wanted"),
     [
         ("int16", "float32"),
-        ("uint8", "int64"),
         ("bool", "float32"),
         ("float64", "float32"),
-        ("float32", "float64"),
-        ("int64", "float16"),
         ("float32", "complex64"),
-        ("uint32", "int64"),
         ("int64", "int8"),
     ],
 )
@@ -183,9 +170,7 @@ def test_arrays_are_not_converted_to_a_dtype_of_another_kind(tmp_path, found, wa
         (np.array([0, 300]), "int8"),
         (np.array([-(2**40)]), "int32"),
         (np.array([2**63], np.uint64), "int64"),
-        (np.array([256], np.uint16), "uint8"),
         (np.array([1e39]), "float32"),
-        (np.array([70_000]), "float16"),
         (np.array([1e30], np.float32), "float16"),
     ],
 )
@@ -281,15 +266,6 @@ def test_columns_that_are_left_out_are_warned_of(tmp_path):
     assert warning.startswith("a.csv: left out as times or row numbers: column time; name the")
 
 
-def test_several_arrays_are_several_features(tmp_path):
-    found = job(tmp_path, a_npz=npz(t=np.arange(4.0), xyz=np.ones((4, 3), np.float32)))
-    assert dict(found.schema) == {
-        "key": Feature("string"),
-        "t": Feature("float64", (None, 1)),
-        "xyz": Feature("float32", (None, 3)),
-    }
-
-
 def test_no_readable_file_is_the_users_mistake(tmp_path):
     with pytest.raises(
         UsageError, match=r"no recording among the first 2 files: a.npy: not a whole"
@@ -366,7 +342,7 @@ def test_missing_and_additional_arrays_are_misfits(tmp_path):
     [
         ({"window": "20", "stride": "10"}, ["a.npy#1", "a.npy#2", "a.npy#3", "a.npy#4"], 240),
         ({"window": "20", "sequence": True}, ["a.npy"], 480),
-        ({"window": "20", "spectrogram": "8:4"}, ["a.npy#1", "a.npy#2"], 4 * 4 * 5 * 3),
+        ({"window": "30", "last_window": "pad"}, ["a.npy#1", "a.npy#2"], 360),
         ({}, ["a.npy"], 600),
     ],
 )
@@ -385,3 +361,29 @@ def test_a_misfit_is_found_before_its_records_are_made(tmp_path):
         UsageError, match=r"b.npy: signal float32 \[None, 2\], but a.npy has signal"
     ):
         found.parts_of(Source("b.npy"), npy(np.ones((50, 2), np.float32)))
+
+
+def test_another_rate_is_a_misfit_unless_recordings_are_resampled(tmp_path):
+    for name, rate in (("a", 16_000), ("b", 8000)):
+        soundfile.write(tmp_path / f"{name}.wav", np.zeros(400), rate)
+    with pytest.raises(UsageError) as caught:
+        job(tmp_path).load(Source("b.wav"))
+    assert caught.value.message == (
+        "b.wav: 8000 Hz, but a.wav has 16000 Hz; records of one dataset must agree: narrow --input, or add "
+        "--resample"
+    )
+    resampled = job(tmp_path, flags={"resample": "4kHz"})
+    lengths = [len(resampled.load(Source(f"{name}.wav"))["signal"]) for name in "ab"]
+    assert lengths == [100, 200]
+
+
+def test_padded_windows_state_their_length(tmp_path):
+    flags = {"window": "30", "last_window": "pad"}
+    found = job(tmp_path, flags=flags, a_npy=npy(np.ones((50, 3), np.float32)))
+    assert found.schema["length"] == Feature("int64")
+    assert [
+        r["length"] for _, r in found.records_of(Source("a.npy"), npy(np.ones((50, 3), "f4")))
+    ] == [
+        30,
+        20,
+    ]

@@ -35,8 +35,7 @@ from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.strata import Strata
-from beam_jobs.records.blocks import Block
-from beam_jobs.records.payload import frame_lengths, unpack_reject
+from beam_jobs.records.blocks import Block, frame_lengths, unpack_reject
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task, batch_chunks
 from beam_jobs.sources.extra_features import parse_extra_features

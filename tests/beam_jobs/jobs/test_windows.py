@@ -45,7 +45,7 @@ def test_windows_begin_every_stride_until_one_reaches_the_end(tokens, window, st
 
 
 @given(st.integers(0, 300), st.integers(1, 40), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_windows_equal_those_of_a_naive_implementation(tokens, window, data):
     stride = data.draw(st.integers(1, window))
     found = window_bounds(tokens, window, stride)
@@ -56,7 +56,7 @@ def test_windows_equal_those_of_a_naive_implementation(tokens, window, data):
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @given(text=texts, window=st.integers(1, 9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @example(text="", window=1)
 @example(text="🎉é🎉日", window=1)
 @example(text="... a.a!", window=2)
@@ -95,7 +95,7 @@ def test_spans_never_decrease_and_slices_are_whole_characters(kind, text, data):
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @given(batch=st.lists(texts, max_size=4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_texts_encoded_together_have_the_same_ids_as_alone(kind, batch):
     octets = [text.encode() for text in batch]
     found = TOKENIZERS[kind].encode_all(octets)
@@ -104,7 +104,7 @@ def test_texts_encoded_together_have_the_same_ids_as_alone(kind, batch):
 
 
 @given(texts, st.integers(1, 5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @example("!!! a-b ... 'c' -- é, \x1c. ,d", 1)
 def test_a_slice_has_the_words_of_its_window(text, window):
     octets = text.encode()
@@ -128,10 +128,6 @@ def test_the_span_of_a_word_includes_its_punctuation():
     assert ids.tolist() == [1, 2, 1]
     assert [text[start:end] for start, end in spans.tolist()] == [b"Hello,", b"world!", b"(a)"]
     assert slice_of(text, spans, 1, 3) == b"world! -- (a)"
-
-
-def test_words_are_counted_without_a_vocabulary():
-    assert Tokenizer("words", (), 2).count(b"a b... c !") == 3
 
 
 def test_max_length_does_not_apply_to_spans():

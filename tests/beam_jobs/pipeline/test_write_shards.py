@@ -23,7 +23,7 @@ from beam_jobs.plan import run_ranges
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records import runs
-from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
+from beam_jobs.records.blocks import frame_lengths, pack_record, unpack_reject
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import MaxRejects, Reject
 from beam_jobs.records.spool import Spool

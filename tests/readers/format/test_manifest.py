@@ -554,7 +554,7 @@ def test_the_sampling_rate_is_that_of_the_stored_recordings():
     stated = {"sample_rate": 44_100.5, "rate": "5Hz"}
     assert rate(**stated, resample="8kHz") == 8_000
     assert rate(**stated, resample="") == 44_100.5
-    assert rate(**stated, spectrogram="25ms:10ms") == 0
+    assert rate(**stated, map="features:log_mel") == 0
 
 
 def test_checksums_of_files_beside_the_shards_are_written_and_read():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.record import source_values
@@ -13,11 +13,9 @@ from beam_jobs.jobs.sensors.inside.rows import RowPart, rows_of
 from beam_jobs.jobs.sensors.recording import Recording
 from beam_jobs.jobs.sensors.records import RecordingRecords
 from beam_jobs.jobs.sensors.spans import parse_rate
+from beam_jobs.jobs.sensors.spec import SensorSpec
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.source import Source, column_of
-
-if TYPE_CHECKING:
-    from beam_jobs.jobs.sensors.job import SensorJob
 
 # Parts of a file that are tried when the schema is learned.
 _TRIED = 20
@@ -29,7 +27,7 @@ class RecordingPart(NamedTuple):
     """A recording in a file.
 
     Attributes:
-        job: Defines the records.
+        spec: Defines the records.
         source: Its key, its metadata, and why it cannot become records.
         recording: The recording.
         made: Its records.
@@ -38,7 +36,7 @@ class RecordingPart(NamedTuple):
         rejects: The records without a label.
     """
 
-    job: SensorJob
+    spec: SensorSpec
     source: Source
     recording: Recording
     made: RecordingRecords | tuple[()] = ()
@@ -51,7 +49,7 @@ class RecordingPart(NamedTuple):
         return self.source.key
 
     def planned(self) -> list[tuple[str, int]]:
-        size = self.job.record_size(self._checked(next(iter(self.made))))
+        size = self.spec.record_size(self._checked(next(iter(self.made))))
         rejected = {reject.key for reject in self.rejects}
         return [(key, size) for key in self.keys if key not in rejected]
 
@@ -62,33 +60,33 @@ class RecordingPart(NamedTuple):
                 yield key, self._checked(record)
 
     def _checked(self, record: dict[str, Any]) -> dict[str, Any]:
-        return self.job.check_record(self.source.key, self.recording, record)
+        return self.spec.check_record(self.source.key, self.recording, record)
 
 
 def parts_of_recording(
-    job: SensorJob, source: Source, recording: Recording
+    spec: SensorSpec, source: Source, recording: Recording
 ) -> Iterator[RecordingPart | RowPart]:
     """Yields the parts of a recording file.
 
     Raises:
         RejectError: the file cannot become records.
     """
-    if job.rows:
-        yield from _row_parts(job, source, recording)
+    if spec.rows:
+        yield from _row_parts(spec, source, recording)
         return
-    name = job.read_options.recording_column
+    name = spec.read_options.recording_column
     if not name:
-        yield _recording_part(job, source, recording)
+        yield _recording_part(spec, source, recording)
         return
     if name not in recording.columns:
         raise RejectError(f"{name!r} is a single value: expected the recording of each sample")
     for value, error, rows in groups_of(recording.columns[name]):
         inner = source._replace(key=f"{source.key}#{value}", path=source.file, error=error)
-        yield _recording_part(job, inner, recording.take(rows))
+        yield _recording_part(spec, inner, recording.take(rows))
 
 
 def first_record(
-    job: SensorJob, source: Source, recording: Recording
+    spec: SensorSpec, source: Source, recording: Recording
 ) -> tuple[Recording, dict[str, Any]]:
     """Returns the first recording of a file that becomes records, and the first of these.
 
@@ -96,9 +94,9 @@ def first_record(
         RejectError: none of its first parts becomes a record.
     """
     errors: list[RejectError | Reject] = []
-    for part in itertools.islice(parts_of_recording(job, source, recording), _TRIED):
+    for part in itertools.islice(parts_of_recording(spec, source, recording), _TRIED):
         try:
-            source_values(job, part.source, labelled=part.labels is not None)
+            source_values(spec, part.source, labelled=part.labels is not None)
             for _, record in part.records():
                 return part.recording, record
             errors += part.rejects
@@ -107,19 +105,19 @@ def first_record(
     raise RejectError(str(errors[0]) if errors else "it has no rows")
 
 
-def _recording_part(job: SensorJob, source: Source, recording: Recording) -> RecordingPart:
+def _recording_part(spec: SensorSpec, source: Source, recording: Recording) -> RecordingPart:
     if source.error:
-        return RecordingPart(job, source, recording)
+        return RecordingPart(spec, source, recording)
     try:
-        recording = recording.in_order(job.read_options.times)
-        source, labels = _stated(job, source, recording)
-        recording = with_rate(recording, job.rate_column, source)
-        made = job.records_from(recording, recording.clocks, labelled=labels is not None)
-        found = job.window_label.of(labels, made.samples()) if labels else None
+        recording = recording.in_order(spec.read_options.times)
+        source, labels = _stated(spec, source, recording)
+        recording = with_rate(recording, spec.rate_column, source)
+        made = spec.records_from(recording, recording.clocks, labelled=labels is not None)
+        found = spec.window_label.of(labels, made.samples()) if labels else None
     except RejectError as error:
-        return RecordingPart(job, source._replace(error=str(error)), recording)
-    keys = tuple(job.keys(source, len(made)))
-    part = RecordingPart(job, source, recording, made, keys)
+        return RecordingPart(spec, source._replace(error=str(error)), recording)
+    keys = tuple(spec.keys(source, len(made)))
+    part = RecordingPart(spec, source, recording, made, keys)
     if found is None:
         return part
     rejects = [
@@ -131,7 +129,7 @@ def _recording_part(job: SensorJob, source: Source, recording: Recording) -> Rec
     return part._replace(labels=labels_found, rejects=tuple(rejects))
 
 
-def _stated(job: SensorJob, source: Source, recording: Recording) -> tuple[Source, Column | None]:
+def _stated(spec: SensorSpec, source: Source, recording: Recording) -> tuple[Source, Column | None]:
     """Returns the source with the metadata of its file, and the labels that each window has by itself.
 
     Raises:
@@ -139,7 +137,7 @@ def _stated(job: SensorJob, source: Source, recording: Recording) -> tuple[Sourc
     """
     recording.check_columns()
     columns = dict(recording.columns)
-    labels = columns.pop(job.labels.table, None) if job.has_windows else None
+    labels = columns.pop(spec.labels.table, None) if spec.has_windows else None
     row = {name: column.single(name) for name, column in columns.items()}
     return source._replace(row={**recording.metadata, **row, **source.row}), labels
 
@@ -162,11 +160,11 @@ def with_rate(recording: Recording, column: str, source: Source) -> Recording:
         ) from None
 
 
-def _row_parts(job: SensorJob, source: Source, recording: Recording) -> Iterator[RowPart]:
+def _row_parts(spec: SensorSpec, source: Source, recording: Recording) -> Iterator[RowPart]:
     recording = recording._replace(rate=None, times=None)  # A row has no time.
-    arrays, errors = rows_of(recording, job.conditioning.nan, job.dtype)
+    arrays, errors = rows_of(recording, spec.conditioning.nan, spec.dtype)
     first = {name: array[0] for name, array in arrays.items()}
-    size = job.record_size(job.check_record(source.key, recording, first))
+    size = spec.record_size(spec.check_record(source.key, recording, first))
     count = len(next(iter(arrays.values())))
     for number, row in zip(range(count), row_columns(recording.columns), strict=False):
         inner = source._replace(

@@ -1,1 +1,0 @@
-"""Spectrograms and mel bands."""
