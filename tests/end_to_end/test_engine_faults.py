@@ -176,7 +176,7 @@ def test_an_interrupted_driver_cancels_the_job_and_reports_it(run):
     assert run.code() == 130
     line = run.printed().splitlines()[-1]
     name = f"the job {run.flink.ask(f'/jobs/{run.id}')['name']} ({run.id})"
-    assert line.startswith(f"error: interrupted; {name} ended as CANCELED; run the same command")
+    assert line.startswith(f"error: interrupted; {name} ended as CANCELED; no dataset was written")
     assert "Traceback" not in run.printed()
     assert run.state() == "CANCELED"
     assert not (run.out / "manifest.json").exists()

@@ -188,10 +188,10 @@ class Watch:
         reason = ""
         try:
             if state := self._cancelled_on_flink() if self._on_flink else _cancelled(result):
-                return (
-                    f"interrupted; {self._job} ended as {state}; run the same command again: it keeps the "
-                    "shards that are done"
-                )
+                done = state in ("FINISHED", PipelineState.DONE)
+                again = "run the same command again: it keeps the shards that are done"
+                rest = "the dataset is complete" if done else f"no dataset was written; {again}"
+                return f"interrupted; {self._job} ended as {state}; {rest}"
             reason = f": it has not ended in {_SECONDS_TO_CANCEL:.0f} s"
         except NoAnswer as error:
             reason = f": {error}"

@@ -92,8 +92,8 @@ def test_a_job_on_flink_is_followed_and_cancelled(service, quick):
     del service.answers["/jobs/12ab/accumulators"]
     job.until(f"1 of 4 shards; {service.address} does not answer (Not Found)\n")
     assert job.watch.cancel(None) == (
-        "interrupted; the job mine (12ab) ended as CANCELED; run the same command again: it keeps the shards "
-        "that are done"
+        "interrupted; the job mine (12ab) ended as CANCELED; no dataset was written; run the same command "
+        "again: it keeps the shards that are done"
     )
     printed = job.printed.getvalue()
     assert printed.startswith("the job mine (beam-1) was submitted\n")
@@ -134,7 +134,9 @@ def test_other_jobs_are_cancelled_by_their_job_service(quick):
     assert "may continue: it has not ended in" in job.watch.cancel(running)
     ended = SimpleNamespace(cancel=lambda: asked.append(2), state=PipelineState.CANCELLED)
     assert job.watch.cancel(ended).startswith("interrupted; the job mine (beam-1) ended as CANCEL")
-    assert asked == [1, 2]
+    done = SimpleNamespace(cancel=lambda: asked.append(3), state=PipelineState.DONE)
+    assert job.watch.cancel(done).endswith(" ended as DONE; the dataset is complete")
+    assert asked == [1, 2, 3]
 
 
 def test_a_job_that_cannot_be_followed_is_waited_for(quick, monkeypatch):
@@ -233,7 +235,7 @@ def test_an_interrupted_command_has_its_job_service_cancel_the_job(
 
     monkeypatch.setattr(PipelineResult, "wait_until_finish", interrupted)
     assert run(*flags, "--output", tmp_path / "out", *there) == 130
-    assert " ended as CANCELLED; run the same command" in capsys.readouterr().err
+    assert " ended as CANCELLED; no dataset was written; run the same" in capsys.readouterr().err
 
 
 def test_a_job_that_nobody_waits_for_is_completed(flags, tmp_path, capsys, there, monkeypatch):
