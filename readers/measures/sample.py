@@ -106,7 +106,7 @@ def sample_of(
     """
     records = sum(split.records for split in manifest.splits.values())
     size = sum(split.bytes for split in manifest.splits.values())
-    most = min(most, _MOST_VALUES // len(manifest.schema))
+    most = min(most, _MOST_VALUES // max(1, len(manifest.schema)))
     share = min(1.0, most / max(1, records), _MOST_BYTES / max(1, size))
     # One of each split at least: a small split is not left out.
     seen = {
