@@ -17,7 +17,7 @@ FLOORS = {
     ),
     "readers": (
         "__main__ __init__ report page check checks measures dataset load torch_batches jax_batches numpy_stream "
-        "source export export_file verify gallery head describe transforms tfdata tensors batches "
+        "source export export_file card verify gallery head describe transforms tfdata tensors batches "
         "shards decoders order format files hosts"
     ),
 }

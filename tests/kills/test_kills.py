@@ -66,7 +66,6 @@ NEW = [
     ("images", "after top-up of shard train 1: cut"),
     ("reshard", "before index of shard train 0: renamed (2)"),
     ("text", "after vocabulary: renamed"),
-    ("images", "after card README.md: renamed"),
     ("sensors", "half manifest: written"),
     ("text", "before manifest: renamed"),
     ("reshard", "after manifest: renamed"),
@@ -101,7 +100,6 @@ POWER = [
     ("overwrite", "sensors", "after new manifest: renamed", 0),
     ("overwrite", "sensors", "after shard train 1: renamed", 0),
     ("overwrite", "sensors", "after lock: deleted", 2),
-    ("resumed", "sensors", "before card README.md: renamed", 0),
 ]
 
 # With two processes: (way, job, step).

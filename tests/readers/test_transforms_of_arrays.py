@@ -21,7 +21,7 @@ from readers import transforms
 from readers.transforms import Moments, Vectorizer, arrays
 from readers.transforms.tftensors import operations as tftensors
 from tests.support.checkout import ROOT
-from tests.support.datasets import SIGNALS, signals, write_dataset
+from tests.support.datasets import SIGNALS, manifest_bytes, signals, write_dataset
 from tests.support.images import encoded
 
 RNG = np.random.default_rng(0)
@@ -373,7 +373,7 @@ def test_every_transform_of_arrays_runs_without_tensorflow(tmp_path):
     runs = write_dataset(tmp_path / "runs", SIGNALS, {"train": [signals([3, 0, 5, 1])]})
     manifest = json.loads((runs / "manifest.json").read_text())
     manifest["splits"]["train"]["statistics"] = {"signal": {"mean": 0.5, "std": 0.5}}
-    (runs / "manifest.json").write_text(json.dumps(manifest))
+    (runs / "manifest.json").write_bytes(manifest_bytes(manifest))
     picture = tmp_path / "picture.jpg"
     picture.write_bytes(ENCODED[0])
     texts = text_dataset(tmp_path / "texts", "words")
