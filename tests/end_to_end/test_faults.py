@@ -371,7 +371,6 @@ FEW_CASES = [
     "hashes by bin-sensors-repeat",
     "grouped locators-text-lose",
     "results of files-sensors-repeat",
-    "keys of texts-near texts-lose",
 ]
 
 

@@ -218,7 +218,7 @@ def test_adding_or_removing_an_input_gives_the_files_of_a_fresh_run(few, tmp_pat
     assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) < SHARDS
 
 
-@pytest.mark.slow(base=["--seed"])
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [
@@ -238,19 +238,6 @@ def test_a_run_with_other_workers_keeps_the_shards(unfinished, capsys):
     arguments, out, expected = unfinished
     modes = ["--direct_running_mode", "multi_threading", "--direct_num_workers", 2]
     assert assert_resumes(capsys, [*arguments, *modes], out, expected) == SHARDS
-
-
-def flip(path):
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-# Other damages: tests/beam_jobs/dataset/test_resume_notes.py.
-def test_a_damaged_shard_is_rewritten(unfinished, capsys):
-    arguments, out, expected = unfinished
-    flip(out / f"train-00003-of-{SHARDS:05d}.tfrecord")
-    assert assert_resumes(capsys, arguments, out, expected) == SHARDS - 1
 
 
 def test_partial_files_are_deleted_before_a_run_resumes(unfinished, capsys, monkeypatch):

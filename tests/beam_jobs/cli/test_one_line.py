@@ -187,11 +187,3 @@ def test_a_label_that_a_terminal_cannot_show_is_escaped(pictures, tmp_path, monk
     written = ascii_stdout(monkeypatch)
     assert command._program() == 0
     assert rb"labels: 2 (b: 1, \xe4: 1)" in written.getvalue()
-
-
-def test_info_escapes_a_label_that_a_terminal_cannot_show(tmp_path, monkeypatch):
-    schema = Schema({"text": Feature("string")})
-    path = write_dataset(tmp_path, schema, {"train": [[{"text": b"a"}]]}, label_names=("ä",))
-    written = ascii_stdout(monkeypatch)
-    assert readers_main(["info", str(path)]) == 0
-    assert rb"labels      1: \xe4" in written.getvalue()

@@ -104,17 +104,6 @@ def test_a_terminal_shows_at_once_that_the_command_starts():
 
 
 @pytest.mark.slow
-def test_a_terminal_shows_one_line_after_the_bar_if_a_job_fails(tmp_path):
-    write_recordings(tmp_path / "in", [300] * 900, bad=[500])
-    arguments = ["sensors", "--input", f"{tmp_path}/in/*/*.npy", "--on_reject", "fail"]
-    shown, code = on_a_terminal([*arguments, "--output", tmp_path / "out"])
-    assert code == 1
-    assert "Traceback" not in shown
-    lines = [line for line in re.split(r"[\r\n]", shown) if line.strip()]
-    assert [line for line in lines if line.startswith("error: ")] == lines[-1:]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "phases"),
     [
@@ -215,19 +204,6 @@ def test_counters_of_every_stage_of_the_text_job(inputs, tmp_path):
         "shards/bytes": manifest.bytes,
         "shards/rejected": 8,
     }
-
-
-def test_counters_distinguish_kept_shards_from_written_ones(inputs, tmp_path, monkeypatch):
-    arguments = [*inputs["text"], *BEAM, *IN_MEMORY, "--output", tmp_path / "out"]
-    with monkeypatch.context() as patch:
-        patch.setattr("beam_jobs.pipeline.commit.check_files", lambda *_: 1 / 0)
-        assert run(*arguments) == 1
-    notes = sorted((tmp_path / "out" / ".staging").glob("*.done"))
-    for note in notes[:2]:
-        note.unlink()
-    found = counters(*arguments)
-    assert (found["shards/kept"], found["shards/written"]) == (8, 2)
-    assert (found["shards/records"], found["shards/rejected"]) == (992, 8)
 
 
 def test_counters_of_write_shards(tmp_path):

@@ -359,7 +359,7 @@ def test_broken_pictures_are_named_among_tried_records(data, tmp_path, capsys):
     assert "error: the job would reject all records; the first: 00.jpg: cannot" in error
 
 
-@pytest.mark.slow(base=["lines"])
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--window", "1", "--tokens", "bytes"]], ids=["lines", "cut"])
 def test_repeated_keys_fail_the_dry_run_like_the_job(tmp_path, capsys, more):
     for name in "ab":
