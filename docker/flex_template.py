@@ -9,7 +9,15 @@ from __future__ import annotations
 import sys
 
 from beam_jobs.__main__ import main
-from beam_jobs.cli.parser import switches
+from beam_jobs.cli.parser import declared_flags
+
+# The flags that take no value.
+_SWITCHES = {
+    name
+    for flags in declared_flags().values()
+    for name, declared in flags.items()
+    if declared.get("action") == "store_true"
+}
 
 
 def command_line(parameters: list[str]) -> list[str]:
@@ -19,7 +27,7 @@ def command_line(parameters: list[str]) -> list[str]:
         name, _, value = parameter.removeprefix("--").partition("=")
         if name == "job":
             job = [value]
-        elif name in switches():
+        elif name in _SWITCHES:
             rest += [f"--{name}"] if value.lower() == "true" else []
         else:
             rest.append(parameter)

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+from readers.card.files import write_card
 from readers.check import check
 from readers.describe import describe
 from readers.export import export_npy
@@ -123,6 +124,9 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
             files = dict(zip(parsed.feature, paths, strict=True))
             return [json.dumps({"files": files}, ensure_ascii=False)]
         return paths
+    if parsed.command == "card":
+        written = list(map(str, write_card(parsed.directory, parsed.output, parsed.license)))
+        return [json.dumps({"files": written}, ensure_ascii=False)] if parsed.json else written
     if parsed.command == "report":
         page = report(
             parsed.directory, parsed.output, records=parsed.records, against=parsed.against
@@ -153,7 +157,11 @@ def _parser() -> argparse.ArgumentParser:
     export = commands.add_parser(
         "export", help="write features as .npy files, which may exceed memory"
     )
-    for command in (info, head, verified, look, page, export):
+    card = commands.add_parser(
+        "card",
+        help="write README.md, croissant.json, and what TensorFlow Datasets needs to open it",
+    )
+    for command in (info, head, verified, look, page, export, card):
         command.add_argument(
             "directory", metavar="DIR", help="the dataset's directory, on any filesystem"
         )
@@ -170,6 +178,7 @@ def _parser() -> argparse.ArgumentParser:
         (look, "the findings"),
         (page, "the path of the file"),
         (export, "the file of each feature"),
+        (card, "the files"),
     ):
         group.add_argument("--json", action="store_true", help=f"print {printed} as JSON")
     shown.add_argument(
@@ -216,6 +225,17 @@ def _parser() -> argparse.ArgumentParser:
         "--output",
         required=True,
         help="the .npy file; with several features, a directory for one FEATURE.npy each",
+    )
+    card.add_argument(
+        "--output",
+        metavar="OTHER",
+        help="a folder for the files, which must not be there yet (default: DIR)",
+    )
+    card.add_argument(
+        "--license",
+        default="",
+        metavar="SPDX|URL|TEXT",
+        help="the licence of the records, such as CC-BY-4.0 (default: the card names none)",
     )
     head.add_argument(
         "-n", type=int, default=3, help="the number of records (default: %(default)s)"

@@ -15,16 +15,12 @@ from readers.files.remote import file_size, open_file, path_text, read_file
 from readers.format.display import counted, format_bytes
 from readers.format.index import is_formatted
 from readers.format.manifest import (
-    CARD,
     INDEX_SUFFIX,
-    MANIFEST,
     RESERVED_IDS,
     TOKENIZER,
     VOCABULARY,
     Manifest,
     join,
-    seal,
-    seals_in,
 )
 from readers.format.splits import Shard
 from readers.format.tfrecord import FRAME_BYTES, intact
@@ -38,9 +34,6 @@ _CHUNK_BYTES = 1 << 20
 _BLOCK_BYTES = 32 << 20
 
 _LENGTH_BYTES = 8
-
-# Read of a file of the card, which may have grown since it was written.
-_CARD_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -94,8 +87,7 @@ def verify(path: str | os.PathLike[str]) -> Report:
     """Compares every byte of a dataset with its manifest.
 
     It finds changed bits, truncated or missing files, swapped or replaced records, and indexes that
-    do not match their shards, and files of a card that belong to another dataset. A card may be missing, and
-    its text may have been edited. It reads one shard per core at a time.
+    do not match their shards. It reads one shard per core at a time.
 
     Args:
         path: The dataset's directory, on any filesystem that fsspec supports.
@@ -119,7 +111,6 @@ def verify(path: str | os.PathLike[str]) -> Report:
     if manifest.tokenizer:
         file, ids = join(directory, TOKENIZER), manifest.tokenizer
         problems += _check_tokens(manifest, file, "tokenizer", "ids", ids, _ids_in)
-    problems += _check_card(directory)
     return Report(
         shards=len(shards),
         records=sum(shard.records for shard in shards),
@@ -246,24 +237,6 @@ def _check_tokens(
             manifest.check_file(path.rpartition("/")[2], content)
         except ValueError as error:
             yield Problem(path, str(error))
-
-
-def _check_card(directory: str) -> Iterator[Problem]:
-    """The problems of files that describe another dataset than the manifest here."""
-    expected = ""
-    for name in CARD:
-        path = join(directory, name)
-        try:
-            with open_file(path) as file:
-                seals = seals_in(file.read(_CARD_BYTES).decode(errors="replace"))
-        # A store says of a missing file that it may not be read, to those who may not list files.
-        except (FileNotFoundError, PermissionError):
-            continue
-        if not seals:
-            continue
-        expected = expected or seal(read_file(join(directory, MANIFEST)))
-        if expected not in seals:
-            yield Problem(path, f"describes another dataset: {seals[0]}, {expected[-64:]} here")
 
 
 def _words_in(vocabulary: bytes) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +9,6 @@ from beam_jobs.cli.checks.near import near_of, threshold_of
 from beam_jobs.cli.flags import RunFlags, flag
 from beam_jobs.dataset.directory import check_output
 from beam_jobs.dataset.output import (
-    Balance,
     Output,
     parse_names,
     parse_num_shards,
@@ -25,7 +23,7 @@ from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Exact, Placement, check_seed
-from beam_jobs.plan.splits import MAX_SPLITS, Splits
+from beam_jobs.plan.splits import Splits
 from beam_jobs.records.mapping import Mapper, parse_map_schema
 from beam_jobs.records.rejects import MaxRejects, OnReject
 from beam_jobs.sources.columns import split_names
@@ -53,10 +51,9 @@ class DatasetFlags(RunFlags):
     folds: str = flag(
         "",
         "K splits for cross-validation, fold0 to fold{K-1}, instead of --splits: of equal size, exact to "
-        "one record, or with --group_by and --stratify as exact as these allow; groups: a split for each "
-        "group of --group_by, named like it, to leave one group out",
+        "one record, or with --group_by and --stratify as exact as these allow",
         unset="none",
-        metavar="K|groups",
+        metavar="K",
     )
     exact_splits: bool = flag(
         False,
@@ -84,11 +81,6 @@ class DatasetFlags(RunFlags):
         "", "shards of every split, or train=16,val=2", unset="chosen by --shard_size", metavar="N"
     )
     shard_size: str = flag("128MiB", "approximate bytes of a shard", metavar="SIZE")
-    balance: Balance = flag(
-        "records",
-        "shards of a split differ by one record at most, or by the bytes of the largest record at "
-        "most",
-    )
     seed: int = flag(0, "determines splits and order")
     on_reject: OnReject = flag(
         "skip", "if an input cannot become a record, skip it and list it in rejects/, or fail"
@@ -133,13 +125,6 @@ class DatasetFlags(RunFlags):
         unset="none",
         metavar="DIR,…",
     )
-    license: str = flag(
-        "",
-        "the licence of the records, for the dataset's card: an SPDX identifier such as CC-BY-4.0, a URL, or "
-        "any other text",
-        unset="the card names none",
-        metavar="SPDX|URL|TEXT",
-    )
     overwrite: bool = flag(False, "replace a dataset in --output", unset="refuse to")
 
     def validate(self) -> None:
@@ -158,7 +143,8 @@ class DatasetFlags(RunFlags):
         if self.drop_near_duplicates:
             threshold_of(self.drop_near_duplicates)
         self.check_splits()
-        self._check_folds()
+        if self.folds:
+            self._check_folds()
 
     @property
     def most_bytes(self) -> int:
@@ -197,17 +183,9 @@ class DatasetFlags(RunFlags):
             )
 
     def _check_folds(self) -> None:
-        """Checks `--folds` against the other flags that decide splits."""
-        if self.folds == "groups" and not self.group_by:
-            raise UsageError("--folds groups: add the --group_by that finds the group of a record")
-        if self.folds == "groups" and (self.exact or self.exact_splits):
-            named = "stratify" if self.exact else "exact_splits"
-            raise UsageError(
-                f"--folds groups: each group is a split, so no share is exact: drop --{named}"
-            )
-        if self.folds not in ("", "groups"):
-            Splits.folds(self.folds)
-        if self.folds and self.splits != type(self).splits:
+        """Checks `--folds` and the other flag that decides splits."""
+        Splits.folds(self.folds)
+        if self.splits != type(self).splits:
             raise UsageError(
                 f"--folds {self.folds}: the folds are the splits, and so would be those of --splits "
                 f"{self.splits}: drop one"
@@ -237,33 +215,15 @@ class DatasetFlags(RunFlags):
 
     def find_splits(self, job: RecordJob) -> Splits:
         """The splits, whose names may have to be read from the job's inputs."""
-        if self.folds == "groups":
-            return self._splits_of_groups(job)
         if self.folds:
             return Splits.folds(self.folds)
         if not self.split_column:
             return Splits.parse(self.splits)
         return Splits.named([name.strip() for name in self.splits.split(",")], self.split_column)
 
-    def _splits_of_groups(self, job: RecordJob) -> Splits:
-        groups = Groups.parse(self.group_by)
-        if groups.column and not job.inputs.columns:  # It is inside the files.
-            names = split_names(job.inputs, groups.column, "--folds groups --group_by")
-            return Splits.of_groups(names)
-        sources = itertools.chain.from_iterable(map(job.sources, job.inputs.patterns))
-        found = groups.among(sources, MAX_SPLITS)
-        if not found:
-            raise UsageError(
-                f"--folds groups: --group_by {self.group_by} finds no group in the names and "
-                "rows of the inputs"
-            )
-        return Splits.of_groups(found)
-
     @property
     def exact(self) -> Exact:
         """What every split gets its exact share of."""
-        if self.folds == "groups":
-            return ""
         return "records" if self.folds or self.exact_splits else ""
 
     def note(self, job: RecordJob) -> str:
@@ -323,7 +283,6 @@ class DatasetFlags(RunFlags):
             on_reject=self.on_reject,
             overwrite=self.overwrite,
             options=options,
-            balance=self.balance,
             max_rejects=MaxRejects.parse(self.max_rejects),
             mapper=mapper,
         )

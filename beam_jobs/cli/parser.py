@@ -88,9 +88,7 @@ NOT_OF_THE_DATASET = {
     *("engine", "engine_page", "report", "check", "fail_on"),
 }
 
-_OF_ALL_JOBS = {
-    *("drop_near_duplicates", "exact_splits", "folds", "keep_out", "license", "map", "map_schema")
-}
+_OF_ALL_JOBS = {"drop_near_duplicates", "exact_splits", "folds", "keep_out", "map", "map_schema"}
 _RAW = {"delimiter", "encodings", "target", "text_encoding", *_OF_ALL_JOBS}
 
 # Flags that manifests state only if they are given: the same command gives the same manifest as before
@@ -192,16 +190,6 @@ def declared_flags() -> dict[str, Declarations]:
         name: {flag: how for group in job.groups().values() for flag, how in group.items()}
         for name, job in _JOBS.items()
     }
-
-
-def switches() -> frozenset[str]:
-    """The names of flags that take no value."""
-    return frozenset(
-        name
-        for flags in declared_flags().values()
-        for name, declared in flags.items()
-        if declared.get("action") == "store_true"
-    )
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -125,7 +125,7 @@ def _manifest(directory: str) -> Manifest:
     """The manifest of a dataset, read with the options of the job that wrote it."""
     if is_local(directory):
         return Manifest.read(directory)
-    return Manifest.from_json(json.loads(read_bytes(join(directory, MANIFEST))))
+    return Manifest.from_bytes(read_bytes(join(directory, MANIFEST)))
 
 
 def survey_job(command: Command) -> Findings:

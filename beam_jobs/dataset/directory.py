@@ -24,7 +24,7 @@ from beam_jobs.storage.atomic import (
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.paths import is_local
-from readers.format.manifest import CARD, INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, join
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, join
 from readers.format.rejects import REJECTS
 
 # The suffix of notes about committed shards.
@@ -59,10 +59,6 @@ _OURS = re.compile(
     rf"|[^/]+-\d{{5}}-of-\d{{5}}\.tfrecord({re.escape(INDEX_SUFFIX)})?"
     rf"|{REJECTS}/[^/]+\.jsonl|{re.escape(STAGING)}/[^/]+"
 )
-
-# Files of these names are part of a dataset only beside its manifest or the marks of a run: elsewhere they
-# are more likely somebody's own.
-_CARD = frozenset(CARD)
 
 # Where a dataset is written that will replace the complete one in the directory.
 NEXT = f"{STAGING}/next"
@@ -110,13 +106,11 @@ def check_output(directory: str, overwrite: bool) -> list[str]:
     found = files_in(directory)
     names = relative_names(directory, found)
     unfinished = any(name.startswith(f"{STAGING}/") for name in names)
-    card = _CARD if unfinished or MANIFEST in names else frozenset[str]()
-    inside = {name: name.removeprefix(f"{NEXT}/") for name in names}
-    strange = sorted(n for n, i in inside.items() if i not in card and not _OURS.fullmatch(i))
+    strange = sorted(name for name in names if not _OURS.fullmatch(name.removeprefix(f"{NEXT}/")))
     if strange:
         raise UsageError(
             f"--output {directory}: it holds {strange[0]!r}, which is not part of a dataset; "
-            "name an empty or a new directory"
+            "move it away, or name an empty or a new directory"
         )
     if names and not (overwrite or unfinished or MANIFEST in names):
         raise UsageError(

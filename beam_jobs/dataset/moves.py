@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import google_crc32c
 import numpy as np
 
-from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.errors import DataError
 from beam_jobs.plan.shards import shard_sizes
@@ -52,55 +49,6 @@ def moves_by_records(records: Sequence[int]) -> list[Move]:
         for shard in range(shards)
         for row in range(target[shard], records[shard])
     )
-    return list(_joined(single))
-
-
-def moves_by_bytes(
-    sizes: Sequence[int], largest: int, lengths: Callable[[int], np.ndarray]
-) -> list[Move]:
-    """Moves after which shards differ by at most the bytes of the largest record.
-
-    As long as they differ by more, the last record of the largest shard goes to the smallest. That
-    never widens the difference, and brings the sizes closer in the sense of least squares.
-
-    Args:
-        sizes: The size of each shard in bytes.
-        largest: The size of the largest record in bytes.
-        lengths: Shard -> size of each record in bytes, int64 [records].
-    """
-    rows: dict[int, list[tuple[int, int, int]]] = {}  # shard -> (bytes, donor, row) of its records
-
-    def rows_of(shard: int) -> list[tuple[int, int, int]]:
-        if shard not in rows:
-            rows[shard] = [(n, shard, row) for row, n in enumerate(lengths(shard).tolist())]
-        return rows[shard]
-
-    current = list(sizes)
-    low = [(size, shard) for shard, size in enumerate(current)]
-    high = [(-size, shard) for shard, size in enumerate(current)]
-    heapq.heapify(low)
-    heapq.heapify(high)
-    while current:
-        while -high[0][0] != current[high[0][1]]:
-            heapq.heappop(high)
-        while low[0][0] != current[low[0][1]]:
-            heapq.heappop(low)
-        donor, receiver = high[0][1], low[0][1]
-        if current[donor] - current[receiver] <= largest:
-            break
-        record = rows_of(donor).pop()
-        rows_of(receiver).append(record)
-        for shard, change in ((donor, -record[0]), (receiver, record[0])):
-            current[shard] += change
-            heapq.heappush(low, (current[shard], shard))
-            heapq.heappush(high, (-current[shard], shard))
-    # Sorted, so that records which go from one shard to another are read in one piece. A record
-    # that returned to its own shard is appended, unless all before it are in place again.
-    single: list[Move] = []
-    for shard in sorted(rows):
-        after = [(donor, row) for _, donor, row in rows[shard]]
-        kept = next((n for n, row in enumerate(after) if row != (shard, n)), len(after))
-        single += [Move(donor, row, 1, shard) for donor, row in sorted(after[kept:])]
     return list(_joined(single))
 
 
@@ -189,26 +137,15 @@ def changes_of(results: Sequence[ShardResult], moves: Iterable[Move]) -> list[Ch
     ]
 
 
-def plan_changes(output: Output, results: Iterable[ShardResult]) -> Iterator[Change]:
+def plan_changes(results: Iterable[ShardResult]) -> Iterator[Change]:
     """Yields the changes that balance all splits."""
     written = {(r.split, r.index): r for r in results if r.shard}
     for split in sorted({split for split, _ in written}):
         mine = [written[key] for key in sorted(written) if key[0] == split]
         if [result.index for result in mine] != list(range(len(mine))):
             return  # A shard is missing: reconciliation reports it.
-        shards = [shard_of(result) for result in mine]
-        if output.balance == "bytes":
-            lengths = functools.partial(_lengths, output.directory, mine)
-            largest = max(result.largest for result in mine)
-            moves = moves_by_bytes([shard.bytes for shard in shards], largest, lengths)
-        else:
-            moves = moves_by_records([shard.records for shard in shards])
+        moves = moves_by_records([shard_of(result).records for result in mine])
         yield from changes_of(mine, moves)
-
-
-def _lengths(directory: str, results: Sequence[ShardResult], number: int) -> np.ndarray:
-    shard = results[number]
-    return read_index(directory, shard_of(shard).file, shard.index_crc32c)[:, 1]
 
 
 def read_index(directory: str, name: str, crc32c: int | None = None) -> np.ndarray:

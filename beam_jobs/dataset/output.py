@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.placement import Placement
@@ -40,11 +40,6 @@ def parse_size(text: str, name: str = "--shard_size") -> int:
     return size
 
 
-Balance = Literal["records", "bytes"]
-
-BALANCES: tuple[Balance, ...] = get_args(Balance)
-
-
 @dataclass(frozen=True)
 class Output:
     """A dataset to write.
@@ -58,7 +53,6 @@ class Output:
         on_reject: "skip" counts and lists bad inputs, "fail" stops at the first.
         overwrite: Whether an existing dataset may be replaced.
         options: The job's options for the manifest, without those of the runner or the machine.
-        balance: Whether the shards of a split have about the same number of records or of bytes.
         feature_names: Names of features in Examples, if they differ from those in the schema.
         replaces: The directory of the complete dataset that this one will replace; empty if there is
             none. `directory` is then inside it.
@@ -74,7 +68,6 @@ class Output:
     on_reject: OnReject = "skip"
     overwrite: bool = False
     options: dict[str, Any] = field(default_factory=dict)
-    balance: Balance = "records"
     feature_names: Mapping[str, str] = field(default_factory=dict)
     max_rejects: MaxRejects = ANY_NUMBER
     replaces: str = ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from beam_jobs.dataset.output import Balance
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.shards import Plan, SplitPlan
@@ -26,7 +25,6 @@ def reconcile(
     results: Iterable[ShardResult],
     counted: Mapping[int, int],
     names: tuple[str, ...],
-    balance: Balance = "records",
     max_rejects: MaxRejects = ANY_NUMBER,
 ) -> list[list[ShardResult]]:
     """The results of every split by shard, after checking that nothing was lost.
@@ -36,7 +34,6 @@ def reconcile(
         results: The results of all shards; if a shard has several, the last one counts.
         counted: Split -> number of records in its statistics.
         names: The names of the splits.
-        balance: "records" or "bytes", whichever shards are balanced by.
         max_rejects: The most inputs that may be rejected.
 
     Raises:
@@ -49,7 +46,7 @@ def reconcile(
     for number, (split, name) in enumerate(zip(plan.splits, names, strict=True)):
         mine = [by_shard[key] for key in sorted(by_shard) if key[0] == number]
         _check_complete(name, split, mine, counted.get(number, 0))
-        _check_balance(name, mine, balance)
+        _check_balance(name, mine)
         splits.append(mine)
     every = [result for mine in splits for result in mine]
     _check_rejects(every, sum(s.records + s.rejected for s in plan.splits), max_rejects)
@@ -84,14 +81,12 @@ def _check_rejects(every: list[ShardResult], inputs: int, max_rejects: MaxReject
         raise DataError(f"{excess}: no dataset was written; the first: {min(rejects)}")
 
 
-def _check_balance(name: str, results: list[ShardResult], balance: Balance) -> None:
-    shards = [result.shard for result in results if result.shard]
-    sizes = [shard.bytes if balance == "bytes" else shard.records for shard in shards]
-    allowed = 1 if balance == "records" else max((r.largest for r in results), default=0)
-    if sizes and max(sizes) - min(sizes) > allowed:
+def _check_balance(name: str, results: list[ShardResult]) -> None:
+    sizes = [result.shard.records for result in results if result.shard]
+    if sizes and max(sizes) - min(sizes) > 1:
         raise DataError(
-            f"split {name}: shards of {min(sizes)} to {max(sizes)} {balance}, expected to differ by "
-            f"{allowed} at most: no dataset was written, run the job again"
+            f"split {name}: shards of {min(sizes)} to {max(sizes)} records, expected to differ by 1 at "
+            "most: no dataset was written, run the job again"
         )
 
 
@@ -117,7 +112,7 @@ def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[
 
 
 def dataset_files(
-    manifest: Manifest, results: list[ShardResult], names: tuple[str, ...], card: Iterable[str]
+    manifest: Manifest, results: list[ShardResult], names: tuple[str, ...]
 ) -> set[str]:
     """The names of all files of a dataset, the manifest of an earlier commit attempt included.
 
@@ -125,9 +120,8 @@ def dataset_files(
         manifest: The dataset.
         results: The results of all shards.
         names: The names of the splits.
-        card: The names of the files of its card.
     """
-    files = {MANIFEST, *card}
+    files = {MANIFEST}
     if manifest.vocabulary:
         files.add(VOCABULARY)
     if manifest.tokenizer:

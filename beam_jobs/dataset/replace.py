@@ -170,7 +170,7 @@ def _new_names(directory: str, names: set[str]) -> list[str]:
 def _shard_files(path: str) -> set[str]:
     """The names of the shards and indexes of a manifest."""
     try:
-        manifest = Manifest.from_json(json.loads(read_bytes(path)))
+        manifest = Manifest.from_bytes(read_bytes(path))
     except (DatasetError, ValueError, RecursionError) as error:
         raise OSError(f"{path}: {error}") from None
     shards = [shard.file for split in manifest.splits.values() for shard in split.shards]

@@ -35,7 +35,6 @@ class ShardResult:
         split, index: The numbers of the split and of the shard in it.
         shard: The committed file; None if the split has nothing but rejects.
         index_bytes: The size of its index in bytes.
-        largest: The size of its largest framed record in bytes.
         rejected: The number of its rejects.
         first_reject: The first reject in the order of keys.
         kept: Whether an earlier run wrote the shard.
@@ -47,7 +46,6 @@ class ShardResult:
     index: int
     shard: Shard | None
     index_bytes: int
-    largest: int
     rejected: int
     first_reject: Reject | None
     kept: bool = False
@@ -131,7 +129,7 @@ def _result_of(found: dict[str, Any], name: str) -> ShardResult:
     first = Reject(**found["first_reject"]) if found["first_reject"] else None
     result = ShardResult(**(found | {"shard": shard, "first_reject": first, "kept": True}))
     numbers = [result.split, result.index, result.index_bytes, result.index_crc32c]
-    numbers += [result.largest, result.rejected, result.rejects_crc32c]
+    numbers += [result.rejected, result.rejects_crc32c]
     numbers += [shard.records, shard.bytes, shard.crc32c] if shard else []
     texts = [first.key, first.stage, first.error] if first else []
     if not all(type(n) is int for n in numbers) or not all(type(t) is str for t in texts):

@@ -41,7 +41,6 @@ class ShardFile(contextlib.ExitStack):
 
     Attributes:
         index_bytes, index_crc32c: The size in bytes and the checksum of the committed index.
-        largest: The size of the largest framed record in bytes, once committed.
     """
 
     def __init__(self, directory: str, name: str) -> None:
@@ -51,7 +50,7 @@ class ShardFile(contextlib.ExitStack):
         check_moves(directory, expected=False)
         self._file = self.enter_context(NewFile(directory, name, seen))
         self._lengths: list[np.ndarray] = []
-        self.index_bytes = self.index_crc32c = self.largest = 0
+        self.index_bytes = self.index_crc32c = 0
 
     def write(self, frames: bytes, lengths: np.ndarray) -> None:
         """Appends records.
@@ -73,6 +72,5 @@ class ShardFile(contextlib.ExitStack):
         index = format_index(lengths)
         write_file(self._directory, self._name + INDEX_SUFFIX, index, self._seen_index)
         self.index_bytes, self.index_crc32c = len(index), google_crc32c.value(index)
-        self.largest = int(lengths.max(initial=0))
         self._file.publish()
         return Shard(self._name, len(lengths), self._file.size, self._file.crc32c)

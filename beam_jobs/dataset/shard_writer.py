@@ -91,7 +91,7 @@ class ShardWriter:
         rejects: list[Reject] = []
         directory = self._output.directory
         progress.advance("writing", 0)
-        shard, index_bytes, index_crc32c, largest, listed = None, 0, 0, 0, b""
+        shard, index_bytes, index_crc32c, listed = None, 0, 0, b""
         with unwritable(directory, self.name):
             if self._plan.shards:
                 with ShardFile(directory, self.name) as file:
@@ -102,7 +102,6 @@ class ShardWriter:
                         progress.advance("writing", found, len(rejected))
                     shard = file.commit()
                 index_bytes, index_crc32c = file.index_bytes, file.index_crc32c
-                largest = file.largest
             else:
                 rejects += [self._rejected(reject) for run in runs for reject in run[2]]
             if rejects:
@@ -113,7 +112,6 @@ class ShardWriter:
             index=self.index,
             shard=shard,
             index_bytes=index_bytes,
-            largest=largest,
             rejected=len(rejects),
             first_reject=min(rejects, default=None),
             index_crc32c=index_crc32c,

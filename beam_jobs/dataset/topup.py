@@ -1,8 +1,7 @@
 """Balances shards to the last record: records move from the ends of fuller shards to shorter ones.
 
 Shards are planned to ±1 record, but an input that is rejected while its shard is written leaves
-the shard short, and sizes in bytes are only known once everything is written. So at the end
-`moves` decides which records move. First their bytes are copied out of the ends of their shards;
+the shard short. So at the end `moves` decides which records move. First their bytes are copied out of the ends of their shards;
 only then are shards changed, each by itself. The cost is that of the moved records.
 
 Every step may run twice, or in two workers at once: the bytes copied are the same, in a file of each

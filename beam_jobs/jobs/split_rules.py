@@ -59,7 +59,7 @@ class SplitRules:
             labels: The label of each record, needed if there are strata.
         """
         placement = self.placement
-        if (placement.groups or placement.deals_groups) and not placement.splits.groups:
+        if placement.groups or placement.deals_groups:
             return self._by_group(keys, rows)
         if self.strata:
             found = LabelHashes.of(placement.strata(labels), placement.group_hashes(keys))

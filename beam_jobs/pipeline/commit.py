@@ -12,7 +12,6 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton
 
 from beam_jobs import progress
-from beam_jobs.dataset.card.files import card_files
 from beam_jobs.dataset.directory import begin_moves, remove_leftovers
 from beam_jobs.dataset.moves import Change, plan_changes
 from beam_jobs.dataset.output import Output, renamed_schema
@@ -109,7 +108,7 @@ def _files_of(vocabulary: tuple[bytes, ...], tokenizer: str) -> dict[str, bytes]
 
 
 class _Commit(beam.DoFn):
-    """Checks that nothing was lost, then writes the vocabulary, the card and, last, the manifest."""
+    """Checks that nothing was lost, then writes the vocabulary and, last, the manifest."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -133,7 +132,7 @@ class _Commit(beam.DoFn):
         statistics = merged.by_split(schema)
         counted = {split: values.records for split, values in statistics.items()}
         planned, shards = Plan.unpack(plan), [*results, *changed]
-        splits = reconcile(planned, shards, counted, names, output.balance, output.max_rejects)
+        splits = reconcile(planned, shards, counted, names, output.max_rejects)
         tokens = _files_of(vocabulary, tokenizer)
         manifest = _manifest_of(
             output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer, tokens
@@ -145,10 +144,9 @@ class _Commit(beam.DoFn):
             if not (output.replaces and was_committed(output, manifest)):
                 found = list_files(output.directory)  # Once, because stores charge for listings.
                 check_files(output.directory, every, found)
-                card = card_files(manifest)
-                for name, content in {**tokens, **card}.items():
+                for name, content in tokens.items():
                     write_file(output.directory, name, content)
-                files = dataset_files(manifest, every, names, card)
+                files = dataset_files(manifest, every, names)
                 remove_leftovers(output.directory, files, found)
                 if not manifest.rejected:
                     drop_empty_directory(join(output.directory, REJECTS))
@@ -206,12 +204,12 @@ class CommitDataset(beam.PTransform):
 
 class _PlanChanges(beam.DoFn):
     def __init__(self, output: Output) -> None:
-        self._output = output
+        self._directory = output.directory
 
     def process(self, _: Any, results: list[ShardResult]) -> Iterator[Change]:
-        for number, change in enumerate(plan_changes(self._output, results)):
+        for number, change in enumerate(plan_changes(results)):
             if not number:
-                begin_moves(self._output.directory)
+                begin_moves(self._directory)
             Metrics.counter("shards", "records_moved").inc(change.incoming)
             yield change
 
@@ -238,7 +236,7 @@ class TopUp(beam.PTransform):
     """PCollection of all shard results -> PCollection of the new results of shards that changed.
 
     Args:
-        output: The dataset, with the balance of its shards.
+        output: The dataset.
     """
 
     def __init__(self, output: Output) -> None:

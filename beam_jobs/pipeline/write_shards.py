@@ -20,9 +20,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from beam_jobs.dataset.directory import check_output, not_writable, prepare_output
 from beam_jobs.dataset.output import (
-    BALANCES,
     DEFAULT_SHARD_SIZE,
-    Balance,
     Output,
     parse_num_shards,
     parse_size,
@@ -221,16 +219,13 @@ class WriteShards(beam.PTransform):
         schema: The features of every record. A `key` feature is filled from the key.
         num_shards: The number of shards of every split; None to derive it from `shard_size`.
         shard_size: The approximate size of a shard: a number of bytes, or text such as "128MiB".
-        balance: "records": shards of a split differ by at most one record; "bytes": by at most the
-            bytes of the largest record.
         splits: Split names and their shares, which add up to 1; None for "train" alone.
         seed: Determines the splits and the order of records.
         on_reject: "fail" stops at the first record that does not fit the schema; "skip" lists such
             records in `rejects/`, writes the others, and logs a warning with their number.
         overwrite: Whether a dataset in `directory` may be replaced.
         label_names: Names of the labels by id, for the manifest.
-        options: Anything else to record in the manifest, as JSON values; a text `license` is also stated
-            in the dataset's card.
+        options: Anything else to record in the manifest, as JSON values.
 
     Raises:
         UsageError: An argument is wrong, or the directory is not free: before the pipeline runs.
@@ -251,7 +246,6 @@ class WriteShards(beam.PTransform):
         schema: Schema,
         num_shards: int | None = None,
         shard_size: int | str = DEFAULT_SHARD_SIZE,
-        balance: Balance = "records",
         splits: Mapping[str, float] | None = None,
         seed: int = 0,
         on_reject: OnReject = "fail",
@@ -261,7 +255,7 @@ class WriteShards(beam.PTransform):
     ) -> None:
         super().__init__()
         splits = splits or {"train": 1}
-        _check_arguments(schema, splits, on_reject, balance, options)
+        _check_arguments(schema, splits, on_reject, options)
         self._label_names = tuple(label_names)
         if isinstance(label_names, str) or not all(isinstance(n, str) for n in self._label_names):
             raise UsageError(
@@ -279,7 +273,6 @@ class WriteShards(beam.PTransform):
                 on_reject=on_reject,
                 overwrite=overwrite,
                 options=dict(options or {}),
-                balance=balance,
             )
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
@@ -310,7 +303,7 @@ class WriteShards(beam.PTransform):
 
 
 def _check_arguments(
-    schema: Any, splits: Any, on_reject: str, balance: str, options: Mapping[str, Any] | None
+    schema: Any, splits: Any, on_reject: str, options: Mapping[str, Any] | None
 ) -> None:
     """Checks arguments of `WriteShards` that nothing but the class itself would check."""
     if not isinstance(schema, Schema):
@@ -324,8 +317,6 @@ def _check_arguments(
         )
     if on_reject not in ("skip", "fail"):
         raise UsageError(f"on_reject={on_reject!r}: expected 'skip' or 'fail'")
-    if balance not in BALANCES:
-        raise UsageError(f"balance={balance!r}: expected 'records' or 'bytes'")
     try:
         json.dumps(dict(options or {}), allow_nan=False)
     except (TypeError, ValueError) as error:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.labels import column_text
-from beam_jobs.sources.source import COLUMN, Source
+from beam_jobs.sources.source import COLUMN
 
 
 @dataclass(frozen=True)
@@ -70,19 +69,6 @@ class Groups:
             # An empty match is not a group: all records with one would share a split.
             raise RejectError(f"--group_by {self.pattern} finds nothing in the key")
         return group
-
-    def among(self, sources: Iterable[Source], limit: int) -> list[str]:
-        """The groups of some sources, sorted; the first `limit` and one more if there are more.
-
-        Sources without a group are ignored; they are rejected where records are made.
-        """
-        found: set[str] = set()
-        for source in sources:
-            with contextlib.suppress(RejectError):
-                found.add(self.of(source.file, source.row))
-            if len(found) > limit:
-                break
-        return sorted(found)
 
     def __bool__(self) -> bool:
         return bool(self.pattern or self.column)

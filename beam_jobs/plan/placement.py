@@ -83,7 +83,7 @@ class Placement:
     def deals_groups(self) -> bool:
         """Whether groups are dealt to splits by their sizes, which have to be counted first."""
         has_groups = bool(self.groups or (self.exact and self.windows))
-        return has_groups and len(self.splits.names) > 1 and not self.splits.groups
+        return has_groups and len(self.splits.names) > 1
 
     @property
     def plans_splits(self) -> bool:
@@ -113,11 +113,6 @@ class Placement:
         Raises:
             RejectError: The row has no valid split or group.
         """
-        if self.splits.groups:
-            group = self.groups.of(key, row)
-            if group not in self.splits.groups:
-                raise RejectError(f"group {group!r:.80} was not seen when the inputs were listed")
-            return self.splits.groups.index(group)
         if not self.split_column:
             return self.split(self.groups.of(key, row))
         name = column_text(row, self.split_column)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,13 +32,11 @@ class Splits:
         names: The names in the order given.
         fractions: The share of each split; they add up to 1.
         kept: Whether each record keeps its split, which is in the name of the shard in its key.
-        groups: The group that each split holds; empty unless each group is a split.
     """
 
     names: tuple[str, ...] = ("train",)
     fractions: tuple[float, ...] = (1.0,)
     kept: bool = False
-    groups: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Splits:
@@ -79,7 +75,7 @@ class Splits:
             UsageError: It is not a number from 2 to `MAX_SPLITS`.
         """
         if not (text.isascii() and text.isdecimal() and 2 <= int(text[:9]) <= MAX_SPLITS):
-            raise UsageError(f"--folds {text}: expected a number from 2 to {MAX_SPLITS}, or groups")
+            raise UsageError(f"--folds {text}: expected a number from 2 to {MAX_SPLITS}")
         names = tuple(f"fold{number}" for number in range(int(text)))
         return cls(names, (1 / len(names),) * len(names))
 
@@ -102,28 +98,6 @@ class Splits:
                 f"got {len(names)}: {', '.join(names):.200}"
             )
         return cls(tuple(names), (1 / len(names),) * len(names))
-
-    @classmethod
-    def of_groups(cls, groups: Sequence[str]) -> Splits:
-        """A split for each group, named like it; `_` stands for characters that no name may have.
-
-        Raises:
-            UsageError: There are more than `MAX_SPLITS` groups, or two would have the same name.
-        """
-        if len(groups) > MAX_SPLITS:
-            raise UsageError(
-                f"--folds groups: more than {MAX_SPLITS} groups, at most {MAX_SPLITS} splits are "
-                "possible: --folds 10 deals groups to 10 folds"
-            )
-        names = [re.sub(r"[^A-Za-z0-9_.]|^\.", "_", group)[:100] for group in groups]
-        for name, count in Counter(names).items():
-            if count > 1:
-                both = [group for group, own in zip(groups, names, strict=True) if own == name]
-                raise UsageError(
-                    f"--folds groups: groups {both[0]!r:.80} and {both[1]!r:.80} would both be split "
-                    f"{name!r}: rename one"
-                )
-        return cls(tuple(names), (1 / len(names),) * len(names), groups=tuple(groups))
 
     @classmethod
     def of_shards(cls, names: Sequence[str]) -> Splits:

@@ -8,7 +8,6 @@ above 1 MiB is grouped, combined or broadcast; what may be larger travels in pie
 from __future__ import annotations
 
 import abc
-import pickle
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -100,11 +99,6 @@ def batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]
         total += size
     if batch:
         yield batch
-
-
-def pickled_size(item: object) -> int:
-    """The number of bytes that an object takes in an element."""
-    return len(pickle.dumps(item, pickle.HIGHEST_PROTOCOL))
 
 
 def parts_of(

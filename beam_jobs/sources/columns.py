@@ -81,7 +81,7 @@ def holds_lists(column: str, value: Any) -> bool:
     return isinstance(value, list)
 
 
-def split_names(inputs: Inputs, column: str, flag: str = "--split_column") -> list[str]:
+def split_names(inputs: Inputs, column: str) -> list[str]:
     """The names of splits in a column of tables: `train` first, the others sorted.
 
     Rows without a valid name are ignored; they are rejected where records are made.
@@ -95,13 +95,15 @@ def split_names(inputs: Inputs, column: str, flag: str = "--split_column") -> li
             kind = table_kind(path)
             if kind is None:
                 raise UsageError(
-                    f"{flag} {column}: {path} is not a table, so the names in the column are not known "
-                    "before its records are read: give --splits train,val, or for groups --folds 10"
+                    f"--split_column {column}: {path} is not a table, so the names in the column are not known "
+                    "before its records are read: give --splits train,val"
                 )
-            where = f"{flag} {column}: {path}"
+            where = f"--split_column {column}: {path}"
             with usage_errors(where), open_seekable(path) as file:
                 rows = read_rows(file, *kind, {column}, inputs.dialect)
                 found |= set(distinct(rows, column, _MAX_SPLIT_NAMES))
     if not found:
-        raise UsageError(f"{flag} {column}: no row has a name there; is it the right column?")
+        raise UsageError(
+            f"--split_column {column}: no row has a name there; is it the right column?"
+        )
     return sorted(found, key=lambda name: (name != "train", name))

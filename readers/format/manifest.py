@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -43,12 +42,6 @@ PUNCTUATION = rb"""!"#$%&()*+,-./:;<=>?@[\]^_`{|}~'"""
 TOKENIZER = "tokenizer.json"
 INDEX_SUFFIX = ".idx"
 
-# The files of the card, which describe a dataset to people and to other tools. Nothing here needs them.
-README = "README.md"
-CROISSANT = "croissant.json"
-TFDS_INFO, TFDS_FEATURES = "dataset_info.json", "features.json"
-CARD = (README, CROISSANT, TFDS_INFO, TFDS_FEATURES)
-
 # Beside the options of a job: samples per second of all recordings, as their files state them.
 SAMPLE_RATE = "sample_rate"
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
@@ -58,26 +51,12 @@ _CURE_OF_NEWER = (
     "TFRecord files with schema="
 )
 
-_SEAL = f"The SHA-256 of {MANIFEST} is "
-_SEALED = re.compile(re.escape(_SEAL) + "([0-9a-f]{64})")
+# The last field of a manifest, the CRC32C of all bytes before the line that holds it.
+_OWN_CRC = re.compile(rb' "crc32c": "([0-9a-f]{8})"\n}\n\Z')
 
 
 class DatasetError(ValueError):
     """A directory is not a dataset that this package can read; the message states why."""
-
-
-def seal(manifest: bytes) -> str:
-    """A sentence in each file of a card that says to which manifest it belongs.
-
-    Args:
-        manifest: The content of the manifest's file.
-    """
-    return _SEAL + hashlib.sha256(manifest).hexdigest()
-
-
-def seals_in(card: str) -> list[str]:
-    """The sentences of `seal` in the text of a file; none if its users have taken them out."""
-    return [_SEAL + found for found in _SEALED.findall(card)]
 
 
 def join(directory: str, name: str) -> str:
@@ -233,9 +212,31 @@ class Manifest:
         }
 
     def to_bytes(self) -> bytes:
-        """The content of `manifest.json`, in UTF-8."""
+        """The content of `manifest.json`, in UTF-8; its last field, `crc32c`, is that of the bytes before it."""
         text = json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
-        return (text + "\n").encode()
+        data = text.removesuffix("\n}").encode() + b",\n"
+        return data + b' "crc32c": "%08x"\n}\n' % google_crc32c.value(data)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Manifest:
+        """The manifest whose content `to_bytes` returned.
+
+        Raises:
+            ValueError: It is no manifest, has another format version, or has not the CRC32C that it states.
+            RecursionError: It is too deep for JSON.
+        """
+        manifest = cls.from_json(json.loads(data))
+        found = _OWN_CRC.search(data)
+        crc = google_crc32c.value(data[: found.start()]) if found else 0
+        if not found or crc != int(found[1], 16):
+            stated = (
+                f"it states {found[1].decode()} and has {crc:08x}" if found else "it states none"
+            )
+            raise ValueError(
+                f"its CRC32C is wrong: {stated}, so it is damaged or was edited; copy it again from where "
+                "the job wrote it, or run the job again"
+            )
+        return manifest
 
     @classmethod
     def from_json(cls, value: Any) -> Manifest:
@@ -290,13 +291,13 @@ class Manifest:
         directory = path_text(directory)
         path = join(directory, MANIFEST)
         try:
-            text = read_file(path)
+            data = read_file(path)
         except (FileNotFoundError, NotADirectoryError):
             raise DatasetError(_without_manifest(directory)) from None
         except (ImportError, ValueError) as error:  # A missing driver, or an unknown protocol.
             raise DatasetError(f"{path}: {error}") from None
         try:
-            return cls.from_json(json.loads(text))
+            return cls.from_bytes(data)
         except (ValueError, RecursionError) as error:
             raise DatasetError(f"{path}: {error}") from None
 

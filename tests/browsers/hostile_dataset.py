@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readers.format.schema import Schema
-from tests.support.datasets import Record, write_dataset
+from tests.support.datasets import Record, manifest_bytes, write_dataset
 
 # A gallery shows this many records, and features of each.
 _RECORDS, _FEATURES = 10, 12
@@ -80,4 +80,4 @@ def _make_hostile(path: Path, strings: Sequence[str]) -> None:
         counts = {str(number): 1 for number in range(split["records"])}
         split["statistics"] = {"label": {"values": counts}}
     # Escaped, halves of surrogate pairs are valid JSON.
-    path.write_text(json.dumps(manifest, ensure_ascii=True), "utf-8")
+    path.write_bytes(manifest_bytes(manifest))

@@ -16,7 +16,7 @@ from readers.__main__ import main
 from readers.format.manifest import FORMAT_VERSION, MANIFEST, Manifest
 from tests.corpus.makers.datasets import CORPUS, MAKERS, OURS, pixels, write
 from tests.corpus.makers.values import RECORDS
-from tests.support.datasets import files_of
+from tests.support.datasets import files_of, manifest_bytes
 
 DATASETS = sorted(path.relative_to(CORPUS).as_posix() for path in CORPUS.glob("v*/*"))
 OTHERS = sorted(path.relative_to(CORPUS).as_posix() for path in CORPUS.glob("others/*/*"))
@@ -226,7 +226,7 @@ def dataset(tmp_path):
     def change(edit):
         manifest = json.loads(path.read_text())
         edit(manifest)
-        path.write_text(json.dumps(manifest))
+        path.write_bytes(manifest_bytes(manifest))
 
     return tmp_path / "d", change
 

@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from PIL import Image
 
 from beam_jobs.engines.direct import cores, processes_of
-from readers.format.manifest import CARD, Manifest
+from readers.format.manifest import Manifest
 from tests.support.commands import run
 from tests.support.datasets import files_of, npy, write_recordings
 from tests.support.lazily import Lazily
@@ -129,7 +129,7 @@ def test_files_listed_in_another_order_give_the_same_records(by_default, tmp_pat
     assert run(job, *flags, *arguments[3:], "--output", tmp_path / "out") == 0
     found = files_of(tmp_path / "out")
     assert found.keys() == expected.keys()
-    typed = {"manifest.json", *CARD}  # hold the inputs as typed, or a checksum of the manifest
+    typed = {"manifest.json"}  # holds the inputs as typed
     assert {n: sha for n, sha in found.items() if n not in typed} == {
         n: sha for n, sha in expected.items() if n not in typed
     }
@@ -155,11 +155,7 @@ def test_the_number_of_processes_follows_from_the_flags(flags, expected):
 
 GOLDEN = {
     "sensors": {
-        "README.md": "71ebb3034315e16fec5c581b0da4e62d36f304d686d491dad9c04408dc88c671",
-        "croissant.json": "8a97d7e8190ac3f671abb2d1f7305679b7e2233a79bb418a0a8923a7faa738f6",
-        "dataset_info.json": "776bb9d1de4d7afb8cf3807950d35b651f9427f6c9ce7f0b548ff690b888eb2e",
-        "features.json": "6f41c2016a7ddbed2f4f864ce4f8da3fe1238195649ea5fa60ae358d7a31932f",
-        "manifest.json": "2fa5ce7e8b69e1b44a499f5c4d5d9a770f2cb267291909ae8b2ab3e2d48559fa",
+        "manifest.json": "6a00e6f17983344453054846273dbf1eaa9ac26174150e4747c87d3bef9b707f",
         "rejects/val-00000-of-00002.jsonl": "114e2d664a65991fa2c63eb4f77c5b7cb58ef492ee1b28b23c8bed1b1ad9245a",
         "train-00000-of-00003.tfrecord": "1c73e60b5e3b9e2d3c9352dd8189851551f873341b41c1108fdc0b7da311a41b",
         "train-00000-of-00003.tfrecord.idx": "f6c7845555d8e68668f67d7c6e082c4a27d938c8d6e962bc3987f59328ca63c9",
@@ -173,11 +169,7 @@ GOLDEN = {
         "val-00001-of-00002.tfrecord.idx": "6206894dd0267131d5650600787c24bba215dd67b9f1b838e18a7b78b1a9c538",
     },
     "text": {
-        "README.md": "85ed7b3bd196ec7b9c4b24e158ea47c7586b421d40376458f10c053d91f3b859",
-        "croissant.json": "894d6245b817b85eed7c92ac5d45d50bad2cb4f35fd5dca0f33ee4dbef00541a",
-        "dataset_info.json": "988532db8c171bdf71da96acee2e81070c9e6fe1c6225172fbb465e2e22e237e",
-        "features.json": "4653df8797339744a8cf5b60740fed737dc3b7383a0e454a17b3f190139d6438",
-        "manifest.json": "5443ed9309669e8fcd7a62b93992efd0f2b034e313c0274cd98bc1721f46e18b",
+        "manifest.json": "17904d2c6da832d6348b5b65a2e42f83786ce9478086bdaa79d65cadff116fc1",
         "rejects/train-00001-of-00003.jsonl": "ef92243254fa53e52f04c833f2e34c3c4880e9d3f4bf7bd98428d35619ed1713",
         "train-00000-of-00003.tfrecord": "727091b8a48ae9ce5cbc4afc8f566c57781e8bce945d89c8f9ea87fe2b3846f2",
         "train-00000-of-00003.tfrecord.idx": "f713261ae270145b733bab70f5f2af939da7e4fa391d363a4ba0babcf99c1d71",

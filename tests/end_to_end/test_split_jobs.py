@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.archives import tarred, zipped
-from tests.support.commands import ONE, TWO, refused, run
-from tests.support.datasets import balanced, files_of, records_of, rejects_of
+from tests.support.commands import ONE, run
+from tests.support.datasets import balanced, records_of, rejects_of
 from tests.support.images import encoded
 
 
@@ -69,26 +69,6 @@ def test_people_are_dealt_to_folds_of_equal_shares_of_each_label(people):
 
 
 @pytest.mark.slow
-def test_two_workers_write_the_same_folds(people, tmp_path):
-    flags, out = people
-    assert run(*flags, *TWO, "--output", tmp_path / "o") == 0
-    assert files_of(tmp_path / "o") == files_of(out)
-
-
-def texts(tmp_path):
-    lines = [{"text": f"text {n}", "kind": "ab"[n % 2]} for n in range(101)]
-    (tmp_path / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return ["text", "--input", tmp_path / "t.jsonl", "--splits", "train=0.7,val=0.2,test=0.1"]
-
-
-@pytest.mark.slow
-def test_texts_have_exact_shares_without_labels(tmp_path):
-    assert run(*texts(tmp_path), "--exact_splits", *ONE, "--output", tmp_path / "o") == 0
-    sizes = [split.records for split in balanced(tmp_path / "o").splits.values()]
-    assert all(abs(n - 101 * share) < 1 for n, share in zip(sizes, (0.7, 0.2, 0.1), strict=True))
-
-
-@pytest.mark.slow
 def test_files_and_existing_records_have_exact_shares_without_labels(tmp_path):
     write_recordings(tmp_path / "in", {f"a/{n}": 8 for n in range(20)})
     flags = ["--exact_splits", "--splits", "train=0.7,val=0.2,test=0.1", *ONE]
@@ -98,17 +78,6 @@ def test_files_and_existing_records_have_exact_shares_without_labels(tmp_path):
     for name in ("o", "again"):
         sizes = [split.records for split in balanced(tmp_path / name).splits.values()]
         assert sizes == [14, 4, 2], name
-
-
-@pytest.mark.slow
-def test_each_person_is_a_split(people, tmp_path):
-    flags, _ = people
-    flags = [*flags[:5], "--folds", "groups", *ONE]
-    assert run(*flags, "--output", tmp_path / "o") == 0
-    splits = {name: split.records for name, split in balanced(tmp_path / "o").splits.items()}
-    assert splits == {f"p{p}": 1 + p % 3 for p in range(12)}
-    for key, record in records_of(tmp_path / "o").items():
-        assert key.split("/")[1].startswith(record["split"] + "-")
 
 
 # Keys that hold neither the name of an archive nor that of a table.
@@ -145,14 +114,6 @@ def test_a_folder_and_its_archives_give_the_same_bytes(tmp_path):
         found.append(bytes_of(out))
         assert sorted(records_of(out)) == sorted(files)
     assert found[0] == found[1] == found[2] == found[3]
-
-
-@pytest.mark.slow
-def test_members_with_one_name_are_refused(tmp_path, capsys):
-    for name in ("x.zip", "y.zip"):
-        (tmp_path / name).write_bytes(zipped([("a/1.png", png(1))]))
-    arguments = ["images", "--input", tmp_path / "*.zip", "--key", "member", *ONE]
-    refused(capsys, 2, "a/1.png", *arguments, "--output", tmp_path / "o")
 
 
 @pytest.mark.slow

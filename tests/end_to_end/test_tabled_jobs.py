@@ -15,7 +15,6 @@ from sklearn import datasets
 from sklearn.datasets import load_digits
 
 from beam_jobs.sources.table_inputs import TableInputs
-from readers.format.manifest import CARD
 from tests.support.commands import ONE, TWO, interrupted, refused, resumed, run
 from tests.support.datasets import balanced, files_of, records_of, rejects_of
 from tests.support.images import encoded
@@ -75,9 +74,8 @@ def digits(tmp_path_factory):
 
 
 def shards_of(out: Path) -> dict[str, str]:
-    """All files but the manifest, which holds the flags, and the card that follows from it."""
-    typed = {"manifest.json", *CARD}
-    return {name: digest for name, digest in files_of(out).items() if name not in typed}
+    """All files but the manifest, which holds the flags."""
+    return {name: digest for name, digest in files_of(out).items() if name != "manifest.json"}
 
 
 # Tables of images.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import importlib
 import json
 import shutil
@@ -16,8 +15,14 @@ import pytest
 import readers
 from readers.__main__ import main
 from readers.format.index import parse_index
-from readers.format.manifest import CARD, Manifest, seal
-from tests.support.datasets import in_memory, index_of, write_numbers, write_signals
+from readers.format.manifest import Manifest
+from tests.support.datasets import (
+    in_memory,
+    index_of,
+    manifest_bytes,
+    write_numbers,
+    write_signals,
+)
 
 # The module: `readers.verify` is the function.
 VERIFY = importlib.import_module("readers.verify")
@@ -140,7 +145,7 @@ def test_missing_files_are_reported(dataset, capsys):
     (dataset / SHARD).unlink()
     (dataset / "val-00000-of-00001.tfrecord.idx").unlink()
     manifest = json.loads((dataset / "manifest.json").read_text())
-    (dataset / "manifest.json").write_text(json.dumps({**manifest, "vocabulary": 5}))
+    (dataset / "manifest.json").write_bytes(manifest_bytes({**manifest, "vocabulary": 5}))
     problems = [str(problem).rsplit("/", 1)[1] for problem in readers.verify(dataset).problems]
     assert problems == [
         f"{SHARD}: missing",
@@ -151,33 +156,6 @@ def test_missing_files_are_reported(dataset, capsys):
     assert capsys.readouterr().out.splitlines()[-1].endswith("3 problems")
     (dataset / "vocabulary.txt").write_text("a\nb\n")
     assert "2 words, the manifest states 3" in str(readers.verify(dataset).problems[-1])
-
-
-def test_a_card_of_another_dataset_is_reported(tmp_path):
-    """An attempt that was believed dead may write it beside the manifest of a later job."""
-    here, other = (
-        write_numbers(tmp_path / name, counts) for name, counts in (("a", [3]), ("b", [4]))
-    )
-    text = f"A card. {seal((here / 'manifest.json').read_bytes())}."
-    for name in CARD:
-        (here / name).write_text(text)
-        (other / name).write_text(text)
-    assert readers.verify(here).ok
-    found = readers.verify(other).problems
-    assert [problem.file for problem in found] == [str(other / name) for name in CARD]
-    expected = hashlib.sha256((other / "manifest.json").read_bytes()).hexdigest()
-    assert found[0].message == (f"describes another dataset: {text[8:-1]}, {expected} here")
-
-
-@pytest.mark.parametrize(
-    "card", ["", "# Mine\n", b"\xff\x00", "The SHA-256 of manifest.json is mine"]
-)
-def test_a_card_that_its_users_have_edited_or_deleted_is_no_problem(dataset, card):
-    (dataset / "README.md").write_bytes(card if isinstance(card, bytes) else card.encode())
-    assert readers.verify(dataset).ok
-    sealed = f"# Mine\n{seal((dataset / 'manifest.json').read_bytes())}\nAnd more\n"
-    (dataset / "README.md").write_text(sealed)
-    assert readers.verify(dataset).ok
 
 
 def test_a_directory_that_is_not_a_dataset_is_a_user_error(tmp_path, capsys):

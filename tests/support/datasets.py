@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import struct
@@ -16,10 +15,9 @@ import google_crc32c
 import numpy as np
 
 import readers
-from beam_jobs.dataset.card.files import card_files
 from readers.format.encode import Encoder
 from readers.format.index import format_index, parse_index
-from readers.format.manifest import CARD, Manifest
+from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.format.splits import Shard, Split, shard_name
 from readers.format.tfrecord import frame
@@ -133,7 +131,7 @@ def damage(path: Path, *rows: int) -> list[int]:
 def files_of(directory: Path) -> dict[str, str]:
     """Relative path -> SHA-256 of every file in a directory, hidden ones included.
 
-    The versions of packages in a manifest are left out, and in a card that follows from it.
+    The versions of packages in a manifest are left out, and its checksum.
     """
     found = {}
     for path in sorted(directory.rglob("*")):
@@ -142,19 +140,17 @@ def files_of(directory: Path) -> dict[str, str]:
             if path.name == "manifest.json":
                 manifest = json.loads(data)
                 del manifest["versions"]
+                manifest.pop("crc32c", None)  # Tests also write manifests that are none.
                 data = json.dumps(manifest, indent=1).encode()
-            if path.name in CARD and (path.parent / "manifest.json").exists():
-                data = _without_versions(path, data)
             found[str(path.relative_to(directory))] = hashlib.sha256(data).hexdigest()
     return found
 
 
-def _without_versions(path: Path, data: bytes) -> bytes:
-    """A file of a card as it would be without versions, if it belongs to the manifest beside it."""
-    manifest = Manifest.read(path.parent)
-    if card_files(manifest).get(path.name) != data:
-        return data
-    return card_files(dataclasses.replace(manifest, versions={}))[path.name]
+def manifest_bytes(value: Mapping[str, Any]) -> bytes:
+    """The content of `manifest.json` for some JSON values, with its checksum."""
+    values = {name: each for name, each in value.items() if name != "crc32c"}
+    text = json.dumps(values, indent=1).removesuffix("\n}") + ",\n"
+    return f'{text} "crc32c": "{crc32c(text.encode()):08x}"\n}}\n'.encode()
 
 
 def verified(directory: Path) -> Manifest:

@@ -27,7 +27,6 @@ def write(records: PCollection[Record], directory: str) -> PValue:
         schema=schema,
         num_shards=2,
         shard_size="128MiB",
-        balance="bytes",
         splits={"train": 0.9, "val": 0.1},
         seed=1,
         on_reject="fail",

@@ -88,7 +88,7 @@ def manifests_in(folders: Collection[str], read: ReadText = read_text) -> Manife
 
 def _manifest_in(folder: str, read: ReadText) -> Manifest | str | None:
     try:
-        return Manifest.from_json(json.loads(read(f"{folder}/{MANIFEST}")))
+        return Manifest.from_bytes(read(f"{folder}/{MANIFEST}"))
     except OSError:
         return None
     except (ValueError, RecursionError, RejectError) as error:

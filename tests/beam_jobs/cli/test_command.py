@@ -78,7 +78,6 @@ REFUSALS = [
     ("pictures", "invalid choice: 'pictures'"),
     (IMAGES + "--seed x", "argument --seed: invalid int value: 'x'; see --help"),
     (IMAGES + "--channels 2", "argument --channels: invalid choice: 2"),
-    (IMAGES + "--balance size", "argument --balance: invalid choice: 'size'"),
     (IMAGES + "--on_reject stop", "argument --on_reject: invalid choice: 'stop'"),
     (IMAGES + "--splits", "argument --splits: expected one argument; see --help"),
     # Unknown flags, and flags of other jobs.
@@ -177,7 +176,7 @@ REFUSALS = [
     (
         "images --input {data}/pics.zip --split_column split --output {data}/out",
         "--split_column split: {data}/pics.zip is not a table, so the names in "
-        "the column are not known before its records are read: give --splits train,val, or for",
+        "the column are not known before its records are read: give --splits train,val",
     ),
     (
         "text --input {data}/pics.zip --split_column s --output {data}/out",
@@ -205,20 +204,9 @@ REFUSALS = [
     ),
     (TABLE + "--split_column split --exact_splits", "and so would --exact_splits: drop one"),
     (TABLE + "--split_column split --folds 3", "the splits, and so would --folds 3: drop one"),
-    (IMAGES + "--folds 1", "--folds 1: expected a number from 2 to 256, or groups"),
-    (IMAGES + "--folds 257", "--folds 257: expected a number from 2 to 256, or groups"),
+    (IMAGES + "--folds 1", "--folds 1: expected a number from 2 to 256"),
+    (IMAGES + "--folds 257", "--folds 257: expected a number from 2 to 256"),
     (IMAGES + "--folds 3 --splits a=0.5,b=0.5", "so would be those of --splits a=0.5,b=0.5: drop"),
-    (IMAGES + "--folds groups", "--folds groups: add the --group_by that finds the group of a"),
-    (IMAGES + "--folds groups --group_by cat --stratify", "each group is a split, so no share is"),
-    (
-        IMAGES + "--folds groups --group_by cat --exact_splits",
-        "no share is exact: drop --exact_splits",
-    ),
-    (IMAGES + "--folds groups --group_by x", "--folds groups: --group_by x finds no group in the"),
-    (
-        RESHARD + "--folds groups --group_by column:s",
-        "--folds groups --group_by s: {data}/old.tfrecord is not a table, so the names in the",
-    ),
     # Images.
     (IMAGES + "--image_size 5", "--image_size 5: expected HEIGHTxWIDTH such as 224x224, or none"),
     (IMAGES + "--encoding source --image_size 4x4", "keeps the files as they are: drop --im"),
@@ -676,19 +664,6 @@ def test_folds_are_splits_of_equal_exact_shares(data):
     assert command.output.placement.exact == "records"
     assert command.output.options["folds"] == "3"
     assert not {"folds", "exact_splits"} & parsed(data, IMAGES).output.options.keys()
-
-
-@pytest.mark.parametrize(
-    ("command", "names", "groups"),
-    [
-        (IMAGES + "--group_by '[a-z]+/'", ("cat_", "dog_"), ("cat/", "dog/")),
-        (TABLE + "--group_by column:age", ("3", "4"), ("3", "4")),
-        (TEXT + "--group_by column:kind", ("x",), ("x",)),
-    ],
-)
-def test_each_group_may_be_a_split(data, command, names, groups):
-    splits = parsed(data, command + " --folds groups").output.placement.splits
-    assert (splits.names, splits.groups) == (names, groups)
 
 
 def test_folds_replace_the_splits_of_a_dataset(data, tmp_path, capsys):

@@ -165,7 +165,7 @@ def command_of(job, root):
     return [*inputs, "--tokens", "words", "--group_by", r"(\d)", *splits]
 
 
-@pytest.mark.slow(base=["text"])
+@pytest.mark.slow(base=["reshard"])
 @pytest.mark.parametrize("job", ["images", "text", "sensors", "reshard"])
 def test_a_dataset_is_made_again_from_its_manifest(tmp_path, job):
     command = command_of(job, tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 from beam_jobs.__main__ import main
 from beam_jobs.cli.flags import Flags, Parser, flag
-from beam_jobs.cli.parser import build_parser, parse_flags, switches
+from beam_jobs.cli.parser import build_parser, parse_flags
 from beam_jobs.errors import UsageError
 from readers.format.version import __version__
 
@@ -98,12 +98,6 @@ def test_other_arguments_are_returned():
     flags, rest = parse_flags(["text", "--window", "4", "--runner=x", "--keep", "y"])
     assert flags.job.window == 4
     assert rest == ["--runner=x", "--keep", "y"]
-
-
-def test_switches_are_the_flags_without_a_value():
-    records = {"stratify", "exact_splits", "drop_duplicates", "sequence", "jpeg_exact"}
-    records |= {"keypoints", "image_info"}
-    assert switches() == {"overwrite", "dry_run", "json", "check", *records}
 
 
 @pytest.mark.parametrize("action", actions())

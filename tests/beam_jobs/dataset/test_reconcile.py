@@ -13,16 +13,16 @@ from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split
 
 
-def result(index, records, *, size=100, largest=10, rejects="", split=0):
+def result(index, records, *, size=100, rejects="", split=0):
     """A shard with a reject for each key in a text; the first key in order comes first."""
     shard = Shard(f"train-{index:05d}-of-00002.tfrecord", records, size, 0)
     first = Reject(min(rejects), "decode", "why") if rejects else None
-    return ShardResult(split, index, shard, 7, largest, len(rejects), first)
+    return ShardResult(split, index, shard, 7, len(rejects), first)
 
 
 def only_rejects(keys, split=0):
     """The result of a split of which no input became a record."""
-    return ShardResult(split, 0, None, 0, 0, len(keys), Reject(min(keys), "decode", "why"))
+    return ShardResult(split, 0, None, 0, len(keys), Reject(min(keys), "decode", "why"))
 
 
 def plan_of(records, shards=2, rejected=0):
@@ -59,22 +59,11 @@ def test_inputs_without_a_record_and_without_a_reject_are_a_mistake_of_the_user(
         reconciled(plan_of(0), [result(0, 0), result(1, 0)], 0)
 
 
-def test_shards_of_balanced_bytes_differ_by_the_largest_record_of_any():
-    results = [result(0, 6, size=130, largest=30), result(1, 4, size=100, largest=20)]
-    assert reconciled(plan_of(10), results, 10, balance="bytes") == [results]
-    results = [result(0, 6, size=131, largest=30), result(1, 4, size=100, largest=20)]
-    with pytest.raises(DataError, match="shards of 100 to 131 bytes, expected to differ by 30 at"):
-        reconciled(plan_of(10), results, 10, balance="bytes")
-
-
-@pytest.mark.parametrize("balance", ["records", "bytes"])
-def test_a_split_may_have_no_shard(balance):
+def test_a_split_may_have_no_shard():
     splits = (plan_of(9, rejected=1).splits[0], plan_of(0, 0, rejected=2).splits[0])
     splits += plan_of(0, 0).splits
     results = [result(0, 5), result(1, 4, rejects="a"), only_rejects("bc", split=1)]
-    found = reconcile(
-        Plan(splits), results, {0: 9}, ("train", "val", "test"), balance, MaxRejects()
-    )
+    found = reconcile(Plan(splits), results, {0: 9}, ("train", "val", "test"), MaxRejects())
     assert found == [results[:2], results[2:], []]
 
 
@@ -91,9 +80,9 @@ def test_the_files_of_a_dataset_are_its_shards_lists_and_tokens():
 
     def files(**tokens):
         manifest = Manifest(schema, splits, **tokens)
-        return dataset_files(manifest, results, ("train", "val"), ["README.md"])
+        return dataset_files(manifest, results, ("train", "val"))
 
-    always = {"manifest.json", "README.md"}
+    always = {"manifest.json"}
     for name in ("train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord"):
         always |= {name, f"{name}.idx"}
     always |= {"rejects/train-00001-of-00002.jsonl", "rejects/val-00000-of-00001.jsonl"}

@@ -16,8 +16,7 @@ from readers.format.splits import Shard, Split
 OLD = {
     "manifest.json": b"old",
     "vocabulary.txt": b"old",
-    "README.md": b"old",
-    "features.json": b"old",
+    "tokenizer.json": b"old",
     "train-00000-of-00002.tfrecord": b"old 0",
     "train-00001-of-00002.tfrecord": b"old 1",
     "rejects/train-00000-of-00002.jsonl": b"old",
@@ -38,7 +37,7 @@ NEW = {
     for names in SHARDS.values()
     for shard in names
     for name in (shard, f"{shard}.idx")
-} | {"manifest.json": NEW_MANIFEST, "README.md": b"new card"}
+} | {"manifest.json": NEW_MANIFEST, "vocabulary.txt": b"new words"}
 
 
 def write(directory, files):

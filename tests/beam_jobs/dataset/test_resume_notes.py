@@ -34,7 +34,7 @@ def written(directory, records=(b"one", b"two" * 50)) -> ShardResult:
     listed.parent.mkdir(exist_ok=True)
     listed.write_bytes(b"two\nrejects\n")
     crcs = [google_crc32c.value(data) for data in (index, listed.read_bytes())]
-    return ShardResult(0, 3, shard, len(index), 166, 2, reject, False, *crcs)
+    return ShardResult(0, 3, shard, len(index), 2, reject, False, *crcs)
 
 
 def note_of(directory):
@@ -70,7 +70,7 @@ json_values = st.recursive(
         ShardResult,
         *[counts] * 2,
         st.none(),
-        *[counts] * 2,
+        counts,
         st.just(0),  # with rejects, their list decides
         st.one_of(st.none(), st.builds(Reject, texts, texts, texts)),
     ),
@@ -177,7 +177,7 @@ def test_a_broken_note_is_ignored(tmp_path, data):
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=50)
 def test_a_note_cut_off_or_changed_anywhere_never_raises(tmp_path_factory, data):
     directory = tmp_path_factory.mktemp("out")
     note_done(str(directory), NAME, "digest", written(directory), {"a": [1, 2.5]})
@@ -218,7 +218,6 @@ def test_a_note_cut_off_or_changed_anywhere_never_raises(tmp_path_factory, data)
         {"result__split": "0"},
         {"result__index": 3.5},
         {"result__index_bytes": None},
-        {"result__largest": "166"},
         {"result__rejected": [2]},
         {"result__shard__records": "2"},
         {"result__first_reject": {"key": 1, "stage": None, "error": []}},

@@ -4,8 +4,6 @@ import csv
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -39,7 +37,6 @@ from beam_jobs.plan.summary import FIRST_REJECTS, Summary
 from beam_jobs.records.rejects import MaxRejects, Reject
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
-from tests.support.checkout import ROOT
 from tests.support.commands import refused, run
 from tests.support.datasets import rejects_of
 
@@ -338,18 +335,6 @@ def test_a_dry_run_leaves_no_trace(data, tmp_path, monkeypatch, capsys, name):
     assert printed.err.count("nothing was written: this was a dry run\n") == 2
 
 
-@pytest.mark.slow
-def test_a_dry_run_with_our_own_processes_leaves_no_trace_either(data, tmp_path):
-    (tmp_path / "temporary").mkdir()
-    before = tree(data)
-    flags = command_of(data, "text", "--output", tmp_path / "out", "--direct_num_workers", "2")
-    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
-    command = [sys.executable, "-m", "beam_jobs", "plan", *flags]
-    subprocess.run(command, env=environment, cwd=ROOT, check=True)
-    assert tree(data) == before
-    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["temporary"]
-
-
 def test_a_dry_run_refuses_an_existing_dataset_like_the_job(data, capsys):
     flags = command_of(data, "images", "--output", data / "shards")
     refused(capsys, 2, "a dataset is here already; add --overwrite", "plan", *flags)
@@ -374,7 +359,7 @@ def test_broken_pictures_are_named_among_tried_records(data, tmp_path, capsys):
     assert "error: the job would reject all records; the first: 00.jpg: cannot" in error
 
 
-@pytest.mark.slow(base=["lines"])
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--window", "1", "--tokens", "bytes"]], ids=["lines", "cut"])
 def test_repeated_keys_fail_the_dry_run_like_the_job(tmp_path, capsys, more):
     for name in "ab":

@@ -10,7 +10,6 @@ from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs import DataError, Feature, JobError, Schema, UsageError, WriteShards
-from beam_jobs.dataset.card.files import card_files
 from beam_jobs.dataset.directory import MARKER
 from beam_jobs.dataset.reconcile import check_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
@@ -30,10 +29,9 @@ from beam_jobs.records.spool import Spool
 from beam_jobs.records.statistics import SplitStatistics, Statistics
 from beam_jobs.storage.atomic import list_files
 from readers.format.encode import Encoder
-from readers.format.manifest import CARD, Manifest
+from readers.format.manifest import Manifest
 from readers.format.splits import Shard
 from readers.format.tfrecord import frame
-from readers.verify import verify
 from tests.support.datasets import files_of, records_of
 
 SCHEMA = Schema(
@@ -73,24 +71,6 @@ def test_every_record_is_written_to_balanced_shards(tmp_path):
 
 
 @pytest.mark.slow
-def test_locators_of_records_are_shuffled_instead_of_their_bytes(tmp_path, monkeypatch):
-    grouped = []
-    once = write_runs._Write.process
-
-    @functools.wraps(once)
-    def process(self, element, plan):
-        key, locators = element[0], list(element[1])
-        grouped.append(sum(map(len, locators)))
-        yield from once(self, (key, locators), plan)
-
-    monkeypatch.setattr(write_runs._Write, "process", process)
-    manifest = write(map(record, range(5000)), tmp_path, num_shards=4)
-    assert len(grouped) == 4
-    # A locator of 32 bytes for each part of one run.
-    assert sum(grouped) == 4 * 32 < manifest.splits["train"].bytes / 100
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("merged", [False, True], ids=["direct", "merged"])
 def test_runs_that_are_fetched_and_merged_make_the_same_bytes(tmp_path, monkeypatch, merged):
     flags = {"num_shards": 7, "splits": {"train": 0.5, "val": 0.5}}
@@ -114,44 +94,6 @@ def test_runs_that_are_fetched_and_merged_make_the_same_bytes(tmp_path, monkeypa
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
     # The seven shards of each split are groups of four: the root of fourteen.
     assert sorted(groups) == ([0, 1, 1 << 17, (1 << 17) + 1] if merged else [])
-
-
-@pytest.mark.slow
-def test_a_failure_before_the_plan_leaves_the_existing_dataset(tmp_path):
-    write(map(record, range(40)), tmp_path / "out", num_shards=2)
-    before = files_of(tmp_path / "out")
-
-    def breaks(number):
-        if number == 1500:
-            raise ValueError("a mistake of the user's")
-        return record(number)
-
-    with pytest.raises(ValueError, match="a mistake"), beam.Pipeline() as pipeline:
-        made = pipeline | beam.Create(range(1600), reshuffle=False) | beam.Map(breaks)
-        made | WriteShards(str(tmp_path / "out"), SCHEMA, num_shards=2, overwrite=True)
-    found = files_of(tmp_path / "out")
-    assert {n: sha for n, sha in found.items() if not n.startswith(".staging/")} == before
-    assert verify(tmp_path / "out").ok
-    # The leftovers do not disturb the next run, which deletes them.
-    write(map(record, range(40)), tmp_path / "out", num_shards=2, overwrite=True)
-    assert files_of(tmp_path / "out") == before
-
-
-@pytest.mark.slow
-def test_a_directory_with_foreign_files_is_left_alone(tmp_path):
-    (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(Exception, match="which is not part of a dataset"):
-        write(map(record, range(600)), tmp_path, num_shards=2, overwrite=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-@pytest.mark.slow
-def test_the_order_of_the_pcollection_does_not_change_a_byte(tmp_path):
-    records = [record(n) for n in range(40)]
-    for name, given in (("a", records), ("b", records[::-1])):
-        write(given, tmp_path / name, num_shards=3, splits={"train": 0.5, "val": 0.5}, seed=4)
-    for path in (tmp_path / "a").iterdir():
-        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
 
 def test_records_that_do_not_fit_the_schema_are_rejected_and_the_rest_is_balanced(tmp_path, caplog):
@@ -291,7 +233,6 @@ def test_elements_that_are_not_pairs_are_refused(tmp_path):
         ({"label_names": "cat"}, "label_names 'cat': expected texts, such as"),
         ({"label_names": [1, 2]}, "label_names [1, 2]: expected texts, such as"),
         ({"on_reject": "ask"}, "on_reject='ask': expected 'skip' or 'fail'"),
-        ({"balance": "size"}, "balance='size': expected 'records' or 'bytes'"),
         ({"schema": {"x": Feature("int64")}}, "schema {'x': .*: expected a Schema, such as"),
         (
             {"schema": Schema({"key": Feature("int64")})},
@@ -330,7 +271,7 @@ NAMES = ("train", "val")
 def result(index, records, rejected=0, split=0, size=10):
     shard = Shard(f"{NAMES[split]}-{index:05d}-of-00002.tfrecord", records, size, 0)
     first = Reject("k", "decode", "why") if rejected else None
-    return ShardResult(split, index, shard, 7, size, rejected, first)
+    return ShardResult(split, index, shard, 7, rejected, first)
 
 
 def plan_of(*records):
@@ -338,7 +279,6 @@ def plan_of(*records):
 
 
 PLAN = plan_of(10)
-STEPS = Schema({**SCHEMA, "steps": Feature("float32", (None,), "list steps")})
 
 
 def test_reconciliation_sorts_the_results_of_every_split():
@@ -372,11 +312,10 @@ def test_records_missing_or_repeated_in_statistics_are_noticed(counted):
         reconcile(PLAN, [result(0, 5), result(1, 5)], counted, ("train",))
 
 
-def test_shards_that_differ_by_more_than_one_record_fail_unless_bytes_are_balanced():
+def test_shards_that_differ_by_more_than_one_record_fail():
     results = [result(0, 6), result(1, 4)]
     with pytest.raises(DataError, match="split train: shards of 4 to 6 records, expected to"):
         reconcile(PLAN, results, {0: 10}, ("train",))
-    assert reconcile(PLAN, results, {0: 10}, ("train",), "bytes") == [results]
     results = [result(0, 5), result(1, 4, 1)]
     assert reconcile(PLAN, results, {0: 9}, ("train",)) == [results]
 
@@ -392,8 +331,8 @@ def test_more_rejects_than_allowed_fail_the_job_with_the_first():
 
 def test_a_job_with_only_rejects_fails_with_the_first():
     results = [
-        ShardResult(0, 0, Shard("s", 0, 0, 0), 0, 0, 6, Reject("m", "decode", "why m")),
-        ShardResult(0, 1, Shard("t", 0, 0, 0), 0, 0, 4, Reject("b", "decode", "why b")),
+        ShardResult(0, 0, Shard("s", 0, 0, 0), 0, 6, Reject("m", "decode", "why m")),
+        ShardResult(0, 1, Shard("t", 0, 0, 0), 0, 4, Reject("b", "decode", "why b")),
     ]
     with pytest.raises(DataError, match=r"all 10 records were rejected.*; the first: b: why b"):
         reconcile(PLAN, results, {}, ("train",))
@@ -418,7 +357,7 @@ def test_a_shard_or_index_that_is_missing_or_has_another_size_is_noticed(tmp_pat
         check([written])
     index.write_bytes(b"1234567")
     check([written])
-    check([ShardResult(0, 0, None, 0, 0, 3, Reject("k", "read", "why"))])
+    check([ShardResult(0, 0, None, 0, 3, Reject("k", "read", "why"))])
 
 
 def test_options_that_are_not_json_are_refused_when_the_transform_is_made(tmp_path):
@@ -490,29 +429,12 @@ def test_the_commit_leaves_only_the_files_of_the_dataset(tmp_path):
         MARKER,
         "vocabulary.txt",
         "tokenizer.json",
-        "features.json",
     ]
     left += ["rejects/train-00000-of-00002.jsonl", f".staging/{results[0].shard.file}.done"]
     for name in [*mine, *left]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(bytes(7 if name.endswith("idx") else 10))
-    list(commit_of(output, results, [], 9, STEPS))  # of which there is no features.json
+    list(commit_of(output, results, [], 9))
     found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
-    assert found == {"manifest.json", "README.md", "croissant.json", *mine}
+    assert found == {"manifest.json", *mine}
     assert not (tmp_path / ".staging").exists()
-
-
-@pytest.mark.parametrize("name", CARD)
-def test_no_manifest_is_written_before_the_whole_card(tmp_path, name):
-    output = WriteShards(str(tmp_path), SCHEMA)._output
-    results = [result(0, 5), result(1, 5)]
-    for done in results:
-        (tmp_path / done.shard.file).write_bytes(bytes(10))
-        (tmp_path / f"{done.shard.file}.idx").write_bytes(bytes(7))
-    (tmp_path / name).mkdir()  # which no file replaces
-    with pytest.raises(DataError, match="cannot be written"):
-        list(commit_of(output, results, [], 10))
-    assert not (tmp_path / "manifest.json").exists()
-    (tmp_path / name).rmdir()
-    (manifest,) = commit_of(output, results, [], 10)
-    assert {name: (tmp_path / name).read_bytes() for name in CARD} == card_files(manifest)

@@ -54,7 +54,7 @@ rows = st.lists(
 
 
 @given(st.lists(rows, min_size=1, max_size=3), st.integers(1, 9))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_the_plan_has_the_hash_of_the_first_record_of_each_shard(splits, shards):
     draft = draft_of(splits, shards)
     blocks = [block_of([row[::2] for row in splits]), block_of([row[1::2] for row in splits])]

@@ -9,7 +9,6 @@ from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import MAX_SPLITS, Splits
-from beam_jobs.sources.source import Source
 
 THREE = Splits(("train", "val", "test"), (0.6, 0.3, 0.1))
 
@@ -192,32 +191,3 @@ def test_groups_survive_pickling_after_use():
     groups = Groups.parse(r"(s\d)")
     assert groups.of("s1/a", {}) == "s1"
     assert pickle.loads(pickle.dumps(groups)).of("s1/a", {}) == "s1"
-
-
-def test_each_group_is_a_split_with_a_name_that_files_may_have():
-    splits = Splits.of_groups(["s 1", ".hidden", "é"])
-    assert splits.names == ("s_1", "_hidden", "_")
-    placement = Placement(0, splits, Groups.parse("column:who"))
-    assert [placement.split_of("key", {"who": who}) for who in splits.groups] == [0, 1, 2]
-    assert not placement.deals_groups
-    rows = [{"who": "é"}, {"who": "new"}, {}]
-    found, errors = SplitRules(placement).splits_of([b"a", b"b", b"c"], rows, [None] * 3)
-    assert found[0] == 2
-    assert errors[1] == "group 'new' was not seen when the inputs were listed"
-    assert sorted(errors) == [1, 2]
-
-
-def test_groups_that_cannot_be_splits_are_refused():
-    with pytest.raises(
-        UsageError, match="groups 's 1' and 's_1' would both be split 's_1': rename"
-    ):
-        Splits.of_groups(["s 1", "s_1"])
-    with pytest.raises(UsageError, match="more than 256 groups, at most 256 splits are possible"):
-        Splits.of_groups(list(map(str, range(257))))
-
-
-def test_the_groups_of_sources_are_counted_up_to_a_limit():
-    groups = Groups.parse(r"s\d+")
-    sources = [Source(f"s{number % 5}/x.png") for number in range(20)] + [Source("none")]
-    assert groups.among(sources, 9) == ["s0", "s1", "s2", "s3", "s4"]
-    assert len(groups.among(sources, 2)) == 3

@@ -63,7 +63,6 @@ GROUPS = Groups.parse(".")
         ({"groups": GROUPS, "exact": "labels"}, True, True),
         ({"groups": GROUPS, "splits": Splits()}, False, False),
         ({"groups": GROUPS, "splits": Splits(), "exact": "records"}, False, True),
-        ({"groups": GROUPS, "splits": Splits.of_groups(["x", "y"])}, False, False),
     ],
 )
 def test_groups_are_dealt_if_there_are_groups_and_several_splits_to_choose_from(

@@ -91,7 +91,7 @@ def test_wrong_splits_are_refused(text, message):
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_split_gets_its_share_of_uniform_hashes(weights, seed):
     shares = tuple(weight / sum(weights) for weight in weights)
     splits = Splits(tuple(f"s{i}" for i in range(len(shares))), shares)
@@ -121,7 +121,7 @@ def test_the_split_of_a_key_never_changes():
 
 
 @given(st.text(), st.integers(-(2**63), 2**63 - 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_order_and_split_are_pure_functions_of_seed_and_key(key, seed):
     a, b = Placement(seed, THREE), Placement(seed, THREE)
     assert (a.order(key), a.split(key)) == (b.order(key), b.split(key))
@@ -168,7 +168,7 @@ def test_the_histogram_counts_the_top_bits(hashes):
 
 
 @given(hash_lists.filter(bool), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_shards_are_exactly_balanced_ranges_of_the_sorted_hashes(hashes, data):
     shards = data.draw(st.integers(1, len(hashes)))
     array = np.array(hashes, np.uint64)
@@ -208,7 +208,7 @@ def test_ranks_within_a_bin_are_ascending():
         max_size=4,
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_unpack_reverses_pack(splits):
     plan = Plan(
         tuple(

@@ -6,7 +6,7 @@ from beam_jobs.plan.splits import Splits
 
 
 def test_without_splits_everything_is_for_training():
-    assert Splits() == Splits(("train",), (1.0,), kept=False, groups=())
+    assert Splits() == Splits(("train",), (1.0,), kept=False)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_folds_have_numbers_and_equal_shares(text, folds):
 def test_wrong_folds_are_refused(text):
     with pytest.raises(UsageError) as caught:
         Splits.folds(text)
-    assert caught.value.message == f"--folds {text}: expected a number from 2 to 256, or groups"
+    assert caught.value.message == f"--folds {text}: expected a number from 2 to 256"
 
 
 def test_there_are_up_to_256_splits():
@@ -40,24 +40,14 @@ def test_there_are_up_to_256_splits():
     with pytest.raises(UsageError) as caught:
         Splits.parse(shares(257))
     assert caught.value.message == "--splits: 257 splits, at most 256 are possible"
-    assert len(Splits.of_groups([f"s{n}" for n in range(256)]).names) == 256
-    with pytest.raises(UsageError, match="more than 256 groups"):
-        Splits.of_groups([f"s{n}" for n in range(257)])
     assert len(Splits.named([f"s{n}" for n in range(256)], "c").names) == 256
     with pytest.raises(UsageError, match="up to 256 names of splits, each once, got 257"):
         Splits.named([f"s{n}" for n in range(257)], "c")
 
 
-def test_splits_of_groups_columns_and_shards_have_equal_shares():
-    assert Splits.of_groups(["x y", "z"]) == Splits(("x_y", "z"), (0.5, 0.5), groups=("x y", "z"))
+def test_splits_of_columns_and_shards_have_equal_shares():
     assert Splits.named(["x", "y"], "c") == Splits(("x", "y"), (0.5, 0.5))
     assert Splits.of_shards(["x", "y"]) == Splits(("x", "y"), (0.5, 0.5), kept=True)
-
-
-def test_the_names_of_groups_become_no_longer_names_than_a_file_may_have():
-    assert Splits.of_groups(["x" * 200]).names == ("x" * 100,)
-    with pytest.raises(UsageError, match="would both be split"):
-        Splits.of_groups(["x" * 101, "x" * 102])
 
 
 def test_a_share_is_no_more_than_everything():

@@ -65,7 +65,7 @@ def test_every_finite_float_is_an_exact_number_of_units(value):
 
 
 @given(integer_arrays)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_integers_are_exact(array):
     found = figures(array)
     items = [int(item) for item in array.reshape(-1).tolist()]
@@ -81,7 +81,7 @@ def test_integers_are_exact(array):
 
 
 @given(st.lists(finite, min_size=1, max_size=30))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_floats_agree_with_exact_fractions(items):
     found = figures(np.array(items))
     mean, std = exact_figures(items)
@@ -90,17 +90,6 @@ def test_floats_agree_with_exact_fractions(items):
     assert found["mean"] == pytest.approx(mean, rel=1e-12, abs=1e-13 * max(map(abs, items)))
     # Squares below the smallest float64 are lost; 1e-150 matters to nobody.
     assert found["std"] == pytest.approx(std, rel=1e-6, abs=max(1e-13 * spread, 1e-150))
-
-
-@pytest.mark.parametrize("name", FLOATS)
-def test_floats_agree_with_numpy(name):
-    array = np.random.default_rng(0).normal(3, 2, (20_000, 6)).astype(name)
-    found = figures(array)
-    wide = array.astype(np.float64)
-    assert found["min"] == wide.min()
-    assert found["max"] == wide.max()
-    assert found["mean"] == pytest.approx(wide.mean(), rel=1e-12)
-    assert found["std"] == pytest.approx(wide.std(), rel=1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 255, 256, 257, 1_000, 150_528])
@@ -120,27 +109,6 @@ def test_bfloat16_counts_as_a_float():
     assert found == {"count": 2, "min": -2.0, "max": 1.5, "mean": -0.25, "std": 1.75}
 
 
-@pytest.mark.parametrize("value", [0.1, -0.3, 1e200, 1e308, 5e-324, 123456.789, 1e-200])
-@pytest.mark.parametrize("count", [1, 7, 1000])
-def test_a_constant_signal_has_no_deviation(value, count):
-    found = figures(np.full(count, value), np.full(3, value))
-    assert found["std"] == 0
-    assert found["mean"] == found["min"] == found["max"] == value
-
-
-def test_a_small_deviation_beside_a_large_mean_is_found():
-    seconds = 1.7e9 + np.arange(1000) * 0.01
-    assert figures(seconds)["std"] == pytest.approx(seconds.std(), rel=1e-6)
-    assert figures(seconds[:100], seconds[100:])["std"] == pytest.approx(seconds.std(), rel=1e-6)
-
-
-def test_huge_values_overflow_nothing():
-    assert figures([1e200, -1e200])["std"] == pytest.approx(1e200)
-    extremes = {"count": 2, "min": -1.7e308, "max": 1.7e308, "mean": 0.0}
-    assert figures([1.7e308, -1.7e308]) == {**extremes, "std": pytest.approx(1.7e308)}
-    assert figures([1e200], [1.0])["mean"] == 5e199
-
-
 @pytest.mark.parametrize(
     ("name", "low", "high"),
     [("int64", -(2**63), 2**63 - 1), ("uint64", 0, 2**64 - 1), ("int8", -128, 127)],
@@ -154,7 +122,7 @@ def test_the_extremes_of_integers_are_exact(name, low, high):
 
 
 @given(st.lists(anything, max_size=20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_nan_and_infinities_are_counted_apart_and_change_nothing_else(items):
     good = [item for item in items if math.isfinite(item)]
     found = figures(items)
@@ -177,22 +145,6 @@ def test_an_array_without_finite_values_has_no_extremes():
 def test_empty_arrays_add_nothing(empty):
     assert figures(empty) == {"count": 0}
     assert figures([1.0, 3.0], empty) == figures([1.0, 3.0])
-
-
-@pytest.mark.slow
-@given(st.lists(st.one_of(float_arrays, integer_arrays), min_size=1, max_size=7), st.data())
-@settings(max_examples=300, deadline=None)
-def test_merging_in_any_order_and_grouping_gives_the_same_text(arrays, data):
-    one_by_one = json.dumps(figures(*arrays))
-    parts = [numbers_of(array) for array in data.draw(st.permutations(arrays))]
-    while len(parts) > 1:
-        first = parts.pop(data.draw(st.integers(0, len(parts) - 1)))
-        second = data.draw(st.integers(0, len(parts) - 1))
-        parts[second].merge(first)
-    # As 1 == 1.0, the order may decide which of them is the smallest; a feature has one dtype.
-    assert json.loads(one_by_one) == parts[0].to_json()
-    if len({array.dtype.kind == "f" for array in arrays}) == 1:
-        assert one_by_one == json.dumps(parts[0].to_json())
 
 
 # Counting many records at once gives the same bits as one by one.
@@ -225,12 +177,11 @@ def long_array(rng: np.random.Generator, dtype: str, length: int, kind: str) -> 
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_many_long_arrays_at_once_count_as_one_by_one(dtype, kind):
     rng = np.random.default_rng(len(dtype))
-    for _ in range(3):
-        arrays = [long_array(rng, dtype, int(n), kind) for n in rng.permutation(LENGTHS)]
-        together = Numbers()
-        together.add(arrays)
-        assert together == numbers_of(*arrays)
-        assert together.count + together.nan == sum(LENGTHS)
+    arrays = [long_array(rng, dtype, int(n), kind) for n in rng.permutation(LENGTHS)]
+    together = Numbers()
+    together.add(arrays)
+    assert together == numbers_of(*arrays)
+    assert together.count + together.nan == sum(LENGTHS)
 
 
 @pytest.fixture
@@ -256,30 +207,18 @@ def test_records_of_many_parts_have_exact_figures(in_parts_of_seven, dtype, kind
     assert found["std"] == pytest.approx(std, rel=1e-9)
 
 
-@pytest.mark.parametrize("dtype", ["int16", "int64", "float32", "bool"])
-@pytest.mark.parametrize("value", [0, np.nan], ids=["finite", "odd"])
-def test_a_long_record_is_summed_in_memory_of_bounded_size(dtype, value):
-    array = np.full((2_000_000, 4), 1, dtype)
-    if array.dtype.kind == "f":
-        array[0, 0] = value
+@pytest.mark.parametrize(("dtype", "value"), [("int16", 0), ("float32", 0), ("float32", np.nan)])
+def test_a_long_record_is_summed_in_memory_of_bounded_size(monkeypatch, dtype, value):
+    monkeypatch.setattr("beam_jobs.records.numbers._VALUES_AT_ONCE", 1 << 13)
+    monkeypatch.setattr("beam_jobs.records.numbers._parts.__defaults__", (1 << 13,))
+    monkeypatch.setattr("beam_jobs.records.exact_sums._BYTES_AT_ONCE", 1 << 13)
+    array = np.full((100_000, 4), 1, dtype)
+    array[0, 0] = value
     feature = Feature(dtype, (None, 4))
     found = FeatureStatistics([Numbers() for _ in range(4)], {})
-    with peak_below(32 << 20):
+    with peak_below(2 << 20):
         found.add(feature, [array])
-    assert found.channels[1].count == 2_000_000
-
-
-@given(
-    st.lists(st.one_of(float_arrays, hnp.arrays(np.float64, st.integers(0, 300))), max_size=20),
-    st.data(),
-)
-@settings(max_examples=200)
-def test_any_arrays_of_floats_at_once_count_as_one_by_one(arrays, data):
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(arrays)), max_size=3)))
-    together = Numbers()
-    for first, last in zip([0, *cuts], [*cuts, len(arrays)], strict=True):
-        together.add(arrays[first:last])
-    assert together == numbers_of(*arrays)
+    assert found.channels[1].count == 100_000
 
 
 def test_arrays_of_other_shapes_and_layouts_are_added_at_once():
@@ -306,19 +245,6 @@ def test_zeros_of_both_signs_are_one_number_in_any_order():
     found.add(json.dumps(figures(*zeros[1:] * 2)))
     assert len(found) == 1
     assert "-" not in found.pop()
-
-
-@given(st.lists(st.one_of(float_arrays, integer_arrays), max_size=7))
-@settings(max_examples=200, deadline=None)
-def test_numbers_are_restored_from_their_state_in_json(arrays):
-    numbers = numbers_of(*arrays)
-    again = Numbers(*json.loads(json.dumps(numbers.state(), allow_nan=False)))
-    assert again == numbers
-    assert json.dumps(again.to_json()) == json.dumps(numbers.to_json())
-    # It continues to count as before.
-    for item in (numbers, again):
-        item.add([np.array([0.5, -3])])
-    assert again == numbers
 
 
 SCHEMA = Schema(
@@ -433,7 +359,7 @@ drawn_records = st.lists(
 
 
 @given(drawn_records, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_statistics_merge_in_any_order(records, data):
     whole = statistics_of(records)
     shuffled = data.draw(st.permutations(records))
@@ -449,20 +375,6 @@ def test_labels_are_counted_in_the_order_of_their_numbers():
     assert list(found["label"]["values"].items()) == [("-2", 1), ("9", 1), ("10", 2)]
 
 
-@pytest.mark.slow
-def test_too_many_labels_are_not_counted():
-    schema = Schema({"label": Feature("int64")})
-    most = statistics_of([{"label": i} for i in range(MAX_COUNTED)], schema)
-    assert len(most.to_json()["label"]["values"]) == MAX_COUNTED
-    most.merge(statistics_of([{"label": 0}], schema))
-    assert most.to_json()["label"]["values"]["0"] == 2
-    most.merge(statistics_of([{"label": -1}], schema))
-    assert "values" not in most.to_json()["label"]
-    fresh = statistics_of([{"label": 0}], schema)
-    fresh.merge(most)
-    assert "values" not in fresh.to_json()["label"]
-
-
 def test_only_labels_that_are_a_single_int64_are_counted():
     for feature in (Feature("int64", (2,)), Feature("int32")):
         schema = Schema({"label": feature})
@@ -471,7 +383,7 @@ def test_only_labels_that_are_a_single_int64_are_counted():
 
 
 @given(drawn_records, st.integers(0, 6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_records_added_at_once_count_as_one_by_one(records, cut):
     encoder = Encoder(SCHEMA)
     checked = [encoder.check(item) for item in records]
@@ -485,7 +397,7 @@ TOKENS = Schema({"tokens": Feature("int64", (None,), "list"), "label": Feature("
 
 
 @given(drawn_records)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_statistics_are_restored_from_their_state_in_json(records):
     statistics = statistics_of(records)
     again = Statistics.of_state(SCHEMA, json.loads(json.dumps(statistics.state())))

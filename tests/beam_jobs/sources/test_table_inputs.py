@@ -552,7 +552,7 @@ def test_names_of_splits_may_be_numbers_in_several_tables(tmp_path):
             "t.txt",
             "x\n",
             "{path} is not a table, so the names in the column are not known before its records are "
-            "read: give --splits train,val, or for groups --folds 10",
+            "read: give --splits train,val",
         ),
     ],
 )

@@ -32,9 +32,6 @@ _COLUMNS = (
 # (kind, file, damage) -> the counts of a row.
 Table = dict[tuple[str, str, str], Counter[str]]
 
-# The cards of all datasets are written and checked by the same functions: one is damaged everywhere.
-_WITH_WHOLE_CARD = "text_raw"
-
 # Files in memory are written and read without waiting for a disk.
 _MEMORY = Path("/dev/shm")
 
@@ -44,7 +41,6 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns.damage", description=__doc__)
     parser.add_argument("--kinds", nargs="+", choices=list(kinds()), default=list(kinds()))
     parser.add_argument("--every", type=int, default=1, help="only every Nth case")
-    parser.add_argument("--card", type=int, default=25, help="only every Nth byte of a card")
     parser.add_argument("--load", type=int, default=0, help="every Nth case with TensorFlow")
     parser.add_argument("--files", nargs="+", help="only such files: shard, index, manifest, ...")
     parser.add_argument("--log", type=Path, help="where every fault and unnamed damage is listed")
@@ -54,10 +50,7 @@ def main(arguments: list[str]) -> int:
     listed, began = list[str](), time.monotonic()
     for name in options.kinds:
         kind = kinds()[name]
-        step = 1 if name == _WITH_WHOLE_CARD else options.card
-        wanted = (
-            case for case in cases(kind, step) if not options.files or case.what in options.files
-        )
+        wanted = (case for case in cases(kind) if not options.files or case.what in options.files)
         chosen = itertools.islice(wanted, 0, None, options.every)
         with tempfile.TemporaryDirectory(dir=memory) as folder, quickly():
             oracle = Oracle(kind, Path(folder))

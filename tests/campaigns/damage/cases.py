@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from readers.format.index import format_index
-from readers.format.manifest import CARD, INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY
 from tests.campaigns.damage.kinds import Kind, spans
 
 
@@ -41,19 +41,18 @@ def what_is(name: str) -> str:
     if name.startswith("rejects/"):
         return "rejects"
     known = {MANIFEST: "manifest", VOCABULARY: "vocabulary", TOKENIZER: "tokenizer"}
-    return known.get(name) or ("card" if name in CARD else "shard")
+    return known.get(name, "shard")
 
 
-def cases(kind: Kind, card_step: int = 1) -> Iterator[Case]:
+def cases(kind: Kind) -> Iterator[Case]:
     """Every case of a kind, one sort of damage after another.
 
     Args:
         kind: What is damaged.
-        card_step: Bytes between two that are changed in the card, which no reader opens.
     """
     for name, data in kind.files.items():
         what = what_is(name)
-        places = range(0, len(data), card_step if what == "card" else 1)
+        places = range(len(data))
         yield from _bytes(name, what, data, places)
         for length in places:
             yield Case("cut", what, {name: data[:length]}, f"at {length}")

@@ -1,4 +1,4 @@
-"""The datasets that are damaged: those of the corpus, one without a card, and files without a manifest."""
+"""The datasets that are damaged: those of the corpus, and files without a manifest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readers.format.manifest import CARD
 from readers.format.schema import Schema
 from tests.corpus.makers.datasets import OURS
 from tests.corpus.makers.examples import example, framed
@@ -57,12 +56,12 @@ def spans(data: bytes) -> list[tuple[int, int]]:
     return found
 
 
-def _of_corpus(name: str, without: tuple[str, ...] = ()) -> Kind:
+def _of_corpus(name: str) -> Kind:
     root = OURS / name
     files = {
         str(path.relative_to(root)): path.read_bytes()
         for path in sorted(root.rglob("*"))
-        if path.is_file() and path.name not in without
+        if path.is_file()
     }
     return Kind(name, files)
 
@@ -96,9 +95,7 @@ def _long() -> Kind:
 def kinds() -> dict[str, Kind]:
     """All kinds, by name."""
     found = [_of_corpus(path.name) for path in sorted(OURS.iterdir())]
-    bare = _of_corpus("sensors_variable", CARD)
     found += [
-        Kind("without_card", bare.files),
         _foreign(packed=False),
         _foreign(packed=True),
         _long(),

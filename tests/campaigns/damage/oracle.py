@@ -16,7 +16,7 @@ from typing import Any
 
 import readers
 from readers.files.remote import StoreError
-from readers.format.manifest import CARD, DatasetError
+from readers.format.manifest import DatasetError
 from tests.campaigns.damage.cases import Case, what_is
 from tests.campaigns.damage.kinds import Kind, spans, trace
 
@@ -24,7 +24,7 @@ from tests.campaigns.damage.kinds import Kind, spans, trace
 DOCUMENTED = (ValueError, FileNotFoundError, StoreError)
 
 # Readers of records never open these files, which one case in 50 checks.
-_UNREAD = ("card", "rejects", "vocabulary", "tokenizer")
+_UNREAD = ("rejects", "vocabulary", "tokenizer")
 _SELDOM = 50
 
 # What a reader gave: the key and the trace of each record.
@@ -240,7 +240,7 @@ class Oracle:
             verdict.faults.append(f"verify raised {type(error).__name__}: {error}")
             return
         verdict.named = any(_names(text, name) for name in case.changes)
-        if not (verdict.named or may_be_unnamed(self.kind, case)):
+        if not (verdict.named or may_be_unnamed(case)):
             verdict.faults.append("verify did not name it")
 
     def _judge_reading(
@@ -345,14 +345,9 @@ def _is_empty(traced: object) -> bool:
     return traced == () or (isinstance(traced, tuple) and len(traced) == 3 and traced[2] == b"")
 
 
-def may_be_unnamed(kind: Kind, case: Case) -> bool:
-    """Whether docs/format.md says that verify does not find a damage.
-
-    These are texts of the card but for its checksum, lists of rejects, and a manifest that is still
-    one, if no card has its checksum.
-    """
-    unchecked = {"card", "rejects"} if kind.files.keys() & set(CARD) else {"manifest", "rejects"}
-    return {what_is(name) for name in case.changes} <= unchecked
+def may_be_unnamed(case: Case) -> bool:
+    """Whether docs/format.md says that verify does not find a damage: that of lists of rejects."""
+    return {what_is(name) for name in case.changes} <= {"rejects"}
 
 
 def _names(text: str, file: str) -> bool:

@@ -15,9 +15,9 @@ _SPLITS = ("--splits", "train=0.7,val=0.3", "--num_shards", "train=3,val=1")
 # {} is the folder of the inputs.
 COMMANDS = {
     "images": ("images", "--input", "{}/images", "--image_size", "8x8", *_SPLITS),
-    "text": ("text", "--input", "{}/text", "--tokens", "words", "--balance", "bytes", *_SPLITS),
+    "text": ("text", "--input", "{}/text", "--tokens", "words", *_SPLITS),
     "sensors": ("sensors", "--input", "{}/sensors/*/*.npy", *_SPLITS),
-    "reshard": ("reshard", "--input", "{}/old/*.tfrecord", "--balance", "bytes", *_SPLITS),
+    "reshard": ("reshard", "--input", "{}/old/*.tfrecord", *_SPLITS),
 }
 
 # The flags of the older dataset that `--overwrite` replaces: some of its shards have other names.

@@ -58,7 +58,7 @@ def family_of(name: str) -> str:
     thing = name.split(":")[0]
     thing = re.sub(r"\b(new|staged) ", "", thing)
     thing = re.sub(r"shard \S+ \d+", "shard", thing)
-    return "card" if thing.startswith("card") else thing
+    return thing
 
 
 def thing_at(name: str) -> str:
@@ -89,7 +89,7 @@ def thing_at(name: str) -> str:
         thing = f"rejects of {inside.removeprefix('rejects/').split('.')[0]}"
         thing = re.sub(r"rejects of (\S+)-(\d{5})-of-\d{5}", _rejects, thing)
     else:
-        thing = _THINGS.get(name, f"card {name}")
+        thing = _THINGS.get(name, name)
     return f"staged {thing}" if staged else thing
 
 

@@ -80,7 +80,7 @@ def files_in(world: World) -> dict[str, str]:
     for path, data in sorted(world.objects.items()):
         name = path.removeprefix(f"{OUTPUT}/")
         if name == "manifest.json":
-            data = json.dumps(json.loads(data) | {"versions": None}).encode()
+            data = json.dumps(json.loads(data) | {"versions": None, "crc32c": None}).encode()
         if not name.startswith(".staging/"):
             found[name] = hashlib.sha256(data).hexdigest()
     return found
@@ -124,7 +124,7 @@ _WORDS = (*_TEXT, "--tokens", "words")
 _FEW_WORDS = (*_WORDS, "--vocabulary_size", "9")
 _WINDOWS = (*_TEXT, "--tokens", "bpe", "--vocabulary_size", "264", "--window", "3")
 _NEAR = ("text", "--input", "near/*.jsonl", "--label_field", "label")
-_SENSORS = ("sensors", "--input", "*.npy", "--label", "none", "--balance", "bytes")
+_SENSORS = ("sensors", "--input", "*.npy", "--label", "none")
 _SPLITS = ("--splits", "train=0.7,val=0.3", "--num_shards", "train=3,val=2")
 _HERE = ("--direct_num_workers", "1")  # No other process, whose store would be another.
 

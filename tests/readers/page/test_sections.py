@@ -21,7 +21,7 @@ from readers.page.document import document
 from readers.page.sections import boxes, features, labels, lengths, pictures, signals, texts
 from readers.page.study import Study
 from tests.readers.page.parsed import Parsed
-from tests.support.datasets import write_dataset
+from tests.support.datasets import manifest_bytes, write_dataset
 from tests.support.images import encoded
 
 EVIL = "</style><script>alert(1)</script>"
@@ -322,5 +322,5 @@ def test_a_manifest_of_another_writer_needs_no_statistics(tmp_path):
     manifest = json.loads((directory / "manifest.json").read_text())
     for split in manifest["splits"].values():
         split["statistics"] = {"label": {"values": "no"}, "g": {"count": -1}, "d": []}
-    (directory / "manifest.json").write_text(json.dumps(manifest))
+    (directory / "manifest.json").write_bytes(manifest_bytes(manifest))
     assert document(studied(directory))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,6 +20,7 @@ from tests.support.datasets import (
     NUMBERS,
     SIGNALS,
     flip,
+    manifest_bytes,
     numbers,
     write_dataset,
     write_numbers,
@@ -321,7 +323,7 @@ def test_fewer_records_than_in_the_manifest_are_an_error(tmp_path):
     write_numbers(tmp_path)
     text = (tmp_path / "manifest.json").read_text()
     text = text.replace('"records": 20', '"records": 21').replace('"records": 7', '"records": 8')
-    (tmp_path / "manifest.json").write_text(text)
+    (tmp_path / "manifest.json").write_bytes(manifest_bytes(json.loads(text)))
     with pytest.raises(tf.errors.OpError, match=r"to contain 8 elements|21"):
         list(readers.load(tmp_path, batch_size=4, order="interleave"))
     with pytest.raises(tf.errors.OpError, match="manifest states 8 records, the index has 7"):

@@ -10,24 +10,24 @@ import json
 import re
 from typing import Any
 
-from beam_jobs.dataset.card.licence import licence_of
-from readers.format.manifest import TFDS_FEATURES, TFDS_INFO, Manifest, seal
+from readers.format.manifest import Manifest
 from readers.format.schema import IMAGE_ENCODINGS, Feature
 
 _CONNECTORS = "tensorflow_datasets.core.features"
-
-# What `tf.io.decode_raw` cannot return.
-_NEVER_RAW = ("uint32",)
 
 # The names of splits that its slices can hold, such as train[:10%].
 _SPLIT = re.compile(r"\w*[A-Za-z0-9]\w*", re.ASCII)
 
 
-def tfds_files(manifest: Manifest) -> dict[str, bytes]:
-    """The content of each file, by name; none if TensorFlow Datasets cannot read the shards."""
+def tfds_files(manifest: Manifest, licence: str) -> dict[str, bytes]:
+    """The content of each file, by name, given a licence or ""; none if TensorFlow Datasets cannot read the shards."""
     if tfds_problem(manifest):
         return {}
-    return {TFDS_INFO: _json(_info(manifest)), TFDS_FEATURES: _json(_features(manifest))}
+    found = {"dataset_info.json": _info(manifest, licence), "features.json": _features(manifest)}
+    return {
+        name: (json.dumps(message, indent=1, ensure_ascii=False) + "\n").encode()
+        for name, message in found.items()
+    }
 
 
 def tfds_problem(manifest: Manifest) -> str:
@@ -35,7 +35,9 @@ def tfds_problem(manifest: Manifest) -> str:
     for feature in manifest.schema.values():
         if feature.step:
             return "it reads no SequenceExamples"
-        if 0 in feature.shape and _is_split_up(feature):
+        # The size of one dimension would follow from the number of values.
+        flat = feature.encoding in ("list", "raw") and feature.shape.count(None) == 1
+        if 0 in feature.shape and flat:
             return "it cannot tell how many values are in an array of which a size is 0"
     for name, split in manifest.splits.items():
         if split.shards and not _SPLIT.fullmatch(name):
@@ -43,29 +45,12 @@ def tfds_problem(manifest: Manifest) -> str:
     return ""
 
 
-def is_serialized(feature: Feature) -> bool:
-    """Whether TensorFlow Datasets gives the bytes of a feature that is no text."""
-    return _is_bytes(feature) or feature.encoding == "sequence"
-
-
-def _is_bytes(feature: Feature) -> bool:
-    if feature.encoding == "raw":
-        return feature.dtype in _NEVER_RAW or feature.shape.count(None) > 1
-    return feature.encoding == "tensor"
-
-
-def _is_split_up(feature: Feature) -> bool:
-    """Whether values are stored flat, and the size of one dimension follows from their number."""
-    return feature.encoding in ("list", "raw") and feature.shape.count(None) == 1
-
-
-def _info(manifest: Manifest) -> dict[str, Any]:
+def _info(manifest: Manifest, licence: str) -> dict[str, Any]:
     """The message `DatasetInfo`, without the time and the place at which it was made."""
-    licence = licence_of(manifest)
     return {
         "name": "beam_shards",
         "version": "1.0.0",
-        "description": f"Written by beam-shards. {seal(manifest.to_bytes())}.",
+        "description": "Written by beam-shards.",
         "fileFormat": "tfrecord",
         **({"redistributionInfo": {"license": licence}} if licence else {}),
         "splits": [
@@ -83,45 +68,35 @@ def _info(manifest: Manifest) -> dict[str, Any]:
 
 def _features(manifest: Manifest) -> dict[str, Any]:
     """The message `Feature` of a record."""
-    return {
-        "pythonClassName": f"{_CONNECTORS}.features_dict.FeaturesDict",
-        "description": seal(manifest.to_bytes()),
-        "featuresDict": {
-            "features": {
-                name: _feature(feature, _classes(manifest, name))
-                for name, feature in manifest.schema.items()
-            }
-        },
+    named = {"label": manifest.label_names, **manifest.class_names}
+    found = {
+        name: _feature(feature, len(named.get(name, ())))
+        for name, feature in manifest.schema.items()
     }
-
-
-def _classes(manifest: Manifest, name: str) -> int:
-    """The number of named classes of a feature; 0 if they have no names."""
-    names = manifest.class_names.get(name, ())
-    return len(names or (manifest.label_names if name == "label" else ()))
+    return _connector("features_dict.FeaturesDict", "featuresDict", {"features": found})
 
 
 def _feature(feature: Feature, classes: int) -> dict[str, Any]:
-    """The message `Feature` of one feature."""
+    """The message `Feature` of one feature, which may have named classes."""
+    encoding, sizes = feature.encoding, feature.shape.count(None)
     if classes and feature == Feature("int64"):
-        return _connector(
-            "class_label_feature.ClassLabel", "classLabel", {"numClasses": str(classes)}
-        )
-    if feature.encoding in IMAGE_ENCODINGS:
-        known = {} if feature.encoding == "source" else {"encodingFormat": feature.encoding}
+        content: dict[str, Any] = {"numClasses": str(classes)}
+        return _connector("class_label_feature.ClassLabel", "classLabel", content)
+    if encoding in IMAGE_ENCODINGS:
+        known = {} if encoding == "source" else {"encodingFormat": encoding}
         content = {"shape": _shape(feature.shape), "dtype": feature.dtype, **known}
         return _connector("image_feature.Image", "image", content)
-    if feature.encoding == "text":
+    if encoding == "text":
         return _connector("text_feature.Text", "text", {})
-    if _is_bytes(feature):
+    # `tf.io.decode_raw` returns no uint32, and two unknown sizes do not follow from the number of values.
+    if encoding == "tensor" or (encoding == "raw" and (feature.dtype == "uint32" or sizes > 1)):
         return _tensor((), "string")
-    if feature.encoding == "sequence":
+    if encoding == "sequence":
         return _tensor((None,), "string")
-    if feature.encoding == "raw":
+    if encoding == "raw":
         return _tensor(feature.shape, feature.dtype, "bytes")
     # Of a list with two unknown sizes, the values in a row.
-    flat = feature.shape.count(None) > 1
-    return _tensor((None,) if flat else feature.shape, feature.dtype)
+    return _tensor((None,) if sizes > 1 else feature.shape, feature.dtype)
 
 
 def _tensor(shape: tuple[int | None, ...], dtype: str, encoding: str = "none") -> dict[str, Any]:
@@ -135,7 +110,3 @@ def _connector(name: str, kind: str, content: dict[str, Any]) -> dict[str, Any]:
 
 def _shape(shape: tuple[int | None, ...]) -> dict[str, Any]:
     return {"dimensions": [str(-1 if size is None else size) for size in shape]} if shape else {}
-
-
-def _json(message: dict[str, Any]) -> bytes:
-    return (json.dumps(message, indent=1, ensure_ascii=False) + "\n").encode()

@@ -1,1 +1,0 @@
-"""The card of a dataset: files that describe it to people and to other tools, from its manifest alone."""

@@ -1,0 +1,113 @@
+"""`README.md`: the card that people read, with the header of Hugging Face's cards."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from readers.card.tfds import tfds_problem
+from readers.format.display import counted, features_table, shortened, splits_table
+from readers.format.manifest import MANIFEST, Manifest
+
+# Rows of a table: a card of a dataset with 10,000 classes is still read by people.
+_MOST_ROWS = 100
+
+_MOST_CHARACTERS = 300
+
+# Whatever begins markup inside a line, a cell of a table, an HTML tag, an entity, or a link that
+# GitHub makes by itself.
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~&:@$!^]|(?<=www)\.", re.IGNORECASE)
+
+_READING = """\
+## How to read it
+
+With beam-shards, where DIR is this directory:
+
+```python
+import readers
+
+batches = readers.as_numpy("DIR", batch_size=32, split="{split}")  # dicts of NumPy arrays
+dataset = readers.load("DIR", batch_size=32, split="{split}")  # a tf.data.Dataset
+```
+"""
+
+_READING_WITH_TFDS = """\
+With TensorFlow Datasets, where `tf.io.parse_tensor` decodes features that are stored as tensor or sequence:
+
+```python
+import tensorflow_datasets as tfds
+
+dataset = tfds.builder_from_directory("DIR").as_dataset(split="{split}")
+```
+"""
+
+
+def readme(manifest: Manifest, licence: str) -> bytes:
+    """The content of `README.md`, given a licence or ""."""
+    return ("\n".join(_lines(manifest, licence)).rstrip() + "\n").encode()
+
+
+def _lines(manifest: Manifest, licence: str) -> Iterator[str]:
+    yield "---"
+    if (
+        licence
+    ):  # An identifier of SPDX in small letters; every scalar is JSON, which YAML includes.
+        known = re.fullmatch(r"[A-Za-z0-9.+-]+", licence)
+        yield f"license: {json.dumps(licence.lower() if known else 'other')}"
+    # The viewer of Hugging Face reads no TFRecord files, and would take the JSON files here for the data.
+    yield from ('tags: ["tfrecord"]', "viewer: false", "---", "")
+    records = sum(split.records for split in manifest.splits.values())
+    yield from (f"# A dataset of {counted(records, 'record')}", "")
+    job = manifest.options.get("job")
+    by = f"the {escaped(job)} job of beam-shards" if isinstance(job, str) else "beam-shards"
+    yield f"Written by {by}. `{MANIFEST}` has the statistics of every split and the checksums."
+    yield from ("", "## Splits", "", *_table(splits_table(manifest.splits)))
+    yield from ("", "## Features", "", *_table(features_table(manifest.schema)))
+    yield from ("", "None is a size that varies between records.")
+    named = {"label": manifest.label_names, **manifest.class_names}
+    for feature, names in list(named.items())[:_MOST_ROWS]:
+        if names:
+            yield from ("", f"## Classes of {escaped(feature)}", "")
+            yield from _table([("id", "name"), *((str(n), name) for n, name in enumerate(names))])
+    split = next((name for name, split in manifest.splits.items() if split.shards), "train")
+    yield from ("", _READING.format(split=split))
+    if problem := tfds_problem(manifest):
+        yield f"TensorFlow Datasets cannot open it: {problem}.\n"
+    else:
+        yield _READING_WITH_TFDS.format(split=split)
+    yield from ("## How it was made", "", *_table([("option", "value"), *_rows(manifest.options)]))
+    yield from ("", *_table([("package", "version"), *_rows(manifest.versions)]))
+    if licence:
+        yield from ("", "## Licence", "", escaped(licence))
+
+
+def escaped(text: str) -> str:
+    """The beginning of a text as one line of Markdown that shows it and does nothing else."""
+    shown = "".join(map(_visible, shortened(text, _MOST_CHARACTERS))).strip()
+    return _MARKUP.sub(r"\\\g<0>", shown)
+
+
+def _visible(character: str) -> str:
+    """A character that neither ends the line nor turns the text around it."""
+    if character.isprintable():
+        return character
+    return " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"
+
+
+def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table, of which the first row is the header."""
+    header, *body = ([escaped(cell) for cell in row] for row in rows)
+    for cells in (header, ["---"] * len(header), *body[:_MOST_ROWS]):
+        yield f"| {' | '.join(cells)} |"
+    if len(body) > _MOST_ROWS:
+        yield from ("", f"And {len(body) - _MOST_ROWS:,} more, all in `{MANIFEST}`.")
+
+
+def _rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Names and values, which are JSON unless they are text."""
+    return [
+        (str(name), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in values.items()
+    ]
