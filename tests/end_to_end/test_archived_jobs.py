@@ -301,7 +301,7 @@ def watch(event: str, arguments: tuple[Any, ...]) -> None:
             written.append(os.fsdecode(path))
 
 
-@pytest.mark.parametrize("salvaged", [PARTS[:-1]], ids=["seekable"], indirect=True)
+@pytest.mark.slow(base=["seekable"])
 def test_one_worker_writes_the_same_bytes_and_opens_no_other_file_for_writing(salvaged, tmp_path):
     global watching
     arguments, _, out = salvaged

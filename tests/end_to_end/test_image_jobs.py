@@ -67,9 +67,3 @@ def test_all_frames_of_a_file_are_records_of_one_split(inputs, capsys, source):
     assert files[0].isdisjoint(files[1])
     assert records_of(inputs / "out")[f"{prefix}a/1.tif#3"]["image"].max() == 2
     assert Manifest.read(inputs / "out").options["frames"] == "all"
-
-
-@pytest.mark.slow
-def test_frames_that_are_left_out_are_counted_in_packed_archives(inputs, capsys):
-    assert run(*job(inputs / "in.tgz", inputs / "packed", "--label", "none")) == 0
-    assert LINE in capsys.readouterr().err.splitlines()

@@ -1,12 +1,9 @@
 """Jobs that read and write object stores: the bytes of a disk, few requests, no half datasets."""
 
-import io
 import json
 import random
 import re
-import subprocess
 import sys
-import time
 
 import boto3
 import numpy as np
@@ -14,8 +11,6 @@ import pytest
 
 from beam_jobs.storage import atomic, objects
 from readers.files import backoff
-from readers.format.tfrecord import read_records
-from tests.support import forked
 from tests.support.archives import tarred
 from tests.support.commands import (
     BEAM_WORKERS,
@@ -220,40 +215,6 @@ def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_re
     if where == "out/manifest":
         # The others gave or received records.
         assert kept_shards(capsys.readouterr().err) == 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_next_run_resumes_a_killed_one(store, inputs, on_disk, workers, tmp_path):
-    arguments = job("text", inputs)
-    arguments += [*SPLITS, "--direct_num_workers", workers, "--output", f"{store.url}/out"]
-    # Two notes; the URLs of uploads to Google do not hold the names of the objects.
-    enough = 8 if store.url.startswith("gs") else 2
-    process = forked.Job(*arguments, stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 60
-    while time.monotonic() < end and process.poll() is None:
-        done = [r for r in store.proxy.seen("done$|upload", None) if r.status in (200, 201)]
-        if len(done) >= enough:
-            break
-        time.sleep(0.01)
-    process.kill()
-    process.wait(60)
-    store.proxy.forget()
-    left = stored(store, "out/")
-    assert "manifest.json" not in left
-    for name, data in left.items():
-        if name.endswith(".tfrecord"):
-            assert list(read_records(io.BytesIO(data), name))
-    noted = [name for name in left if name.endswith(".done")]
-    again = forked.run(*arguments)
-    assert again.returncode == 0, again.stderr
-    assert kept_shards(again.stderr) == len(noted)
-    # Kept shards are neither written again nor read.
-    shards = [name.split("/")[-1].removesuffix(".done") for name in noted]
-    whole = store.proxy.seen("|".join(f"{name}$" for name in shards), None)
-    assert not [r for r in whole if r.method == "PUT" or "alt=media" in r.query]
-    assert not [r for r in whole if r.method == "GET" and not store.url.startswith("gs")]
-    assert comparable(stored(store, "out/")) == on_disk["text"]
 
 
 @pytest.mark.slow

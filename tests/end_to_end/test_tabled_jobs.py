@@ -208,8 +208,7 @@ def paragraphs(tmp_path_factory):
 GROUPS = {"a": 9, "b": 5, "c": 2, "d": 2, "e": 1, "f": 1}
 
 
-@pytest.mark.parametrize("window", [[], ["--window", 2]], ids=["whole", "windows"])
-def test_groups_give_shares_as_exact_as_their_sizes_allow(tmp_path, window):
+def test_groups_give_shares_as_exact_as_their_sizes_allow(tmp_path):
     for group, size in GROUPS.items():
         (tmp_path / "in" / group).mkdir(parents=True)
         for number in range(size):
@@ -217,12 +216,12 @@ def test_groups_give_shares_as_exact_as_their_sizes_allow(tmp_path, window):
             np.save(tmp_path / "in" / group / f"{number}.npy", array)
     (tmp_path / "in" / "late").mkdir()
     np.save(tmp_path / "in" / "late" / "short.npy", np.float32(1))
-    flags = ["--input", tmp_path / "in", "--label", "none", "--group_by", "^[a-z]+", *window]
+    flags = ["--input", tmp_path / "in", "--label", "none", "--group_by", "^[a-z]+"]
     flags += ["--splits", "train=0.6,val=0.3,test=0.1", "--output", tmp_path / "out"]
     assert run("sensors", *flags) == 0
-    manifest, times = balanced(tmp_path / "out"), 2 if window else 1
+    manifest = balanced(tmp_path / "out")
     sizes = {name: split.records for name, split in manifest.splits.items()}
-    assert sizes == {"train": 12 * times, "val": 6 * times, "test": 2 * times}
+    assert sizes == {"train": 12, "val": 6, "test": 2}
     splits = defaultdict(set)
     for key, record in records_of(tmp_path / "out").items():
         splits[key[0]].add(record["split"])

@@ -112,6 +112,7 @@ class _Directory:
         return self._with_names(bytearray(data)) if data.startswith(_ENTRY) else data
 
     def _with_names(self, directory: bytearray) -> bytes:
+        self.names.clear()  # The end of the file may have been read before.
         at = number = 0
         while directory.startswith(_ENTRY, at) and at + _NAME <= len(directory):
             (flags,) = struct.unpack_from("<H", directory, at + _FLAGS_AT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
@@ -51,6 +51,7 @@ SOURCES = st.builds(
 )
 
 
+@settings(max_examples=40)
 @given(SOURCES)
 def test_a_reference_holds_the_whole_source(source):
     reference = pack_reference(source)
@@ -58,6 +59,7 @@ def test_a_reference_holds_the_whole_source(source):
     assert reference_key(reference) == source.key.encode("utf-8", "surrogateescape")
 
 
+@settings(max_examples=40)
 @given(NAMES, SIZES, TIMES)
 def test_the_reference_of_a_plain_file_is_16_bytes_and_its_key(key, size, modified):
     reference = pack_reference(Source(key, size, modified))

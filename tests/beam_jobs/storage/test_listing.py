@@ -44,14 +44,14 @@ def keys_of(inputs: Inputs) -> list[str]:
 
 
 @given(patterns, st.sampled_from(["/home/me/data", "/d", "gs://bucket/data", "/a/b/c/d e"]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_root_within_the_data_does_not_depend_on_the_place_of_the_data(below, place):
     here = common_root(placed("/somewhere/else", below)).removeprefix("/somewhere/else")
     assert common_root(placed(place, below)) == place + here
 
 
 @given(patterns)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_root_is_the_deepest_folder_above_the_fixed_part_of_every_pattern(below):
     given_patterns = placed("/data", below)
     fixed = [
@@ -422,7 +422,7 @@ _parts = st.sampled_from(
 
 
 @given(_trees, st.lists(_parts, min_size=1, max_size=4).map("/".join))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_match_is_lost_in_a_folder_that_is_not_looked_into(tree, pattern):
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), *(f"{name}.x" for name in tree), "[a/b/c")
