@@ -193,17 +193,21 @@ class ReshardSecondPass(SecondPass):
     ) -> tuple[dict[str, list[Any]], dict[int, str]]:
         """The values of all counted features, and the errors of records that do not fit the schema."""
         schema, learned = self.plan.schema, self.spec.given is None
-        spans = zip(starts.tolist(), stops.tolist(), strict=True)
-        records = [data.data[start:stop] for start, stop in spans]
+        view, bounds = data.data, np.stack([starts, stops], 1).tolist()
+
+        def record_at(row: int) -> memoryview:
+            start, stop = bounds[row]
+            return view[start:stop]
+
         found, regular = self._columns.decode(data, starts, stops)
         # Records of one form, which have the same names.
         alike = regular.tolist() if found else []
-        odd = np.setdiff1d(np.arange(len(records)), alike).tolist()
+        odd = np.setdiff1d(np.arange(len(starts)), alike).tolist()
         left = [name for name in schema if name not in found]
         rest = Decoder(schema.select(left)) if left else self._decoder
         errors: dict[int, str] = {}
         values: dict[str, list[Any]] = {
-            name: [None] * len(records) for name, feature in schema.items() if not feature.step
+            name: [None] * len(starts) for name, feature in schema.items() if not feature.step
         }
         for name, column in found.items():
             for at, value in zip(alike, column.arrays(), strict=True):
@@ -211,7 +215,7 @@ class ReshardSecondPass(SecondPass):
         for decoder, rows in ((self._decoder, odd), (rest, alike if left else [])):
             for at in rows:
                 try:
-                    record = decoder.decode(records[at])
+                    record = decoder.decode(record_at(at))
                 except ValueError as error:
                     errors[at] = str(error)
                     continue
@@ -229,11 +233,11 @@ class ReshardSecondPass(SecondPass):
                 for at, value in enumerate(column)
                 if value is not None and (wrong := value_error(schema[name], value))
             }
-        errors = {at: misfit(schema, records[at], learned) or errors[at] for at in errors}
-        doubtful = [at for at in odd if not (at in errors or self._has_known_names(records[at]))]
-        doubtful += [] if not alike or self._has_known_names(records[alike[0]]) else alike
+        errors = {at: misfit(schema, record_at(at), learned) or errors[at] for at in errors}
+        doubtful = [at for at in odd if not (at in errors or self._has_known_names(record_at(at)))]
+        doubtful += [] if not alike or self._has_known_names(record_at(alike[0])) else alike
         for at in doubtful:
-            if wrong := other_feature(schema, records[at], self._keeps, learned):
+            if wrong := other_feature(schema, record_at(at), self._keeps, learned):
                 errors.setdefault(at, wrong)
         return values, errors
 
