@@ -155,7 +155,7 @@ def test_the_number_of_processes_follows_from_the_flags(flags, expected):
 
 GOLDEN = {
     "sensors": {
-        "manifest.json": "6a00e6f17983344453054846273dbf1eaa9ac26174150e4747c87d3bef9b707f",
+        "manifest.json": "93dd37b5137f47aaecf14249624816f2393abb2dc39894a1570df2ec9c1ba18a",
         "rejects/val-00000-of-00002.jsonl": "114e2d664a65991fa2c63eb4f77c5b7cb58ef492ee1b28b23c8bed1b1ad9245a",
         "train-00000-of-00003.tfrecord": "1c73e60b5e3b9e2d3c9352dd8189851551f873341b41c1108fdc0b7da311a41b",
         "train-00000-of-00003.tfrecord.idx": "f6c7845555d8e68668f67d7c6e082c4a27d938c8d6e962bc3987f59328ca63c9",

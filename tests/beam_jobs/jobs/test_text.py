@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.text import reading
 from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
 from beam_jobs.jobs.text.reading import has_several_labels
@@ -691,7 +690,7 @@ def test_small_files_and_files_that_cannot_be_cut_are_one_chunk(tmp_path, name, 
 
 @pytest.mark.parametrize("size", [1, 500, 10**6])
 def test_row_groups_are_read_one_by_one_or_several_at_a_time(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(reading, "CHUNK_BYTES", size)
+    monkeypatch.setattr("beam_jobs.sources.chunks.CHUNK_BYTES", size)
     table = {"text": [f"text {n}" for n in range(100)], "other": list(range(100))}
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table(table), path, row_group_size=7)

@@ -58,21 +58,21 @@ def url(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 class Fetches:
-    """Counts the calls of `FramedReader.fetch` that read from the store."""
+    """Counts the calls of `FramedReader.read` that read from the store."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.numbers: list[np.ndarray] = []
         self.fails_at: int | None = None
-        fetch = FramedReader.fetch
+        read = FramedReader.read
 
         def counted(reader: FramedReader, numbers: np.ndarray, fetched: tuple = ()) -> object:
             if not fetched:
                 self.numbers.append(numbers)
                 if len(self.numbers) == self.fails_at:
                     raise OSError("the store is gone")
-            return fetch(reader, numbers, fetched)
+            return read(reader, numbers, fetched)
 
-        monkeypatch.setattr(FramedReader, "fetch", counted)
+        monkeypatch.setattr(FramedReader, "read", counted)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -11,7 +11,7 @@ import tensorflow as tf
 import readers
 from readers.format.schema import Feature, Schema
 from readers.shards.features import chosen_schema
-from tests.support.datasets import write_dataset
+from tests.support.datasets import manifest_bytes, write_dataset
 from tests.support.images import encoded
 
 BYTES = Feature("string")
@@ -71,7 +71,7 @@ def with_statistics(directory, **lengths):
     for split, sizes in lengths.items():
         figures = {"lengths": {"0": {"count": 1, "min": min(sizes), "max": max(sizes)}}}
         manifest["splits"][split]["statistics"] = dict.fromkeys(manifest["schema"], figures)
-    path.write_text(json.dumps(manifest))
+    path.write_bytes(manifest_bytes(manifest))
     return directory
 
 
