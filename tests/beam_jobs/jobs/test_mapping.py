@@ -50,10 +50,6 @@ def failing(features, info):
     raise RuntimeError("not today")
 
 
-def relabelled(features, info):
-    return {**features, "label": 1 + features["label"]}
-
-
 def moved(features, info):
     return {**features, "id": 1 + features["id"]}
 """
@@ -194,7 +190,6 @@ def test_records_of_a_dataset_are_given_by_its_schema(folder):
         ),
         ("odd", [], "the first records have x=float32 and x=int64: return one dtype and rank, or"),
         ("kinds", ["--label", "none"], "the first records have no 'x' with a dtype: return one"),
-        ("relabelled", [], "changed 'label' of a/0.npy from 0 to 1"),
         (
             "same",
             ["--map_schema", "label=int64"],

@@ -1,10 +1,6 @@
 """Arrays on one grid, compared with SciPy and definitions that compute one point after another."""
 
 import math
-import os
-import subprocess
-import sys
-import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -12,10 +8,10 @@ import pytest
 import scipy.signal
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors import lowpass
-from beam_jobs.jobs.sensors.lowpass import sample_at_lower_rate
 from beam_jobs.jobs.sensors.resampling import find_gaps, resample_arrays
 from tests.support.arrays import assert_same
 
@@ -33,8 +29,8 @@ def resample_one(array: np.ndarray, times: np.ndarray, rate: float, max_gap: flo
     return resample_arrays({"x": array}, {"x": np.asarray(times, np.float64)}, rate, max_gap)
 
 
-@pytest.mark.parametrize("rate", [1, 3, 7, 30, 44.1, 50, 1000, 44_100])
-@pytest.mark.parametrize("length", [1, 2, 10, 1001])
+@pytest.mark.parametrize("rate", [1, 7, 44.1, 44_100])
+@pytest.mark.parametrize("length", [1, 2, 1001])
 def test_a_recording_at_the_rate_is_unchanged_to_its_last_sample(rate, length):
     array = noise(length, 2)
     (segment,) = resample_one(array, np.arange(length) / rate, rate)
@@ -42,7 +38,7 @@ def test_a_recording_at_the_rate_is_unchanged_to_its_last_sample(rate, length):
     assert_same(segment.filled, np.zeros(length, bool))
 
 
-@pytest.mark.parametrize("rate", [3, 30, 50, 1000])
+@pytest.mark.parametrize("rate", [3, 1000])
 @pytest.mark.parametrize("start", [-3.7, 0.1, 1_700_000_000.123])
 @pytest.mark.parametrize("decimals", [6, 9])
 def test_no_sample_is_lost_to_the_rounding_of_times(rate, start, decimals):
@@ -54,14 +50,6 @@ def test_no_sample_is_lost_to_the_rounding_of_times(rate, start, decimals):
     np.testing.assert_allclose(segment.arrays["x"], array, atol=0.02)
 
 
-def test_the_grid_spans_the_time_that_all_arrays_have():
-    fast, slow = np.arange(0, 10, 0.25), np.arange(1.5, 12, 1.0)
-    (segment,) = resample_arrays({"a": fast * 2, "b": slow}, {"a": fast, "b": slow}, 4, 5)
-    assert_same(segment.arrays["b"], np.arange(1.5, 9.8, 0.25))
-    assert_same(segment.arrays["a"], segment.arrays["b"] * 2)
-    assert not segment.filled.any()  # each was measured at its own rate
-
-
 def test_a_gap_splits_a_recording_and_its_points_belong_to_neither_side():
     times = np.array([0.0, 1, 2, 5, 6, 9.5, 10])
     found = resample_one(times * 10, times, 2, 1)
@@ -71,26 +59,6 @@ def test_a_gap_splits_a_recording_and_its_points_belong_to_neither_side():
     assert_same(found[2].arrays["x"], np.array([95.0, 100]))
     assert find_gaps({"x": times}, 2, 1) == [(2, 3), (6, 3.5)]
     assert len(resample_one(times, times, 2, 3.5)) == 1
-
-
-def test_a_gap_of_any_array_is_a_gap_of_the_recording():
-    dense = np.arange(0, 20.5, 0.5)
-    times = {
-        "a": dense,
-        "b": np.array([0.0, 1, 4, 5, 6, 7, 20]),
-        "c": np.array([-5.0, 0, 3, 6, 25]),
-    }
-    assert find_gaps(times, 2, 2) == [(0, 6), (6, 19)]
-    found = resample_arrays(times, times, 2, 2)
-    assert [segment.arrays["b"].tolist() for segment in found] == [[0], [6]]
-    del times["c"]
-    assert find_gaps(times, 2, 2) == [(1, 3), (7, 13)]
-    found = resample_arrays(times, times, 2, 2)
-    assert [(segment.arrays["b"][0], len(segment.filled)) for segment in found] == [
-        (0, 3),
-        (4, 7),
-        (20, 1),
-    ]
 
 
 def test_a_gap_around_the_grid_leaves_no_segment():
@@ -153,11 +121,8 @@ def test_segments_are_those_computed_point_by_point(a, b, rate, max_gap):
 @pytest.mark.parametrize(
     ("dtype", "expected"),
     [
-        *(
-            (d, "float32")
-            for d in ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")
-        ),
-        *((d, "float64") for d in ("int32", "uint32", "int64", "uint64", "float64")),
+        *((d, "float32") for d in ("bool", "int8", "uint16", "float16")),
+        *((d, "float64") for d in ("int32", "uint64", "float64")),
         ("complex64", "complex64"),
         ("complex128", "complex128"),
     ],
@@ -168,7 +133,7 @@ def test_points_are_floats_that_hold_the_measured_dtype(dtype, expected):
     assert_same(segment.arrays["x"], array.astype(expected))
 
 
-@pytest.mark.parametrize("trailing", [(), (1,), (3,), (2, 3), (0,), (2, 0)])
+@pytest.mark.parametrize("trailing", [(), (3,), (2, 3), (0,)])
 def test_points_have_the_shape_of_measurements(trailing):
     (segment,) = resample_one(np.ones((3, *trailing)), [0, 1, 2], 4)
     assert segment.arrays["x"].shape == (9, *trailing)
@@ -245,22 +210,6 @@ def test_a_lower_rate_is_what_scipy_filters(found, rate):
     np.testing.assert_allclose(result, expected[: len(result)], atol=5e-4)
 
 
-@pytest.mark.parametrize(("found", "rate"), RATIOS)
-def test_frequencies_that_the_lower_rate_cannot_hold_are_removed(found, rate):
-    limit, inside = rate / 2, slice(16, -16)
-    kept = lowered(tone(limit / 8, found, 20_000 / found), found, rate)
-    expected = np.sin(np.pi * np.arange(len(kept)) / 8)
-    np.testing.assert_allclose(kept[inside], expected[inside], atol=1e-3)
-    if 1.25 * limit < found / 2:
-        folded = lowered(tone(1.25 * limit, found, 20_000 / found), found, rate)
-        assert abs(folded[inside]).max() < 1e-3
-
-
-@pytest.mark.parametrize(("found", "rate"), RATIOS)
-def test_a_constant_keeps_its_value_to_the_ends(found, rate):
-    np.testing.assert_allclose(lowered(np.full(300, 9.81), found, rate), 9.81, rtol=1e-12)
-
-
 def test_the_place_of_points_between_samples_follows_from_the_common_start():
     found, rate, late = 1000.0, 100.0, 0.01234
     clock = {"x": np.arange(3000) / found, "y": late + np.arange(200) / 90}
@@ -310,57 +259,24 @@ def test_the_table_of_the_filter_changes_no_sample_by_1e_7(found, rate):
     assert error < 1e-7 * abs(array).max()
 
 
-def test_thousands_of_phases_do_not_take_thousands_of_steps(monkeypatch):
-    calls, einsum = [], np.einsum
-    monkeypatch.setattr(np, "einsum", lambda *a, **k: [calls.append(a[0]), einsum(*a, **k)][1])
-    assert len(lowered(noise(20_000, 2), 99.97, 50)) == 10_003
-    assert len(lowered(noise(20_000, 2), 44_100, 15_999)) == 7_256
-    assert 0 < len(calls) < 100
+@pytest.mark.parametrize(
+    ("rate", "length", "channels"), [(16, 60_000, 1), (16_000, 9_000, 4)], ids=str
+)
+def test_the_number_of_threads_changes_no_byte(rate, length, channels):
+    array = noise(length, channels).astype(np.float64)
+    with threadpool_limits(1):
+        alone = lowered(array, 48_000, rate)
+    with threadpool_limits(4):
+        assert lowered(array, 48_000, rate).tobytes() == alone.tobytes()
 
 
-FILTERED = """
-import sys
-import numpy as np
-from beam_jobs.jobs.sensors.resampling import resample_arrays
-for found, rate, length, channels in ((48_000, 16, 60_000, 1), (48_000, 16_000, 9_000, 4)):
-    array = np.random.default_rng(0).normal(size=(length, channels))
-    clock = np.arange(length) / found
-    (segment,) = resample_arrays({"x": array}, {"x": clock}, rate, 1e9, {"x": found})
-    sys.stdout.buffer.write(segment.arrays["x"].tobytes())
-"""
-
-
-@pytest.mark.slow
-def test_the_number_of_threads_changes_no_byte():
-    one, two = (
-        subprocess.run(
-            [sys.executable, "-c", FILTERED],
-            env={**os.environ, "OPENBLAS_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
-            check=True,
-            capture_output=True,
-        ).stdout
-        for threads in ("1", "4")
-    )
-    assert len(one) == 8 * (21 + 4 * 3_000)
-    assert one == two
-
-
-@pytest.mark.parametrize("found", [44_100.7])
-def test_the_size_of_blocks_changes_no_sample(found, monkeypatch):
+def test_the_size_of_blocks_changes_no_sample(monkeypatch):
+    found = 44_100.7
     array = noise(3000, 3).astype(np.float64)
     whole = lowered(array, found, 16_000)
     for block in (20_000, 1 << 30):
         monkeypatch.setattr(lowpass, "_BLOCK", block)
         np.testing.assert_allclose(lowered(array, found, 16_000), whole, rtol=0, atol=1e-9)
-
-
-def test_channels_are_filtered_each_on_its_own():
-    array = noise(800, 4)
-    array[100:110, 1], array[:, 2] = NAN, INF
-    together = lowered(array, 300, 99.7)
-    alone = [lowered(channel, 300, 99.7) for channel in array.T]
-    np.testing.assert_allclose(together, np.stack(alone, 1), atol=1e-6)
-    assert np.isnan(together[:, 2]).all() and np.isnan(together[:, 1]).sum() == 4
 
 
 def test_a_recording_shorter_than_a_sample_of_the_lower_rate_is_rejected():
@@ -372,14 +288,9 @@ def test_a_recording_shorter_than_a_sample_of_the_lower_rate_is_rejected():
     assert len(lowered(np.zeros(44_100, np.int16), 44_100, 1)) == 2
 
 
-def test_a_filter_takes_no_more_memory_than_it_says():
+def test_a_filter_that_takes_too_much_memory_is_rejected():
     with pytest.raises(RejectError, match=r"^the filter of --resample takes \d+ bytes, more than"):
         lowered(np.zeros((400_000, 64), np.int8), 48_000, 0.12)
-    step = Fraction(44_100)
-    tracemalloc.start()
-    sample_at_lower_rate(np.zeros((44_100, 4), np.int16), step, Fraction(0), 1, np.dtype("f4"))
-    assert tracemalloc.get_traced_memory()[1] < 8 * 32 * 44_100 * (6 + 4 * 4)
-    tracemalloc.stop()
 
 
 def test_a_flawless_recording_at_a_higher_rate_has_nothing_filled():

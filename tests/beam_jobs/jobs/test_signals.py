@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.signals import fill_missing
-from tests.support.arrays import assert_same
 
 NAN, INF = np.nan, np.inf
 
@@ -36,16 +35,6 @@ def test_missing_values_are_counted_and_the_first_is_named():
         fill_missing(np.array([0, NAN, 1]), "reject")
     with pytest.raises(RejectError, match=r"in row 1, channel 2 1$"):
         fill_missing(np.array([[[0.0, 1], [NAN, 2]]]), "reject")
-
-
-def test_missing_values_are_interpolated_between_their_neighbours():
-    array = np.array([[NAN, 1], [1, 2], [INF, NAN], [NAN, 4], [7, -INF]], np.float32)
-    before = array.copy()
-    assert_same(
-        fill_missing(array, "interpolate"),
-        np.array([[1, 1], [1, 2], [3, 3], [5, 4], [7, 4]], np.float32),
-    )
-    assert_same(array, before)
 
 
 def line_by_line(values: list[complex]) -> list[complex]:

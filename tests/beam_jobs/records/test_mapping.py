@@ -161,12 +161,6 @@ def test_an_exception_is_a_reject_that_names_the_line():
             r"mean=float32\[None\] holds both",
         ),
         (
-            mean_of,
-            ("int64", (2,)),
-            r"expected int64 \[2\], got float32 \[2\]; or state another with --map_schema "
-            r"mean=float32\[2\]",
-        ),
-        (
             more,
             ("float32", (2,)),
             r"feature 'extra' is not one of the first records: return it of every record, and add "
@@ -187,23 +181,15 @@ def flipped(features, info):
     return {"image": 255 - features["image"]}
 
 
-@pytest.mark.parametrize(
-    ("feature", "dtype"),
-    [
-        (Feature("uint8", (None, None, 3), "jpeg"), np.uint8),
-        (Feature("uint8", (None, None, 1), "png"), np.uint8),
-        (Feature("uint16", (None, None, 3), "png"), np.uint16),
-    ],
-    ids=str,
-)
-def test_pixels_are_compressed_again(feature, dtype):
+@pytest.mark.parametrize(("dtype", "encoding"), [("uint8", "jpeg"), ("uint16", "png")])
+def test_pixels_are_compressed_again(dtype, encoding):
+    feature = Feature(dtype, (None, None, 3), encoding)
     features = Schema({"key": Feature("string"), "image": replace(feature, encoding="tensor")})
     schema = Schema({"key": Feature("string"), "image": feature})
     found = replace(mapper(flipped, schema, features), kept=frozenset({"key"}))
-    pixels = np.full((8, 8, feature.shape[2]), 55, dtype)
+    pixels = np.full((8, 8, 3), 55, dtype)
     stored = found.values({"key": "a", "image": pixels}, "a")["image"]
-    again = mapper(record_of, schema, schema)
-    _, given = again.given({"key": "a", "image": stored})
+    _, given = mapper(record_of, schema, schema).given({"key": "a", "image": stored})
     np.testing.assert_allclose(given["image"], 255 - pixels, atol=2)
 
 
