@@ -328,8 +328,7 @@ def needed_by(program: str, what: str) -> str:
         EngineError: The program is missing; the message names its package.
     """
     packages = {"mvn": "maven", "go": "golang-go", "npm": "npm", "node": "nodejs"}
-    packages |= {"debootstrap": "debootstrap", "firefox": "firefox-esr"}
-    packages |= {"chromium": "chromium", "chromedriver": "chromium-driver"}
+    packages |= {"debootstrap": "debootstrap", "chromium": "chromium"}
     found = shutil.which(program)
     if not found:
         package = packages.get(program, "openjdk-17-jdk-headless")
