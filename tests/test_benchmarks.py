@@ -28,20 +28,6 @@ def cells_of(text):
     return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows}
 
 
-def test_a_crop_lies_within_its_picture_and_has_the_area_that_was_asked_for(on_path):
-    from pictures import draw_crop
-
-    rng = np.random.default_rng(0)
-    boxes = np.array([draw_crop(rng, 375, 500) for _ in range(2000)])
-    top, left, height, width = boxes.T
-    assert min(top.min(), left.min()) >= 0
-    assert (top + height).max() <= 375 and (left + width).max() <= 500
-    areas = height * width / (375 * 500)
-    assert 0.07 < areas.min() < 0.1 and areas.max() <= 1
-    aspects = width / height
-    assert aspects.min() > 0.7 and aspects.max() < 1.4
-
-
 def test_only_pictures_of_the_right_number_shape_dtype_and_mean_are_timed(on_path, tmp_path):
     from measure import BenchmarkError
     from pictures import KINDS, check, files_of, make_photographs
@@ -146,22 +132,6 @@ def test_a_name_without_the_fault_is_a_false_alarm_unless_another_fault_implies_
     assert str(score(truth, "leaks", named["leaks"])) == "1 of 1"
     assert str(score(truth, "low information", ["d"])) == "0 of 1"
     assert str(score(truth, "dark", ["e", "d"])) == "1 of 1, 1 false"
-
-
-def test_a_page_needs_the_network_for_what_it_loads_and_not_for_what_it_links_to(on_path):
-    from check_shards import loads_from_network
-
-    for loaded in (
-        b'<script async src="https://example.com/a.js"></script>',
-        b"<link rel=stylesheet href='//example.com/a.css'>",
-        b"<style>@import url(http://example.com/a.css)</style>",
-        b'<link rel="import" href="https://example.com/facets.html">',
-    ):
-        assert loads_from_network(b"<html>" + loaded)
-    assert not loads_from_network(
-        b'<a href="https://example.com">x</a><img src="data:image/png;base64,iVBO">'
-        b"<script>let x = 'http://www.w3.org/2000/svg'</script>"
-    )
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The example of `--map`: log-mel spectrograms, as librosa makes them, and one weight at a time."""
 
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,33 +7,6 @@ import pytest
 
 from examples import log_mel as module
 from examples.log_mel import log_mel, mel_filters
-
-
-def hz_of(mel):
-    """Slaney's scale, as librosa's `mel_to_hz` states it."""
-    return mel * 200 / 3 if mel < 15 else 1000 * math.exp((mel - 15) * math.log(6.4) / 27)
-
-
-def mel_of(hz):
-    return hz * 3 / 200 if hz < 1000 else 15 + 27 * math.log(hz / 1000) / math.log(6.4)
-
-
-def weight(band, bands, hz, rate):
-    """The weight of a frequency in a band: a triangle whose area is 1 Hz."""
-    low, centre, high = (hz_of(mel_of(rate / 2) * (band + n) / (bands + 1)) for n in (0, 1, 2))
-    if low < hz <= centre:
-        return 2 / (high - low) * (hz - low) / (centre - low)
-    return 2 / (high - low) * (high - hz) / (high - centre) if centre < hz < high else 0.0
-
-
-@pytest.mark.parametrize(("bands", "frame", "rate"), [(80, 400, 16_000), (12, 256, 1900.0)])
-def test_the_bands_are_triangles_on_slaneys_scale(bands, frame, rate):
-    expected = [
-        [weight(band, bands, bin_ * rate / frame, rate) for bin_ in range(frame // 2 + 1)]
-        for band in range(bands)
-    ]
-    np.testing.assert_allclose(mel_filters(bands, frame, rate), expected, atol=1e-12)
-
 
 # The values are those of librosa 0.11.0, made with NumPy 2.4.6 from `CHIRP`.
 

@@ -99,28 +99,21 @@ def spark() -> Path:
     return _once(f"spark-{SPARK_VERSION}", lambda folder: _unpack(*_SPARK, folder))
 
 
-def runner_jar(engine: str, runner: Runner | None = None) -> Path:
-    """Beam's runner for an engine with all its dependencies except the engine, as one jar.
-
-    Args:
-        engine: The engine.
-        runner: Other versions than those of all tests; their contents are not verified.
-    """
-    tested = RUNNERS[engine]
-    module, version, service = runner or tested
+def runner_jar(engine: str) -> Path:
+    """Beam's runner for an engine with all its dependencies except the engine, as one jar."""
+    module, version, service = RUNNERS[engine]
 
     def make(folder: Path) -> None:
         properties = {"module": module, "runner": version, "service": service}
         jars = sorted(_resolved(engine, folder, properties))
         found = _merge(jars, folder / "beam.jar", _LEFT_OUT[engine])
-        if found != _JARS[engine] and runner in (None, tested):
+        if found != _JARS[engine]:
             raise EngineError(
                 f"the jars of {engine} have SHA-256 {found}, expected {_JARS[engine]}: the registry "
                 "does not have the jars that were tested"
             )
 
-    name = f"{module}-{version}-{service}" if runner else f"beam-{engine}-{version}"
-    return _once(name, make) / "beam.jar"
+    return _once(f"beam-{engine}-{version}", make) / "beam.jar"
 
 
 def sends_nothing() -> Path:

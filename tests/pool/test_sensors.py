@@ -36,11 +36,9 @@ def mono(path):
 
 
 # The rate of a dataset's recordings is one, and so a job reads one of these.
-@pytest.mark.parametrize("rate", [8000, 44_100, 48_000])
+@pytest.mark.parametrize("rate", [8000, 44_100])
 def test_audio_has_the_samples_that_soundfile_reads(rate, tmp_path):
     folder = unpack(SCIPY, rf"scipy/io/tests/data/(test-{rate}Hz.*\.wav)", tmp_path / "in")
-    if rate == 48_000:
-        unpack("alsa-utils_1.2.8-1_amd64.deb", r".*/sounds/alsa/(.*\.wav)", folder)
     flags = ["--label", "none", "--channels", 1, "--dtype", "float32"]
     out = tmp_path / "out"
     assert run("sensors", "--input", folder, "--output", out, *flags) == 0

