@@ -15,11 +15,10 @@ from pathlib import Path
 
 import pytest
 
-# 100 MB. The names state versions.
+# 75 MB. The names state versions.
 SHA256 = {
     "pillow-12.3.0.tar.gz": "3b8182a766685eaa002637e28b4ec8d6b18819a0c71f579bf0dbaa5830297cce",
     "scikit_image-0.26.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl": "74aa5518ccea28121f57a95374581d3b979839adc25bb03f289b1bc9b99c58af",
-    "scipy-1.17.1-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl": "43af8d1f3bea642559019edfe64e9b11192a8978efbd1539d7bc2aaa23d92de4",
     "statsmodels-0.15.0-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl": "b67886b66d9c7ca118526accedb5c6de7ffd74c015dc0492ea0b1690192b65da",
 }
 

@@ -312,59 +312,26 @@ def test_names_of_categories_and_of_records_are_no_copies(tmp_path):
     assert [(f.check, f.feature) for f in report.findings] == [("identifiers", "patient")]
 
 
-TABLE = Schema(
-    {
-        "weight": ("float32", ()),
-        "values": ("float32", (3,)),
-        "rooms": ("int64", ()),
-        "city": ("string", ()),
-        "patient": ("string", ()),
-        "key": ("string", ()),
-        "label": ("int64", ()),
-    }
-)
-
-
-def rows_of_a_table() -> dict[str, list[dict]]:
+def test_equal_rows_of_a_table_are_copies(tmp_path):
     rng = np.random.default_rng(5)
-    return {
+    schema = Schema({"weight": ("float32", ()), "city": ("string", ()), "label": ("int64", ())})
+    records = {
         name: [
-            {
-                "weight": round(rng.normal(50, 5), 1),
-                "values": rng.normal(50, 5, 3).astype(np.float32),
-                "rooms": int(rng.integers(1, 6)),
-                "city": str(rng.choice(["Berne", "Lyon", "Oslo"])),
-                "patient": f"patient-{name[0]}-{number:03d}",
-                "key": f"{name}-{number:03d}",
-                "label": int(rng.integers(0, 3)),
-            }
-            for number in range(size)
+            {"weight": rng.normal(), "city": str(rng.choice(["Berne", "Lyon"])), "label": n % 3}
+            for n in range(size)
         ]
         for name, size in SIZES.items()
     }
-
-
-def test_equal_rows_of_a_table_are_copies(tmp_path):
-    def copied(row: dict, name: str) -> dict:
-        return {**row, "key": name, "patient": f"patient-{name}"}
-
-    records = rows_of_a_table()
-    clean = readers.check(write(tmp_path / "clean", records, schema=TABLE))
-    assert [(f.check, f.feature) for f in clean.findings] == [("identifiers", "patient")]
+    assert readers.check(write(tmp_path / "clean", records, schema=schema)).findings == ()
     train, val = records["train"], records["val"]
-    for number in range(4):
-        train[number] = copied(train[number + 50], f"c-{number:03d}")
-    for number in range(3):
-        val[number] = copied(train[number + 100], f"l-{number:03d}")
-    train[7] = copied(train[70], "o-007") | {"label": (train[70]["label"] + 1) % 3}
-    found = found_in(readers.check(write(tmp_path / "d", records, schema=TABLE)))
-    del found["identifiers"]
+    train[:4], val[:3] = train[50:54], train[100:103]
+    train[7] = train[70] | {"label": (train[70]["label"] + 1) % 3}
+    found = found_in(readers.check(write(tmp_path / "d", records, schema=schema)))
     assert {name: finding.count for name, finding in found.items()} == {
         "duplicates": 5,
         "leaks": 6,
         "contradictions": 2,
     }
-    assert found["contradictions"].examples == ("o-007", "train-070")
 
 
 def test_counts_of_splits_are_those_of_all_records(tmp_path):
