@@ -119,21 +119,6 @@ def test_a_row_is_slower_if_it_is_in_every_turn_by_the_clock_or_by_processor_tim
     ]
 
 
-def test_a_name_without_the_fault_is_a_false_alarm_unless_another_fault_implies_it(on_path):
-    from planted.truth import Truth, copies, score
-
-    truth = Truth(6, splits={"a": "train", "b": "train", "c": "val", "d": "val", "e": "val"})
-    truth.plant("exact duplicates", "a", "b")
-    truth.plant("leaks", "b", "c")
-    truth.plant("dark", "d")
-    truth.plant("low information", "e")
-    named = copies(truth, [["a", "b"], ["b", "c"], ["d", "e"]], [])
-    assert str(score(truth, "exact duplicates", named["exact duplicates"])) == "1 of 1, 2 false"
-    assert str(score(truth, "leaks", named["leaks"])) == "1 of 1"
-    assert str(score(truth, "low information", ["d"])) == "0 of 1"
-    assert str(score(truth, "dark", ["e", "d"])) == "1 of 1, 1 false"
-
-
 @pytest.mark.slow
 def test_an_environment_is_compared_with_itself(tmp_path):
     flags = ["--quick", "--cache", tmp_path, "--output", tmp_path / "ratios.json"]
@@ -142,12 +127,6 @@ def test_an_environment_is_compared_with_itself(tmp_path):
     rates = {name: cells for name, cells in found.items() if name.startswith("read ")}
     assert len(rates) == 4
     assert min(float(cells[0].rstrip("/s").replace(",", "")) for cells in rates.values()) > 0
-
-
-@pytest.mark.slow
-def test_this_project_writes_recordings(tmp_path):
-    flags = ["--quick", "--contenders", "ours", "--kinds", "sensors", "--data", tmp_path]
-    assert cells_of(output_of("write_shards.py", *flags))["ours"][0] == "200"
 
 
 @pytest.mark.slow

@@ -79,36 +79,6 @@ def test_types_of_public_functions_and_fields_can_be_imported_from_the_package(m
         assert {"Batches", "Report", "Problem", "Manifest", "Split", "Shard", "State"} <= found
 
 
-def arguments_of(function):
-    """Argument -> its text, in a docstring whose arguments are in groups."""
-    documented, _, _ = inspect.getdoc(function).partition("Raises:")
-    entries = re.findall(r"^ {4}(\w+)(?: \(.*\))?: (.*(?:\n {8}.*)*)", documented, re.M)
-    return {name: " ".join(text.split()) for name, text in entries}
-
-
-# What else `load` and `as_numpy` say of an argument: TensorFlow's types, its passes and its graph.
-DIFFERENT = {
-    "batching",
-    "map",
-    "map_schema",
-    "on_corrupt",
-    "order",
-    "remainder",
-    "repeat",
-    "shuffle_buffer",
-    "transform",
-}
-
-
-def test_load_and_as_numpy_say_the_same_of_the_arguments_that_they_share():
-    loaded, streamed = arguments_of(readers.load), arguments_of(readers.as_numpy)
-    assert loaded.keys() ^ streamed.keys() == {"reshuffle_each_iteration", "prefetch"}
-    for function, found in ((readers.load, loaded), (readers.as_numpy, streamed)):
-        assert found.keys() == inspect.signature(function).parameters.keys()
-    shared = loaded.keys() & streamed.keys()
-    assert {name for name in shared if loaded[name] != streamed[name]} == DIFFERENT
-
-
 def test_both_packages_have_the_version_of_the_distribution():
     command = [sys.executable, "setup.py", "--quiet", "--version"]
     built = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from readers.format.schema import Schema
 from tests.support.datasets import Record, manifest_bytes, write_dataset
+from tests.support.images import encoded
 
 # Nobody listens there.
 ADDRESS = "http://127.0.0.1:9"
@@ -79,11 +81,26 @@ STRINGS = [
 
 
 def write_hostile(folder: Path) -> Path:
-    """Writes a dataset whose names and values are the strings, as far as its format permits; returns its directory."""
+    """Writes a dataset whose names and values are the strings, as far as its format permits; returns its directory.
+
+    It has features of all kinds, with the numbers that are hardest to draw, and an empty split.
+    """
     names = [text for text in STRINGS if _is_name(text)]
-    own: dict[str, Any] = dict.fromkeys(("key", "text", "caption"), ("string", ()))
-    own |= {"label": ("int64", ()), "words": ("string", (None,)), "image": ("uint8", (16, 16, 3))}
-    own |= {"signal": ("float32", (None,))}
+    own: dict[str, Any] = dict.fromkeys(("key", "text", "caption", *names), ("string", ()))
+    own |= {
+        "label": ("int64", ()),
+        "words": ("string", (None,)),
+        "image": ("uint8", (None, None, 3), "png"),
+        "signal": ("float64", (None, 2)),
+        "half": ("float16", (2,)),
+        "short": ("bfloat16", (None,)),
+        "complex": ("complex64", (3,)),
+        "large": ("uint64", ()),
+        "steps": ("float32", (None, None), "sequence"),
+        "wide": ("float64", ()),
+        "grid": ("int64", (None, None)),
+    }
+    rng = np.random.default_rng(0)
     values = [text.encode("utf-8", "replace") for text in STRINGS]
     records: list[Record] = []
     for number in range(10):
@@ -93,15 +110,22 @@ def write_hostile(folder: Path) -> Path:
         }
         words = [*values[number::10], "\ud800".encode("utf-8", "surrogatepass"), b"\xff<script>\0"]
         record |= {
-            "label": number,
+            "label": [2**63 - 1, -(2**63), number][number % 3],
             "words": np.array(words, object),
-            "image": np.random.default_rng(number).integers(0, 256, (16, 16, 3), dtype=np.uint8),
-            "signal": np.sin(np.arange(50 + number, dtype=np.float32)),
+            "image": encoded(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8), "PNG"),
+            "signal": np.array([[1e308, -1e308]] * (number % 3)).reshape(-1, 2),
+            "half": np.array([np.nan, np.inf], np.float16),
+            "short": np.full(number, number, ml_dtypes.bfloat16),
+            "complex": np.ones(3, np.complex64),
+            "large": 2**64 - 1 - number,
+            "steps": [np.ones(2, np.float32)] * (number % 4),
+            "wide": 10.0 ** rng.integers(-300, 300),
+            "grid": np.ones((number % 3, number % 2), np.int64),
         }
         records.append(record)
     directory = folder / "<svg onload=(window.__ran=window.__ran||[]).push(1000)> &amp; {{7*7}}"
-    schema = Schema(own | dict.fromkeys(names, ("string", ())))
-    write_dataset(directory, schema, {"train": [records], "__proto__": [records[:1]]})
+    splits = {"train": [records], "__proto__": [records[:1]], "empty": []}
+    write_dataset(directory, Schema(own), splits)
     _make_hostile(directory / "manifest.json", STRINGS)
     return directory
 

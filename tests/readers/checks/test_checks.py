@@ -289,19 +289,6 @@ def test_every_check_has_a_planted_fault():
     assert {check.name for check in CHECKS} == planted | elsewhere
 
 
-def test_texts_with_a_changed_word_are_near_duplicates(tmp_path):
-    records = texts()
-    train, val = records["train"], records["val"]
-    for number in range(5):
-        words = train[number]["text"].split()
-        longest = " ".join([*words, *(other["text"] for other in train[200:203])])
-        train[number]["text"] = longest
-        val[number]["text"] = longest.replace(words[1], "another", 1)
-    (found,) = readers.check(write(tmp_path / "d", records, schema=TEXT)).findings
-    assert (found.check, found.feature, found.count) == ("near_leaks", "text", 10)
-    assert found.examples == tuple(f"{n:05d} = {240 + n:05d}" for n in range(5))
-
-
 def test_names_of_categories_and_of_records_are_no_copies(tmp_path):
     records = texts()
     for number, record in enumerate(records["train"] + records["val"]):

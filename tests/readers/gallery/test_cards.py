@@ -14,12 +14,10 @@ from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.gallery.levels import bright, rgb
 from readers.gallery.look import Look
-from readers.gallery.markup import to_html
 from readers.gallery.overlays import Marks, marked
 from readers.gallery.pictures import thumbnail
 from readers.gallery.records import card_of
 from readers.gallery.spectra import bands, spectrogram
-from readers.gallery.texts import TOKENS
 from tests.support.images import encoded
 
 GRAY = np.full((100, 200, 3), 128, np.uint8)
@@ -112,21 +110,6 @@ def test_tokens_are_the_words_of_the_vocabulary_below_their_text(tmp_path):
     assert "".join(tokens.itertext()) == "the cat [UNK] the"
     assert [span.text for span in tokens.findall("span") if span.get("title")] == ["[UNK]"]
     assert "tokens 4, 1 unknown (dashed)" in text_of(card)
-
-
-def test_without_a_vocabulary_tokens_are_numbers(tmp_path):
-    for manifest in ({"tokenizer": 9}, {"vocabulary": 9}):
-        card = card_of({"tokens": np.array([7, 1, -5])}, look_of(tmp_path, TEXT, **manifest))
-        assert "".join(card.drawings[0].itertext()) == "7 1 -5"
-        assert "unknown" not in text_of(card)
-
-
-def test_a_long_text_shows_its_first_tokens(tmp_path):
-    (tmp_path / "vocabulary.txt").write_bytes(b"a\n")
-    look = look_of(tmp_path, TEXT, vocabulary=3)
-    card = card_of({"text": b"a " * 10_000, "tokens": np.full(10_000, 2)}, look)
-    assert f"and {10_000 - TOKENS:,} more" in text_of(card)
-    assert len(to_html(card.figure())) < 9_000
 
 
 def test_a_recording_of_the_rate_of_sound_has_a_spectrogram_and_seconds(tmp_path):
