@@ -28,20 +28,6 @@ def cells_of(text):
     return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows}
 
 
-def test_a_crop_lies_within_its_picture_and_has_the_area_that_was_asked_for(on_path):
-    from pictures import draw_crop
-
-    rng = np.random.default_rng(0)
-    boxes = np.array([draw_crop(rng, 375, 500) for _ in range(2000)])
-    top, left, height, width = boxes.T
-    assert min(top.min(), left.min()) >= 0
-    assert (top + height).max() <= 375 and (left + width).max() <= 500
-    areas = height * width / (375 * 500)
-    assert 0.07 < areas.min() < 0.1 and areas.max() <= 1
-    aspects = width / height
-    assert aspects.min() > 0.7 and aspects.max() < 1.4
-
-
 def test_only_pictures_of_the_right_number_shape_dtype_and_mean_are_timed(on_path, tmp_path):
     from measure import BenchmarkError
     from pictures import KINDS, check, files_of, make_photographs
@@ -133,37 +119,6 @@ def test_a_row_is_slower_if_it_is_in_every_turn_by_the_clock_or_by_processor_tim
     ]
 
 
-def test_a_name_without_the_fault_is_a_false_alarm_unless_another_fault_implies_it(on_path):
-    from planted.truth import Truth, copies, score
-
-    truth = Truth(6, splits={"a": "train", "b": "train", "c": "val", "d": "val", "e": "val"})
-    truth.plant("exact duplicates", "a", "b")
-    truth.plant("leaks", "b", "c")
-    truth.plant("dark", "d")
-    truth.plant("low information", "e")
-    named = copies(truth, [["a", "b"], ["b", "c"], ["d", "e"]], [])
-    assert str(score(truth, "exact duplicates", named["exact duplicates"])) == "1 of 1, 2 false"
-    assert str(score(truth, "leaks", named["leaks"])) == "1 of 1"
-    assert str(score(truth, "low information", ["d"])) == "0 of 1"
-    assert str(score(truth, "dark", ["e", "d"])) == "1 of 1, 1 false"
-
-
-def test_a_page_needs_the_network_for_what_it_loads_and_not_for_what_it_links_to(on_path):
-    from check_shards import loads_from_network
-
-    for loaded in (
-        b'<script async src="https://example.com/a.js"></script>',
-        b"<link rel=stylesheet href='//example.com/a.css'>",
-        b"<style>@import url(http://example.com/a.css)</style>",
-        b'<link rel="import" href="https://example.com/facets.html">',
-    ):
-        assert loads_from_network(b"<html>" + loaded)
-    assert not loads_from_network(
-        b'<a href="https://example.com">x</a><img src="data:image/png;base64,iVBO">'
-        b"<script>let x = 'http://www.w3.org/2000/svg'</script>"
-    )
-
-
 @pytest.mark.slow
 def test_an_environment_is_compared_with_itself(tmp_path):
     flags = ["--quick", "--cache", tmp_path, "--output", tmp_path / "ratios.json"]
@@ -172,12 +127,6 @@ def test_an_environment_is_compared_with_itself(tmp_path):
     rates = {name: cells for name, cells in found.items() if name.startswith("read ")}
     assert len(rates) == 4
     assert min(float(cells[0].rstrip("/s").replace(",", "")) for cells in rates.values()) > 0
-
-
-@pytest.mark.slow
-def test_this_project_writes_recordings(tmp_path):
-    flags = ["--quick", "--contenders", "ours", "--kinds", "sensors", "--data", tmp_path]
-    assert cells_of(output_of("write_shards.py", *flags))["ours"][0] == "200"
 
 
 @pytest.mark.slow

@@ -46,9 +46,3 @@ def test_its_input_format_works(monkeypatch):
     assert re.findall(r'^    "(\w+)": \["(\w+)[^"]*"\],$', extra, re.MULTILINE) == [
         (added.extra, *added.libraries)
     ]
-
-
-def test_the_tables_it_extends_exist():
-    assert "\nINPUTS = {\n" in (ROOT / "setup.py").read_text()
-    table = (ROOT / "beam_jobs/jobs/sensors/formats/registry.py").read_text()
-    assert "\nFORMATS = (\n" in table and "\nFORMATS = (\n" in TEXT

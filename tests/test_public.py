@@ -79,68 +79,21 @@ def test_types_of_public_functions_and_fields_can_be_imported_from_the_package(m
         assert {"Batches", "Report", "Problem", "Manifest", "Split", "Shard", "State"} <= found
 
 
-def arguments_of(function):
-    """Argument -> its text, in a docstring whose arguments are in groups."""
-    documented, _, _ = inspect.getdoc(function).partition("Raises:")
-    entries = re.findall(r"^ {4}(\w+)(?: \(.*\))?: (.*(?:\n {8}.*)*)", documented, re.M)
-    return {name: " ".join(text.split()) for name, text in entries}
-
-
-# What else `load` and `as_numpy` say of an argument: TensorFlow's types, its passes and its graph.
-DIFFERENT = {
-    "batching",
-    "map",
-    "map_schema",
-    "on_corrupt",
-    "order",
-    "remainder",
-    "repeat",
-    "shuffle_buffer",
-    "transform",
-}
-
-
-def test_load_and_as_numpy_say_the_same_of_the_arguments_that_they_share():
-    loaded, streamed = arguments_of(readers.load), arguments_of(readers.as_numpy)
-    assert loaded.keys() ^ streamed.keys() == {"reshuffle_each_iteration", "prefetch"}
-    for function, found in ((readers.load, loaded), (readers.as_numpy, streamed)):
-        assert found.keys() == inspect.signature(function).parameters.keys()
-    shared = loaded.keys() & streamed.keys()
-    assert {name for name in shared if loaded[name] != streamed[name]} == DIFFERENT
-
-
 def test_both_packages_have_the_version_of_the_distribution():
     command = [sys.executable, "setup.py", "--quiet", "--version"]
     built = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
     assert built.split()[-1] == readers.__version__ == beam_jobs.__version__
 
 
-@pytest.fixture
-def on_windows(tmp_path):
-    """Runs Python in a process whose sys.platform is that of Windows."""
+@pytest.mark.parametrize("arguments", [["-m", "readers", "info", "x"], ["-c", "import beam_jobs"]])
+def test_windows_is_refused_in_one_line(tmp_path, arguments):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.platform = 'win32'\n")
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-
-    def run(*arguments):
-        command = [sys.executable, *arguments]
-        return subprocess.run(
-            command, capture_output=True, text=True, env=environment, cwd=tmp_path
-        )
-
-    return run
-
-
-REFUSAL = "beam-shards runs on Linux and macOS; on Windows, use it inside WSL 2"
-
-
-@pytest.mark.parametrize("arguments", ["readers", "beam_jobs", "readers info x"])
-def test_a_command_on_windows_is_refused_in_one_line(on_windows, arguments):
-    done = on_windows("-m", *arguments.split())
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {REFUSAL}\n")
-
-
-@pytest.mark.parametrize("module", ["readers", "beam_jobs", "readers.format.schema"])
-def test_an_import_on_windows_is_refused_in_one_line(on_windows, module):
-    done = on_windows("-c", f"import {module}")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"ImportError: {REFUSAL}"
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    refusal = "beam-shards runs on Linux and macOS; on Windows, use it inside WSL 2"
+    if arguments[0] == "-m":
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {refusal}\n")
+    else:
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1] == f"ImportError: {refusal}"

@@ -1,17 +1,14 @@
 """Type checkers find the types of the installed package."""
 
-import ast
-import inspect
 import sys
 import zipfile
 
 import pytest
 
-import beam_jobs
-import readers
-from readers import decoders, transforms
 from tests.support.checkout import ROOT
 from tests.support.packaged import build_wheel, run_in, user_environment
+
+pytestmark = pytest.mark.slow
 
 PROGRAM = ROOT / "tests/support/typed_program.py"
 
@@ -48,7 +45,6 @@ def test_a_wheel_marks_both_packages_as_typed_and_holds_the_licence(wheel):
     assert any(name.endswith("/LICENSE") for name in names)
 
 
-@pytest.mark.slow
 def test_a_typed_program_passes_mypy_strict(python, mypy, tmp_path):
     found = run_in(tmp_path, python, "-c", "import readers; print(readers.__file__)").stdout
     assert found.startswith(str(python.parent.parent))
@@ -56,7 +52,6 @@ def test_a_typed_program_passes_mypy_strict(python, mypy, tmp_path):
     assert code == 0, output
 
 
-@pytest.mark.slow
 def test_mypy_reports_misspelt_names_and_wrong_arguments(mypy):
     expected = {
         "readers.laod('x', batch_size=2)": 'Module has no attribute "laod"',
@@ -75,33 +70,3 @@ def test_mypy_reports_misspelt_names_and_wrong_arguments(mypy):
     for number, message in enumerate(expected.values(), 2):
         lines = [line for line in output.splitlines() if line.startswith(f"program.py:{number}: ")]
         assert any(message in line for line in lines), output
-
-
-def test_the_typed_program_uses_every_public_name_and_argument():
-    tree = ast.walk(ast.parse(PROGRAM.read_text()))
-    used, arguments = set(), {}
-    for node in tree:
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            used.add(f"{node.value.id}.{node.attr}")
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            names = {keyword.arg for keyword in node.keywords}
-            arguments.setdefault(node.func.attr, set()).update(names)
-    for module in (beam_jobs, readers, decoders, transforms):
-        short = module.__name__.removeprefix("readers.")
-        # `decoders` and `transforms` are used by their own names.
-        names = {*module.__all__} - {"decoders", "transforms"}
-        assert {f"{short}.{name}" for name in names} <= used
-    for function in (
-        readers.load,
-        readers.as_numpy,
-        readers.torch_batches,
-        readers.jax_batches,
-        readers.export_npy,
-        beam_jobs.WriteShards,
-    ):
-        expected = [
-            parameter.name
-            for parameter in inspect.signature(function).parameters.values()
-            if parameter.default is not parameter.empty
-        ]
-        assert {*expected} <= arguments[function.__name__], function.__name__

@@ -1,47 +1,70 @@
-"""All faults of a page that holds everything in itself, in a browser, at three widths and in both colour schemes."""
+"""Looks for faults of a page at three widths and in both colour schemes: `python -m tests.browsers.examine FILE OUT`."""
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from pathlib import Path
 
-from tests.browsers.accessibility import inaccessible
-from tests.browsers.browser import SCHEMES, WIDTHS, Browser
-from tests.browsers.keyboard import unreached
-from tests.browsers.printing import lost_in_print
-from tests.browsers.quiet import active_parts, disquiet
-from tests.browsers.working import broken_folds, broken_links, broken_pictures, broken_tabs
+from tests.browsers import faults
+from tests.browsers.chromium import Page, chromium
+from tests.engines.services import EngineError
 
-_TABS_AT = 1024
+WIDTHS = (390, 1024, 1920)
+SCHEMES = ("light", "dark")
 
 
-def examine(browser: Browser, path: Path, output: Path | None = None) -> list[str]:
-    """The faults of a page, each with the browser, the width and the scheme where it was found.
+def examine(page: Page, path: Path, output: Path | None = None) -> list[str]:
+    """The faults of a page, each with the width and the scheme where it was found.
 
     Args:
-        browser: The browser.
+        page: The tab of a browser.
         path: The page, a file of HTML.
         output: A folder for a screenshot of each width and scheme, and for the page as it is printed:
-            `report-firefox-390-dark.png`, `report-firefox.pdf`.
+            `report-390-dark.png`, `report.pdf`.
     """
     found = []
     for width in WIDTHS:
         for scheme in SCHEMES:
-            page = browser.open(path, width, scheme)
+            page.open(path, width, scheme)
             if output:
-                page.screenshot(output / f"{path.stem}-{browser.name}-{width}-{scheme}.png")
-            faults = [f"wider than the window: {name}" for name in page.overflow()]
-            faults += inaccessible(page)
-            if scheme == SCHEMES[0]:
+                (output / f"{path.stem}-{width}-{scheme}.png").write_bytes(page.pixels(whole=True))
+            here = faults.overflow(page) + faults.inaccessible(page)
+            if scheme == "light" and width != WIDTHS[-1]:
                 # The keyboard is tested first, because a click moves the place where the next Tab begins.
-                faults += unreached(page) if width == _TABS_AT else []
-                faults += broken_links(page) + broken_tabs(page) + broken_folds(page)
-            if (width, scheme) == (WIDTHS[0], SCHEMES[0]):
-                faults += active_parts(page) + broken_pictures(page)
-                pdf = page.pdf()
-                if output:
-                    (output / f"{path.stem}-{browser.name}.pdf").write_bytes(pdf)
-                faults += lost_in_print(page, pdf)
+                here += faults.unreached(page) if width == 1024 else []
+                here += faults.broken_links(page) + faults.broken_tabs(page)
+                here += faults.broken_folds(page)
             # Last, because what a click does counts, too.
-            faults += disquiet(page)
-            found += [f"{browser.name} {width} {scheme}: {fault}" for fault in faults]
-    return found
+            here += faults.disquiet(page)
+            found += [f"{width} {scheme}: {fault}" for fault in here]
+    page.open(path, WIDTHS[0])
+    if output:
+        (output / f"{path.stem}.pdf").write_bytes(page.pdf())
+    return (
+        found
+        + faults.active_parts(page)
+        + faults.broken_pictures(page)
+        + faults.lost_in_print(page)
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Writes screenshots and prints the faults; 1 if there are any, 2 if the file or the browser is missing."""
+    if len(arguments) != 2 or not Path(arguments[0]).is_file():
+        print("usage: python -m tests.browsers.examine FILE OUT", file=sys.stderr)
+        return 2
+    path, output = map(Path, arguments)
+    output.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory() as folder, chromium(Path(folder)) as page:
+            found = examine(page, path, output)
+    except EngineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print("\n".join([*found, f"{len(found)} faults; the screenshots are in {output}"]))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,146 +1,52 @@
-"""The harness finds every fault that is planted in a sound page, in both browsers, and none in the page itself."""
+"""Each function finds a fault that is planted in a sound page, and none in the page itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-from tests.browsers.accessibility import inaccessible
-from tests.browsers.browser import SCHEMES, WIDTHS, Browser
-from tests.browsers.examine import examine
-from tests.browsers.keyboard import unreached
-from tests.browsers.page import Page
-from tests.browsers.printing import lost_in_print
-from tests.browsers.quiet import active_parts, disquiet
-from tests.browsers.sample import sample_page
-from tests.browsers.working import broken_folds, broken_links, broken_pictures, broken_tabs
+from tests.browsers import faults
 
 pytestmark = pytest.mark.browsers
 
-Opens = Callable[..., Page]
-
-
-@pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Opens:
-    """Opens the sample page with something planted in its body, its style or its policy."""
-
-    def opened(body: str = "", width: int = 1024, scheme: str = "light", **planted: str) -> Page:
-        path = tmp_path / "page.html"
-        path.write_text(sample_page(body, **planted), "utf-8")
-        return browser.open(path, width, scheme)
-
-    return opened
-
-
-def test_a_sound_page_has_no_fault(browser, tmp_path):
-    path = tmp_path / "sample.html"
-    path.write_text(sample_page(), "utf-8")
-    assert examine(browser, path, tmp_path) == []
-    found = {file.name for file in tmp_path.glob("*.png")}
-    name = f"sample-{browser.name}"
-    assert found == {f"{name}-{width}-{scheme}.png" for width in WIDTHS for scheme in SCHEMES}
-    assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
-
-
-@pytest.mark.parametrize(
-    ("body", "fault"),
-    [
-        ("<script>window.__ran = 7</script>", "script: 7"),
-        ("<script>alert('seven')</script>", "dialog: seven"),
-        ("<script>seven()</script>", "in the console: error: ReferenceError: seven is not defined"),
-        ("<script>setTimeout(() => open('about:blank'))</script>", "frame or window: "),
-    ],
-)
-def test_what_a_page_does_is_found(opened, body, fault):
-    page = opened(body, policy="")
-    page.settle()
-    assert fault in "\n".join(disquiet(page))
-    assert active_parts(page)
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        "<a href='java&#9;script:x()'>x</a>",
-        "<p onclick='x()'>x</p>",
-        "<p style='background: url(x.png)'>x</p>",
-        "<template><p>x</p></template>",
-    ],
-)
-def test_what_could_run_later_is_found(opened, part):
-    page = opened(f"{part}<a href='https://example.org'>x</a><p title='http://a.b/'>x</p>")
-    assert 1 <= len(active_parts(page)) <= 2
-
-
-def test_what_a_policy_stops_is_found(opened):
-    page = opened("<script>window.__ran = 7</script>")
-    (message,) = page.messages()
-    assert "script-src" in message and page.ran() is None
-
-
-def test_a_request_is_found_whether_or_not_it_is_answered(opened, canary):
-    address = canary.url
-    wanted = {f"{address}/{name}" for name in ("a.png", "b.css", "c.woff")}
-    page = opened(
-        f"<img src='{address}/a.png' alt=a><link rel=stylesheet href='{address}/b.css'>"
-        "<p style='font-family: c'>c</p>",
-        style=f"@font-face {{ font-family: c; src: url({address}/c.woff) }}",
-        policy="",
-    )
-    assert {*page.requests()} == wanted
-    assert {f"{address}{path}" for path in canary.paths} >= wanted
-
-
-def test_a_contrast_that_is_low_in_the_dark_alone_is_found_there(opened):
-    style = "@media (prefers-color-scheme: dark) { p { color: #333 } }"
-    assert inaccessible(opened(style=style)) == []
-    page = opened(style=style, scheme="dark")
-    assert "color-contrast" in inaccessible(page)[0] and disquiet(page) == []
-
-
-def test_what_is_wider_than_the_window_is_named(opened):
-    wide = "<div id='broad' style='width: 700px'>x</div>"
-    assert opened(wide, width=1024).overflow() == []
-    assert opened(wide, width=390).overflow() == ['div#broad "x"']
-    assert opened(f"<div style='overflow: auto'>{wide}</div>", width=390).overflow() == []
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>A sample</title><style>
+section {{ min-height: 90vh }} .tabs input {{ position: absolute; opacity: 0 }} .panel {{ display: none }}
+input:focus-visible + label {{ outline: 3px solid }} a:focus {{ outline: 3px solid }}
+#a:checked ~ #of-a, #b:checked ~ #of-b {{ display: block }} @media print {{ .panel {{ display: block }} }} {style}
+</style><main><h1>A sample</h1><a href="#more">More</a>
+<section class="tabs"><input type="radio" name="split" id="a" checked><label for="a">train</label>
+<input type="radio" name="split" id="b"><label for="b">test</label>
+<p class="panel" id="of-a">Training</p><p class="panel" id="of-b">Testing</p></section>
+<details><summary>How</summary><p>By a fixed seed.</p></details>
+<section id="more"><h2>More</h2>{body}</section></main></html>"""
 
 
 @pytest.mark.parametrize(
     ("look", "body", "style", "fault"),
     [
-        (broken_links, "<a href='#nowhere'>7</a>", "", "#nowhere leads nowhere"),
-        (broken_links, "<p id='more'>7</p>", "", "id more occurs twice"),
-        (broken_links, "<a href='#x'>7</a><div hidden id='x'>x</div>", "", 'a "7" does not show'),
-        (broken_tabs, "", ".panel { display: block !important }", "shows nothing else"),
-        (broken_tabs, "", ".tabs { pointer-events: none }", "does not choose the tab"),
-        (broken_tabs, "", ".tabs input { display: none }", "the right arrow does not choose"),
-        (broken_folds, "", "details { pointer-events: none }", "neither opens nor closes it"),
-        (broken_pictures, "<img src='data:image/png;base64,iVBORw0KGgo=' alt='7'>", "", 'picture "7"'),
-        (unreached, "", "a:focus { outline: none }", "the same with and without the focus"),
-        (unreached, "<a href='#more' tabindex='-1'>7</a>", "", 'Tab does not reach a "7"'),
+        (faults.disquiet, "<script>window.__ran = 7</script>", "", "script-src"),
+        (faults.disquiet, "<img src='http://127.0.0.1:9/a.png' alt='7'>", "", "img-src"),
+        (faults.disquiet, "<iframe title='7' srcdoc='x'></iframe>", "", "frame"),
+        (faults.active_parts, "<a href='java&#9;script:x()'>x</a>", "", "a href="),
+        (faults.inaccessible, "<p>x</p>", "p { color: #ddd }", "color-contrast"),
+        (faults.overflow, "<p id='broad' style='width: 1700px'>x</p>", "", 'p#broad "x"'),
+        (faults.broken_links, "<a href='#nowhere'>7</a>", "", "#nowhere leads nowhere"),
+        (faults.broken_links, "<a href='#x'>7</a><div hidden id='x'>x</div>", "", 'a "7" does not show'),
+        (faults.broken_tabs, "", ".panel { display: block !important }", "shows nothing else"),
+        (faults.broken_tabs, "", ".tabs { pointer-events: none }", "does not choose the tab"),
+        (faults.broken_tabs, "", ".tabs input { display: none }", "the right arrow does not choose"),
+        (faults.broken_folds, "", "details { pointer-events: none }", "neither opens nor closes it"),
+        (faults.broken_pictures, "<img src='data:image/png;base64,iVBORw0KGgo=' alt='7'>", "", 'picture "7"'),
+        (faults.unreached, "", "a:focus { outline: none !important }", "the same with and without the focus"),
+        (faults.unreached, "<a href='#more' tabindex='-1'>7</a>", "", 'Tab does not reach a "7"'),
+        (faults.lost_in_print, "<p style='width: 4000px; text-align: right'>Schluss</p>", "", "without 'Schluss'"),
+        (faults.lost_in_print, "", "#more { break-before: page; height: 250vh }", "is empty"),
     ],
 )  # fmt: skip
-def test_what_does_not_work_is_found(opened, look, body, style, fault):
-    assert fault in "\n".join(look(opened(body, style=style)))
-
-
-@pytest.mark.parametrize(
-    ("body", "style", "fault"),
-    [
-        ("<p style='width: 4000px; text-align: right'>Schluss</p>", "", "printed without 'Schluss'"),
-        ("", "#more { break-before: page; height: 250vh }", "is empty"),
-    ],
-)  # fmt: skip
-def test_what_is_cut_on_paper_is_found(opened, body, style, fault):
-    page = opened(body, style=style)
-    assert fault in "\n".join(lost_in_print(page, page.pdf()))
-
-
-def test_what_only_the_screen_shows_may_be_missing_on_paper(opened):
-    page = opened(
-        "<p class='screen'>Bildschirm</p>", style="@media print { .screen { display: none } }"
-    )
-    assert "Bildschirm" not in page.printed_text() and "Records of testing" in page.printed_text()
-    assert lost_in_print(page, page.pdf()) == []
+def test_a_planted_fault_is_found_and_none_without_it(page, tmp_path, look, body, style, fault):
+    path = tmp_path / "page.html"
+    path.write_text(_PAGE.format(body="", style=""), "utf-8")
+    assert look(page.open(path)) == []
+    path.write_text(_PAGE.format(body=body, style=style), "utf-8")
+    assert fault in "\n".join(look(page.open(path)))

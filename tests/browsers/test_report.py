@@ -9,11 +9,9 @@ import pytest
 
 import readers
 from readers.format.schema import Schema
-from tests.browsers.browser import Browser
+from tests.browsers.chromium import Page
 from tests.browsers.examine import examine
 from tests.support.datasets import write_dataset
-
-pytestmark = pytest.mark.browsers
 
 _WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "again"]
 _SCHEMA = Schema(
@@ -27,10 +25,9 @@ _SCHEMA = Schema(
 )
 
 
-@pytest.mark.parametrize(
-    "browser", [pytest.param("chromium", marks=pytest.mark.ci), "firefox"], indirect=True
-)
-def test_a_report_has_no_fault(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.browsers
+@pytest.mark.ci
+def test_a_report_has_no_fault(page: Page, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     periods = np.array([5, 9], np.float32)
     records = [
@@ -51,4 +48,5 @@ def test_a_report_has_no_fault(browser: Browser, tmp_path: Path) -> None:
         vocabulary=12,
     )
     (directory / "vocabulary.txt").write_text("\n".join(_WORDS))
-    assert examine(browser, readers.report(directory, tmp_path / "report.html")) == []
+    assert examine(page, readers.report(directory, tmp_path / "report.html"), tmp_path) == []
+    assert (tmp_path / "report-390-dark.png").exists() and (tmp_path / "report.pdf").exists()

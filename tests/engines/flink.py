@@ -25,7 +25,6 @@ class Flink:
         slots: The number of slots of each TaskManager.
         restarts: How often Flink starts stages of a job again before the job fails.
         refresh_ms: How old the answers of its page may be.
-        runner: Other versions of Beam's runner than those of all tests.
     """
 
     folder: Path
@@ -33,7 +32,6 @@ class Flink:
     slots: int = 2
     restarts: int = 2
     refresh_ms: int = 3000
-    runner: packages.Runner | None = None
 
     @property
     def flags(self) -> list[str]:
@@ -136,7 +134,7 @@ class Flink:
         return Service(name, command, ready)
 
     def _classes(self) -> list[Path]:
-        return [packages.flink() / "lib/*", packages.runner_jar("flink", self.runner)]
+        return [packages.flink() / "lib/*", packages.runner_jar("flink")]
 
     def _job_server(self) -> Service:
         port = self.ports[2]

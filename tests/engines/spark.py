@@ -25,13 +25,11 @@ class Spark:
         ports: The master's ports for jobs and for people, the job server's port for jobs, and that
             of the page of its driver.
         cores: The number of cores for a job, shared by two workers.
-        runner: Other versions of Beam's runner than those of all tests.
     """
 
     folder: Path
     ports: tuple[int, int, int, int] = (17077, 18080, 18098, 18040)
     cores: int = 4
-    runner: packages.Runner | None = None
 
     @property
     def flags(self) -> list[str]:
@@ -82,7 +80,7 @@ class Spark:
 
     def _job_server(self) -> Service:
         port = self.ports[2]
-        jar = packages.runner_jar("spark", self.runner)
+        jar = packages.runner_jar("spark")
         properties = {
             # Executors load Beam's classes before Spark's older ones of the same names.
             "spark.executor.extraClassPath": jar,

@@ -17,7 +17,6 @@ SCIKIT = "scikit_image-0.26.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x
 
 PACKAGES = {
     "pillow": ("pillow-12.3.0.tar.gz", r"[^/]*/Tests/images/(.*)"),
-    "go": ("golang-1.19-src_1.19.8-2_all.deb", r".*/src/image/(.*testdata/.*)"),
     "scikit-image": (SCIKIT, r"skimage/data/(.*\.(?:png|jpg|gif|tif))"),
 }
 
@@ -35,14 +34,8 @@ FORMATS = {
 
 # The differences, by their reason.
 KNOWN = {
-    "TensorFlow refuses a PNG without its end": {
-        "png/testdata/invalid-noend.png, TensorFlow",
-        "png/testdata/invalid-trunc.png, TensorFlow",
-    },
     "TensorFlow ignores a transparent color without an alpha channel": {
         "caption_6_33_22.png, TensorFlow",
-        "png/testdata/pngsuite/ftbbn0g01.png, TensorFlow",
-        "png/testdata/pngsuite/ftbbn0g02.png, TensorFlow",
         "rgb_trns.png, TensorFlow",
     },
     "the job ignores a transparent gray of 16 bits": {"i_trns.png, Pillow"},

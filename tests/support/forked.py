@@ -17,7 +17,6 @@ import json
 import os
 import resource
 import runpy
-import selectors
 import signal
 import socket
 import subprocess
@@ -169,45 +168,35 @@ def _server() -> socket.socket:
 
 
 def _serve(requests: socket.socket) -> tuple[list[str], str] | None:
-    """Forks a process for each request.
+    """Forks a job for each request, and beside it a process that waits for its end.
 
     Returns the arguments and the function to call before in the fork, and None here at the end.
     """
-    running: dict[int, tuple[int, socket.socket]] = {}
-    with selectors.DefaultSelector() as selector:
-        selector.register(requests, selectors.EVENT_READ)
-        while True:
-            for key, _ in selector.select():
-                if key.fd != requests.fileno():
-                    selector.unregister(key.fd)
-                    pid, news = running.pop(key.fd)
-                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    with contextlib.suppress(OSError), news:
-                        news.send(str(code).encode())
-                    os.close(key.fd)
-                    continue
-                request, fds, _, _ = socket.recv_fds(requests, _LONGEST_REQUEST, 3)
-                if not request:
-                    for pid, _ in running.values():
-                        os.kill(pid, signal.SIGKILL)
-                    return None
-                stdout, stderr, news_fd = fds
-                arguments, env, file_bytes, before = json.loads(request)
-                if not (pid := os.fork()):
-                    for watched, (_, other) in running.items():
-                        os.close(watched)
-                        other.close()
-                    os.close(news_fd)
-                    requests.close()
-                    _become(stdout, stderr, env, file_bytes)
-                    return arguments, before
-                for fd in (stdout, stderr):
-                    os.close(fd)
-                news = socket.socket(fileno=news_fd)
-                news.send(str(pid).encode())
-                watched = os.pidfd_open(pid)
-                running[watched] = pid, news
-                selector.register(watched, selectors.EVENT_READ)
+    while True:
+        request, fds, _, _ = socket.recv_fds(requests, _LONGEST_REQUEST, 3)
+        if not request:
+            return None
+        if not os.fork():
+            break
+        for fd in fds:
+            os.close(fd)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+    requests.close()
+    stdout, stderr, news = fds
+    arguments, env, file_bytes, before = json.loads(request)
+    if not (pid := os.fork()):
+        os.close(news)
+        _become(stdout, stderr, env, file_bytes)
+        return arguments, before
+    for fd in (stdout, stderr):
+        os.close(fd)
+    with socket.socket(fileno=news) as there, contextlib.suppress(OSError):
+        there.send(str(pid).encode())
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        there.send(str(code).encode())
+    os._exit(0)
 
 
 def _become(stdout: int, stderr: int, env: dict[str, str], file_bytes: int) -> None:

@@ -21,7 +21,8 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -434,8 +435,7 @@ def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
 def s3_running(log: Path) -> Iterator[Server]:
     """Runs a server of S3 during the context, with its output in a file."""
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "{port}"]
-    with _running(command, log) as port:
-        proxy = Proxy(port, errors_as="s3")
+    with _behind_a_proxy("s3", command, log) as (proxy, port):
         environment = {
             "AWS_ENDPOINT_URL": proxy.url,
             "AWS_ACCESS_KEY_ID": "testing",
@@ -445,7 +445,6 @@ def s3_running(log: Path) -> Iterator[Server]:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
         yield Server("s3", proxy, port, environment)
-        proxy.close()
 
 
 @contextlib.contextmanager
@@ -453,8 +452,7 @@ def gcs_running(log: Path) -> Iterator[Server]:
     """Runs a server of Google Cloud Storage during the context, with its output in a file."""
     command = [sys.executable, "-m", "gcp_storage_emulator", "start", "--in-memory"]
     command += ["--host", "127.0.0.1", "--port", "{port}"]
-    with _running(command, log) as port:
-        proxy = Proxy(port, errors_as="gcs")
+    with _behind_a_proxy("gcs", command, log) as (proxy, port):
         environment = {
             "STORAGE_EMULATOR_HOST": proxy.url,
             "GOOGLE_CLOUD_PROJECT": "testing",
@@ -462,21 +460,23 @@ def gcs_running(log: Path) -> Iterator[Server]:
             "NO_GCE_CHECK": "true",
         }
         yield Server("gs", proxy, port, environment)
+
+
+@contextlib.contextmanager
+def azure_running(log: Path) -> Iterator[Server]:
+    """Runs a server of Azure Blob Storage during the context, with its output in a file."""
+    with _behind_a_proxy("azure", azurite.command(), log) as (proxy, port):
+        environment = {"AZURE_STORAGE_CONNECTION_STRING": azurite.connection_string(proxy.url)}
+        root, signature = f"/{azurite.ACCOUNT}", azurite.signature()
+        yield Server("az", proxy, port, environment, root, signature)
+
+
+@contextlib.contextmanager
+def _behind_a_proxy(store: str, command: list[str], log: Path) -> Iterator[tuple[Proxy, int]]:
+    with _running(command, log) as port:
+        proxy = Proxy(port, errors_as=store)
+        yield proxy, port
         proxy.close()
-
-
-@pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of S3."""
-    with s3_running(tmp_path_factory.mktemp("s3") / "log") as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of Google Cloud Storage."""
-    with gcs_running(tmp_path_factory.mktemp("gcs") / "log") as server:
-        yield server
 
 
 _NUMBERS = itertools.count()
@@ -511,57 +511,32 @@ def _forget_clients(protocol: str) -> None:
         fsspec.get_filesystem_class(protocol).clear_instance_cache()
 
 
-@pytest.fixture
-def s3(s3_server: Server) -> Iterator[Bucket]:
-    """A bucket of S3 for one test."""
-    with bucket_of(s3_server) as bucket:
-        yield bucket
+def _server(running: Callable[[Path], AbstractContextManager[Server]]) -> Any:
+    """A fixture: a server of a store for the session."""
+
+    @pytest.fixture(scope="session")
+    def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+        with running(tmp_path_factory.mktemp("store") / "log") as started:
+            yield started
+
+    return server
 
 
-@pytest.fixture(scope="module")
-def s3_of_module(s3_server: Server) -> Iterator[Bucket]:
-    """A bucket of S3 for one module."""
-    with bucket_of(s3_server) as bucket:
-        yield bucket
+def _bucket(server: str, scope: Any = "function") -> Any:
+    """A fixture: a bucket of a server for one test or one module."""
+
+    @pytest.fixture(scope=scope)
+    def bucket(request: pytest.FixtureRequest) -> Iterator[Bucket]:
+        with bucket_of(request.getfixturevalue(server)) as made:
+            yield made
+
+    return bucket
 
 
-@pytest.fixture
-def gcs(gcs_server: Server) -> Iterator[Bucket]:
-    """A bucket of Google Cloud Storage for one test."""
-    with bucket_of(gcs_server) as bucket:
-        yield bucket
-
-
-@pytest.fixture(scope="module")
-def gcs_of_module(gcs_server: Server) -> Iterator[Bucket]:
-    """A bucket of Google Cloud Storage for one module."""
-    with bucket_of(gcs_server) as bucket:
-        yield bucket
-
-
-@pytest.fixture(scope="session")
-def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of Azure Blob Storage."""
-    with _running(azurite.command(), tmp_path_factory.mktemp("azure") / "log") as port:
-        proxy = Proxy(port, errors_as="azure")
-        environment = {"AZURE_STORAGE_CONNECTION_STRING": azurite.connection_string(proxy.url)}
-        root, signature = f"/{azurite.ACCOUNT}", azurite.signature()
-        yield Server("az", proxy, port, environment, root, signature)
-        proxy.close()
-
-
-@pytest.fixture
-def azure(azure_server: Server) -> Iterator[Bucket]:
-    """A container of Azure Blob Storage for one test."""
-    with bucket_of(azure_server) as bucket:
-        yield bucket
-
-
-@pytest.fixture(scope="module")
-def azure_of_module(azure_server: Server) -> Iterator[Bucket]:
-    """A container of Azure Blob Storage for one module."""
-    with bucket_of(azure_server) as bucket:
-        yield bucket
+s3_server, gcs_server, azure_server = map(_server, (s3_running, gcs_running, azure_running))
+s3, s3_of_module = _bucket("s3_server"), _bucket("s3_server", "module")
+gcs, gcs_of_module = _bucket("gcs_server"), _bucket("gcs_server", "module")
+azure, azure_of_module = _bucket("azure_server"), _bucket("azure_server", "module")
 
 
 @pytest.fixture(params=["s3", "gcs", pytest.param("azure", marks=pytest.mark.azurite)])

@@ -1,4 +1,4 @@
-"""Files inside Parquet, as Hugging Face's library writes them (tests/support/hugging_face)."""
+"""Files inside Parquet, as Hugging Face's datasets 5.2.0 wrote them (tests/support/hugging_face)."""
 
 import io
 import shutil

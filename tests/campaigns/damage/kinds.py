@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from readers.format.schema import Schema
+from readers.format.tfrecord import frame
 from tests.corpus.makers.datasets import OURS
-from tests.corpus.makers.examples import example, framed
+from tests.support.plain import example
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def _waves(first: int, count: int) -> bytes:
     values = (
         {"key": [b"wave %d" % n], "wave": [n / 4, -n / 4]} for n in range(first, first + count)
     )
-    return b"".join(framed(example(value)) for value in values)
+    return b"".join(frame(example(**value)) for value in values)
 
 
 def _foreign(packed: bool) -> Kind:
@@ -88,7 +89,7 @@ def _long() -> Kind:
     values = ({"key": [b"%d" % n], "wave": [0.5] * n} for n in range(1, 5))
     schema = Schema({"key": ("string", ()), "wave": ("float32", (None,), "list")})
     return Kind(
-        "files_of_lists", {"a.tfrecord": b"".join(framed(example(v)) for v in values)}, schema
+        "files_of_lists", {"a.tfrecord": b"".join(frame(example(**v)) for v in values)}, schema
     )
 
 

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from readers.format.manifest import FORMAT_VERSION
-from tests.corpus.makers.examples import framed, sequence_example
+from readers.format.tfrecord import frame
 from tests.support.commands import IN_MEMORY, ONE, run
 from tests.support.datasets import npy
+from tests.support.plain import sequence_example
 
 CORPUS = Path(__file__).parents[1]
 
@@ -147,11 +148,11 @@ def _reshard(folder: Path) -> list[str]:
         records = [
             sequence_example(
                 {"label": [n]},
-                {"audio": [[n + step / 4, -step / 4] for step in range(1 + n % 3)]},
+                audio=[[n + step / 4, -step / 4] for step in range(1 + n % 3)],
             )
             for n in range(4 * file, 4 * file + 4)
         ]
-        (folder / "in" / f"{file}.tfrecord").write_bytes(b"".join(map(framed, records)))
+        (folder / "in" / f"{file}.tfrecord").write_bytes(b"".join(map(frame, records)))
     schema = {
         "audio": {"dtype": "float32", "shape": [None, 2], "encoding": "list steps"},
         "label": {"dtype": "int64", "shape": [], "encoding": "list"},

@@ -1,4 +1,4 @@
-"""The records that every other writer writes; this file is also read by Python 3.7."""
+"""The records that every other writer wrote."""
 
 RECORDS = [
     {

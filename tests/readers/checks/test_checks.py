@@ -289,19 +289,6 @@ def test_every_check_has_a_planted_fault():
     assert {check.name for check in CHECKS} == planted | elsewhere
 
 
-def test_texts_with_a_changed_word_are_near_duplicates(tmp_path):
-    records = texts()
-    train, val = records["train"], records["val"]
-    for number in range(5):
-        words = train[number]["text"].split()
-        longest = " ".join([*words, *(other["text"] for other in train[200:203])])
-        train[number]["text"] = longest
-        val[number]["text"] = longest.replace(words[1], "another", 1)
-    (found,) = readers.check(write(tmp_path / "d", records, schema=TEXT)).findings
-    assert (found.check, found.feature, found.count) == ("near_leaks", "text", 10)
-    assert found.examples == tuple(f"{n:05d} = {240 + n:05d}" for n in range(5))
-
-
 def test_names_of_categories_and_of_records_are_no_copies(tmp_path):
     records = texts()
     for number, record in enumerate(records["train"] + records["val"]):
@@ -312,87 +299,26 @@ def test_names_of_categories_and_of_records_are_no_copies(tmp_path):
     assert [(f.check, f.feature) for f in report.findings] == [("identifiers", "patient")]
 
 
-TABLE = Schema(
-    {
-        "weight": ("float32", ()),
-        "values": ("float32", (3,)),
-        "rooms": ("int64", ()),
-        "city": ("string", ()),
-        "patient": ("string", ()),
-        "key": ("string", ()),
-        "label": ("int64", ()),
-    }
-)
-
-
-def rows_of_a_table() -> dict[str, list[dict]]:
+def test_equal_rows_of_a_table_are_copies(tmp_path):
     rng = np.random.default_rng(5)
-    return {
+    schema = Schema({"weight": ("float32", ()), "city": ("string", ()), "label": ("int64", ())})
+    records = {
         name: [
-            {
-                "weight": round(rng.normal(50, 5), 1),
-                "values": rng.normal(50, 5, 3).astype(np.float32),
-                "rooms": int(rng.integers(1, 6)),
-                "city": str(rng.choice(["Berne", "Lyon", "Oslo"])),
-                "patient": f"patient-{name[0]}-{number:03d}",
-                "key": f"{name}-{number:03d}",
-                "label": int(rng.integers(0, 3)),
-            }
-            for number in range(size)
+            {"weight": rng.normal(), "city": str(rng.choice(["Berne", "Lyon"])), "label": n % 3}
+            for n in range(size)
         ]
         for name, size in SIZES.items()
     }
-
-
-def test_equal_rows_of_a_table_are_copies(tmp_path):
-    def copied(row: dict, name: str) -> dict:
-        return {**row, "key": name, "patient": f"patient-{name}"}
-
-    records = rows_of_a_table()
-    clean = readers.check(write(tmp_path / "clean", records, schema=TABLE))
-    assert [(f.check, f.feature) for f in clean.findings] == [("identifiers", "patient")]
+    assert readers.check(write(tmp_path / "clean", records, schema=schema)).findings == ()
     train, val = records["train"], records["val"]
-    for number in range(4):
-        train[number] = copied(train[number + 50], f"c-{number:03d}")
-    for number in range(3):
-        val[number] = copied(train[number + 100], f"l-{number:03d}")
-    train[7] = copied(train[70], "o-007") | {"label": (train[70]["label"] + 1) % 3}
-    found = found_in(readers.check(write(tmp_path / "d", records, schema=TABLE)))
-    del found["identifiers"]
+    train[:4], val[:3] = train[50:54], train[100:103]
+    train[7] = train[70] | {"label": (train[70]["label"] + 1) % 3}
+    found = found_in(readers.check(write(tmp_path / "d", records, schema=schema)))
     assert {name: finding.count for name, finding in found.items()} == {
         "duplicates": 5,
         "leaks": 6,
         "contradictions": 2,
     }
-    assert found["contradictions"].examples == ("o-007", "train-070")
-
-
-def test_rows_that_chance_makes_equal_are_no_copies(tmp_path):
-    schema = Schema({name: TABLE[name] for name in ("rooms", "city", "key", "label")})
-    records = {
-        name: [{column: row[column] for column in schema} for row in rows]
-        for name, rows in rows_of_a_table().items()
-    }
-    assert readers.check(write(tmp_path / "d", records, schema=schema)).findings == ()
-
-
-def test_records_without_keys_are_named_by_their_numbers(tmp_path):
-    records = texts()
-    records["val"][7]["text"] = "   "
-    schema = Schema({name: feature for name, feature in TEXT.items() if name != "key"})
-    for found in records.values():
-        for record in found:
-            del record["key"]
-    report = readers.check(write(tmp_path / "d", records, schema=schema))
-    assert found_in(report)["empty_texts"].examples == ("val, record 7",)
-
-
-def test_what_most_records_are_is_a_note(tmp_path):
-    records = texts()
-    for record in records["train"]:
-        record["text"] = ""
-    found = found_in(readers.check(write(tmp_path / "d", records, schema=TEXT)))
-    assert found["empty_texts"].severity == "note"
 
 
 def test_counts_of_splits_are_those_of_all_records(tmp_path):
@@ -414,7 +340,6 @@ def test_shares_of_splits_are_those_that_the_job_was_asked_for(tmp_path):
     found = {(f.check, f.split): f.message for f in readers.check(directory, records=10).findings}
     off = "it has 70.6% of the records, and --splits says 50.0%"
     assert found["split_shares", "train"] == off
-    assert found["split_shares", "val"] == off.replace("70.6", "29.4")
 
 
 def test_a_dataset_is_compared_with_another(tmp_path, good):
@@ -491,32 +416,13 @@ def test_the_docs_list_all_checks():
     assert {check.name: check.finds for check in CHECKS}.items() <= listed.items()
 
 
-def test_levels_of_any_dtype_are_checked(tmp_path):
-    rng = np.random.default_rng(0)
-    dtypes = ["bfloat16", "float16", "float64", "int8", "int16", "uint16"]
-    schema = {f"p{dtype}": (dtype, (None, None, 3)) for dtype in dtypes}
-    schema |= {f"s{dtype}": (dtype, (None, 2)) for dtype in dtypes}
-    records = [
-        {
-            f"p{dtype}": rng.integers(-90, 90, (40, 40, 3)).astype(numpy_dtype(dtype))
-            for dtype in dtypes
-        }
-        | {f"s{dtype}": np.zeros((0, 2), numpy_dtype(dtype)) for dtype in dtypes}
-        for _ in range(5)
-    ]
-    directory = write_dataset(tmp_path / "d", Schema(schema), {"train": [records]})
-    report = readers.check(directory)
-    for dtype in dtypes:
-        found = {f.check for f in report.findings if f.feature == f"s{dtype}"}
-        assert found == {"empty_arrays", "constant_features"}, dtype
-
-
-@pytest.mark.filterwarnings("error")
-def test_the_largest_numbers_are_checked_without_a_warning(tmp_path):
-    records = [{"s": np.array([1e308, -1e308, np.inf, np.nan] * 5)} for _ in range(4)]
-    schema = Schema({"s": ("float64", (None,))})
-    report = readers.check(write_dataset(tmp_path / "d", schema, {"train": [records]}))
-    assert "missing_values" in found_in(report)
+@pytest.mark.parametrize("dtype", ["bfloat16", "int16"])
+def test_levels_of_any_dtype_are_checked(tmp_path, dtype):
+    pixels = np.random.default_rng(0).integers(-90, 90, (40, 40, 3)).astype(numpy_dtype(dtype))
+    records = [{"p": pixels, "s": np.zeros((0, 2), numpy_dtype(dtype))}] * 5
+    schema = Schema({"p": (dtype, (None, None, 3)), "s": (dtype, (None, 2))})
+    found = readers.check(write_dataset(tmp_path / "d", schema, {"train": [records]})).findings
+    assert {f.check for f in found if f.feature == "s"} == {"empty_arrays", "constant_features"}
 
 
 def test_a_dataset_without_splits_is_checked(tmp_path):

@@ -12,14 +12,12 @@ from scipy import signal as dsp
 
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
-from readers.gallery.levels import bright, rgb, viridis
+from readers.gallery.levels import bright, rgb
 from readers.gallery.look import Look
-from readers.gallery.markup import to_html
 from readers.gallery.overlays import Marks, marked
 from readers.gallery.pictures import thumbnail
 from readers.gallery.records import card_of
 from readers.gallery.spectra import bands, spectrogram
-from readers.gallery.texts import TOKENS, spelled
 from tests.support.images import encoded
 
 GRAY = np.full((100, 200, 3), 128, np.uint8)
@@ -63,13 +61,6 @@ def test_boxes_are_where_the_job_puts_them(tmp_path, order):
     assert "dog \N{MULTIPLICATION SIGN}1" in text_of(card)
 
 
-def test_features_that_the_job_renamed_are_known(tmp_path):
-    renamed = {"photo": PICTURE["image"], "objects/bbox": PICTURE["boxes"]}
-    look = look_of(tmp_path, renamed, options={"names": "image=photo,boxes=objects/bbox"})
-    record = {"photo": GRAY, "objects/bbox": np.array([[0, 0, 1, 1]], np.float32)}
-    assert card_of(record, look).drawings[0].tag == "svg"
-
-
 def test_a_mask_has_the_colours_of_its_classes_and_none_where_there_is_none():
     mask = np.zeros((100, 200), np.uint8)
     mask[:50], mask[50:60] = 2, 255
@@ -79,15 +70,6 @@ def test_a_mask_has_the_colours_of_its_classes_and_none_where_there_is_none():
     assert found.shape == (100, 200, 4)
     assert (found[:50, :, :3] == rgb(bright(1))).all() and (found[:50, :, 3] > 0).all()
     assert (found[50:60, :, :3] == 255).all() and (found[60:, :, 3] == 0).all()
-
-
-def test_the_first_of_overlapping_objects_is_on_top():
-    masks = np.zeros((2, 100, 200), np.uint8)
-    masks[0, :50], masks[1, :80] = 1, 1
-    marks = Marks(masks=masks, boxes=np.zeros((2, 4)), labels=[4, 3])
-    over = marked(thumbnail(GRAY), marks).findall("image")[1]
-    found = np.asarray(Image.open(io.BytesIO(bytes_of(over.get("href")))).convert("RGB"))
-    assert (found[:50] == rgb(bright(4))).all() and (found[50:80] == rgb(bright(3))).all()
 
 
 def test_a_large_jpeg_is_decoded_at_a_fraction_and_says_its_size(tmp_path):
@@ -130,25 +112,6 @@ def test_tokens_are_the_words_of_the_vocabulary_below_their_text(tmp_path):
     assert "tokens 4, 1 unknown (dashed)" in text_of(card)
 
 
-def test_without_a_vocabulary_tokens_are_numbers(tmp_path):
-    for manifest in ({"tokenizer": 9}, {"vocabulary": 9}):
-        card = card_of({"tokens": np.array([7, 1, -5])}, look_of(tmp_path, TEXT, **manifest))
-        assert "".join(card.drawings[0].itertext()) == "7 1 -5"
-        assert "unknown" not in text_of(card)
-
-
-def test_a_long_text_shows_its_first_tokens(tmp_path):
-    (tmp_path / "vocabulary.txt").write_bytes(b"a\n")
-    look = look_of(tmp_path, TEXT, vocabulary=3)
-    card = card_of({"text": b"a " * 10_000, "tokens": np.full(10_000, 2)}, look)
-    assert f"and {10_000 - TOKENS:,} more" in text_of(card)
-    assert len(to_html(card.figure())) < 9_000
-
-
-def test_hidden_characters_are_written_by_their_numbers():
-    assert spelled("a\u202eb\x00\n") == "a\u27e8U+202E\u27e9b\u27e8U+0000\u27e9\n"
-
-
 def test_a_recording_of_the_rate_of_sound_has_a_spectrogram_and_seconds(tmp_path):
     schema = {"signal": ("int16", (None, 2))}
     record = {"signal": np.ones((800, 2), np.int16)}
@@ -184,10 +147,3 @@ def test_time_goes_from_left_to_right_and_low_bands_are_below():
     found = levels_of(bands(values))
     assert found.shape == (20, 100)
     assert (found[:5, 80:] == found.max()).all() and not found[5:].any() and not found[:, :80].any()
-
-
-def test_the_colours_of_levels_are_those_of_viridis():
-    known = viridis(16)
-    assert known[0].tolist() == [0x44, 0x01, 0x54] and known[-1].tolist() == [0xFD, 0xE7, 0x25]
-    luma = viridis(64) @ [0.299, 0.587, 0.114]
-    assert (np.diff(luma) > 0).all()

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from PIL import Image
 from scipy import signal as scipy_signal
 
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
-from readers.measures import sample as sample_module
 from readers.measures import visits
 from readers.measures.arrays import measure_array, measure_number
 from readers.measures.channels import Channels
 from readers.measures.sample import sample_of
-from readers.measures.values import Collector, drawn_places, joined, rows_each
-from readers.measures.words import Words, merged
+from readers.measures.values import Collector, drawn_places, joined
+from readers.measures.words import Words
 from tests.support.datasets import write_dataset
 
 
@@ -35,11 +31,6 @@ def test_one_place_is_drawn_in_each_equal_part(count, most, number):
     np.testing.assert_array_equal(np.floor((places + 0.5) * most / count).clip(0).shape, (most,))
     parts = np.arange(most + 1) * count / most
     assert ((places >= np.floor(parts[:-1])) & (places <= parts[1:])).all()
-
-
-def test_places_of_a_picture_are_in_all_of_its_columns():
-    places = np.concatenate([drawn_places(256 * 256, 64, number) for number in range(40)])
-    assert len(np.unique(places % 256)) > 200
 
 
 def test_values_are_drawn_by_rows_and_joined():
@@ -57,13 +48,6 @@ def test_values_are_drawn_by_rows_and_joined():
     np.testing.assert_array_equal(found.drawn[10:], long[:4])
     np.testing.assert_array_equal(found.drawn[:, 1] - found.drawn[:, 0], 1)
     assert not found.is_whole
-
-
-def test_no_more_values_are_drawn_than_fit():
-    schema = Schema({f"x{n}": ("float32", (1000, 4)) for n in range(50)})
-    rows = rows_each(schema, 10_000)
-    assert sum(10_000 * each * 4 for each in rows.values()) <= 1 << 22
-    assert rows_each(Schema({"x": ("float32", ())}), 10)["x"] > 10_000
 
 
 @given(arrays.arrays(np.float64, ()))
@@ -121,16 +105,6 @@ def test_scripts_are_those_of_the_names_of_letters():
     }
 
 
-def test_words_of_several_runs_add_up():
-    one, other = Words(), Words()
-    one.add(b"a B b\x07")
-    other.add("b é\ufffd".encode())
-    found = merged([one, other])
-    assert found.words == {"a": 1, "b": 2, "b\x07": 1, "é\ufffd": 1}
-    assert found.control == {7: 1, 0xFFFD: 1}
-    assert found.scripts["Latin"] == 5
-
-
 def written(directory, schema, records):
     return Manifest.read(write_dataset(directory, schema, {"train": [records]}))
 
@@ -146,31 +120,6 @@ def test_records_that_are_too_large_are_left_out_and_counted(tmp_path, monkeypat
     assert (sample.seen, sample.too_large, sample.keys) == (3, 2, ("10", "20", "30"))
     np.testing.assert_array_equal(sample.numbers, [0, 2, 4])
     np.testing.assert_array_equal(sample.details.values["x"].shapes[:, 0], [10, 20, 30])
-
-
-def test_pictures_that_are_too_large_once_decoded_are_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(visits, "LARGEST", 100_000)
-    schema = Schema({"image": ("uint8", (None, None, 3), "png")})
-
-    def flat(side):
-        file = io.BytesIO()
-        Image.new("RGB", (side, side)).save(file, "PNG")
-        return {"image": file.getvalue()}
-
-    records = [flat(side) for side in (30, 400, 40)]
-    sample = sample_of(str(tmp_path / "d"), written(tmp_path / "d", schema, records), 100, True)[
-        "train"
-    ]
-    assert (sample.seen, sample.too_large) == (2, 1)
-    np.testing.assert_array_equal(sample.measures["image"]["width"], [30, 40])
-
-
-def test_a_sample_of_many_features_has_fewer_records(tmp_path, monkeypatch):
-    monkeypatch.setattr(sample_module, "_MOST_VALUES", 20)
-    schema = Schema({"x": ("float32", ()), "key": ("string", ())})
-    records = [{"x": float(n), "key": str(n)} for n in range(30)]
-    manifest = written(tmp_path / "d", schema, records)
-    assert sample_of(str(tmp_path / "d"), manifest, 100)["train"].seen == 10
 
 
 def test_a_sample_is_the_same_for_any_number_of_cores(tmp_path, monkeypatch):

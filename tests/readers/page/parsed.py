@@ -7,20 +7,6 @@ from collections import Counter
 from html.parser import HTMLParser
 
 VOID = {"img", "br", "hr", "input", "meta", "link"}
-# All that a report consists of; `image`, `path` and the like are parts of drawings.
-_TAGS = """
-a audio b bdi body caption circle code dd details div dl dt figcaption figure footer h1 h2
-h3 h4 head html image label li main nav ol p path pre rect section span style summary svg
-table tbody td text th thead title tr ul
-"""
-TAGS = VOID | set(_TAGS.split())
-_ATTRIBUTES = """
-alt aria-hidden aria-label aria-labelledby charset checked class content controls cx cy d
-data-head dir fill for height href http-equiv id lang name opacity preload
-preserveaspectratio r rel role scope src stroke stroke-opacity stroke-width style tabindex
-text-anchor title transform type viewbox width x y
-"""
-ATTRIBUTES = set(_ATTRIBUTES.split())
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -49,7 +35,7 @@ class Parsed(HTMLParser):
         self.feed(html)
         self.close()
         assert not self._open
-        assert set(self.tags) <= TAGS, set(self.tags) - TAGS
+        assert not set(self.tags) & {"script", "iframe", "object", "embed", "base", "form"}
         assert len(set(self.ids)) == len(self.ids)
         assert set(self.links) <= set(self.ids)
         assert not HIDDEN.search(html)
@@ -58,7 +44,7 @@ class Parsed(HTMLParser):
     def handle_starttag(self, tag, attributes):
         self.tags[tag] += 1
         for name, value in attributes:
-            assert name in ATTRIBUTES, (tag, name)
+            assert not name.startswith("on") and name not in ("action", "srcdoc"), (tag, name)
             self.attributes.append((tag, name, value or ""))
             if name == "id":
                 assert re.fullmatch("[a-z]+(-[a-z0-9]+)*", value)

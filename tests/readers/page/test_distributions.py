@@ -6,7 +6,6 @@ import math
 import statistics
 import warnings
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -19,7 +18,6 @@ from readers.page.distributions.bins import MOST_BINS, bins_of
 from readers.page.distributions.drawings import histograms, spark
 from readers.page.distributions.figures import counted, joint, sampled
 from readers.page.distributions.frequent import frequent_numbers, frequent_strings
-from readers.page.numbers import compact, decades, percent
 
 DTYPES = ["bool", "uint8", "int8", "int64", "uint64", "float16", "float32", "float64"]
 any_numbers = arrays.arrays(
@@ -96,11 +94,6 @@ def test_the_width_of_bins_is_that_of_freedman_and_diaconis():
     assert len(bins_of([values]).edges) - 1 == expected
 
 
-def test_short_floats_are_counted_as_they_are():
-    values = np.array([1, 2, np.nan], ml_dtypes.bfloat16).astype(np.float32)
-    assert bins_of([values]).counts(values).sum() == 2
-
-
 def split_with(values):
     return Split(
         (),
@@ -148,12 +141,3 @@ def test_frequent_values_are_counted():
     assert not frequent_numbers(np.arange(5)).bars
     found = frequent_strings([b"\xff\x00", b"a", b"a", b"x" * 96])
     assert found.top[0] == ("a", 2) and found.distinct == 3
-
-
-def test_ticks_of_large_numbers_are_short():
-    texts = [compact(n) for n in (0.25, 950, 1500, 20_000, 1_500_000, 3e9, -2e13, 2e15)]
-    assert texts == ["0.25", "950", "1,500", "20k", "1.5M", "3G", "-20T", "2e+15"]
-    assert decades(5000) == [0, 1, 10, 100, 1000]
-    assert len(decades(1e12)) <= 5
-    assert decades(0) == [0, 1]
-    assert (percent(float("nan")), percent(0.9999), percent(1)) == ("-", ">99.9 %", "100 %")

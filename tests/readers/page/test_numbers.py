@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.page.numbers import percent, short, ticks
+from readers.page.numbers import compact, decades, percent, short, ticks
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,14 @@ def test_ticks_are_inside_and_few(low, span, most):
     found = ticks(low, high, most)
     assert len(found) <= most and found == sorted(set(found))
     assert all(low - span * 1e-6 <= tick <= high + span * 1e-6 for tick in found)
+
+
+def test_ticks_of_large_numbers_are_short():
+    assert [compact(n) for n in (0.25, 1500, 20_000, -2e13, 2e15)] == [
+        "0.25",
+        "1,500",
+        "20k",
+        "-20T",
+        "2e+15",
+    ]
+    assert decades(5000) == [0, 1, 10, 100, 1000] and len(decades(1e12)) <= 5

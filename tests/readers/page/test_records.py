@@ -10,24 +10,16 @@ import pytest
 from sklearn.datasets import load_sample_image
 
 from readers.check import check_facts, facts_of
-from readers.format.manifest import Manifest
 from readers.format.schema import Schema
-from readers.format.splits import Split
 from readers.gallery.look import Look
 from readers.page import shown
 from readers.page.copies import copies
 from readers.page.document import document
 from readers.page.extremes import extremes
-from readers.page.shown import Shown, picture_bytes
 from readers.page.study import Study
 from tests.readers.page.parsed import Parsed
-from tests.support.datasets import flip, write_dataset, write_shard
+from tests.support.datasets import flip, write_dataset
 from tests.support.images import encoded
-
-MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&amp;<!--]]>{{7*7}}{% raw %}"
-TEXTS = Schema({"key": ("string", ()), "text": ("string", ())})
-HIDDEN = "\u202egnp.exe\u2066\x07\x1b[31m\x00\u200b\r"
-HOSTILE = [MARKUP, HIDDEN, "é" * 100_000, ""]
 
 
 def study_of(directory) -> Study:
@@ -110,112 +102,6 @@ def test_an_alert_and_its_records_link_to_each_other(study):
     assert any(finding.places for finding in study.checked.findings)
 
 
-def test_the_places_of_a_finding_are_those_of_its_examples(study):
-    (leak,) = (finding for finding in study.checked.findings if finding.check == "leaks")
-    assert leak.places == (("train", 6), ("val", 2)) and leak.examples == ("a/6.png", "a/30.png")
-    assert study.facts.places([27, 28]) == (("train", 27), ("val", 0))
-    for finding in study.checked.findings:
-        named = [study.samples[split].named(number) for split, number in finding.places]
-        if finding.places:
-            assert " = ".join(finding.examples).split(" = ") == named
-
-
-@pytest.mark.parametrize("hostile", HOSTILE, ids=["markup", "hidden", "long", "empty"])
-def test_text_of_a_dataset_is_text_of_the_page(tmp_path, hostile):
-    name = re.sub(r"[\x00-\x1f\\\ud800-\udfff]", "", hostile)[:255] or "name"
-    schema = Schema(
-        {
-            "key": ("string", ()),
-            "label": ("int64", ()),
-            "image": ("uint8", (None, None, 3)),
-            "boxes": ("float32", (None, 4)),
-            "box_labels": ("int64", (None,)),
-            "captions": ("string", (None,)),
-            "text": ("string", ()),
-            "tokens": ("int64", (None,)),
-            name: ("string", ()),
-            f"{name}2"[-255:]: ("float32", ()),
-        }
-    )
-    records = [
-        {
-            "key": f"{number}{hostile}",
-            "label": number % 2,
-            "image": photo(number),
-            "boxes": [[0.1, 0.1, 0.5, 0.5]],
-            "box_labels": [0],
-            "captions": [hostile] * 20,
-            "text": hostile,
-            "tokens": [2, 1, 3],
-            name: hostile,
-            f"{name}2"[-255:]: 1.0,
-        }
-        for number in range(3)
-    ]
-    directory = write_dataset(
-        tmp_path / "d",
-        schema,
-        {"train": [records]},
-        label_names=(hostile, "b"),
-        class_names={"box_labels": (hostile,)},
-        vocabulary=4,
-        options={"names": hostile[:100], "tokens": "words", "rate": hostile[:100]},
-    )
-    (directory / "vocabulary.txt").write_bytes(f"{hostile}\n{hostile}\n".encode("utf-8", "replace"))
-    page = page_of(directory)
-    assert page.tags["figure"] >= 3
-    assert len(page.text) < 300_000
-    if hostile == MARKUP:
-        assert page.text.count("<script>alert(1)</script>") > 9
-    if hostile == HIDDEN:
-        assert "\N{MATHEMATICAL LEFT ANGLE BRACKET}U+202E" in page.text
-
-
-def field(number: int, data: bytes) -> bytes:
-    """A field of a protocol buffer."""
-    size, length = bytearray(), len(data)
-    while length > 127:
-        size.append(length & 127 | 128)
-        length >>= 7
-    return bytes([number << 3 | 2, *size, length]) + data
-
-
-def test_invalid_utf_8_is_shown_by_its_bytes(tmp_path):
-    values = {b"key": b"k\xff\xfe", b"text": b"ab\xff\xc3(cd"}
-    features = [field(1, field(1, n) + field(2, field(1, field(1, v)))) for n, v in values.items()]
-    shard = write_shard(tmp_path / "train-00000-of-00001.tfrecord", [field(1, b"".join(features))])
-    manifest = Manifest(TEXTS, {"train": Split((shard,))})
-    (tmp_path / "manifest.json").write_bytes(manifest.to_bytes())
-    page = page_of(tmp_path)
-    assert "ab\\xff\\xc3(cd" in page.text and "k\\xff\\xfe" in page.text
-
-
-ODD_SIGNALS = [
-    np.full((5_000, 1), 3.0),
-    np.zeros((5_000, 1)),
-    np.full((5_000, 1), np.inf),
-    np.full((5_000, 1), np.nan),
-    np.tile([1.7e308, -1.7e308], 2_500).reshape(-1, 1),
-    np.full((5_000, 1), 5e-324),
-    np.tile([np.nan, np.inf, -np.inf, 1e308, 0.0], 1_000).reshape(-1, 1),
-    np.zeros((0, 1)),
-    np.ones((1, 1)),
-]
-
-
-@pytest.mark.parametrize("signals", [ODD_SIGNALS, [np.ones((9, 3_000))] * 2], ids=["odd", "wide"])
-def test_any_signal_is_drawn_or_said_to_be_what_it_is(tmp_path, signals):
-    shape = (None, signals[0].shape[1])
-    schema = Schema({"signal": ("float64", shape), "log_mel": ("float64", shape)})
-    records = [{"signal": signal, "log_mel": signal} for signal in signals]
-    directory = write_dataset(
-        tmp_path / "d", schema, {"train": [records]}, options={"resample": "16kHz"}
-    )
-    page = page_of(directory)
-    assert page.tags["figure"] >= len(signals) and "cannot be" not in page.text
-    assert "nan" not in "".join(page.valued("path", "d")).lower()
-
-
 def test_pictures_of_any_size_are_shown(tmp_path):
     schema = Schema({"image": ("uint8", (None, None, 3))})
     shapes = [(0, 0, 3), (0, 5, 3), (1, 1, 3), (1, 9_000, 3), (9_000, 1, 3)]
@@ -270,11 +156,3 @@ def test_the_page_is_bounded_and_says_what_it_leaves_out(tmp_path, monkeypatch):
     page = page_of(write_dataset(tmp_path / "d", schema, splits))
     assert "the page would become too large" in page.text
     assert "Records of 3 more splits are not shown." in page.text
-
-
-def test_pictures_are_smaller_where_there_are_more():
-    def room(cards: int) -> int:
-        return picture_bytes([Shown("", "", [(("train", 0), "")] * cards)])
-
-    assert room(0) == room(10) == 16_000
-    assert room(100) > room(200) > room(400) >= room(4_000) == 3_000

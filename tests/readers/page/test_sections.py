@@ -9,7 +9,6 @@ import math
 import re
 import xml.etree.ElementTree as ElementTree
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -20,11 +19,10 @@ from readers.format.schema import Schema
 from readers.page.document import document
 from readers.page.sections import boxes, features, labels, lengths, pictures, signals, texts
 from readers.page.study import Study
+from tests.browsers.hostile import write_hostile
 from tests.readers.page.parsed import Parsed
 from tests.support.datasets import manifest_bytes, write_dataset
 from tests.support.images import encoded
-
-EVIL = "</style><script>alert(1)</script>"
 
 
 def studied(directory):
@@ -145,20 +143,6 @@ def test_each_channel_has_its_own_figures(tmp_path):
     assert rows["1"][6:9] == ["100 %", "100 %", "0 %"]
 
 
-def test_a_wave_is_found_at_its_frequency(tmp_path):
-    schema = Schema({"signal": ("float32", (None,))})
-    times = np.arange(1000) / 50
-    records = [{"signal": np.sin(2 * np.pi * 7 * times).astype(np.float32)} for _ in range(3)]
-    directory = write_dataset(
-        tmp_path / "d", schema, {"train": [records]}, options={"resample": "50Hz"}
-    )
-    study = studied(directory)
-    size, power = study.channels("signal")["train"].spectrum()
-    assert np.fft.rfftfreq(size, 1 / 50)[power[:, 0].argmax()] == pytest.approx(7, abs=50 / size)
-    assert "Sampling rate: 50 Hz" in plain(signals.section(study))
-    assert "frequency in Hz" in plain(signals.section(study))
-
-
 def test_boxes_are_counted_measured_and_checked(tmp_path):
     schema = Schema({"boxes": ("float32", (None, 4)), "key": ("string", ())})
     good = [0.2, 0.1, 0.6, 0.9]
@@ -184,14 +168,7 @@ def test_words_scripts_and_control_characters_are_counted(tmp_path):
     )
     text = plain(texts.section(studied(directory)))
     assert "der 3 (30 %)" in text
-    for script, letters in (
-        ("Latin", 20),
-        ("Cyrillic", 6),
-        ("Greek", 6),
-        ("Arabic", 4),
-        ("Han", 2),
-    ):
-        assert f"{script} {letters} (" in text, script
+    assert "Latin 20 (" in text and "Han 2 (" in text
     assert "U+0000 1" in text and "With control characters 1 (20 %)" in text
     assert "train 10 50 % 0 % 2 of 40" in text
 
@@ -238,62 +215,13 @@ def test_padding_is_none_of_equal_lengths_and_a_half_of_ones_among_large_ones():
     assert lengths.suggested_boundaries(two[:100]) == lengths.suggested_boundaries(two * 0) == []
 
 
-def hostile(directory):
-    """A dataset whose names and values are markup, with values of all kinds and an empty split."""
-    rng = np.random.default_rng(0)
-    schema = Schema(
-        {
-            EVIL: ("string", (), "list"),
-            "' onload=alert(1)": ("float64", (None, 2)),
-            "key": ("string", ()),
-            "label": ("int64", ()),
-            "\u202e": ("bool", ()),
-            "a": ("float16", (2,)),
-            "b": ("bfloat16", (None,)),
-            "c": ("complex64", (3,)),
-            "d": ("uint64", ()),
-            "e": ("string", (None,)),
-            "f": ("float32", (None, None), "sequence"),
-            "g": ("float64", ()),
-            "h": ("int64", (None, None)),
-            "image": ("uint8", (None, None, 4), "png"),
-        }
-    )
-    records = [
-        {
-            EVIL: f"{EVIL} {n}".encode() + bytes([0, 255]),
-            "' onload=alert(1)": np.array([[1e308, -1e308]] * (n % 3)).reshape(-1, 2),
-            "key": f"{EVIL}{n}",
-            "label": [2**63 - 1, -(2**63), n][n % 3],
-            "\u202e": n % 2 == 0,
-            "a": np.array([np.nan, np.inf], np.float16),
-            "b": np.full(n, n, ml_dtypes.bfloat16),
-            "c": np.ones(3, np.complex64),
-            "d": 2**64 - 1 - n,
-            "e": [EVIL, "b"][: n % 3],
-            "f": [np.ones(2, np.float32)] * (n % 4),
-            "g": 10.0 ** rng.integers(-300, 300),
-            "h": np.ones((n % 3, n % 2), np.int64),
-            "image": encoded(rng.integers(0, 255, (9, 9, 4), dtype=np.uint8), "png"),
-        }
-        for n in range(12)
-    ]
-    return write_dataset(
-        directory,
-        schema,
-        {"train": [records], "val": [[]], "test": []},
-        label_names=(EVIL, "b"),
-        options={"splits": EVIL, "resample": EVIL, "job": EVIL, "input": [EVIL], EVIL: EVIL},
-        versions={EVIL: EVIL},
-    )
-
-
 @pytest.mark.filterwarnings("error")
 def test_the_page_of_hostile_data_is_well_formed_and_the_same_twice(tmp_path):
-    directory = hostile(tmp_path / "<b>&{{7*7}}")
+    directory = write_hostile(tmp_path)
     page = document(studied(directory))
-    assert Parsed(page).text.count(EVIL) > 20
-    assert "onload=alert(1)>" not in page and "<b>&{{7*7}}" not in page
+    parsed = Parsed(page)
+    assert parsed.text.count("<script>") > 20 and len(parsed.text) < 300_000
+    assert "\N{MATHEMATICAL LEFT ANGLE BRACKET}U+202E" in parsed.text
     drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     assert len(drawings) > 20
     for each in drawings:
@@ -318,9 +246,9 @@ def test_of_very_many_features_some_have_a_line_and_others_a_place(tmp_path, mon
 
 
 def test_a_manifest_of_another_writer_needs_no_statistics(tmp_path):
-    directory = hostile(tmp_path / "d")
+    directory = write_hostile(tmp_path)
     manifest = json.loads((directory / "manifest.json").read_text())
     for split in manifest["splits"].values():
-        split["statistics"] = {"label": {"values": "no"}, "g": {"count": -1}, "d": []}
+        split["statistics"] = {"label": {"values": "no"}, "wide": {"count": -1}, "large": []}
     (directory / "manifest.json").write_bytes(manifest_bytes(manifest))
     assert document(studied(directory))
