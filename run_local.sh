@@ -5,7 +5,7 @@
 #   ./run_local.sh images --input ...  run one job with its flags (also text, sensors, reshard)
 #   ./run_local.sh test                run the base tests, which need Python alone (5 minutes on two cores)
 #   ./run_local.sh test ci             run those of the long tests that .ci/run has: they need Java, Maven, Node and Chromium
-#   ./run_local.sh test all            run all tests, which need Go, buildah, Firefox, zip, root, and packages of PyPI and Debian, too
+#   ./run_local.sh test all            run all tests, which need Go, Firefox, zip, root, and packages of PyPI and Debian, too
 #   ./run_local.sh test tests/a.py -x  run pytest with these arguments
 #   COVERAGE=1 ./run_local.sh test     measure branch coverage, too, and fail below 95 % (also test all)
 #   ./run_local.sh engines start flink start a local cluster (also spark, prism, pool; or stop one)
@@ -115,8 +115,6 @@ check_machine() {  # ci or all
   command -v npm >/dev/null || missing+=("Node 20 or later with npm (on Debian: apt install nodejs npm)")
   if [ "$1" = all ]; then
     command -v go >/dev/null || missing+=("Go (on Debian: apt install golang-go)")
-    command -v buildah >/dev/null || missing+=("buildah (on Debian: apt install buildah)")
-    command -v debootstrap >/dev/null || missing+=("debootstrap (on Debian: apt install debootstrap)")
     command -v firefox-esr >/dev/null || command -v firefox >/dev/null ||
       missing+=("Firefox (on Debian: apt install firefox-esr)")
     command -v zip >/dev/null || missing+=("zip (on Debian: apt install zip)")

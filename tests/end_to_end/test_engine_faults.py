@@ -112,19 +112,6 @@ def waits(run):
         time.sleep(0.1)
 
 
-@contextlib.contextmanager
-def paused(flink):
-    """Stops the TaskManagers for a while."""
-    managers = [pid for name, pid in pids(flink.folder).items() if "taskmanager" in name]
-    try:
-        for pid in managers:
-            os.kill(pid, signal.SIGSTOP)
-        yield
-    finally:
-        for pid in managers:
-            os.kill(pid, signal.SIGCONT)
-
-
 def workers_of(pid):
     """The pids of the Python workers that a process started."""
     found = []
@@ -194,26 +181,6 @@ def test_a_job_whose_driver_is_killed_keeps_others_out_and_ends_with_a_complete_
         if (run.out / "manifest.json").exists():
             assert verify(str(run.out)).ok  # notes of its shards are deleted later
     assert run.state() == "FINISHED"
-    assert_undisturbed(run.out, job)
-
-
-def test_two_runs_of_one_job_at_once_end_with_a_complete_dataset(flink, run, job):
-    run.until_shards(3)
-    run.driver.kill()
-    run.driver.wait()
-    (run.out / ".staging/SUBMITTED").unlink()  # It would keep the second one out.
-    with paused(flink):  # The first might end before the second looks.
-        again = Run(flink, job[0], run.out)
-    code = again.code()
-    for _ in waits(run):
-        pass
-    if code:
-        assert code == 1 and again.printed().splitlines()[-1].startswith("error: ")
-    if not (run.out / "manifest.json").exists():
-        # Each deleted files that the other was writing: both fail, and the next run succeeds.
-        assert code == 1
-        third = Run(flink, job[0], run.out)
-        assert third.code() == 0, third.printed()
     assert_undisturbed(run.out, job)
 
 

@@ -48,8 +48,6 @@ _AXE = (
 )
 _KUBERNETES_VALIDATE = "kubernetes-validate==1.37.0"
 
-_BOOT = "github.com/apache/beam/sdks/v2/python/container@v2.77.0"
-
 
 class Runner(NamedTuple):
     """Beam's runner for an engine, by its versions in the Maven registry.
@@ -160,30 +158,6 @@ def prism() -> Path:
             raise EngineError(f"Prism is made of {sums}, expected {_PRISM_SUM}")
 
     return _once("prism-2.77.0", make) / "prism"
-
-
-def boot() -> Path:
-    """Beam's boot program, which starts workers in a container."""
-
-    def make(folder: Path) -> None:
-        _run(["go", "install", _BOOT], "Beam's boot program", {"GOBIN": str(folder)})
-
-    return _once("boot-2.77.0", make) / "container"
-
-
-def debian(suite: str) -> Path:
-    """The root of a small Debian with Python, pip and all libraries that Python has."""
-
-    def make(folder: Path) -> None:
-        wanted = "ca-certificates,python3-pip,python3-venv,python-is-python3"
-        command = ["debootstrap", "--variant=minbase", f"--include={wanted}", suite, str(folder)]
-        _run(command, "the image of workers")
-        # Packages are installed beside Debian's own, as in the images of Python.
-        for mark in folder.glob("usr/lib/python3*/EXTERNALLY-MANAGED"):
-            mark.unlink()
-        shutil.rmtree(folder / "var/cache/apt", ignore_errors=True)
-
-    return _once(f"debian-{suite}", make)
 
 
 def azurite() -> Path:
@@ -328,8 +302,11 @@ def needed_by(program: str, what: str) -> str:
         EngineError: The program is missing; the message names its package.
     """
     packages = {"mvn": "maven", "go": "golang-go", "npm": "npm", "node": "nodejs"}
-    packages |= {"debootstrap": "debootstrap", "firefox": "firefox-esr"}
-    packages |= {"chromium": "chromium", "chromedriver": "chromium-driver"}
+    packages |= {
+        "firefox": "firefox-esr",
+        "chromium": "chromium",
+        "chromedriver": "chromium-driver",
+    }
     found = shutil.which(program)
     if not found:
         package = packages.get(program, "openjdk-17-jdk-headless")

@@ -17,15 +17,11 @@ class Pool:
         folder: The folder of their logs.
         ports: The port for runners that need workers, and the port for jobs.
         python: The interpreter of the environment in which workers run.
-        program: The program that starts a worker; by default that of the environment.
-        within: The beginning of a command line that runs a program in a container.
     """
 
     folder: Path
     ports: tuple[int, int] = (15000, 18097)
     python: str = sys.executable
-    program: str = ""
-    within: tuple[str, ...] = ()
 
     @property
     def worker_flags(self) -> list[str]:
@@ -41,9 +37,9 @@ class Pool:
     def services(self) -> list[Service]:
         """The processes to start."""
         workers, jobs = self.ports
-        program = self.program or Path(self.python).with_name("beam-shards-worker")
+        program = Path(self.python).with_name("beam-shards-worker")
         module = "apache_beam.runners.worker.worker_pool_main"
-        pool = [*self.within, self.python, "-m", module]
+        pool = [self.python, "-m", module]
         pool += [f"--service_port={workers}", f"--container_executable={program}"]
         module = "apache_beam.runners.portability.local_job_service_main"
         # Another environment must have the package itself.
