@@ -11,16 +11,22 @@ import jsonschema
 import pytest
 import yaml
 
+from beam_jobs.__main__ import main
 from tests.end_to_end.test_readme import unknown_flags
 from tests.engines.flink import Flink
 from tests.engines.java import OPENS
 from tests.engines.packages import kubernetes_validate
 from tests.engines.pool import Pool
+from tests.engines.running import engine_of_module
 from tests.support.checkout import ROOT
+from tests.support.datasets import files_of, write_recordings
 
 DEPLOY = ROOT / "docs/deploy"
 MANIFESTS = sorted(DEPLOY.rglob("*.yaml"))
 KUBERNETES = "1.37"
+
+flink = engine_of_module(Flink)
+pool = engine_of_module(Pool)
 
 
 def manifest(name):
@@ -126,6 +132,23 @@ def test_images_and_versions_agree():
 def test_the_job_has_flags_that_exist():
     assert DRIVER["command"] == ["python", "-m", "beam_jobs"]
     assert unknown_flags([*DRIVER["command"], *DRIVER["args"]]) == []
+
+
+@pytest.mark.engines
+def test_the_flags_of_the_job_run_on_flink_with_a_worker_pool(flink, pool, tmp_path):
+    write_recordings(tmp_path / "in", [3 + n % 40 for n in range(60)], range(0, 60, 7))
+    flags = {name: value for name, _, value in (f.partition("=") for f in DRIVER["args"][1:])}
+    port = next(a for a in POOLS["flink"]["args"] if a.startswith("--service_port")).split("=")[1]
+    assert flags["--environment_config"] == f"localhost:{port}"
+    for name in ("--input", "--output", "--image_size", "--engine_page"):
+        del flags[name]
+    flags |= {"--job_endpoint": f"localhost:{flink.ports[2]}", "--parallelism": "4"}
+    flags["--environment_config"] = f"localhost:{pool.ports[0]}"
+    job = ["sensors", "--input", f"{tmp_path}/in", "--num_shards", "4", "--window", "3"]
+    assert main([*job, "--output", f"{tmp_path}/here"]) == 0
+    sent = [f"{name}={value}" for name, value in flags.items()]
+    assert main([*job, "--output", f"{tmp_path}/there", *sent]) == 0
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
 
 
 def test_the_pools_are_started_as_the_tests_start_theirs():

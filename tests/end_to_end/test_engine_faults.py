@@ -218,19 +218,3 @@ def test_a_job_into_a_store_survives_a_killed_worker(flink, texts, s3, tmp_path)
     assert files_of(tmp_path / "copy") == expected  # Nothing is left in `.staging/`.
     client = boto3.client("s3", endpoint_url=s3.proxy.url)
     assert not client.list_multipart_uploads(Bucket=s3.url[5:]).get("Uploads")
-
-
-def test_a_job_whose_job_server_is_killed_ends_with_a_complete_dataset(flink, run, job):
-    run.until_shards(3)
-    os.kill(pids(flink.folder)["jobserver"], signal.SIGKILL)
-    try:
-        assert run.code() == 1
-        assert run.printed().splitlines()[-1].startswith("error: ")
-        for _ in waits(run):
-            pass
-        assert run.state() == "FINISHED"
-        assert_undisturbed(run.out, job)
-    finally:
-        server = flink.services()[-1]
-        server.start(flink.folder)
-        server.wait(flink.folder)

@@ -2,14 +2,13 @@
 
 import io
 import json
-import shutil
 
 import numpy as np
 import pytest
 
 from examples.samples import make_samples
 from tests.support.commands import refused, run, without_progress
-from tests.support.datasets import balanced, files_of, records_of, rejects_of
+from tests.support.datasets import balanced, files_of, records_of
 
 
 def npy(array) -> bytes:
@@ -132,22 +131,3 @@ def test_only_overwrite_replaces_a_dataset_and_it_leaves_no_old_file(samples, tm
 
 
 # Which files are inputs.
-
-
-def test_a_folder_stands_for_its_visible_files_and_follows_symlinks(samples, tmp_path):
-    source = tmp_path / "run [1]*"  # an existing path is not a pattern
-    (source / "walk").mkdir(parents=True)
-    (source / "rest").symlink_to(samples / "sensors" / "rest")
-    (source / "walk" / "a.npy").symlink_to(samples / "sensors" / "walk" / "0001.npy")
-    (source / "walk" / "gone.npy").symlink_to(tmp_path / "nowhere.npy")
-    (source / "walk" / "loop").symlink_to(source)
-    (source / "walk" / ".DS_Store").write_text("x")
-    shutil.copytree(samples / "sensors" / "rest", source / ".cache")
-    assert run("sensors", "--input", source, "--output", tmp_path / "folder") == 0
-    assert balanced(tmp_path / "folder").label_names == ("rest", "walk")
-    assert len(records_of(tmp_path / "folder")) == 16
-    assert rejects_of(tmp_path / "folder").keys() == {"walk/gone.npy"}
-    # A pattern matches hidden files if it spells their dot.
-    (source / ".cache").rename(tmp_path / ".cache")
-    assert run("sensors", "--input", f"{tmp_path}/.c*/*", "--output", tmp_path / "hidden") == 0
-    assert len(records_of(tmp_path / "hidden")) == 15

@@ -6,17 +6,13 @@ Runs that are killed at any step are in `tests/campaigns/kills`.
 import random
 import shutil
 
-import apache_beam as beam
-import numpy as np
 import pytest
-from apache_beam.metrics import MetricsFilter
 
-from beam_jobs import Feature, Schema, WriteShards
 from beam_jobs.dataset import shard_writer, topup
 from beam_jobs.errors import DataError
 from beam_jobs.pipeline import commit
 from tests.support.commands import IN_MEMORY, interrupted, resumed, run
-from tests.support.datasets import files_of, npy, write_recordings
+from tests.support.datasets import files_of, write_recordings
 
 
 def notes(out):
@@ -59,48 +55,9 @@ def unfinished(done, tmp_path):
 # Changes between the runs.
 
 
-@pytest.fixture
-def few(tmp_path):
-    """(arguments, output with all shards but no manifest) of a job whose inputs may change."""
-    source, out = tmp_path / "in", tmp_path / "out"
-    write_recordings(source, [1 + n % 9 for n in range(300)])
-    arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", SHARDS]
-    interrupted(*arguments, "--output", out)
-    assert len(notes(out)) == SHARDS
-    return arguments, out
-
-
 def fresh(arguments, tmp_path):
     assert run(*arguments, "--output", tmp_path / "fresh") == 0
     return files_of(tmp_path / "fresh")
-
-
-def test_the_shard_of_a_changed_input_is_rewritten(few, tmp_path, capsys):
-    arguments, out = few
-    path = tmp_path / "in" / "a" / "00000.npy"
-    before = path.stat()
-    path.write_bytes(npy("<i2", (1, 3), b"abcdef"))
-    assert path.stat().st_size == before.st_size and path.stat().st_mtime_ns != before.st_mtime_ns
-    expected = fresh(arguments, tmp_path)
-    assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) == SHARDS - 1
-
-
-@pytest.mark.slow
-def test_renaming_an_input_gives_the_files_of_a_fresh_run(few, tmp_path, capsys):
-    arguments, out = few
-    path = tmp_path / "in" / "b" / "00001.npy"
-    path.rename(path.with_name("other.npy"))
-    expected = fresh(arguments, tmp_path)
-    # The boundaries of shards move by one record at most, and not before the change.
-    assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) < SHARDS
-
-
-@pytest.mark.slow
-def test_with_other_flags_nothing_is_kept(unfinished, done, tmp_path, capsys):
-    arguments, out, _ = unfinished
-    flags = ["--on_reject", "fail"]
-    expected = fresh([*done[0], *flags], tmp_path)
-    assert assert_resumes(capsys, [*arguments, *flags], out, expected) == 0
 
 
 def test_a_run_with_other_workers_keeps_shards_and_deletes_partial_files_before_it_resumes(
@@ -188,32 +145,3 @@ def test_the_text_job_keeps_its_shards(tmp_path, dying_after, capsys):
         assert run(*arguments, "--output", out) == 1
     assert len(notes(out)) == 5
     assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) == 5
-
-
-SCHEMA = Schema({"x": Feature("float32", (None,)), "key": Feature("string")})
-
-
-def write_shards(out, changed=-1, **arguments):
-    """Writes a dataset with WriteShards; returns how many shards it kept."""
-    records = [(f"r{n}", {"x": np.full(n % 7, n + (n == changed), np.float32)}) for n in range(200)]
-    records.append(("bad", {"x": "no array"}))
-    pipeline = beam.Pipeline()
-    write = WriteShards(str(out), SCHEMA, num_shards=8, on_reject="skip", **arguments)
-    pipeline | beam.Create(records) | write
-    result = pipeline.run()
-    result.wait_until_finish()
-    found = result.metrics().query(MetricsFilter().with_name("kept"))["counters"]
-    return sum(counter.result for counter in found)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("arguments", "expected"), [({"changed": 5}, 7), ({"seed": 1}, 0)])
-def test_write_shards_rewrites_changed_shards(tmp_path, monkeypatch, arguments, expected):
-    out = tmp_path / "out"
-    with monkeypatch.context() as patch, pytest.raises(Exception, match="division by zero"):
-        patch.setattr(commit, "check_files", lambda *_: 1 / 0)
-        write_shards(out)
-    assert len(notes(out)) == 8
-    assert write_shards(out, **arguments) == expected
-    write_shards(tmp_path / "fresh", **arguments)
-    assert files_of(out) == files_of(tmp_path / "fresh")

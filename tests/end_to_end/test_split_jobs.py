@@ -4,12 +4,9 @@ import json
 from collections import Counter
 
 import numpy as np
-import pytest
 
-from tests.support.archives import tarred, zipped
 from tests.support.commands import ONE, run
 from tests.support.datasets import balanced, records_of
-from tests.support.images import encoded
 
 
 def write_recordings(folder, lengths):
@@ -57,45 +54,3 @@ def test_people_are_dealt_to_folds_of_equal_shares_of_each_label(tmp_path):
     assert counts == {(label, f"fold{k}"): 4 for label in (0, 1) for k in range(3)}
     options = json.loads((out / "manifest.json").read_text())["options"]
     assert (options["folds"], options["stratify"]) == ("3", True)
-
-
-@pytest.mark.slow
-def test_files_and_existing_records_have_exact_shares_without_labels(tmp_path):
-    write_recordings(tmp_path / "in", {f"a/{n}": 8 for n in range(20)})
-    flags = ["--exact_splits", "--splits", "train=0.7,val=0.2,test=0.1", *ONE]
-    assert run("sensors", "--input", tmp_path / "in", *flags, "--output", tmp_path / "o") == 0
-    again = ["reshard", "--input", tmp_path / "o", *flags]
-    assert run(*again, "--output", tmp_path / "again") == 0
-    for name in ("o", "again"):
-        sizes = [split.records for split in balanced(tmp_path / name).splits.values()]
-        assert sizes == [14, 4, 2], name
-
-
-# Keys that hold neither the name of an archive nor that of a table.
-
-
-def bytes_of(out):
-    """The bytes of all shards and indexes."""
-    names = {file.name: file.read_bytes() for file in out.glob("*.tfrecord*")}
-    assert names
-    return names
-
-
-@pytest.mark.slow
-def test_a_folder_and_its_archives_give_the_same_bytes(tmp_path):
-    files = {
-        f"{'ab'[n % 2]}/{n}.png": encoded(np.full((4, 5), n, np.uint8), "PNG") for n in range(30)
-    }
-    for name, data in files.items():
-        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "in" / name).write_bytes(data)
-    (tmp_path / "x.zip").write_bytes(zipped(files.items()))
-    (tmp_path / "z.tar.gz").write_bytes(tarred(files.items(), "w:gz"))
-    flags = ["--key", "member", "--splits", "train=0.7,val=0.3", "--num_shards", 2, *ONE]
-    found = []
-    for name in ("in", "x.zip", "z.tar.gz"):
-        out = tmp_path / f"out-{name}"
-        assert run("images", "--input", tmp_path / name, *flags, "--output", out) == 0
-        found.append(bytes_of(out))
-        assert sorted(records_of(out)) == sorted(files)
-    assert found[0] == found[1] == found[2]
