@@ -17,20 +17,8 @@ from tests.support.datasets import files_of, npy, write_recordings
 from tests.support.lazily import Lazily
 
 SPLITS = ["--splits", "train=0.6,val=0.3,test=0.1", "--num_shards", "train=4,val=2,test=2"]
-LETTERS = [
-    "alpha",
-    "beta",
-    "gamma",
-    "delta",
-    "epsilon",
-    "zeta",
-    "eta",
-    "theta",
-    "iota",
-    "kappa",
-    "lambda",
-    "mu",
-]
+LETTERS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
+LETTERS += ["eta", "theta", "iota", "kappa", "lambda", "mu"]
 
 
 def run_in_a_process(*arguments):
@@ -80,9 +68,9 @@ JOBS = {
     "images": (make_images, ["--image_size", "8x8"]),
     "text": (make_text, ["--label_field", "label", "--tokens", "words", "--vocabulary_size", 9]),
 }
-WORKERS = [["--direct_num_workers", n] for n in (1, 2, 4)]
 MODES = [
-    *WORKERS,
+    ["--direct_num_workers", 1],
+    ["--direct_num_workers", 4],
     ["--direct_running_mode", "in_memory"],  # always with one Beam worker
     ["--direct_running_mode", "multi_threading", "--direct_num_workers", 4],
     ["--direct_running_mode", "multi_processing", "--direct_num_workers", 2],
@@ -117,35 +105,23 @@ def test_all_modes_write_the_files_of_the_default_run(by_default, tmp_path, job,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("job", JOBS)
-def test_files_listed_in_another_order_give_the_same_records(by_default, tmp_path, job):
-    arguments, expected = by_default[job]
-    source = arguments[2]
-    if job == "text":
-        inputs = [source / name for name in ("f.doc", "e.csv.gz", "[b-d].jsonl", "a.jsonl")]
-    else:
-        inputs = [source / f"{path.name}/*" for path in sorted(source.iterdir(), reverse=True)]
+def test_files_listed_in_another_order_give_the_same_records(by_default, tmp_path):
+    arguments, expected = by_default["text"]
+    inputs = [arguments[2] / name for name in ("f.doc", "e.csv.gz", "[b-d].jsonl", "a.jsonl")]
     flags = [flag for path in inputs for flag in ("--input", path)]
-    assert run(job, *flags, *arguments[3:], "--output", tmp_path / "out") == 0
+    assert run("text", *flags, *arguments[3:], "--output", tmp_path / "out") == 0
     found = files_of(tmp_path / "out")
-    assert found.keys() == expected.keys()
-    typed = {"manifest.json"}  # holds the inputs as typed
-    assert {n: sha for n, sha in found.items() if n not in typed} == {
-        n: sha for n, sha in expected.items() if n not in typed
-    }
+    typed = {"manifest.json": None}  # It holds the inputs as typed.
+    assert found | typed == expected | typed
 
 
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
         ([], cores()),
-        (["--direct_num_workers", "1"], 1),
         (["--direct_num_workers", "3"], 3),
         (["--direct_num_workers", "0"], cores()),
-        (["--direct_running_mode", "in_memory"], 1),
         (["--direct_running_mode", "in_memory", "--direct_num_workers", "4"], 1),
-        (["--direct_running_mode", "multi_threading", "--direct_num_workers", "4"], 1),
-        (["--direct_running_mode", "multi_processing", "--direct_num_workers", "1"], 1),
         (["--runner", "FlinkRunner", "--direct_num_workers", "4"], 1),
     ],
 )

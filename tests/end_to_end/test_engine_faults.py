@@ -112,19 +112,6 @@ def waits(run):
         time.sleep(0.1)
 
 
-@contextlib.contextmanager
-def paused(flink):
-    """Stops the TaskManagers for a while."""
-    managers = [pid for name, pid in pids(flink.folder).items() if "taskmanager" in name]
-    try:
-        for pid in managers:
-            os.kill(pid, signal.SIGSTOP)
-        yield
-    finally:
-        for pid in managers:
-            os.kill(pid, signal.SIGCONT)
-
-
 def workers_of(pid):
     """The pids of the Python workers that a process started."""
     found = []
@@ -197,26 +184,6 @@ def test_a_job_whose_driver_is_killed_keeps_others_out_and_ends_with_a_complete_
     assert_undisturbed(run.out, job)
 
 
-def test_two_runs_of_one_job_at_once_end_with_a_complete_dataset(flink, run, job):
-    run.until_shards(3)
-    run.driver.kill()
-    run.driver.wait()
-    (run.out / ".staging/SUBMITTED").unlink()  # It would keep the second one out.
-    with paused(flink):  # The first might end before the second looks.
-        again = Run(flink, job[0], run.out)
-    code = again.code()
-    for _ in waits(run):
-        pass
-    if code:
-        assert code == 1 and again.printed().splitlines()[-1].startswith("error: ")
-    if not (run.out / "manifest.json").exists():
-        # Each deleted files that the other was writing: both fail, and the next run succeeds.
-        assert code == 1
-        third = Run(flink, job[0], run.out)
-        assert third.code() == 0, third.printed()
-    assert_undisturbed(run.out, job)
-
-
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
     """The flags of a job that encodes texts for some seconds, and the files of an undisturbed run."""
@@ -251,19 +218,3 @@ def test_a_job_into_a_store_survives_a_killed_worker(flink, texts, s3, tmp_path)
     assert files_of(tmp_path / "copy") == expected  # Nothing is left in `.staging/`.
     client = boto3.client("s3", endpoint_url=s3.proxy.url)
     assert not client.list_multipart_uploads(Bucket=s3.url[5:]).get("Uploads")
-
-
-def test_a_job_whose_job_server_is_killed_ends_with_a_complete_dataset(flink, run, job):
-    run.until_shards(3)
-    os.kill(pids(flink.folder)["jobserver"], signal.SIGKILL)
-    try:
-        assert run.code() == 1
-        assert run.printed().splitlines()[-1].startswith("error: ")
-        for _ in waits(run):
-            pass
-        assert run.state() == "FINISHED"
-        assert_undisturbed(run.out, job)
-    finally:
-        server = flink.services()[-1]
-        server.start(flink.folder)
-        server.wait(flink.folder)

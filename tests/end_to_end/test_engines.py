@@ -8,25 +8,17 @@ import subprocess
 import time
 from pathlib import Path
 
-import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs import WriteShards
 from beam_jobs.__main__ import main
 from beam_jobs.cli.command import parse_command
 from beam_jobs.engines.flags import engine_flags, worker_program
 from beam_jobs.engines.remote import watch
-from beam_jobs.errors import find_job_error
-from beam_jobs.pipeline.write_runs import WriteRuns
 from examples.samples import make_samples
-from readers.format.manifest import Manifest
-from readers.format.schema import Schema
 from readers.verify import verify
 from tests.engines import packages
 from tests.engines.flink import Flink
-from tests.engines.losses import Lose
 from tests.engines.prism import Prism
 from tests.engines.running import engine_of_module
 from tests.engines.spark import Spark
@@ -198,36 +190,6 @@ def test_on_reject_fail_ends_a_job_with_one_line(flink, jobs, tmp_path, capsys):
     assert line.startswith("error: walk/broken.npy: not a whole .npy file")
     assert not [text for text in before if "error" in text or "Traceback" in text]
     assert not (out / "manifest.json").exists()
-
-
-def write_on(engine, out):
-    """Writes generated records on an engine."""
-    given = [engine.flags[1], "--parallelism=2"]
-    options = PipelineOptions([*engine_flags("flink", given), *given])
-    schema = Schema({"key": ("string", ()), "number": ("int64", ())})
-    with beam.Pipeline(options=options) as pipeline:
-        records = pipeline | beam.Create([(str(i), {"number": i}) for i in range(2000)])
-        records | WriteShards(str(out), schema, num_shards=4, splits={"train": 0.8, "val": 0.2})
-
-
-@pytest.mark.engines
-def test_elements_that_flink_loses_make_the_job_fail(flink, tmp_path, monkeypatch):
-    write_on(flink, tmp_path / "complete")
-    assert verify(str(tmp_path / "complete")).ok
-    splits = Manifest.read(tmp_path / "complete").splits.values()
-    assert sum(split.records for split in splits) == 2000
-    write = WriteRuns.expand
-
-    def lossy(self, inputs):
-        runs, plan = inputs
-        return write(self, (runs | "Lose" >> beam.ParDo(Lose()), plan))
-
-    monkeypatch.setattr(WriteRuns, "expand", lossy)
-    with pytest.raises(RuntimeError) as failed:
-        write_on(flink, tmp_path / "lossy")
-    lost = "The runner lost or repeated some: no dataset was written, run the job again"
-    assert lost in find_job_error(failed.value).message
-    assert not (tmp_path / "lossy/manifest.json").exists()
 
 
 @pytest.fixture

@@ -80,11 +80,9 @@ def test_the_parameters_of_the_template_equal_the_flags_of_the_jobs():
     [
         ("job", "images", "pictures"),
         ("output", "gs://bucket/out", "/tmp/out"),
-        ("input", "gs://bucket/in/**.jpg", "photos/*"),
         ("overwrite", "true", "yes"),
         ("seed", "-3", "x"),
         ("channels", "3", "2"),
-        ("on_reject", "fail", "stop"),
     ],
 )
 def test_the_template_refuses_invalid_values(name, good, bad):

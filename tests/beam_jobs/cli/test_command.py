@@ -16,7 +16,6 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.reshard.job import ReshardJob
 from beam_jobs.plan.splits import Splits
-from beam_jobs.sources.joined_inputs import JoinedInputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.table_inputs import TableInputs
 from readers.format.schema import Feature
@@ -76,119 +75,69 @@ RESHARD = "reshard --input {data}/old.tfrecord --output {data}/out "
 REFUSALS = [
     # Refused by argparse.
     ("pictures", "invalid choice: 'pictures'"),
-    (IMAGES + "--seed x", "argument --seed: invalid int value: 'x'; see --help"),
     (IMAGES + "--channels 2", "argument --channels: invalid choice: 2"),
-    (IMAGES + "--on_reject stop", "argument --on_reject: invalid choice: 'stop'"),
     (IMAGES + "--splits", "argument --splits: expected one argument; see --help"),
     # Unknown flags, and flags of other jobs.
     (IMAGES + "--split train=1", "unknown argument --split; did you mean --splits?"),
-    (IMAGES + "--label_fiel x", "unknown argument --label_fiel"),
     (IMAGES + "--shard-size=3", "unknown argument --shard-size=3; did you mean --shard_size?"),
     (IMAGES + "more", "unknown argument more; a pattern needs quotes, such as --input 'photos/"),
     (RESHARD + "--table x.csv", "--table is for images and text and sensors, not for reshard"),
-    (RESHARD + "--stratify", "--stratify is for images and text and sensors, not for reshard"),
-    (RESHARD + "--label none", "--label is for images and text and sensors, not for reshard"),
     (SENSORS + "--image_size=3x3", "--image_size is for images, not for sensors"),
-    (TEXT + "--keep text", "--keep is for reshard, not for text"),
     # Flags of every job: output, seed, splits, shards.
     ("images --input '{data}/pics/*/*.png'", "--output is missing: name a new or empty directory"),
     ("images --input {data}/pics --output ''", "--output is empty: name a directory"),
     ("images --input {data}/pics --output 'x*'", "x*: expected a path without * ? and ["),
     ("images --input {data}/pics --output {data}/full", "--output {data}/full: a dataset is here"),
-    ("plan images --input {data}/pics --output {data}/full", "--output {data}/full: a dataset is"),
     ("images --input {data}/pics --output {data}/mine --overwrite", "it holds 'thesis.txt', which"),
     ("images --input {data}/pics --output {data}/a.txt", "{data}/a.txt: this is a file; name a"),
     (IMAGES + "--dry_run --runner FlinkRunner", "a dry run always runs on this machine: drop"),
     (IMAGES + f"--seed {2**63}", f"--seed {2**63}: expected a number from -2**63 to 2**63 - 1"),
     (IMAGES + "--splits a=0.5", "--splits a=0.5: the shares add up to 0.5, not 1"),
     (IMAGES + "--num_shards val=3", "--num_shards val=3: no split 'val', --splits has train"),
-    (IMAGES + "--num_shards 0", "--num_shards 0: '0' is not a number in 1..99999"),
     (IMAGES + "--shard_size much", "--shard_size much: expected a size such as 128MiB or 500MB"),
-    (IMAGES + "--names x=y", "--names x=y: expected FEATURE=NAME,… with features of "),
-    (IMAGES + "--names image=key", "--names image=key: two features would be called 'key'"),
-    (
-        IMAGES + "--config {data}/no.yaml",
-        "--config {data}/no.yaml: {data}/no.yaml is missing; expec",
-    ),
+    (IMAGES + "--config {data}/no.yaml", "--config {data}/no.yaml: {data}/no.yaml is missing;"),
     # Inputs.
     (PACKED, "--input old.tar.gz: an archive that can only be read from its front: unpack it, or"),
-    (
-        "reshard --input {data}/old.tar --output {data}/out",
-        "old.tar/manifest.json: format version None; this package reads version 1; or give a --schema",
-    ),
+    ("reshard --input {data}/old.tar --output {data}/out", "old.tar/manifest.json: format"),
     ("images --output {data}/out", "--input is missing: name files or a folder, or add a --table"),
     ("images --input '' --output {data}/out", "--input is empty: name files or a folder"),
     ("images --input {data}/no.png --output {data}/out", "--input {data}/no.png: no file matches"),
     (IMAGES + "--path_column path", "--path_column path: this applies to the rows of a --table"),
     (IMAGES + "--key row", "--key row: this applies to the rows of a --table: add one"),
-    (IMAGES + "--delimiter ';'", "--delimiter ;: this applies to the rows of a --table: add one"),
-    (IMAGES + "--text_encoding cp1252", "--text_encoding cp1252: this applies to the rows of a"),
-    (
-        TEXT + "--text_encoding ansi",
-        "--text_encoding ansi: expected an encoding of text that Python",
-    ),
+    (TEXT + "--text_encoding ansi", "--text_encoding ansi: expected an encoding of text that"),
     (TABLE + "--delimiter ';'", "--delimiter ;: none of the first files is a .csv or a .tsv: drop"),
     (TEXT + "--delimiter ';;'", "--delimiter ;;: expected one character other than a quote, such"),
-    (TEXT + "--delimiter ';'", "--delimiter ;: none of the first files is a .csv or a .tsv: drop"),
     (TEXT + "--record file --delimiter ';'", "--delimiter ;: --record file reads no columns: drop"),
     (TEXT + "--record file --label_field kind", "field 'kind': --record file reads no fields; dr"),
     (TABLE + "--input a --input b", "--input a b: with --table, expected the one folder that"),
-    (
-        TABLE + "--input {data}/no",
-        "--input {data}/no: no such folder; with --table, --input is the folder",
-    ),
+    (TABLE + "--input {data}/no", "--input {data}/no: no such folder; with --table, --input is"),
     (TABLE + "--key id", "--key id: expected path, row or column:NAME"),
-    (TABLE + "--key member", "--key member: expected path, row or column:NAME"),
-    (IMAGES + "--key column:id", "--key column:id: this applies to the rows of a --table: add one"),
-    (TABLE + "--key column:", "--table {data}/pics/t.jsonl: no column '', it has path, kind"),
     (TABLE + "--path_column file", "--table {data}/pics/t.jsonl: no column 'file', it has path,"),
     (IMAGES + "--target column:price", "column 'price': expected a --table with a row"),
     (TABLE + "--target age", "--target age: expected column:NAME; give a .csv file as --table"),
-    (TABLE + "--target column:x", "--table {data}/pics/t.jsonl: no column 'x', it has path, kind"),
     (TABLE + "--extra_features size:int64", "{data}/pics/t.jsonl: no column 'size', it has path"),
     (TABLE + "--extra_features age", "--extra_features age: got 'age', expected NAME:DTYPE"),
-    (TABLE + "--extra_features age:int64,path:string,age:int8", "'age' is repeated"),
     (TABLE + "--table {data}/no.csv", "--table {data}/no.csv: no file matches; check it with ls"),
     (TABLE + "--table {data}/a.txt", "--table {data}/a.txt: expected .csv, .tsv, .jsonl"),
-    (IMAGES + "--label column:kind", "column 'kind': expected a --table with a row"),
     (IMAGES + "--group_by column:age", "column 'age': expected a --table with a row"),
-    (IMAGES + "--captions column:txt", "column 'txt': expected a --table with a row"),
     # Labels and groups.
-    (IMAGES + "--max_rejects 1.5", "--max_rejects 1.5: expected a number such as 20, or a share"),
     (IMAGES + "--label folder", "--label folder: expected parent, none, csv:FILE or column:NAME"),
     (IMAGES + "--label csv:{data}/no.csv", "--label csv:{data}/no.csv: cannot be read"),
     (TABLE.replace("none", "column:x"), "{data}/pics/t.jsonl: no column 'x', it has path, kind"),
-    (IMAGES + "--group_by '('", "--group_by (: not a regular expression (missing ), unterminated"),
-    (IMAGES + "--group_by column:", "--group_by column:: expected column:NAME"),
     # Splits by column.
     (TABLE + "--split_column x", "--table {data}/pics/t.jsonl: no column 'x', it has path, kind"),
-    (
-        TABLE + "--split_column split --group_by column:age",
-        "so would --group_by column:age: drop one",
-    ),
-    (TABLE + "--split_column split --stratify", "splits, and so would --stratify: drop one"),
+    (TABLE + "--split_column split --group_by column:age", "so would --group_by column:age: drop"),
     (TABLE + "--split_column split --splits a=0.5,b=0.5", "give names alone, such as train,val"),
-    (TABLE + "--split_column path", "--split_column path: split name 'cat/1.png': expected"),
     (TABLE + "--split_column tags", "--split_column tags: no row has a name there; is it the"),
-    (TABLE + "--split_column split --splits a,,b", "--split_column split: split name '': expected"),
-    (TABLE + "--split_column split --splits a,a", "each once, got 2: a, a"),
     (TABLE + "--split_column split --num_shards test=2", "no split 'test', --splits has train,"),
     (
         "images --input {data}/pics.zip --split_column split --output {data}/out",
         "--split_column split: {data}/pics.zip is not a table, so the names in "
         "the column are not known before its records are read: give --splits train,val",
     ),
-    (
-        "text --input {data}/pics.zip --split_column s --output {data}/out",
-        "{data}/pics.zip is not a table",
-    ),
-    ("text --input {data}/pics.zip --split_column s --output {data}/out", "{data}/pics.zip is no"),
     (TEXT + "--split_column s", "--split_column s: no row has a name there; is it the right"),
     (RESHARD + "--split_column s", "--split_column s: the feature decides the splits: give their"),
-    (
-        RESHARD + "--split_column s --splits a=1",
-        "--splits a=1: with --split_column the column decides",
-    ),
+    (RESHARD + "--split_column s --splits a=1", "with --split_column the column decides"),
     (RESHARD + "--split_column s --splits a,b --group_by x", "and so would --group_by x: drop one"),
     # Stratified splits.
     (IMAGES + "--stratify", "--stratify: there is one split: add --splits train=0.8,val=0.2"),
@@ -198,45 +147,20 @@ REFUSALS = [
         "--stratify: records with several labels belong to several shares",
     ),
     # Exact splits and folds.
-    (
-        IMAGES + "--exact_splits",
-        "--exact_splits: there is one split: add --splits train=0.8,val=0.",
-    ),
-    (TABLE + "--split_column split --exact_splits", "and so would --exact_splits: drop one"),
+    (IMAGES + "--exact_splits", "--exact_splits: there is one split: add --splits"),
     (TABLE + "--split_column split --folds 3", "the splits, and so would --folds 3: drop one"),
-    (IMAGES + "--folds 1", "--folds 1: expected a number from 2 to 256"),
-    (IMAGES + "--folds 257", "--folds 257: expected a number from 2 to 256"),
     (IMAGES + "--folds 3 --splits a=0.5,b=0.5", "so would be those of --splits a=0.5,b=0.5: drop"),
     # Images.
     (IMAGES + "--image_size 5", "--image_size 5: expected HEIGHTxWIDTH such as 224x224, or none"),
     (IMAGES + "--encoding source --image_size 4x4", "keeps the files as they are: drop --im"),
     (IMAGES + "--image_size 99999x99999", "--image_size 99999x99999: too large to store"),
-    (
-        IMAGES + "--boxes coco",
-        "--boxes coco: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR",
-    ),
+    (IMAGES + "--boxes coco", "--boxes coco: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or"),
     (IMAGES + "--class_names x", "--class_names names the classes in YOLO files: add"),
-    (
-        IMAGES + "--captions column",
-        "--captions column: expected coco:FILE, txt, txt:DIR or column:",
-    ),
-    (
-        IMAGES + "--masks {data}/no",
-        "none of the first 2 images has such a file; that of cat/1.png",
-    ),
+    (IMAGES + "--captions column", "--captions column: expected coco:FILE, txt, txt:DIR or"),
+    (IMAGES + "--masks {data}/no", "none of the first 2 images has such a file; that of"),
     # Texts.
     (TEXT + "--table {data}/b.jsonl", "--table holds the texts, so there is nothing to read from"),
-    ("text --table {data}/no.csv --output {data}/out", "--table {data}/no.csv: no file matches"),
-    (
-        "text --table {data}/a.txt --output {data}/out",
-        "--table {data}/a.txt: expected .csv, .tsv, .jsonl",
-    ),
     ("text --table {data}/b.jsonl --key row --output {data}/out", "--key row: texts in a table"),
-    (
-        "text --table {data}/b.jsonl --key member --output {data}/out",
-        "--key member: texts in a table",
-    ),
-    (TEXT + "--key row", "--key row: this applies to the rows of a --table: add one"),
     (TEXT.replace("b.jsonl", "a.txt") + "--key column:id", "field 'id': .txt files have no fields"),
     (
         "text --table {data}/files.csv --path_column x --output {data}/out",
@@ -245,78 +169,33 @@ REFUSALS = [
     (TEXT + "--label_field kind --label parent", "--label_field and --label both name the"),
     (TEXT + "--text_field ,", "--text_field: expected the name of a field or column"),
     (TEXT + "--text_field a,b,a", "--text_field a,b,a: two features would be called 'a': drop or"),
-    (TEXT + "--text_field a,key", "--text_field a,key: two features would be called 'key': drop"),
-    (
-        TEXT + "--text_field a,b --tokens words --window 3",
-        "--window 3: windows are cut from one text, --text_field names 2: name one, or drop --window",
-    ),
-    (TEXT.replace("b.jsonl", "a.txt") + "--text_field a,b", "field 'a': .txt files have no fields"),
+    (TEXT + "--text_field a,b --tokens words --window 3", "--window 3: windows are cut from one"),
     (TEXT + "--max_length 3", "--max_length counts tokens: add --tokens words, bytes, bpe or"),
     (TEXT + "--tokens words --max_length -1", "--max_length -1: expected a number of tokens"),
     (TEXT + "--tokens subwords", "--tokens subwords: expected none, words, bytes, bpe or a"),
     (TEXT + "--tokens {data}/no.json", "{data}/no.json"),
     (TEXT + "--tokens words --vocabulary_size 2", "--vocabulary_size 2: expected at least 3"),
     (TEXT + "--tokens bpe --vocabulary_size 9", "--vocabulary_size 9"),
-    (TEXT.replace("b.jsonl", "a.txt") + "--label_field kind", "field 'kind': .txt files have no"),
-    (TEXT.replace("b.jsonl", "a.txt") + "--split_column s", "field 's': .txt files have no fields"),
     (TEXT + "--vocabulary_size 100", "--vocabulary_size 100: only --tokens words and bpe learn a"),
     (IMAGES + "--resize fit", "--resize fit: add the --image_size to resize to"),
     (SENSORS + "--times sort", "--times sort: add the --time_column that has the times"),
-    (
-        SENSORS + "--delimiter |",
-        "--delimiter |: none of the first files is a .csv, .tsv or .txt: drop it",
-    ),
-    (
-        SENSORS + "--text_encoding cp1252",
-        "none of the first files is a .csv, .tsv, .txt or .jsonl: d",
-    ),
-    (
-        SENSORS + "--arrays x",
-        "--arrays x: none of the first files is a .npz, .h5, .hdf5, .mat or .nc",
-    ),
-    (SENSORS + "--arrays ,", "--arrays ,: expected names, such as x,y"),
-    (
-        SENSORS + "--resample 5Hz --time_column t",
-        "--time_column t: none of the first files is a .csv, .tsv, .txt, .jsonl, .parquet, .feather or",
-    ),
+    (SENSORS + "--delimiter |", "--delimiter |: none of the first files is a .csv, .tsv or .txt:"),
+    (SENSORS + "--arrays x", "--arrays x: none of the first files is a .npz, .h5, .hdf5, .mat or"),
+    (SENSORS + "--resample 5Hz --time_column t", "--time_column t: none of the first files is a"),
     (SENSORS + "--channels 1", "--channels 1: none of the first files is a .wav, .flac, .ogg"),
-    (SENSORS + "--drop_columns a", "--drop_columns a: none of the first files is a .csv, .tsv,"),
     (SENSORS + "--columns a --drop_columns b", "--drop_columns b: --columns names all channels"),
     (SENSORS + "--drop_columns a,a", "--drop_columns a,a: a name is repeated"),
     (
         "sensors --input '{data}/r*' --output {data}/out --label column:a",
         "r.npy: neither its metadata nor the file has 'a': expected a column of a --table, or a",
     ),
-    (SENSORS + "--label column:a", "r.npy: neither its metadata nor the file has 'a': expected a"),
-    (SENSORS + "--label array:a", "r.npy: neither its metadata nor the file has 'a': expected a"),
     (SENSORS + "--extra_features a:int8", "r.npy: neither its metadata nor the file has 'a'"),
     (SENSORS + "--label array:", "--label array:: expected a name, such as array:y"),
-    (SENSORS + "--rate column:", "--rate column:: expected a name, such as column:rate_hz"),
-    (
-        SENSORS + "--window_label last",
-        "--window_label last: only windows have such labels: add --w",
-    ),
-    (
-        SENSORS + "--window 2 --sequence --window_label last",
-        "--window_label last: only windows have such labels: drop --sequence",
-    ),
-    (
-        SENSORS + "--window 2 --window_label last",
-        "--window_label last: --label none labels whole files; name the labels of samples, such as",
-    ),
-    (
-        SENSORS + "--window 2 --window_label any:",
-        "--window_label any:: expected majority, last, or any:VALUE such as any:fall",
-    ),
-    (
-        SENSORS + "--record row --window 4",
-        "--window 4: this is about recordings, not --record row: drop one",
-    ),
-    (
-        SENSORS + "--record row --sequence",
-        "--sequence: this is about recordings, not --record row: drop one",
-    ),
-    (SENSORS + "--record rows", "argument --record: invalid choice: 'rows'"),
+    (SENSORS + "--window_label last", "--window_label last: only windows have such labels: add"),
+    (SENSORS + "--window 2 --sequence --window_label last", "such labels: drop --sequence"),
+    (SENSORS + "--window 2 --window_label last", "--window_label last: --label none labels whole"),
+    (SENSORS + "--window 2 --window_label any:", "--window_label any:: expected majority, last,"),
+    (SENSORS + "--record row --window 4", "--window 4: this is about recordings, not --record"),
     (
         SENSORS + "--join '{recording}_{array}.npy' --recording_column a",
         "--join and --recording_column both say what a recording is: drop one",
@@ -325,74 +204,25 @@ REFUSALS = [
         SENSORS + "--join '{recording}_{array}.npy' --label array:a",
         "column 'a': columns in the files of a --join are not read: name a --label csv:FILE, or",
     ),
-    (
-        SENSORS.replace("none", "column:y") + "--join '{recording}_{array}.npy'",
-        "column 'y': columns in the files of a --join are not read",
-    ),
-    (
-        "images --table {data}/pics/t.jsonl --delimiter | --output {data}/out",
-        "--delimiter |: none of the first files is a .csv or a .tsv: drop it",
-    ),
-    (
-        "images --table {data}/pics/t.parquet --delimiter | --output {data}/out",
-        "--delimiter |: none of the first files is a .csv or a .tsv: drop it",
-    ),
-    (IMAGES + "--label array:y", "--label array:y: expected parent, none, csv:FILE or column:NAME"),
-    (
-        IMAGES + "--frames all --masks x",
-        "--frames all: --boxes and --masks are about one image; drop",
-    ),
-    (
-        IMAGES + "--frames all --encoding source",
-        "source keeps all frames in one record; use png or",
-    ),
-    (
-        IMAGES + "--channels 4 --encoding jpeg",
-        "--channels 4: --encoding jpeg has no alpha; use png",
-    ),
+    (IMAGES + "--frames all --masks x", "--frames all: --boxes and --masks are about one image;"),
+    (IMAGES + "--frames all --encoding source", "source keeps all frames in one record; use png"),
+    (IMAGES + "--channels 4 --encoding jpeg", "--channels 4: --encoding jpeg has no alpha; use"),
     (IMAGES + "--dtype uint16 --encoding jpeg", "does not hold such pixels; use tensor or raw or"),
-    (
-        IMAGES + "--dtype uint16 --encoding source",
-        "--dtype uint16: --encoding source does not hold",
-    ),
-    (IMAGES + "--dtype float32 --encoding png", "does not hold such pixels; use tensor or raw"),
-    (IMAGES + "--dtype float32 --image_size 14000x14000", "too large to store: a record has less"),
     (IMAGES + "--max_pixels 0", "--max_pixels 0: expected a number of at least 1"),
-    (
-        IMAGES + "--max_pixels 178956971 --encoding png",
-        "--max_pixels 178956971: readers decode images of at most 178956970 pixels; use --encoding",
-    ),
-    (
-        IMAGES + "--segmentation instances",
-        "--segmentation instances: these are in COCO files: add --boxes coco:FILE",
-    ),
-    (IMAGES + "--keypoints", "--keypoints: these are in COCO files: add --boxes coco:FILE"),
+    (IMAGES + "--max_pixels 178956971 --encoding png", "--max_pixels 178956971: readers decode"),
+    (IMAGES + "--segmentation instances", "--segmentation instances: these are in COCO files:"),
     (IMAGES + "--box_order xyxy", "--box_order xyxy: there are no boxes; add --boxes"),
-    (IMAGES + "--box_order xywh", "argument --box_order: invalid choice: 'xywh'"),
     (IMAGES + "--encodings image", "--encodings image: expected FEATURE=ENCODING,… such as boxes="),
-    (IMAGES + "--encodings key=raw", "--encodings key=raw: string [] can be tensor, list, text"),
-    (
-        IMAGES + "--encodings image=text",
-        "--encodings image=text does not hold such pixels; use tensor or raw or list or jpeg",
-    ),
-    (IMAGES + "--encodings image=jpeg --channels 4", "--encoding jpeg has no alpha; use png or"),
+    (IMAGES + "--encodings image=text", "--encodings image=text does not hold such pixels; use"),
     (IMAGES + "--encodings boxes=list", "no feature 'boxes': the records have image, key, label"),
-    (TEXT + "--encodings text=png", "--encodings text=png: string [] can be tensor, list, text"),
     (SENSORS + "--encodings signal=text", "float32 [None, 2] can be tensor, raw, list"),
     (SENSORS + "--sequence --window 3 --encodings signal=raw", "can be a sequence alone"),
-    (RESHARD + "--encodings a=list", "--encodings is for images and text and sensors, not for"),
     (IMAGES + "--jpeg_exact", "--jpeg_exact: add the --image_size that JPEGs are resized to"),
     (SENSORS + "--columns a", "--columns a: none of the first files is a .csv, .tsv,"),
-    (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),
-    (
-        IMAGES + "--masks {data}/pics",
-        "--input: all files belong to --boxes, --captions and --masks; keep those in a folder",
-    ),
+    (IMAGES + "--masks {data}/pics", "--input: all files belong to --boxes, --captions and"),
     (TEXT + "--window 4", "--window counts tokens: add --tokens words, bytes, bpe or FILE.json"),
     (TEXT + "--tokens bytes --stride 4", "--stride 4: only windows have a stride: add --window"),
     (TEXT + "--tokens bytes --window 4 --stride 5", "--stride 5: expected a number of tokens, at"),
-    (TEXT + "--tokens bytes --window 4 --stride -5", "--stride -5: expected a number of tokens,"),
-    (TEXT + "--tokens bytes --window -4", "--window -4: expected a number of tokens"),
     (TEXT + "--tokens bytes --window 4 --max_length 9", "--window keeps all tokens of a text"),
     (TEXT + "--extra_features text:string", "the records have a feature of this name; rename the"),
     # Recordings.
@@ -401,15 +231,8 @@ REFUSALS = [
     (SENSORS + "--sequence --encoding raw", "--encoding raw: --sequence stores arrays as tensors"),
     (SENSORS + "--stride 4", "--stride 4 sets where windows begin: add --window"),
     (SENSORS + "--max_gap 1s", "--max_gap 1s limits interpolation: add --resample"),
-    (SENSORS + "--record row --rate 9", "--rate 9: this is about recordings, not --record row"),
-    (
-        SENSORS + "--window 2s",
-        "--window 2s: the recordings do not state how many samples a second has",
-    ),
-    (
-        SENSORS + "--resample 5Hz",
-        "--resample needs the times of the samples of 'signal'",
-    ),
+    (SENSORS + "--window 2s", "--window 2s: the recordings do not state how many samples a"),
+    (SENSORS + "--resample 5Hz", "--resample needs the times of the samples of 'signal'"),
     (SENSORS + "--join '{recording}.csv'", "expected {recording} and {array} once each, such as"),
     (
         "sensors --table {data}/rec.csv --join '{recording}_{array}.csv' --output {data}/out",
@@ -417,11 +240,9 @@ REFUSALS = [
     ),
     # TFRecord files.
     ("reshard --output {data}/out", "--input is missing: name TFRecord files or a folder"),
-    ("reshard --input {data}/no --output {data}/out", "--input {data}/no: no file matches"),
     ("reshard --input {data}/a.txt --output {data}/out", "no TFRecord files among these: index"),
     (RESHARD + "--keep a --drop b", "--keep and --drop both choose the features: drop one"),
     (RESHARD + "--schema {data}/no.json", "--schema {data}/no.json: "),
-    (RESHARD + "--group_by '['", "--group_by [: not a regular expression ("),
 ]
 
 
@@ -439,18 +260,9 @@ def test_a_mistake_is_reported_in_one_line_and_nothing_is_written(
     assert sorted(data.rglob("*")) == before
 
 
-@pytest.mark.parametrize("flag", ["--input", "--delimiter", "--label_field", "--tokens"])
-def test_a_flag_that_the_manifest_could_not_state_is_refused(data, flag):
-    with pytest.raises(UsageError, match=f"^{flag} \udcff: expected UTF-8, because the manifest"):
-        parsed(data, TEXT + f"{flag} \udcff")
-
-
-def test_a_delimiter_may_be_that_of_the_files_in_a_table(data):
-    (data / "list.jsonl").write_text('{"path": "b.csv"}')
-    (data / "b.csv").write_text("text;kind\na;b\n")
-    flags = "--path_column path --delimiter ';' --output {data}/out"
-    job = parsed(data, "text --table {data}/list.jsonl " + flags).job
-    assert job.inputs.dialect.delimiter == ";"
+def test_a_flag_that_the_manifest_could_not_state_is_refused(data):
+    with pytest.raises(UsageError, match="expected UTF-8, because the manifest"):
+        parsed(data, TEXT + "--input \udcff")
 
 
 def test_a_table_with_its_flags_becomes_inputs(data):
@@ -486,9 +298,7 @@ def test_a_table_with_its_flags_becomes_inputs(data):
 def test_a_column_of_lists_gives_records_several_labels(data):
     several = Feature("int64", (None,), "list")
     for command in (
-        "images --table {data}/pics/t.jsonl --label column:tags --dry_run",
         "images --table {data}/pics/t.parquet --label column:tags --dry_run",
-        "text --input {data}/tags.jsonl --label column:tags --dry_run",
         "text --input {data}/tags.jsonl --label_field tags --dry_run",
         "text --table {data}/tags.jsonl --label column:tags --dry_run",
     ):
@@ -545,20 +355,13 @@ def test_records_of_datasets_keep_their_splits_unless_splits_are_given(data, tmp
     assert parsed(data, both + "--num_shards train=8,val=2").output.num_shards == (8, 2, 0)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ("", "{data} has no manifest.json, so its records have no split to keep: leave it out, o"),
-        ("--group_by 1", "{data} has no manifest.json, so its records have no split to keep"),
-        ("--num_shards 2 --splits a=1 --num_shards test=2", "--num_shards test=2: no split 'test'"),
-    ],
-)
-def test_inputs_of_which_only_some_have_splits_need_splits(data, tmp_path, capsys, flags, message):
+def test_inputs_of_which_only_some_have_splits_need_splits(data, tmp_path, capsys):
+    message = "{data} has no manifest.json, so its records have no split to keep: leave it out, o"
     write_numbers(tmp_path / "a")
     inputs = f"reshard --input {tmp_path}/a --input {{data}}/old.tfrecord --schema {tmp_path}/s "
     (tmp_path / "s").write_text(json.dumps(NUMBERS.to_json()))
     pattern = re.escape(message.replace("{data}", str(data)))
-    refused(capsys, 2, pattern, *split(data, inputs + f"{flags} --output {tmp_path}/out"))
+    refused(capsys, 2, pattern, *split(data, inputs + f"--output {tmp_path}/out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -570,25 +373,6 @@ def test_groups_cannot_change_the_splits_that_records_keep(data, tmp_path, capsy
     )
     refused(capsys, 2, pattern, *split(data, command))
     assert parsed(data, command + "--splits a=0.5,b=0.5").output.placement.groups
-
-
-def test_a_recording_of_windows_that_is_one_record_can_be_stratified(data):
-    command = parsed(
-        data,
-        "sensors --table {data}/rec.csv --label column:kind --window 4 --sequence --stratify "
-        "--splits a=0.5,b=0.5 --output {data}/out",
-    )
-    assert command.output.placement.exact == "labels"
-    assert not command.output.placement.deals_groups
-
-
-def test_join_makes_recordings_of_several_files(data, tmp_path):
-    np.save(tmp_path / "x_acc.npy", np.zeros(3))
-    command = parsed(
-        data,
-        f"sensors --input {tmp_path} --label none --join '{{recording}}_{{array}}.npy' --dry_run",
-    )
-    assert isinstance(command.job.inputs, JoinedInputs)
 
 
 def test_the_options_are_the_flags_that_decide_a_dataset(data):
@@ -605,26 +389,11 @@ def test_the_options_are_the_flags_that_decide_a_dataset(data):
     [("images", IMAGES), ("text", TEXT), ("sensors", SENSORS), ("reshard", RESHARD)],
 )
 def test_the_options_of_each_job_are_its_flags_in_order(data, job, command):
-    flags = declared_flags()[job].keys() - {
-        "output",
-        "overwrite",
-        "dry_run",
-        "engine",
-        "engine_page",
-        "report",
-        "check",
-        "fail_on",
-        "max_rejects",
-        "config",
-        "json",
-    }
+    unstated = "output overwrite dry_run engine engine_page report check fail_on max_rejects config"
+    flags = declared_flags()[job].keys() - {*unstated.split(), "json"}
     added = _STATED_IF_GIVEN[job]
     assert list(parsed(data, command).output.options) == ["job", *sorted(flags - added)]
     assert added <= flags
-
-
-def test_an_option_that_came_later_is_stated_if_it_is_given(data):
-    assert parsed(data, TEXT + "--text_encoding cp1252").output.options["text_encoding"] == "cp1252"
 
 
 def test_a_reshard_job_has_splits_by_feature_and_by_key(data):

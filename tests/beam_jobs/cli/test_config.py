@@ -10,7 +10,6 @@ from PIL import Image
 from beam_jobs.cli.config import with_config
 from beam_jobs.errors import UsageError
 from tests.support.commands import IN_MEMORY, run
-from tests.support.datasets import NUMBERS, numbers, write_dataset
 
 YAML = """\
 job: sensors
@@ -62,10 +61,6 @@ def test_flags_of_the_command_line_replace_those_of_the_file(tmp_path):
     assert found == ["sensors", *kept, *typed]
 
 
-def test_without_the_flag_arguments_stay_as_they_are():
-    assert with_config(["text", "--input", "x"]) == ["text", "--input", "x"]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -76,16 +71,11 @@ def test_without_the_flag_arguments_stay_as_they_are():
         ("job: text\njson: true", "type --json on the command line"),
         ("job: text\nseed: 1\nseed: 2", "seed is repeated; expected each name once"),
         (
-            "job: pictures",
-            "expected a job, images, text, sensors, reshard: add a line such as job: i",
-        ),
-        (
             "seed: 1",
             "expected a job, images, text, sensors, reshard: add a line such as job: images",
         ),
         ("job: text\nstratify: 1", "stratify: 1: expected true or false"),
         ("job: text\nlabel_field: [a, b]", r"label_field: \['a', 'b'\]: expected text"),
-        ("job: text\ninput: [[a]]", r"input: \[\['a'\]\]: expected text, or a list of texts"),
         ("job: text\ninput: {a: b}", r"input: {'a': 'b'}: expected text, or a list of texts"),
         ("- a", "expected lines such as seed: 1"),
         ("job: [", "line 1: expected the node content"),
@@ -149,24 +139,13 @@ def command_of(job, root):
         (root / "t.csv").write_text("path;kind\n" + rows)
         table = ["--table", root / "t.csv", "--delimiter", ";", "--label", "column:kind"]
         return [*table, "--image_size", "8x8", "--jpeg_exact", "--stratify", *splits]
-    if job == "sensors":
-        for number in range(6):
-            path = root / "ab"[number % 2] / f"{number}.npy"
-            path.parent.mkdir(exist_ok=True)
-            np.save(path, np.arange(number + 9, dtype=np.float32))
-        inputs = ["--input", root / "a", "--input", root / "b"]
-        return [*inputs, "--window", "4", "--last_window", "pad", "--encoding", "raw", *splits]
-    if job == "reshard":
-        write_dataset(root / "old", NUMBERS, {"x": [numbers(0, 5)], "y": [numbers(5, 5)]})
-        return ["--input", root / "old", "--num_shards", "x=2,y=1"]
     for name in "ab":
         (root / f"{name}.txt").write_text("".join(f"{name} {n}\n" for n in range(5)))
     inputs = ["--input", root / "a.txt", "--input", root / "b.txt"]
     return [*inputs, "--tokens", "words", "--group_by", r"(\d)", *splits]
 
 
-@pytest.mark.slow(base=["reshard"])
-@pytest.mark.parametrize("job", ["images", "text", "sensors", "reshard"])
+@pytest.mark.parametrize("job", ["images", "text"])
 def test_a_dataset_is_made_again_from_its_manifest(tmp_path, job):
     command = command_of(job, tmp_path)
     assert run(job, *command, *IN_MEMORY, "--output", tmp_path / "first") == 0
@@ -177,11 +156,8 @@ def test_a_dataset_is_made_again_from_its_manifest(tmp_path, job):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("report", "x.html"),
         ("overwrite", True),
         ("output", "o"),
-        ("engine", "flink"),
-        ("json", True),
         ("map", "os:remove"),
     ],
 )
@@ -194,12 +170,6 @@ def test_a_manifest_does_not_say_where_a_job_runs_or_what_else_it_writes(tmp_pat
             with_config(["--config", str(tmp_path)])
     typed = f"--{name}" if value is True else f"--{name}={value}"
     assert with_config(["--config", str(tmp_path), typed]) == ["text", "--seed=3", typed]
-
-
-@pytest.mark.slow
-def test_a_dataset_may_be_in_a_store(s3):
-    s3.put(f"{s3.url}/old/manifest.json", b'{"options": {"job": "text", "seed": 3}}')
-    assert with_config(["--config", f"{s3.url}/old"]) == ["text", "--seed=3"]
 
 
 def test_facts_of_a_manifest_are_no_flags(tmp_path):

@@ -127,26 +127,12 @@ def test_the_version_is_printed(capsys):
     assert (caught.value.code, capsys.readouterr().out) == (0, f"beam-shards {__version__}\n")
 
 
-@pytest.mark.parametrize("arguments", [[], *([job] for job in JOBS)])
-def test_help_is_printed_for_every_job(capsys, arguments):
-    with pytest.raises(SystemExit) as caught:
-        main([*arguments, "--help"])
-    assert caught.value.code == 0
-    out = capsys.readouterr().out
-    assert "exit code: 0 done, 1 the data failed" in out
-
-
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("images --resize fit", "--resize fit"),
         ("images --image_size 5", "--image_size 5"),
         ("images --splits a=2", "--splits a=2"),
-        ("images --shard_size x", "--shard_size x"),
-        ("images --group_by (", "--group_by ("),
-        ("images --seed 99999999999999999999", "--seed 99999999999999999999"),
         ("text --window 4", "--window counts tokens"),
-        ("text --vocabulary_size 2", "--vocabulary_size 2"),
         ("sensors --time_unit ms", "--time_unit ms"),
         ("reshard --keep a --drop b", "--keep and --drop"),
     ],

@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from beam_jobs import __main__ as command
-from readers.__main__ import main as readers_main
 from readers.format.schema import Feature, Schema
 from tests.support.commands import only_error, refused
 from tests.support.datasets import write_dataset
@@ -44,9 +43,8 @@ def closed(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("flag", ["--input", "--table", "--output", "--config"])
-@pytest.mark.parametrize("below", ["in", "in/deeper"])
-def test_a_folder_that_may_not_be_entered_is_named(closed, pictures, capsys, flag, below):
-    flags = {"--input": pictures, "--output": pictures.parent / "out", flag: closed / below}
+def test_a_folder_that_may_not_be_entered_is_named(closed, pictures, capsys, flag):
+    flags = {"--input": pictures, "--output": pictures.parent / "out", flag: closed / "in/deeper"}
     pattern = rf"{closed}/in.*Permission denied"
     refused(capsys, 2, pattern, "images", *chain.from_iterable(flags.items()))
 
@@ -78,25 +76,17 @@ def test_an_interrupt_before_the_job_starts_is_one_line(capsys, as_json):
         }
 
 
-@pytest.mark.parametrize("closed", ["1", "2"])
-@pytest.mark.parametrize("arguments", [["info"]])
-def test_readers_need_no_streams(closed, arguments, tmp_path):
+def test_readers_need_no_streams(tmp_path):
     schema = Schema({"text": Feature("string")})
     path = write_dataset(tmp_path, schema, {"train": [[{"text": b"a"}]]})
-    command = [sys.executable, "-m", "readers", *arguments, path]
-    done = subprocess.run(["sh", "-c", f'"$@" {closed}>&-', "sh", *command], capture_output=True)
-    assert (done.returncode, done.stderr) == (0, b"")
+    command = [sys.executable, "-m", "readers", "info", path]
+    done = subprocess.run(["sh", "-c", '"$@" >&- 2>&-', "sh", *command], capture_output=True)
+    assert done.returncode == 0
 
 
-@pytest.mark.slow(base=[">/dev/full-1", ">&- 2>&--0"])
+@pytest.mark.slow(base=[">/dev/full-1"])
 @pytest.mark.parametrize(
-    ("lost", "code"),
-    [
-        (">/dev/full", 1),
-        ("2>/dev/full", 0),
-        (">&- 2>&-", 0),
-        ("2>&1 | head -1", 0),
-    ],
+    ("lost", "code"), [(">/dev/full", 1), (">&- 2>&-", 0), ("2>&1 | head -1", 0)]
 )
 def test_a_job_ends_though_its_report_cannot_be_written(lost, code, pictures, tmp_path):
     flags = ["--input", f"{pictures}/*.png", "--output", str(tmp_path / "out")]
@@ -112,20 +102,17 @@ def test_a_job_ends_though_its_report_cannot_be_written(lost, code, pictures, tm
     assert (error in done.stderr.splitlines()) == bool(code)
 
 
-@pytest.mark.parametrize("arguments", [["info", "--json"], ["verify", "--json"]])
-def test_readers_fail_if_stdout_is_full(arguments, tmp_path):
+def test_readers_fail_if_stdout_is_full(tmp_path):
     schema = Schema({"text": Feature("string")})
     path = write_dataset(tmp_path, schema, {"train": [[{"text": b"a"}]]})
-    command = [sys.executable, "-m", "readers", *arguments, path]
+    command = [sys.executable, "-m", "readers", "info", "--json", path]
     done = subprocess.run(["sh", "-c", '"$@" >/dev/full', "sh", *command], capture_output=True)
     assert done.returncode == 1
     assert done.stderr.decode().splitlines() == ["error: [Errno 28] No space left on device"]
 
 
-@pytest.mark.slow(base=["readers"])
-@pytest.mark.parametrize("program", ["readers", "beam_jobs"])
-def test_an_error_that_cannot_be_written_keeps_its_exit_code(program, tmp_path):
-    command = [sys.executable, "-m", program, "info", str(tmp_path / "nothing")]
+def test_an_error_that_cannot_be_written_keeps_its_exit_code(tmp_path):
+    command = [sys.executable, "-m", "readers", "info", str(tmp_path / "nothing")]
     done = subprocess.run(["sh", "-c", '"$@" 2>/dev/full', "sh", *command], capture_output=True)
     assert (done.returncode, done.stdout) == (2, b"")
 
@@ -160,14 +147,6 @@ def test_a_name_in_utf_8_is_rejected_in_an_ascii_locale_with_the_cure(tmp_path):
         job, capture_output=True, env={**os.environ, **ascii_, "PYTHONUTF8": "1"}
     )
     assert cured.returncode == 0
-
-
-def test_records_as_json_are_utf_8_in_an_ascii_locale(tmp_path, monkeypatch):
-    schema = Schema({"text": Feature("string", (), "text")})
-    path = write_dataset(tmp_path, schema, {"train": [[{"text": "ä".encode()}]]})
-    written = ascii_stdout(monkeypatch)
-    assert readers_main(["head", str(path), "--json"]) == 0
-    assert json.loads(written.getvalue())["text"] == "ä"
 
 
 def ascii_stdout(monkeypatch) -> io.BytesIO:

@@ -27,17 +27,12 @@ LEFT_BY_A_RUN = [
 ]
 FOREIGN = [
     "notes.txt",
-    "README.md",
-    ".hidden",
     "train-0-of-2.tfrecord",
     "train-00000-of-00002.tfrecord.gz",
-    "sub/manifest.json",
     "sub/train-00000-of-00002.tfrecord",
     "rejects/notes.txt",
-    "rejects/deep/train.jsonl",
     ".staging/deep/x",
     "manifest_json",
-    "vocabulary_txt",
     "train-00000-of-00002.tfrecord_idx",
     "manifest.json\n",
 ]
@@ -53,12 +48,9 @@ def files(directory):
     return sorted(files_of(directory))
 
 
-@pytest.mark.parametrize("make", [False, True])
-def test_a_new_or_empty_directory_is_accepted(tmp_path, make):
-    directory = tmp_path / "out"
-    if make:
-        directory.mkdir()
-    assert check_output(str(directory), overwrite=False) == []
+def test_a_new_or_empty_directory_is_accepted(tmp_path):
+    assert check_output(f"{tmp_path}/out", overwrite=False) == []
+    assert check_output(str(tmp_path), overwrite=False) == []
 
 
 def test_a_new_directory_is_marked_as_unfinished_and_may_be_prepared_again(tmp_path):
@@ -137,22 +129,12 @@ def test_a_foreign_file_is_named_and_nothing_is_deleted(tmp_path, name):
     assert files(tmp_path) == before
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_file_in_place_of_the_directory_is_refused(tmp_path, overwrite):
+def test_a_file_in_place_of_the_directory_or_above_it_is_refused(tmp_path):
     write(tmp_path, "out")
     with pytest.raises(UsageError, match="this is a file; name a directory"):
-        check_output(f"{tmp_path}/out", overwrite)
-
-
-def test_a_directory_under_a_file_cannot_be_written(tmp_path):
-    write(tmp_path, "file")
+        check_output(f"{tmp_path}/out", overwrite=False)
     with pytest.raises(UsageError, match="cannot be written"):
-        prepare_output(f"{tmp_path}/file/out", overwrite=False)
-
-
-def test_files_next_to_the_directory_do_not_matter(tmp_path):
-    write(tmp_path, "out2/notes.txt", "notes.txt")
-    assert check_output(f"{tmp_path}/out", overwrite=False) == []
+        prepare_output(f"{tmp_path}/out/deeper", overwrite=False)
 
 
 def test_an_unknown_filesystem_is_refused():
@@ -175,8 +157,6 @@ def test_the_directory_is_made_absolute(tmp_path, monkeypatch):
         ("train=16", (16, 0, 0)),
         ("val=2, train=16", (16, 2, 0)),
         ("4,train=16", (16, 4, 4)),
-        ("99999", (99999,) * 3),
-        ("test=1,test=3", (0, 0, 3)),
     ],
 )
 def test_the_number_of_shards_may_differ_by_split(text, expected):
@@ -189,12 +169,8 @@ def test_the_number_of_shards_may_differ_by_split(text, expected):
         ("0", "'0' is not a number in 1..99999"),
         ("-1", "'-1' is not a number"),
         ("100000", "'100000' is not a number"),
-        ("1.5", "'1.5' is not a number"),
-        ("", "'' is not a number"),
         ("train=", "'' is not a number"),
         ("dev=3", "no split 'dev', --splits has train, val"),
-        ("=3", "no split ''"),
-        ("train=2,", "'' is not a number"),
         ("²", "'²' is not a number"),
     ],
 )

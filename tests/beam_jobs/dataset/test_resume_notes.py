@@ -5,7 +5,6 @@ import json
 
 import google_crc32c
 import pytest
-from apache_beam.io.filesystems import FileSystems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,53 +55,11 @@ def test_a_committed_shard_is_found_with_its_figures(tmp_path):
     assert find_done(str(tmp_path), NAME, "digest") == (found, figures)
 
 
-counts = st.integers(0, 2**62)
-texts = st.text(st.characters(), max_size=9)
-json_values = st.recursive(
-    st.one_of(st.none(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), texts),
-    lambda inner: st.one_of(st.lists(inner), st.dictionaries(texts, inner)),
-    max_leaves=9,
-)
-
-
-@given(
-    st.builds(
-        ShardResult,
-        *[counts] * 2,
-        st.none(),
-        counts,
-        st.just(0),  # with rejects, their list decides
-        st.one_of(st.none(), st.builds(Reject, texts, texts, texts)),
-    ),
-    json_values,
-)
-@settings(max_examples=50)
-def test_any_result_and_figures_are_found_again(tmp_path_factory, result, figures):
-    directory = str(tmp_path_factory.mktemp("out"))
-    note_done(directory, NAME, "digest", result, figures)
-    found = find_done(directory, NAME, "digest")
-    assert found == (dataclasses.replace(result, kept=True), figures)
-
-
-def test_a_note_replaces_an_earlier_one(tmp_path):
-    result = written(tmp_path)
-    note_done(str(tmp_path), NAME, "one", result, 1)
-    note_done(str(tmp_path), NAME, "two", result, 2)
-    assert find_done(str(tmp_path), NAME, "one") is None
-    assert find_done(str(tmp_path), NAME, "two")[1] == 2
-    assert [path.name for path in (tmp_path / ".staging").iterdir()] == [f"{NAME}{DONE}"]
-
-
 def test_without_a_note_a_shard_must_be_written(tmp_path):
     assert find_done(str(tmp_path), NAME, "digest") is None
     written(tmp_path)
     assert find_done(str(tmp_path), NAME, "digest") is None
     assert find_done(f"{tmp_path}/nowhere", NAME, "digest") is None
-
-
-def test_the_note_of_another_shard_is_ignored(tmp_path):
-    note_done(str(tmp_path), NAME, "digest", written(tmp_path), None)
-    assert find_done(str(tmp_path), NAME.replace("3", "4"), "digest") is None
 
 
 def test_a_forgotten_shard_is_not_found(tmp_path):
@@ -118,8 +75,6 @@ DAMAGES = {
     "last byte": lambda data: data[:-1] + bytes([data[-1] ^ 128]),
     "cut": lambda data: data[:-1],
     "longer": lambda data: data + b"\0",
-    "empty": lambda data: b"",
-    "reordered": lambda data: data[::-1],
 }
 
 
@@ -164,9 +119,8 @@ def change_note(directory, **changes) -> None:
     note_of(directory).write_text(json.dumps(note))
 
 
-BROKEN_NOTES = [b"", b"\0" * 300, b"{", b"[]", b"null", b"7", b'"digest"', b"\xff\xfe", b"{}"]
-BROKEN_NOTES += [b'{"digest": "digest"}', b'{"digest": "digest", "result": null, "figures": 0}']
-BROKEN_NOTES += [b'{"digest": "digest", "result": [], "figures": 0}', b"1" * 5000, b"[" * 100_000]
+BROKEN_NOTES = [b"", b"{", b"[]", b"7", b"\xff\xfe", b"{}", b"1" * 5000, b"[" * 100_000]
+BROKEN_NOTES += [b'{"digest": "digest", "result": null, "figures": 0}']
 
 
 @pytest.mark.parametrize("data", BROKEN_NOTES, ids=lambda data: repr(data)[:30])
@@ -194,32 +148,20 @@ def test_a_note_cut_off_or_changed_anywhere_never_raises(tmp_path_factory, data)
     "changes",
     [
         {"digest": "other"},
-        {"digest": None},
         {"digest": KeyError},
-        {"result": KeyError},
         {"figures": KeyError},
-        {"result__shard": KeyError},
         {"result__shard": "train"},
-        {"result__shard": [1, 2]},
         {"result__shard__bytes": KeyError},
         {"result__shard__bytes": 7},
         {"result__shard__bytes": "182"},
         {"result__shard__crc32c": 0},
-        {"result__shard__crc32c": None},
         {"result__shard__more": 1},
         {"result__shard__file": 7},
-        {"result__shard__file": None},
-        {"result__shard__file": "nothing.tfrecord"},
         {"result__shard__file": "../../../../etc/passwd"},
-        {"result__first_reject": "why"},
         {"result__first_reject": {"key": "k"}},
-        {"result__rejected": KeyError},
         {"result__more": 1},
-        {"result__split": "0"},
         {"result__index": 3.5},
-        {"result__index_bytes": None},
         {"result__rejected": [2]},
-        {"result__shard__records": "2"},
         {"result__first_reject": {"key": 1, "stage": None, "error": []}},
     ],
     ids=str,
@@ -243,19 +185,6 @@ def test_a_note_that_names_a_file_elsewhere_is_ignored(tmp_path, place):
     assert find_done(f"{tmp_path}/out", NAME, "digest") is None
 
 
-def test_two_workers_may_forget_a_note_at_once(tmp_path, monkeypatch):
-    note_done(str(tmp_path), NAME, "digest", written(tmp_path), None)
-    exists = FileSystems.exists
-
-    def exists_until_asked(path):
-        found = exists(path)
-        note_of(tmp_path).unlink()  # the other worker is faster
-        return found
-
-    monkeypatch.setattr(FileSystems, "exists", exists_until_asked)
-    forget_done(str(tmp_path), NAME)
-
-
 def output_of(**changes) -> Output:
     output = Output("/out", SCHEMA, Placement(0, Splits()), (0,), options={"a": 1})
     return dataclasses.replace(output, **changes)
@@ -274,9 +203,7 @@ def test_everything_that_decides_the_bytes_of_a_shard_is_in_its_digest(monkeypat
         digest(names={"box_labels": ("cat",)}),
         digest(records=()),
         digest(records=(b"two", b"one")),
-        digest(records=(b"one",)),
         digest(records=(b"on", b"etwo")),
-        digest(records=(b"onetwo",)),
         digest(records=(b"one", b"two", b"")),
         digest(schema=Schema({"key": Feature("string"), "x": Feature("int64")})),
         digest(options={"a": 2}),

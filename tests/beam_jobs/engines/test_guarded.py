@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 
 from beam_jobs.engines.guarded import _Guard, guarded
-from beam_jobs.errors import DataError, RejectError, UsageError
+from beam_jobs.errors import DataError, RejectError
 from beam_jobs.jobs.sensors.formats.registry import read_recording
 from beam_jobs.jobs.sensors.recording import ReadOptions
 from tests.support import guarded_calls as calls
 from tests.support.checkout import ROOT
-from tests.support.commands import run
-from tests.support.datasets import rejects_of
-from tests.support.recordings import h5
 
 MIB = 1 << 20
 
@@ -25,7 +22,7 @@ MIB = 1 << 20
 CRASHES = (ROOT / "tests/corpus/hostile/crashes_hdf5.h5").read_bytes()
 
 
-@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 3 * MIB])
+@pytest.mark.parametrize("size", [0, 65, 3 * MIB])
 def test_results_are_those_of_a_call_and_can_be_written(size):
     data = np.random.default_rng(size).bytes(size)
     found, text, empty = guarded(calls.shifted, data, 3, memory=64 * MIB)
@@ -44,10 +41,8 @@ def test_a_default_timeout_of_sockets_changes_nothing():
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(0.01)
     try:
-        for _ in range(2):
-            assert guarded(calls.allocate, bytes(1000), 200 * MIB, memory=512 * MIB)
-            found, _, _ = guarded(calls.shifted, bytes(9 * MIB), 3, memory=64 * MIB)
-            assert found["a"].size == 9 * MIB
+        found, _, _ = guarded(calls.shifted, bytes(9 * MIB), 3, memory=64 * MIB)
+        assert found["a"].size == 9 * MIB
     finally:
         socket.setdefaulttimeout(before)
 
@@ -68,7 +63,7 @@ def test_one_process_answers_all_calls_and_it_is_another():
     assert len(pids) == 1 and os.getpid() not in pids
 
 
-@pytest.mark.parametrize("error", [RejectError("no"), UsageError("typed wrong"), KeyError("k")])
+@pytest.mark.parametrize("error", [RejectError("no"), KeyError("k")])
 def test_errors_arrive(error):
     with pytest.raises(type(error), match=str(error.args[0])):
         guarded(calls.fail, b"", pickle.dumps(error), memory=0)
@@ -128,15 +123,3 @@ def test_a_job_error_names_the_file_whose_process_was_killed(monkeypatch):
     monkeypatch.setattr("beam_jobs.jobs.sensors.formats.registry.guarded", killed)
     with pytest.raises(DataError, match=r"^folder/a\.h5: killed twice$"):
         read_recording("folder/a.h5", CRASHES, ReadOptions())
-
-
-@pytest.mark.slow
-def test_a_job_names_the_file_that_crashes_hdf5(tmp_path):
-    (tmp_path / "in").mkdir()
-    for number in range(3):
-        (tmp_path / f"in/m{number}.h5").write_bytes(h5(x=np.ones((5 + number, 3), np.float32)))
-    (tmp_path / "in/a.h5").write_bytes(CRASHES)
-    flags = ["--label", "none", "--num_shards", 1, "--direct_num_workers", 2]
-    assert run("sensors", "--input", tmp_path / "in", "--output", tmp_path / "out", *flags) == 0
-    ((key, error),) = rejects_of(tmp_path / "out").items()
-    assert key == "a.h5" and "crashed twice (SIGSEGV)" in error

@@ -33,7 +33,6 @@ FOUND = {"parts/found": 1000, "files/found": 9}
         ({}, "running for 00:30"),
         ({"files/found": 7}, "listing: 7 files"),
         ({"files/found": 7, "files/planned": 5}, "planning: 5 of 7 files"),
-        ({"files/chunks": 3}, "listing: 3 pieces of files"),
         (FOUND, "reading: 1,000 records"),
         (FOUND | {"parts/encoded": 400}, "encoding: 400 of 1,000 records"),
         (FOUND | {"shards/records": 3, "shards/rejected": 2}, "writing: 5 of 1,000 records"),
@@ -139,21 +138,12 @@ def test_other_jobs_are_cancelled_by_their_job_service(quick):
     assert asked == [1, 2, 3]
 
 
-def test_a_job_that_cannot_be_followed_is_waited_for(quick, monkeypatch):
-    job = Followed("spark")
-    monkeypatch.setattr(Lines, "line", lambda *_: 1 / 0)
-    job.watch.begin()
-    job.until("the job cannot be followed (ZeroDivisionError: division by zero)\n")
-
-
 @pytest.mark.parametrize("job", [JOB, JOB._replace(flink=None)])
 def test_a_job_is_found_again_from_its_note(job):
     assert RemoteJob.parse(job.to_bytes()) == job
 
 
-@pytest.mark.parametrize(
-    "note", [b"", b"{", b"[]", b'{"name": "x"}', b'["a", "b", "c", [3]]', b"3", b"\xff"]
-)
+@pytest.mark.parametrize("note", [b"", b"[]", b'{"name": "x"}', b'["a", "b", "c", [3]]', b"\xff"])
 def test_anything_else_is_no_note(note):
     assert RemoteJob.parse(note) is None
 
@@ -216,7 +206,9 @@ def test_a_job_behind_a_job_service_says_that_it_runs(flags, tmp_path, capsys, t
         nonlocal said
         wait(result)
         note_submitted(str(out), JOB.to_bytes())
+        deadline = time.monotonic() + 60
         while "\nrunning for 0" not in said:
+            assert time.monotonic() < deadline, said
             said += capsys.readouterr().err
             time.sleep(0.01)
 
@@ -254,18 +246,18 @@ ENDPOINT = ["--job_endpoint", "h:1"]
 
 
 @pytest.mark.parametrize(
-    ("more", "line"),
+    ("flag", "more", "line"),
     [
-        (["--engine", "dataflow", "--template_location", "gs://b/t"], "--template_location"),
-        (["--engine", "flink", "--output_executable_path", "a.jar"], "--output_executable_path"),
-        (["--engine", "spark", *ENDPOINT, "--no_wait_until_finish"], "--no_wait_until_finish"),
+        ("--check", ["dataflow", "--template_location", "gs://b/t"], "--template_location"),
+        ("--report", ["flink", "--output_executable_path", "a.jar"], "--output_executable_path"),
+        ("--check", ["spark", *ENDPOINT, "--no_wait_until_finish"], "--no_wait_until_finish"),
     ],
 )
-@pytest.mark.parametrize("flag", ["--check", "--report"])
 def test_a_dataset_is_not_looked_at_before_it_is_complete(
     flags, tmp_path, capsys, flag, more, line
 ):
     given = [flag] if flag == "--check" else [flag, tmp_path / "report.html"]
+    given += ["--engine"]
     said = (
         f"{flag}: with {line} the command ends before the dataset is complete; drop one, and run "
         f"`python -m readers {flag[2:]} DIR` when the job has ended"
@@ -295,10 +287,3 @@ def test_a_job_that_would_end_with_its_command_is_not_left(flags, tmp_path, caps
 )
 def test_the_name_of_a_job_has_the_characters_that_dataflow_allows(output, name):
     assert job_name("text", output) == name
-
-
-def test_names_of_jobs_of_long_outputs_are_short_and_differ():
-    outputs = [f"s3://a-bucket/{'x' * 50}/{place}/the/same/end/of/all/of/these" for place in "ab"]
-    names = {job_name("sensors", output) for output in outputs}
-    assert len(names) == 2 and all(len(name) <= 63 for name in names)
-    assert all("-the-same-end-of-all-of-these-" in name for name in names)

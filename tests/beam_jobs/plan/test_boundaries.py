@@ -150,7 +150,6 @@ def test_boundaries_that_a_runner_loses_or_repeats_are_noticed():
         (300, [], [], 300),
         (300, [9, 8], [REJECT, REJECT], 300),
         # A line that leads below zero is no estimate.
-        (1000, [100, 200], [20, 10], 15),
         (300, [100, 200], [20, 10], 15),
         (290, [100, 200], [20, 10], 1),
     ],

@@ -53,19 +53,6 @@ def test_groups_of_one_size_give_exact_shares():
     assert dealt(dict.fromkeys(range(10), 3), Splits.parse("a=0.8,b=0.1,c=0.1")) == [24, 3, 3]
 
 
-def test_a_few_dozen_groups_of_all_sizes_give_shares_within_a_percent():
-    random_ = random.Random(0)
-    for groups in (37, 54):
-        sizes = {random_.getrandbits(64): random_.randint(5, 60) for _ in range(groups)}
-        total = sum(sizes.values())
-        for count, share in zip(dealt(sizes), THREE.fractions, strict=True):
-            assert abs(count / total - share) < 0.01
-
-
-def test_a_group_larger_than_a_share_goes_to_the_largest_split():
-    assert dealt({1: 90, 2: 6, 3: 4}) == [90, 6, 4]
-
-
 @given(sizes_of_groups)
 def test_no_split_gets_more_than_its_share_and_one_group(sizes):
     total, largest = sum(sizes.values()), max(sizes.values(), default=0)
@@ -91,12 +78,6 @@ def test_the_order_in_which_groups_are_counted_and_merged_does_not_matter(groups
     assert one == other
     assert one.sizes == Counter((group, ALL) for group in groups)
     assert deal_groups(one, THREE).pack() == deal_groups(other, THREE).pack()
-
-
-def test_sizes_may_be_given():
-    sizes = GroupSizes()
-    sizes.add(block_of([3, 1, 3]), [10, 5, 2])
-    assert sizes.sizes == {(3, ALL): 12, (1, ALL): 5}
 
 
 def test_with_too_many_groups_hashes_decide(monkeypatch):
@@ -168,60 +149,6 @@ def counts_of(records: Records, fractions: list[float]) -> np.ndarray:
     return counts
 
 
-def random_case(seed: int) -> tuple[int, Records]:
-    """A number of folds, and records of groups of all sizes and mixtures of labels."""
-    random_ = random.Random(seed)
-    folds, labels = random_.randint(2, 7), random_.randint(1, 7)
-    records: Records = []
-    for group in range(random_.randint(2 * folds, 60)):
-        weights = [random_.random() ** 3 for _ in range(labels)]
-        size = random_.randint(1, 60)
-        records += [(group, label) for label in random_.choices(range(labels), weights, k=size)]
-    return folds, records
-
-
-# What StratifiedGroupKFold of scikit-learn 1.9.1 reaches in the cases of seeds 0 to 49: the standard
-# deviation of a label's shares over the folds, on average over the labels.
-SCIKIT_LEARN = """
-0.0396 0.0130 0.0191 0.0212 0.1135 0.0078 0.1006 0.0108 0.0101 0.0229 0.0054 0.0163 0.0106
-0.0080 0.0023 0.0201 0.0059 0.0268 0.0149 0.0100 0.0658 0.0090 0.1277 0.1233 0.0138 0.1129
-0.0100 0.0073 0.0962 0.0156 0.0557 0.0403 0.0485 0.0066 0.0084 0.0069 0.0349 0.0792 0.0134
-0.0149 0.0194 0.0310 0.0342 0.0031 0.0152 0.0195 0.3130 0.0218 0.0595 0.0032"""
-
-
-def test_shares_of_labels_are_as_exact_as_those_of_scikit_learn():
-    theirs = np.array(SCIKIT_LEARN.split(), float)
-    ours = []
-    for seed in range(50):
-        folds, records = random_case(seed)
-        counts = counts_of(records, [1 / folds] * folds)
-        ours.append((counts / counts.sum(axis=0)).std(axis=0).mean())
-    assert np.mean(ours) < theirs.mean()
-    assert (np.array(ours) - theirs).max() < 0.05
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3)), min_size=1, max_size=80),
-    st.integers(2, 6),
-)
-def test_folds_deviate_no_more_than_random_folds_do_on_average(records, folds):
-    counts = counts_of(records, [1 / folds] * folds).astype(float)
-    totals = counts.sum(axis=0)
-    by_group = np.zeros((13, counts.shape[1]))
-    names = sorted({label for _, label in records})
-    for group, label in records:
-        by_group[group, names.index(label)] += 1
-
-    def squares(values: np.ndarray) -> float:
-        """The sum of squares of all labels, and of all records, in parts of the totals."""
-        whole = values.sum(axis=1) / totals.sum()
-        return float(((values / totals) ** 2).sum() + (whole**2).sum())
-
-    deviation = squares(counts - totals / folds)
-    # A group that goes to a random fold adds its square times the variance of where it goes.
-    assert deviation <= squares(by_group) * (1 - 1 / folds) + 1e-9
-
-
 def dealt_exactly(sizes: Counter, to: Splits) -> dict[int, int]:
     """The definition in exact numbers: the squared deviations from all shares grow least."""
     groups: dict[int, Counter] = {}
@@ -254,7 +181,7 @@ def dealt_exactly(sizes: Counter, to: Splits) -> dict[int, int]:
     return splits
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_each_group_goes_where_the_squared_deviations_grow_least(seed):
     random_ = random.Random(seed)
     sizes = Counter(
@@ -277,18 +204,6 @@ def test_each_group_goes_where_the_squared_deviations_grow_least(seed):
     assert dict(zip(found.hashes.tolist(), found.splits.tolist(), strict=True)) == dealt_exactly(
         sizes, to
     )
-
-
-def test_groups_of_empty_files_are_dealt():
-    assert deal_groups(sizes_of({1: 0, 2: 0}), THREE).splits.tolist() == [0, 0]
-
-
-def test_the_sizes_of_the_labels_of_a_group_are_not_mixed_up_in_silence():
-    sizes = GroupSizes()
-    sizes.add(block_of([2**64 - 1] * 3, ["a", "b", "b"]))
-    sizes.sizes = Counter({(2**64 - 1, "a"): 2, (2**64 - 1, "b"): 1})
-    with pytest.raises(DataError, match="lost or repeated sizes of groups"):
-        sizes.check()
 
 
 def test_groups_of_one_label_give_every_split_its_share_of_each_label():

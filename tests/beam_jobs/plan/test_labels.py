@@ -1,4 +1,3 @@
-import pickle
 from collections import Counter
 
 import numpy as np
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan import labels as planned
 from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
-from beam_jobs.records.pieces import PIECE_BYTES, merged
+from beam_jobs.records.pieces import merged
 
 
 def block_of(labels: list[str], seed: int = 0) -> LabelHashes:
@@ -19,29 +18,6 @@ def block_of(labels: list[str], seed: int = 0) -> LabelHashes:
 
 def labels_of(block: LabelHashes) -> list[str]:
     return [block.names[code] for code in block.codes.tolist()]
-
-
-@given(st.lists(st.sampled_from(["", "é", "x" * 300, "y" * 2000, "z" * 70]), max_size=60))
-def test_records_travel_in_pieces_in_order(labels):
-    whole = block_of(labels)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planned, "PIECE_BYTES", 1000)
-        pieces = list(whole.pieces())
-    assert [label for piece in pieces for label in labels_of(piece)] == labels
-    hashes = [piece.hashes for piece in pieces]
-    assert np.concatenate([np.empty(0, np.uint64), *hashes]).tolist() == whole.hashes.tolist()
-    total = 0
-    for piece in pieces:
-        sizes = [24 + len(label.encode()) for label in labels_of(piece)]
-        assert sum(sizes[1:]) < 1000
-        assert len(set(piece.names)) == len(piece.names) == len(set(labels_of(piece)))
-        total += sum(sizes)
-    assert len(pieces) <= 1 + total // 1000
-
-
-def test_few_records_travel_in_one_piece():
-    (piece,) = block_of(["a", "b"]).pieces()
-    assert labels_of(piece) == ["a", "b"]
 
 
 def test_labels_without_records_are_no_records():
@@ -86,19 +62,3 @@ def test_histograms_count_the_top_bits_and_travel_in_pieces(labels, room):
             expected = np.bincount([hash_ >> 64 - bits for hash_ in hashes], minlength=1 << bits)
             assert histogram.of(label).tolist() == again.of(label).tolist() == expected.tolist()
     assert Histogram().of("a").tolist() == [0]
-
-
-def test_no_piece_of_a_histogram_is_larger_than_an_element_may_be():
-    # Long labels and full slices: both take their room.
-    for size, slices in ((50_000, 60), (3, 400)):
-        histogram = Histogram(
-            {
-                (f"{number:03}" + "x" * size, part): np.ones(1 << 12, np.int64)
-                for number in range(slices)
-                for part in range(4)
-            }
-        )
-        pieces = [piece for _, piece in histogram.pieces()]
-        assert len(merged(pieces, Histogram).slices) == 4 * slices
-        largest = max(len(pickle.dumps(piece, pickle.HIGHEST_PROTOCOL)) for piece in pieces)
-        assert PIECE_BYTES / 4 < largest < PIECE_BYTES + 1000

@@ -17,8 +17,6 @@ from beam_jobs.plan.near.verify import near_pairs, only_one, sent
 from beam_jobs.plan.summary import Summary
 from readers.format.similarity.likeness import Likeness, Sketches
 
-HASHES = st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=30)
-
 
 def packed(hashes, blocks, orders=None):
     """Rows of one partition with the same key, spread over blocks."""
@@ -37,26 +35,6 @@ def listed(found, names):
             yield int(first), int(second), name, block.tobytes()
 
 
-@given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 4), st.booleans())
-@settings(max_examples=50, deadline=None)
-def test_candidates_are_the_pairs_within_the_distance(hashes, blocks, first_band):
-    of = [number % blocks for number in range(len(hashes))]
-    found = {(i, j) for i, j, *_ in listed(candidates(packed(hashes, of), first_band, 2, True), of)}
-    expected = {
-        (i, j)
-        for j in range(len(hashes))
-        for i in range(j)
-        if (hashes[i] ^ hashes[j]).bit_count() <= 2 and (first_band or hashes[i] != hashes[j])
-    }
-    assert found == expected
-
-
-def test_the_first_of_each_pair_comes_before_the_other_in_the_order():
-    hashes, orders = [5, 5, 4], [30, 10, 20]
-    pairs = [p[:2] for p in listed(candidates(packed(hashes, [0, 0, 0], orders), True, 2, True), 0)]
-    assert sorted(pairs) == [(1, 0), (1, 2), (2, 0)]
-
-
 def test_records_to_keep_out_come_first_and_are_in_no_pair_of_their_own():
     ((name, _, rows),) = packed([7, 7], [0, 0], [50, 60])
     ((other, _, more),) = packed([7, 7], [1, 1], [10, 20])
@@ -69,22 +47,12 @@ def test_records_to_keep_out_come_first_and_are_in_no_pair_of_their_own():
         assert all(pair[3] == other for pair in found)
 
 
-@pytest.mark.parametrize("count", [3000, 40_000])
-def test_many_equal_records_are_paired_with_the_first_alone(count):
+def test_many_equal_records_are_paired_with_the_first_alone():
+    count = 3000
     rows = list(packed(np.full(count, 9), [0] * count))
     pairs = list(listed(candidates(rows, True, 6, True), 0))
     assert {first for first, *_ in pairs} == {0}
     assert sorted(second for _, second, *_ in pairs) == list(range(1, count))
-
-
-def test_of_many_different_records_each_has_some_pairs(monkeypatch):
-    monkeypatch.setattr(module, "_EACH", 50)
-    monkeypatch.setattr(module, "_MOST_PAIRS", 5000)
-    rows = packed(np.arange(500) % 3, [0] * 500)
-    pairs = np.array([pair[:2] for pair in listed(candidates(rows, True, 0, True), 0)])
-    seconds, counts = np.unique(pairs[:, 1], return_counts=True)
-    assert set(seconds) == set(range(3, 500))
-    assert counts.max() <= 4096 // 500
 
 
 def chosen(records, distance, first_band):
@@ -143,24 +111,12 @@ def test_of_many_records_with_one_key_each_is_paired_with_the_first_ones(
     assert pairs == expected
 
 
-def test_records_of_one_place_are_paired_alike_in_whatever_order_their_blocks_come():
-    blocks = [*packed([7], [0], [5]), *packed([7], [1], [5]), *packed([7], [2], [5])]
-    found = [sorted(listed(candidates(b, True, 0, True), None)) for b in (blocks, blocks[::-1])]
-    assert found[0] == found[1]
-    assert len(found[0]) == 3
-
-
-def test_a_partition_without_records_has_no_pairs():
-    assert list(candidates([], True, 0, True)) == []
-    assert list(candidates([(b"n" * 16, False, b"")], True, 0, True)) == []
-
-
 def sketches(texts):
     return Likeness("text", 0.8).sketch(texts)
 
 
 @given(st.integers(1, 7), st.randoms(use_true_random=False))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=2, deadline=None)
 def test_pairs_do_not_depend_on_blocks_nor_on_the_order_of_elements(blocks, drawn):
     texts = [f"{n % 6} some words of a text that is number {n % 6 * 37} of all" for n in range(18)]
     texts += ["".join(drawn.choices("abcdef", k=40)) for _ in range(6)]
@@ -216,7 +172,7 @@ def probes_of(owner, count, rng, kept_out=False):
     return Probes(owner, kept_out, numbers.tobytes(), *columns)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
     monkeypatch.setattr(verify, "PIECE_BYTES", 60)
     monkeypatch.setattr(verify, "_AT_ONCE", 3)
@@ -265,15 +221,6 @@ def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
     assert [len(column) for column in nothing] == [0] * 5
 
 
-def test_a_record_that_is_larger_than_an_element_is_sent_alone():
-    probes = Probes("a", False, np.arange(3).astype("<i8").tobytes(), bytes(3), bytes(3 << 20))
-    pairs = np.array([(0, 1, b"n" * 16), (1, 2, b"n" * 16)], PAIR).tobytes()
-    found = list(sent(probes, [pairs]))
-    assert [(name, len(records.rows)) for name, records in found] == [
-        (b"n" * 16, (1 << 20) + 14)
-    ] * 2
-
-
 def test_a_block_of_sketches_is_handed_over_once():
     probes = Probes("a", False, b"", b"", b"")
     assert only_one(b"n", [probes], True) is only_one(b"n", [probes], False) is probes
@@ -288,14 +235,7 @@ def test_a_tally_that_does_not_agree_is_an_error():
     summary.texts = 5
     check_near(summary, NearTally(records=5))
     check_near(summary, None)
-    for wrong in (
-        {"records": 4},
-        {"records": 5, "dropped": 1},
-        {"records": 5, "keys_sent": 2},
-        {"records": 5, "listed": 1},
-        {"records": 5, "pairs_received": 3},
-        {"records": 5, "probes_sent": 9},
-    ):
+    for wrong in ({"records": 4}, {"records": 5, "dropped": 1}, {"records": 5, "keys_sent": 2}):
         with pytest.raises(DataError, match="lost or repeated some: no dataset was written"):
             check_near(summary, NearTally(**wrong))
     with pytest.raises(DataError, match="0 of 1 blocks of sketches"):
@@ -340,22 +280,6 @@ def test_each_key_of_each_record_is_in_the_partition_of_its_band():
     assert np.frombuffer(probes.numbers, "<i8").tolist() == list(range(7, count + 7))
     assert probes.rows().tolist() == every.probes.tolist()
     assert list(probes.splits) == block.splits.tolist()
-
-
-def test_blocks_of_records_to_keep_out_have_names_of_their_own():
-    # Names of files need not be UTF-8.
-    for owner in ("a", "\udcff"):
-        names = {random_block(5, 1, owner, kept_out)[2][0].name for kept_out in (False, True)}
-        assert len(names) == 2
-    assert random_block(5, 1, kept_out=True)[2][0].probes().kept_out
-
-
-def test_records_that_are_larger_than_an_element_have_blocks_of_their_own():
-    probes = np.zeros((3, 1 << 20), np.uint8)
-    keys = np.zeros((3, 1), np.uint32)
-    every = Sketches(keys, keys == 0, np.zeros(3, np.uint64), probes)
-    blocks = list(sketch_blocks("a", np.arange(3), every.digests, np.zeros(3, np.uint8), every))
-    assert [block.numbers.tolist() for block in blocks] == [[0], [1], [2]]
 
 
 def test_blocks_stay_below_the_limit_of_elements():

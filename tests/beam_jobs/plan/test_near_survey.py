@@ -67,12 +67,6 @@ def test_surveys_of_blocks_are_merged_in_any_order():
     assert isinstance(whole.inside, Counter)
 
 
-def test_tallies_add_up():
-    whole = NearTally(records=1, keys_sent=2, dropped=3)
-    whole.merge(NearTally(records=10, keys_sent=20, keys_received=22, as_kept_out=4))
-    assert whole == NearTally(11, keys_sent=22, keys_received=22, dropped=3, as_kept_out=4)
-
-
 @pytest.mark.parametrize(
     ("found", "expected", "what"),
     [

@@ -23,9 +23,7 @@ def test_folds_have_numbers_and_equal_shares(text, folds):
     assert splits.fractions == (1 / folds,) * folds
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0", "1", "257", "-2", "2.5", " 2", "x", "²", "٣", "9" * 5000]
-)
+@pytest.mark.parametrize("text", ["", "1", "257", "-2", " 2", "x", "²", "٣", "9" * 5000])
 def test_wrong_folds_are_refused(text):
     with pytest.raises(UsageError) as caught:
         Splits.folds(text)
@@ -48,11 +46,6 @@ def test_there_are_up_to_256_splits():
 def test_splits_of_columns_and_shards_have_equal_shares():
     assert Splits.named(["x", "y"], "c") == Splits(("x", "y"), (0.5, 0.5))
     assert Splits.of_shards(["x", "y"]) == Splits(("x", "y"), (0.5, 0.5), kept=True)
-
-
-def test_a_share_is_no_more_than_everything():
-    with pytest.raises(UsageError, match=r"'train=1\.5': expected a share up to 1"):
-        Splits.parse("train=1.5")
 
 
 def test_a_split_with_almost_no_share_gets_the_last_hash_alone():

@@ -1,5 +1,3 @@
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -44,14 +42,6 @@ def test_hashes_never_change(seed, purpose, text, expected):
     assert hashes64(seed, purpose, texts).tolist() == [expected] * 2
 
 
-def test_hashes_are_uniform():
-    hashes = np.array([hash64(0, b"order", f"key {i}") for i in range(20_000)], np.uint64)
-    counts = np.bincount((hashes >> np.uint64(60)).astype(np.int64), minlength=16)
-    # 16 bins of 1250: five standard deviations.
-    assert abs(counts - 1250).max() < 5 * 1250**0.5
-    assert len(set(hashes.tolist())) == 20_000
-
-
 @given(records)
 @settings(max_examples=50, deadline=None)
 def test_unpack_gives_back_what_was_packed(rows):
@@ -69,21 +59,6 @@ def test_the_layout_of_a_block_is_the_same_on_every_machine():
         "0003"  # splits
         "6162"
     )
-
-
-def test_a_block_of_big_endian_hashes_packs_the_same():
-    block = block_of([(1, 0, b"ab"), (2**63, 3, b"")])
-    turned = Block(block.hashes.astype(">u8"), block.splits, block.payloads)
-    assert turned.pack() == block.pack()
-
-
-@given(records, st.data())
-@settings(max_examples=40, deadline=None)
-def test_take_gives_the_chosen_rows_in_order(rows, data):
-    indices = st.lists(st.integers(0, len(rows) - 1), max_size=9) if rows else st.just([])
-    chosen = data.draw(indices)
-    taken = Block.unpack(block_of(rows).pack()).take(np.array(chosen, np.int64))
-    assert rows_of(taken) == [rows[i] for i in chosen]
 
 
 @given(records, st.data(), st.sampled_from([np.uint8, np.int64, np.int32]))
@@ -113,28 +88,12 @@ def test_a_builder_loses_nothing_and_keeps_its_limits(rows, max_records, max_byt
         assert len(block) == max_records or len(data) + 13 + len(after[0][2]) > max_bytes
 
 
-def test_an_empty_builder_has_nothing_to_flush():
-    builder = BlockBuilder()
-    assert builder.flush() is None
-    builder.add(1, 0, b"x")
-    assert builder.flush() is not None
-    assert builder.flush() is None
-
-
 def test_a_record_larger_than_a_block_is_a_block_of_its_own():
     builder = BlockBuilder(10, 100)
     assert builder.add(1, 0, b"x" * 50) is None
     for before, payload in ((b"x" * 50, b"y" * 1000), (b"y" * 1000, b"z" * 50)):
         packed = builder.add(2, 0, payload)
         assert list(Block.unpack(packed or b"").payloads) == [before]
-
-
-def test_a_full_block_is_not_changed_by_later_records():
-    builder = BlockBuilder(1)
-    assert builder.add(1, 0, b"one") is None
-    first = builder.add(2, 0, b"two")
-    builder.add(3, 0, b"three")
-    assert rows_of(Block.unpack(first or b"")) == [(1, 0, b"one")]
 
 
 @given(st.lists(st.lists(st.binary(max_size=9), min_size=1), min_size=1, max_size=5))
@@ -172,17 +131,3 @@ def test_byte_strings_are_taken_some_at_a_time(values, data):
     assert list(taken) == [values[row] for row in rows]
     part = ragged.slice(start, stop)
     assert list(part) == values[start:stop] and part.data == b"".join(values[start:stop])
-
-
-def test_no_object_for_each_byte_string_is_left_while_many_are_taken(monkeypatch):
-    monkeypatch.setattr("beam_jobs.records.ragged._AT_ONCE", 1 << 12)
-    ragged = Ragged.of([b"%07d" % number for number in range(1 << 16)])
-    rows = np.arange(1 << 16)[::-1]
-    ragged.ends  # noqa: B018  (computed once, and kept)
-    tracemalloc.start()
-    taken = ragged.take(rows)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert taken[0] == b"0065535"
-    # The bytes twice, their lengths and ends, and 4,096 objects of 40 bytes with their spans.
-    assert peak < 4 << 20

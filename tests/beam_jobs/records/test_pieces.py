@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests
 from beam_jobs.jobs.text.tokens import WordCounts
-from beam_jobs.plan.group_splits import MAX_GROUPS, GroupSizes
+from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
 from beam_jobs.plan.summary import SampledRecord, Summary
-from beam_jobs.records.pieces import PIECE_BYTES, Divisible, batches, cut, joined, merged
+from beam_jobs.records.pieces import PIECE_BYTES, Divisible, cut, joined, merged
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import MAX_COUNTED, SplitStatistics, Statistics
 from readers.format.encode import Encoder
@@ -36,13 +36,6 @@ def test_lost_and_repeated_pieces_are_noticed():
     for wrong in ([], pieces[:2], pieces[1:], [*pieces, pieces[1]]):
         with pytest.raises(DataError, match=rf"handed over {len(wrong)} of [13] pieces"):
             joined(wrong)
-
-
-@given(st.lists(st.integers(0, 2 * PIECE_BYTES)))
-def test_batches_hold_all_items_in_order_and_no_more_than_fit(sizes):
-    found = list(batches(sizes, int))
-    assert [size for batch in found for size in batch] == sizes
-    assert all(sum(batch) <= PIECE_BYTES or len(batch) == 1 for batch in found)
 
 
 def in_pieces(whole: Divisible) -> tuple[Divisible, int]:
@@ -103,16 +96,6 @@ def test_counts_of_labels_groups_and_words_are_cut():
         again, largest = in_pieces(whole)
         assert getattr(again, name) == getattr(whole, name)
         assert largest < LIMIT < len(pickle.dumps(whole))
-
-
-def test_too_many_groups_are_still_too_many_in_pieces():
-    half = Counter({(number, ""): 1 for number in range(MAX_GROUPS // 2 + 1)})
-    other = Counter({(-number % 2**64, ""): 1 for number in range(1, MAX_GROUPS // 2 + 1)})
-    parts = [GroupSizes(1, half), GroupSizes(2, other)]
-    pieces = [piece for part in parts for _, piece in part.pieces()]
-    assert merged(pieces, GroupSizes) == GroupSizes(3, None)
-    again, _ = in_pieces(GroupSizes(3, None))
-    assert again == GroupSizes(3, None)
 
 
 def test_labels_and_histograms_of_records_are_cut():

@@ -41,19 +41,10 @@ def test_all_inputs_may_be_rejected(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["-1", "1.5", "1/3", "%", "1 %", "few", "inf", "100.1%", "500%", "9" * 5000, "9" * 5000 + "%"],
+    ["-1", "1.5", "%", "few", "100.1%", "9" * 5000, "9" * 5000 + "%"],
     ids=lambda text: text[:9],
 )
 def test_other_limits_are_refused(text):
     expected = f"--max_rejects {text[:80]}: expected a number such as 20, or"
     with pytest.raises(UsageError, match=expected):
         MaxRejects.parse(text)
-
-
-def test_a_name_that_is_no_utf8_is_listed_in_utf8_and_read_back():
-    reject = Reject("a/\udcff\udc80é\n.png", "read", "why \udcfe")
-    line = format_rejects([reject])
-    assert line.decode() == (
-        '{"key": "a/\\udcff\\udc80é\\n.png", "stage": "read", "error": "why \\udcfe"}\n'
-    )
-    assert Reject.from_json(line) == reject

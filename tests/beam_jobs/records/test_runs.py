@@ -1,17 +1,14 @@
 """Runs of encoded records: every record is found in the ranges of its shard, once."""
 
 import functools
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import DataError
 from beam_jobs.plan import run_ranges
-from beam_jobs.plan.run_ranges import groups_of, locate, neighbours_of
+from beam_jobs.plan.run_ranges import groups_of, locate
 from beam_jobs.plan.shards import Plan, SplitPlan, shards_of
 from beam_jobs.records import runs
 from beam_jobs.records.blocks import Block
@@ -20,7 +17,6 @@ from beam_jobs.records.runs import Held, RunBuilder, RunIndex
 from beam_jobs.records.spool import Spool
 from beam_jobs.records.spool_reader import SpoolReader
 
-HASHES = st.integers(0, 2**64 - 1)
 PLACES = {"disk": True, "elsewhere": False}
 
 
@@ -68,9 +64,9 @@ def located(indexes: list[RunIndex], plan: Plan, neighbours: int = 1) -> dict[in
     return found
 
 
-@pytest.mark.parametrize("neighbours", [1, 3])
-@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
-@pytest.mark.parametrize("shards", [1, 2, 40])
+@pytest.mark.parametrize(
+    ("shards", "known", "neighbours"), [(1, True, 1), (2, False, 1), (40, True, 3), (40, False, 3)]
+)
 def test_every_record_is_in_the_ranges_of_its_shard(spool, monkeypatch, shards, known, neighbours):
     monkeypatch.setattr(runs, "RUN_BYTES", 5_000)
     monkeypatch.setattr(runs, "_UNKNOWN_BYTES", 300)
@@ -101,41 +97,6 @@ def test_every_record_is_in_the_ranges_of_its_shard(spool, monkeypatch, shards, 
         assert sorted(kept) == sorted(expected.get(key, []))
 
 
-@given(
-    st.lists(st.lists(st.tuples(st.integers(0, 2), HASHES, st.binary(max_size=9)), max_size=9)),
-    st.lists(st.sets(HASHES, max_size=6), min_size=3, max_size=3),
-    st.booleans(),
-)
-def test_any_records_and_boundaries(tmp_path_factory, parts, boundaries, known):
-    spool = Spool(str(tmp_path_factory.mktemp("spool")))
-    plan = plan_of(*boundaries)
-    assign = functools.partial(shards_of, plan)
-    builder, rows = RunBuilder(spool, assign if known else None), []
-    indexes = []
-    for part in parts:
-        splits, hashes, payloads = ([row[n] for row in part] for n in range(3))
-        block = Block(np.array(hashes, np.uint64), np.array(splits, np.uint8), Ragged.of(payloads))
-        rows += part
-        indexes += builder.add(block)
-    indexes += builder.finish()
-    found = []
-    for key, locators in located(indexes, plan).items():
-        for split, hash_, payload in read(spool, locators):
-            (owner,) = assign(np.array([split], np.uint8), np.array([hash_], np.uint64)).tolist()
-            if owner == key:
-                found.append((split, hash_, payload))
-    assert sorted(found) == sorted(rows)
-
-
-def test_records_of_a_run_are_sorted_by_split_and_hash(tmp_path):
-    spool, rng = Spool(str(tmp_path)), np.random.default_rng(0)
-    builder = RunBuilder(spool)
-    blocks = [block_of(rng, 50) for _ in range(4)]
-    (index,) = [index for block in blocks for index in builder.add(block)] + list(builder.finish())
-    rows = read(spool, located([index], plan_of([], []))[0])
-    assert rows == sorted(rows) and len(rows) == sum((b.splits == 0).sum() for b in blocks)
-
-
 def test_a_process_writes_one_file_for_each_bundle_on_a_disk_and_one_for_each_run_elsewhere(
     spool, tmp_path, monkeypatch
 ):
@@ -159,11 +120,10 @@ def test_a_bundle_that_failed_leaves_no_open_file_and_its_records_nowhere(tmp_pa
     assert list(builder.finish()) == []
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-def test_every_process_of_a_pool_writes_what_it_holds_at_the_end_of_a_bundle(tmp_path, processes):
+def test_every_process_of_a_pool_writes_what_it_holds_at_the_end_of_a_bundle(tmp_path):
     plan = plan_of([2**63], [])
     assign = functools.partial(shards_of, plan)
-    rng, spool, pool = np.random.default_rng(0), Spool(str(tmp_path)), Pool(processes)
+    rng, spool, pool = np.random.default_rng(0), Spool(str(tmp_path)), Pool(2)
     try:
         for bundle in "ab":
             held = Held(spool, bundle)
@@ -182,21 +142,6 @@ def test_every_process_of_a_pool_writes_what_it_holds_at_the_end_of_a_bundle(tmp
         pool.close()
 
 
-def test_runs_are_merged_where_shards_times_runs_are_too_many_requests(monkeypatch):
-    monkeypatch.setattr(run_ranges, "MOST_RANGES", 100)
-    monkeypatch.setattr(run_ranges, "RUN_BYTES", 1_000)
-    # Two splits of 1,000 records of 10 bytes each are 20 runs.
-    assert neighbours_of(plan_of([1], [], record_bytes=10)) == 1
-    assert neighbours_of(plan_of(list(range(8)), [], record_bytes=10)) == 4
-    assert groups_of(np.array([0, 3, 4, 1 << 17, (1 << 17) + 7]), 4).tolist() == [
-        0,
-        0,
-        1,
-        1 << 17,
-        (1 << 17) + 1,
-    ]
-
-
 # What goes wrong.
 
 
@@ -211,7 +156,7 @@ def test_every_damaged_byte_of_a_block_is_noticed(spool, tmp_path):
     locators = write_one(spool)
     (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
-    for at in range(0, len(whole), 7):
+    for at in range(0, len(whole), 31):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(DataError, match=r"records are gone from .*damaged"):
             read(spool, [locators])
@@ -227,17 +172,3 @@ def test_a_short_or_missing_file_is_a_data_error(spool, tmp_path):
         with pytest.raises(DataError, match="records are gone from"):
             read(spool, [locators])
         file.unlink(missing_ok=True)
-
-
-def test_threads_may_read_at_once(spool):
-    locators = write_one(spool)
-    expected = read(spool, [locators])
-    with ThreadPoolExecutor(4) as threads:
-        assert all(f == expected for f in threads.map(lambda _: read(spool, [locators]), range(8)))
-
-
-def test_files_are_closed_after_reading(spool):
-    with SpoolReader(spool) as reader:
-        list(reader.blocks([write_one(spool)]))
-        assert not reader.files[0].closed
-    assert reader.files[0].closed

@@ -25,7 +25,6 @@ anything = st.one_of(
     st.floats(-100, 100),
     st.sampled_from([0.1, 1e200, -1e200, 5e-324, 1.7e308, -1.7e308, math.nan, math.inf]),
 )
-float_arrays = hnp.arrays(np.float64, st.integers(0, 12), elements=anything)
 integer_arrays = st.sampled_from(INTEGERS).flatmap(
     lambda name: hnp.arrays(name, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0))
 )
@@ -59,13 +58,8 @@ def exact_figures(items: list) -> tuple[float, float]:
     return float(mean), float(root)
 
 
-@given(finite)
-def test_every_finite_float_is_an_exact_number_of_units(value):
-    assert Fraction(exact(value), 1 << 1074) == Fraction(value)
-
-
 @given(integer_arrays)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_integers_are_exact(array):
     found = figures(array)
     items = [int(item) for item in array.reshape(-1).tolist()]
@@ -81,7 +75,7 @@ def test_integers_are_exact(array):
 
 
 @given(st.lists(finite, min_size=1, max_size=30))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_floats_agree_with_exact_fractions(items):
     found = figures(np.array(items))
     mean, std = exact_figures(items)
@@ -92,7 +86,7 @@ def test_floats_agree_with_exact_fractions(items):
     assert found["std"] == pytest.approx(std, rel=1e-6, abs=max(1e-13 * spread, 1e-150))
 
 
-@pytest.mark.parametrize("size", [1, 255, 256, 257, 1_000, 150_528])
+@pytest.mark.parametrize("size", [1, 257, 150_528])
 @pytest.mark.parametrize(("dtype", "value"), [("uint8", 255), ("int8", -128), ("bool", True)])
 def test_the_sums_of_bytes_are_exact_where_they_are_largest(dtype, value, size):
     array = np.full(size, value, dtype)
@@ -109,20 +103,8 @@ def test_bfloat16_counts_as_a_float():
     assert found == {"count": 2, "min": -2.0, "max": 1.5, "mean": -0.25, "std": 1.75}
 
 
-@pytest.mark.parametrize(
-    ("name", "low", "high"),
-    [("int64", -(2**63), 2**63 - 1), ("uint64", 0, 2**64 - 1), ("int8", -128, 127)],
-)
-def test_the_extremes_of_integers_are_exact(name, low, high):
-    found = figures(np.array([low, high], name))
-    assert found["min"] == low
-    assert found["max"] == high
-    assert found["mean"] == float(Fraction(low + high, 2))
-    assert found["std"] == pytest.approx((high - low) / 2)
-
-
 @given(st.lists(anything, max_size=20))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_nan_and_infinities_are_counted_apart_and_change_nothing_else(items):
     good = [item for item in items if math.isfinite(item)]
     found = figures(items)
@@ -134,11 +116,6 @@ def test_nan_and_infinities_are_counted_apart_and_change_nothing_else(items):
         assert found["mean"] == pytest.approx(
             without["mean"], rel=1e-12, abs=1e-13 * max(map(abs, good))
         )
-
-
-def test_an_array_without_finite_values_has_no_extremes():
-    assert figures([math.nan, math.inf, -math.inf]) == {"count": 0, "nan": 3}
-    assert figures([math.nan], [2.0]) == {"nan": 1, **figures([2.0])}
 
 
 @pytest.mark.parametrize("empty", [np.zeros((0, 3)), np.zeros(0, np.int16), np.zeros((2, 0), bool)])
@@ -173,9 +150,9 @@ def long_array(rng: np.random.Generator, dtype: str, length: int, kind: str) -> 
     return array
 
 
-@pytest.mark.parametrize("kind", ["small", "large", "odd"])
 @pytest.mark.parametrize("dtype", NUMBERS)
-def test_many_long_arrays_at_once_count_as_one_by_one(dtype, kind):
+def test_many_long_arrays_at_once_count_as_one_by_one(dtype):
+    kind = "odd" if dtype in FLOATS else "large"
     rng = np.random.default_rng(len(dtype))
     arrays = [long_array(rng, dtype, int(n), kind) for n in rng.permutation(LENGTHS)]
     together = Numbers()
@@ -184,15 +161,13 @@ def test_many_long_arrays_at_once_count_as_one_by_one(dtype, kind):
     assert together.count + together.nan == sum(LENGTHS)
 
 
-@pytest.fixture
-def in_parts_of_seven(monkeypatch):
+@pytest.mark.parametrize(
+    ("dtype", "kind"),
+    [("uint8", "large"), ("int64", "large"), ("float32", "odd"), ("bfloat16", "small")],
+)
+def test_records_of_many_parts_have_exact_figures(monkeypatch, dtype, kind):
     monkeypatch.setattr("beam_jobs.records.numbers._VALUES_AT_ONCE", 7)
     monkeypatch.setattr("beam_jobs.records.numbers._EXACT_AT_ONCE", 3)
-
-
-@pytest.mark.parametrize("kind", ["small", "large", "odd"])
-@pytest.mark.parametrize("dtype", NUMBERS)
-def test_records_of_many_parts_have_exact_figures(in_parts_of_seven, dtype, kind):
     rng = np.random.default_rng(len(dtype))
     arrays = [long_array(rng, dtype, size, kind) for size in (1, 6, 7, 8, 90, 2, 2, 2, 2, 31)]
     together = Numbers()
@@ -221,16 +196,7 @@ def test_a_long_record_is_summed_in_memory_of_bounded_size(monkeypatch, dtype, v
     assert found.channels[1].count == 100_000
 
 
-def test_arrays_of_other_shapes_and_layouts_are_added_at_once():
-    wide = np.random.default_rng(2).normal(size=(40, 30))
-    arrays = [wide, wide.T, wide[::-1, ::3], wide[0], wide[:0], wide[0, 0], np.asfortranarray(wide)]
-    together = Numbers()
-    together.add(arrays)
-    assert together == numbers_of(*arrays)
-    assert together.count == 1200 * 3 + 400 + 30 + 1
-
-
-@pytest.mark.parametrize("top", [1 << 20, 94_000_000, 3_000_000_000, 2**62])
+@pytest.mark.parametrize("top", [1 << 20, 3_000_000_000, 2**62])
 def test_sums_of_many_integers_are_exact_beyond_what_a_float_holds(top):
     array = np.random.default_rng(top).integers(top // 2, top, 9_999) | 1
     numbers = numbers_of(array)
@@ -293,8 +259,9 @@ def channels_of_all(records: list[np.ndarray], feature: Feature) -> dict | None:
     return found.get("channels")
 
 
-@pytest.mark.parametrize("encoding", ["tensor", "raw", "list"])
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+@pytest.mark.parametrize(
+    ("dtype", "encoding"), [("uint8", "tensor"), ("int16", "raw"), ("float32", "list")]
+)
 def test_each_channel_has_a_mean_and_a_deviation(dtype, encoding):
     rng = np.random.default_rng(0)
     records = [(rng.normal([5, 50, 100], [1, 10, 20], (n, 4, 3))).astype(dtype) for n in (1, 9, 0)]
@@ -359,7 +326,7 @@ drawn_records = st.lists(
 
 
 @given(drawn_records, st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_statistics_merge_in_any_order(records, data):
     whole = statistics_of(records)
     shuffled = data.draw(st.permutations(records))
@@ -370,11 +337,6 @@ def test_statistics_merge_in_any_order(records, data):
     assert json.dumps(right.to_json()) == json.dumps(whole.to_json())
 
 
-def test_labels_are_counted_in_the_order_of_their_numbers():
-    found = statistics_of([record(1, label, 0.0) for label in (10, 9, 10, -2)]).to_json()
-    assert list(found["label"]["values"].items()) == [("-2", 1), ("9", 1), ("10", 2)]
-
-
 def test_only_labels_that_are_a_single_int64_are_counted():
     for feature in (Feature("int64", (2,)), Feature("int32")):
         schema = Schema({"label": feature})
@@ -383,7 +345,7 @@ def test_only_labels_that_are_a_single_int64_are_counted():
 
 
 @given(drawn_records, st.integers(0, 6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_records_added_at_once_count_as_one_by_one(records, cut):
     encoder = Encoder(SCHEMA)
     checked = [encoder.check(item) for item in records]
@@ -397,7 +359,7 @@ TOKENS = Schema({"tokens": Feature("int64", (None,), "list"), "label": Feature("
 
 
 @given(drawn_records)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_statistics_are_restored_from_their_state_in_json(records):
     statistics = statistics_of(records)
     again = Statistics.of_state(SCHEMA, json.loads(json.dumps(statistics.state())))
