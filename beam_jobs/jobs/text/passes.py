@@ -194,13 +194,13 @@ class TextSecondPass(SecondPass):
                 repeats = [len(tokens) for tokens in columns["tokens"]]
                 columns = _flattened(columns, repeats)
                 splits = np.repeat(splits, repeats)
-            columns = self._recoded(columns)
+            keys, columns = columns["key"], self._recoded(columns)
             if self.plan.mapper:
                 record = functools.partial(_record_of, columns)
-                yield mapped_records(encoder, columns["key"], splits, record, texts.rejects)
+                yield mapped_records(encoder, keys, splits, record, texts.rejects)
                 continue
             frames = encoder.encode_all(splits, columns)
-            yield EncodedRecords(columns["key"], splits, frames, texts.rejects)
+            yield EncodedRecords(keys, splits, frames, texts.rejects)
 
     def _columns(self, texts: Texts) -> dict[str, list[Any]]:
         """The columns of texts; with windows, key, text and tokens hold a list for each text."""
