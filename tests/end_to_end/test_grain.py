@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 
 import grain
-import numpy as np
 import pytest
 from absl import flags
 
@@ -55,12 +53,6 @@ def shuffled(source):
     return grain.MapDataset.source(source).shuffle(seed=3).repeat(2).batch(4)
 
 
-def in_processes(dataset):
-    return dataset.to_iter_dataset().mp_prefetch(
-        grain.multiprocessing.MultiprocessingOptions(num_workers=2)
-    )
-
-
 def assert_two_epochs(lists):
     numbers = joined(lists)
     first, second = numbers[:20], numbers[20:]
@@ -75,24 +67,6 @@ def test_a_map_dataset_holds_every_record_once_an_epoch(source):
     for batch in batches:
         assert batch["vector"].tolist() == [[i] * 3 for i in batch["id"].tolist()]
         assert batch["name"].tolist() == [b"record %d" % i for i in batch["id"].tolist()]
-
-
-@pytest.mark.slow
-def test_an_iterator_with_two_processes_resumes_from_its_checkpoint(source):
-    expected = ids(shuffled(source))
-    iterator = iter(in_processes(shuffled(source)))
-    assert ids([next(iterator) for _ in range(3)]) == expected[:3]
-    state = pickle.loads(pickle.dumps(iterator.get_state()))
-    assert ids(iterator) == expected[3:]
-    other = iter(in_processes(shuffled(source)))
-    other.set_state(state)
-    assert ids(other) == expected[3:]
-
-
-def test_batched_indices_are_read_as_a_batch(source):
-    numbers = grain.MapDataset.range(len(source)).shuffle(seed=3).repeat(2).batch(4)
-    dataset = numbers.map(source.__getitems__)
-    assert [[int(record["id"]) for record in batch] for batch in dataset] == ids(shuffled(source))
 
 
 @pytest.mark.slow(base=["0"])
@@ -116,13 +90,3 @@ def test_a_data_loader_refuses_a_checkpoint_of_other_records(source, tmp_path):
     other = readers.RecordSource(write_numbers(tmp_path, counts=(5, 4, 4, 7)))
     with pytest.raises(ValueError, match="data source"):
         iter(loader(other)).set_state(state)
-
-
-def test_a_transformation_may_change_an_array_in_place(source):
-    def scale(record):
-        record["vector"] /= 2
-        return record
-
-    for _ in range(2):
-        found = [record["vector"][0] for record in grain.MapDataset.source(source).map(scale)]
-        np.testing.assert_array_equal(found, np.arange(20) / 2)

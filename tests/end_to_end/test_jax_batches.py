@@ -65,15 +65,6 @@ def test_padded_batches_compile_once(tmp_path):
     assert total == sum(float(batch["signal"][0].sum()) for batch in arrays)
 
 
-def test_a_transform_gets_arrays_and_keys(dataset):
-    def keyed(batch, keys):
-        assert isinstance(batch["id"], np.ndarray)
-        return {"id": batch["id"], "key": keys}
-
-    found = list(readers.jax_batches(dataset, **SHUFFLED, transform=keyed))
-    assert len({key for batch in found for key in np.asarray(batch["key"]).tolist()}) == 136
-
-
 def in_process(code, *arguments, devices=1):
     flags = f"--xla_force_host_platform_device_count={devices}"
     return subprocess.Popen(
@@ -139,8 +130,3 @@ def test_two_processes_make_global_arrays_and_one_state(dataset):
     ]
     rest = ids(readers.as_numpy(dataset, **how, state=json.dumps(state)))
     assert rest == ids(readers.as_numpy(dataset, **how))[3:]
-
-
-def test_arguments_are_checked(dataset):
-    with pytest.raises(ValueError, match="prefetch=True: expected a number of at least 0"):
-        readers.jax_batches(dataset, batch_size=2, prefetch=True)

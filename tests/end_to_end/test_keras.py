@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import keras
 import pytest
+import tensorflow as tf
 
 import readers
 from tests.support.checkout import ROOT
@@ -97,6 +96,12 @@ def test_a_generator_of_batches_trains_on_every_backend(dataset, backend):
     assert found == pytest.approx(validated, rel=1e-4)
 
 
+def test_workers_of_a_strategy_share_streams_by_their_records(dataset):
+    batches = readers.load(dataset, split="train", batch_size=4, shuffle=True, order="interleave")
+    policy = batches.options().experimental_distribute.auto_shard_policy
+    assert policy == tf.data.experimental.AutoShardPolicy.DATA
+
+
 class _Killed(Exception):
     pass
 
@@ -169,67 +174,3 @@ def test_mirrored_replicas_share_the_batches_and_train_as_one_device(dataset):
     assert {len(part) for part in found} == {2}
     assert sorted(number for part in found for number in part) == [*range(20)]
     assert both == pytest.approx(alone, rel=1e-4)
-
-
-WORKER = """
-import sys, json, readers, tensorflow as tf
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-ds = readers.load(sys.argv[1], split="train", batch_size=4, shuffle=True, order="interleave")
-ds = strategy.experimental_distribute_dataset(ds)
-print(json.dumps([strategy.experimental_local_results(batch["id"])[0].numpy().tolist()
-                  for batch in ds]))
-"""
-
-
-@pytest.mark.slow
-def test_two_workers_share_the_global_batches_of_streams(dataset):
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("localhost", 0))
-        second.bind(("localhost", 0))
-        ports = [each.getsockname()[1] for each in (first, second)]
-    cluster = {"worker": [f"localhost:{port}" for port in ports]}
-    workers = [
-        started(
-            WORKER,
-            dataset,
-            TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}),
-        )
-        for index in range(2)
-    ]
-    found = [printed(worker) for worker in workers]
-    assert [len(part) for host in found for part in host] == [2] * 10
-    assert sorted(number for host in found for part in host for number in part) == [*range(20)]
-
-
-SERVED = """
-import subprocess, tensorflow as tf
-service = tf.data.experimental.service
-WORKER = '''
-import sys, tensorflow as tf
-config = tf.data.experimental.service.WorkerConfig(dispatcher_address=sys.argv[1])
-server = tf.data.experimental.service.WorkerServer(config)
-print("ready", flush=True)
-server.join()
-'''
-dispatcher = service.DispatchServer()
-address = dispatcher.target.split("://")[1]
-worker = subprocess.Popen([sys.executable, "-c", WORKER, address], stdout=subprocess.PIPE)
-worker.stdout.readline()
-found = {}
-for order in ("interleave", "global"):
-    ds = readers.load(directory, split="train", batch_size=4, shuffle=True, order=order)
-    try:
-        served = ds.apply(service.distribute("parallel_epochs", dispatcher.target))
-        found[order] = [number for batch in served for number in batch["id"].numpy().tolist()]
-    except tf.errors.OpError as error:
-        found[order] = str(error)
-worker.kill()
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.slow
-def test_a_worker_of_the_data_service_reads_streams_alone(dataset):
-    found = printed(started(MODEL + SERVED, dataset, KERAS_BACKEND="tensorflow"))
-    assert sorted(found["interleave"]) == [*range(20)]
-    assert re.search("Could not find callback with key=pyfunc", found["global"])

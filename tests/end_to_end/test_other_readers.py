@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +11,10 @@ import apache_beam as beam
 import numpy as np
 import pytest
 import tensorflow as tf
-from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image
 
 from beam_jobs import Schema, WriteShards
 from readers.format.protobuf.tensor import tensor_header
-from tests.support.checkout import ROOT
 from tests.support.images import encoded
 
 SCHEMA = Schema(
@@ -116,120 +112,24 @@ def test_tensorflow_alone_reads_every_feature(shards):
     assert keys == set(KEYS)
 
 
-@pytest.mark.slow
-def test_the_documented_pattern_matches_shards_and_no_indexes(shards):
-    pattern = str(Path(shards[0]).parent / "train-*.tfrecord")
-    assert pattern.rpartition("/")[2] in (ROOT / "docs/reading.md").read_text()
-    batches = tf.data.experimental.make_batched_features_dataset(
-        pattern,
-        batch_size=4,
-        features={"key": tf.io.FixedLenFeature([], tf.string)},
-        num_epochs=1,
-    )
-    found = [key for batch in batches.as_numpy_iterator() for key in batch["key"].tolist()]
-    assert sorted(found) == sorted(KEYS)
-
-
-@pytest.mark.slow
-def test_beam_reads_the_documented_pattern(shards):
-    pattern = str(Path(shards[0]).parent / "train-*.tfrecord")
-    with beam.Pipeline() as pipeline:
-        records = pipeline | beam.io.ReadFromTFRecord(pattern)
-        keys = records | beam.Map(_key_of)
-        assert_that(keys, equal_to(list(KEYS)))
-
-
-def _key_of(serialized):
-    return tf.train.Example.FromString(serialized).features.feature["key"].bytes_list.value[0]
-
-
-NAMES = {
-    "image": "byte",
-    "means": "byte",
-    "tokens": "int",
-    "label": "int",
-    "weight": "float",
-    "signal": "byte",
-    "signal/shape": "int",
-    "text": "byte",
-    "key": "byte",
-}
-READ = """if True:
-    import pickle, sys
-    from tfrecord.reader import tfrecord_loader
+CREATE = """if True:
+    import sys
     from tfrecord.tools.tfrecord2idx import create_index
-    shards, names, index = pickle.load(sys.stdin.buffer)
 
-    def read(shard, names, worker=None):
-        return list(tfrecord_loader(shard, shard + ".idx", names, worker))
-
-    def index_of(shard):
-        create_index(shard, index)
-        return open(index, "rb").read()
-
-    found = {
-        "indices": [index_of(shard) for shard in shards],
-        "workers": [read(shards[0], names, (worker, 2)) for worker in range(2)],
-        "others": [read(shard, names, (0, 1)) for shard in shards[1:]],
-        "in order": read(shards[0], ["key"], (0, 1)),
-        "anywhere": [read(shards[0], ["key"]) for _ in range(4)],
-    }
-    pickle.dump(found, sys.stdout.buffer)
+    for shard in sys.argv[1:]:
+        create_index(shard, shard + ".made")
 """
 
 
-@pytest.fixture(scope="module")
-def by_tfrecord(shards, tmp_path_factory):
-    """What the `tfrecord` package makes of the shards.
-
-    In a process of its own, because it cannot be imported together with TensorFlow, and in one,
-    because it imports PyTorch.
-    """
-    given = pickle.dumps((shards, NAMES, str(tmp_path_factory.mktemp("made") / "idx")))
-    command = [sys.executable, "-c", READ]
-    done = subprocess.run(command, check=True, input=given, stdout=subprocess.PIPE)
-    return pickle.loads(done.stdout)
-
-
 @pytest.mark.slow
-def test_an_index_equals_the_one_of_the_tfrecord_package(shards, by_tfrecord):
-    assert [Path(index_of(shard)).read_bytes() for shard in shards] == by_tfrecord["indices"]
+def test_an_index_equals_the_one_of_the_tfrecord_package(shards):
+    # In a process of its own, because it cannot be imported together with TensorFlow.
+    subprocess.run([sys.executable, "-c", CREATE, *shards], check=True)
+    for shard in shards:
+        assert Path(index_of(shard)).read_bytes() == Path(f"{shard}.made").read_bytes()
 
 
-@pytest.mark.slow
-def test_the_tfrecord_package_divides_a_shard_by_its_index(by_tfrecord):
-    workers = by_tfrecord["workers"]
-    assert [len(records) for records in workers] == [3, 4]
-    keys = []
-    for found in itertools.chain(*workers, *by_tfrecord["others"]):
-        keys.append(found["key"])
-        expected = KEYS[found["key"]]
-        # A TensorProto ends with its values.
-        pixels = np.frombuffer(found["image"][-60:], np.uint8).reshape(5, 4, 3)
-        np.testing.assert_array_equal(pixels, expected["image"])
-        size = 4 * np.prod(found["signal/shape"])
-        signal = np.frombuffer(found["signal"][len(found["signal"]) - size :], np.float32)
-        signal = signal.reshape(found["signal/shape"])
-        np.testing.assert_array_equal(signal, expected["signal"])
-        means = np.frombuffer(found["means"], np.float32)
-        np.testing.assert_array_equal(means, expected["means"])
-        assert found["tokens"].tolist() == expected["tokens"].tolist()
-        assert found["label"].tolist() == [expected["label"]]
-        assert found["weight"].tolist() == [expected["weight"]]
-        assert found["text"].decode() == expected["text"]
-    assert sorted(keys) == sorted(KEYS)
-
-
-@pytest.mark.slow
-def test_the_tfrecord_package_starts_anywhere_by_the_index(by_tfrecord):
-    expected = [record["key"] for record in by_tfrecord["in order"]]
-    for records in by_tfrecord["anywhere"]:
-        order = [record["key"] for record in records]
-        begin = expected.index(order[0])
-        assert order == expected[begin:] + expected[:begin]
-
-
-def dali_batches(shards, shard_id, num_shards):
+def dali_batches(shards):
     from nvidia import dali
     from nvidia.dali import tfrecord
 
@@ -249,8 +149,6 @@ def dali_batches(shards, shard_id, num_shards):
                 "label": tfrecord.FixedLenFeature([], tfrecord.int64, -1),
                 "weight": tfrecord.FixedLenFeature([], tfrecord.float32, 0.0),
             },
-            shard_id=shard_id,
-            num_shards=num_shards,
         )
         header = len(tensor_header("uint8", (5, 4, 3)))
         image = dali.fn.slice(found["image"], header, 60, axes=[0])
@@ -276,7 +174,7 @@ def dali_batches(shards, shard_id, num_shards):
 @pytest.mark.frameworks
 def test_dali_reads_and_decodes_on_the_cpu(shards):
     keys = []
-    for key, image, photo, means, tokens, label, weight in dali_batches(shards, 0, 1):
+    for key, image, photo, means, tokens, label, weight in dali_batches(shards):
         keys.append(bytes(key))
         expected = KEYS[keys[-1]]
         np.testing.assert_array_equal(image, expected["image"])
@@ -289,11 +187,3 @@ def test_dali_reads_and_decodes_on_the_cpu(shards):
         assert np.abs(photo.astype(int) - pixels).max() <= 3
     # The last batch is filled up with records of the next epoch.
     assert sorted(keys[: len(KEYS)]) == sorted(KEYS)
-
-
-@pytest.mark.frameworks
-def test_dali_divides_an_epoch_by_the_index(shards):
-    counts = [len(KEYS) * (host + 1) // 2 - len(KEYS) * host // 2 for host in range(2)]
-    found = [[bytes(row[0]) for row in dali_batches(shards, host, 2)] for host in range(2)]
-    seen = [key for keys, count in zip(found, counts, strict=True) for key in keys[:count]]
-    assert sorted(seen) == sorted(KEYS)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 
-import numpy as np
 import pytest
 
 import readers
-from readers.format.schema import Schema
 from tests.support.arrays import ids
-from tests.support.datasets import write_dataset, write_numbers
+from tests.support.datasets import write_numbers
 
 pytestmark = pytest.mark.frameworks
 
@@ -60,32 +58,3 @@ def test_two_processes_shuffle_every_record_once_an_epoch(source, method):
     processes = {process for batch in epochs[0] for process in batch["process"].tolist()}
     assert len(processes) == 2
     assert os.getpid() not in processes
-
-
-def test_a_batch_is_one_request(source, monkeypatch):
-    asked = []
-    read = readers.RecordSource.__getitems__
-
-    def noted(self, indices):
-        asked.append(list(indices))
-        return read(self, indices)
-
-    monkeypatch.setattr(readers.RecordSource, "__getitems__", noted)
-    batches = [[3, 19, 0], [7, 7], [1]]
-    loader = data.DataLoader(source, batch_sampler=batches)
-    assert ids(loader) == [3, 19, 0, 7, 7, 1]
-    assert asked == batches
-
-
-def test_a_loader_of_pictures_with_keys_needs_no_further_arguments(tmp_path):
-    schema = Schema({"image": ("uint8", (4, 5, 3)), "label": ("int64",), "key": ("string",)})
-    records = [
-        {"image": np.full((4, 5, 3), n, np.uint8), "label": n, "key": f"{n}.png"}
-        for n in range(100)
-    ]
-    dataset = write_dataset(tmp_path, schema, {"train": [records]})
-    first, second = data.DataLoader(readers.RecordSource(dataset), batch_size=64)
-    assert first["image"].shape == (64, 4, 5, 3)
-    assert first["label"].dtype == torch.int64
-    assert first["label"].tolist() == list(range(64))
-    assert second["key"] == [b"%d.png" % n for n in range(64, 100)]

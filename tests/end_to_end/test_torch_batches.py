@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
-import os
 import pickle
 
 import ml_dtypes
@@ -76,13 +74,6 @@ def test_batches_are_tensors_of_the_arrays_without_the_texts(dataset):
     assert isinstance(pair, tuple) and pair[1].tolist() == array["id"].tolist()
 
 
-def test_tensors_share_the_memory_of_the_arrays():
-    from readers.tensors.torch_dataset import tensor_of
-
-    array = np.arange(6, dtype=np.float32).reshape(2, 3)
-    assert tensor_of(array, pin=False).data_ptr() == array.ctypes.data
-
-
 def test_dtypes_that_numpy_lacks_become_those_of_pytorch(tmp_path):
     schema = Schema({"x": ("bfloat16", (2,)), "flag": ("bool", ()), "big": ("uint32", ())})
     record = {"x": np.array([1.5, -2], ml_dtypes.bfloat16), "flag": True, "big": 2**32 - 1}
@@ -90,15 +81,6 @@ def test_dtypes_that_numpy_lacks_become_those_of_pytorch(tmp_path):
     batch = next(iter(readers.torch_batches(str(path), batch_size=1)))
     assert batch["x"].dtype == torch.bfloat16 and batch["x"].tolist() == [[1.5, -2.0]]
     assert batch["flag"].tolist() == [True] and batch["big"].tolist() == [2**32 - 1]
-
-
-def test_ragged_features_are_lists_of_tensors(runs):
-    how = {"batch_size": 4, "batching": "ragged"}
-    for batch, array in zip(
-        readers.torch_batches(runs, **how), readers.as_numpy(runs, **how), strict=True
-    ):
-        for tensor, value in zip(batch["signal"], array["signal"], strict=True):
-            np.testing.assert_array_equal(tensor.numpy(), value)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -125,11 +107,6 @@ def test_workers_share_batches_by_length(runs, workers):
     assert ids(found, "label") + ids(found, "label") == epochs
 
 
-def test_workers_that_stay_read_the_next_epochs(dataset):
-    found = loader(readers.torch_batches(dataset, **SHUFFLED), 2, persistent_workers=True)
-    assert ids(found) + ids(found) + ids(found) == expected(dataset, **SHUFFLED, repeat=3)
-
-
 def test_a_pass_that_is_broken_off_counts_for_all_workers(dataset):
     found = loader(readers.torch_batches(dataset, **SHUFFLED), 2)
     next(iter(found))
@@ -145,22 +122,6 @@ def test_ranks_share_an_epoch(dataset, workers):
     ]
     for rank, batches in enumerate(read):
         assert batches == expected(dataset, **SHUFFLED, shard=(rank, 2))
-
-
-def test_keys_do_not_depend_on_workers(dataset):
-    def keyed(batch, keys):
-        return {"id": batch["id"], "key": keys}
-
-    def found(workers):
-        batches = readers.torch_batches(dataset, **SHUFFLED, transform=keyed)
-        return {
-            record: key
-            for batch in loader(batches, workers)
-            for record, key in zip(batch["id"].tolist(), batch["key"].tolist(), strict=True)
-        }
-
-    assert found(0) == found(2)
-    assert len(set(found(0).values())) == RECORDS
 
 
 @pytest.mark.parametrize(("workers", "done"), [(0, 7), (2, 0), (2, 7), (2, 99)])
@@ -234,39 +195,6 @@ def test_pinned_memory_without_an_accelerator_is_a_warning(dataset, monkeypatch)
     with pytest.warns(UserWarning, match="pin_memory=True pins nothing: PyTorch finds no acc"):
         found = next(iter(batches))
     assert not found["id"].is_pinned()
-
-
-def rank_of_two(rank, port, path, queue):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    import torch.distributed as dist
-
-    dist.init_process_group("gloo", rank=rank, world_size=2)
-    batches = readers.torch_batches(path, **SHUFFLED)
-    found = data.DataLoader(
-        batches, batch_size=None, num_workers=2, multiprocessing_context="spawn"
-    )
-    queue.put((rank, [batch["id"].tolist() for batch in found]))
-    dist.destroy_process_group()
-
-
-def test_two_ranks_of_gloo_find_their_shares(dataset):
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    ranks = [
-        context.Process(target=rank_of_two, args=(rank, port, dataset, queue)) for rank in range(2)
-    ]
-    for process in ranks:
-        process.start()
-    found = dict(queue.get(timeout=120) for _ in ranks)
-    for process in ranks:
-        process.join()
-    for rank in range(2):
-        assert found[rank] == expected(dataset, **SHUFFLED, shard=(rank, 2))
 
 
 def test_arguments_are_checked(dataset):

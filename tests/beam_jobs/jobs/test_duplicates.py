@@ -9,7 +9,7 @@ from apache_beam.testing.util import assert_that
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.errors import DataError, UsageError, find_job_error
+from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests, with_dropped
 from beam_jobs.pipeline.text_steps import MarkDuplicates
 from beam_jobs.sources.chunks import Chunk, Task
@@ -65,29 +65,6 @@ def test_all_but_the_first_of_equal_texts_are_dropped(texts, data):
     assert dropped_of(dict(reversed(tasks.items()))) == dropped_by_a_dict(tasks)
 
 
-def test_digests_that_differ_in_one_bit_are_different_texts():
-    digests = np.zeros((129, 16), np.uint8)
-    for bit in range(128):
-        digests[bit, bit // 8] = 1 << bit % 8
-    every = [
-        ("a#0", rows)
-        for _, rows in pack_digests(np.arange(129), digests, np.arange(129, dtype=np.uint64))
-    ]
-    assert list(find_duplicates(every)) == []
-
-
-def test_the_digests_of_a_partition_begin_with_its_number():
-    texts = [b"%d" % n for n in range(3000)]
-    digests = digests_of(texts)
-    found = dict(packed(texts, list(range(3000)), [7 * n for n in range(3000)]))
-    assert sorted(found) == sorted(set(digests[:, 0].tolist()))
-    rows = {part: np.frombuffer(data, "<i8,V16,<u8") for part, data in found.items()}
-    for part, table in rows.items():
-        assert table["f0"].tolist() == [7 * n for n in np.flatnonzero(digests[:, 0] == part)]
-        assert all(value.tobytes()[0] == part for value in table["f1"])
-    assert sum(map(len, rows.values())) == 3000
-
-
 def test_equal_texts_with_one_key_are_a_usage_error():
     tasks = {"a b.txt#0": ([b"x", b"y"], [1, 2]), "c.txt#4096": ([b"z", b"y"], [3, 2])}
     with pytest.raises(UsageError, match=r"^.*duplicate key of a text in c\.txt or soon after it"):
@@ -136,15 +113,6 @@ def test_all_tasks_are_kept_whether_they_drop_texts_or_not():
         ]
 
     marked(tasks, digests, check)
-
-
-def test_a_file_that_is_listed_twice_is_a_usage_error():
-    digests = [(part, ("a#0", found)) for _ in range(2) for part, found in packed([b"x"], [1])]
-    with pytest.raises(Exception) as caught:
-        marked([task_of("a"), task_of("a")], digests, list)
-    error = find_job_error(caught.value)
-    assert error.exit_code == 2
-    assert error.message.startswith("duplicate key of a text in a or soon after it: every record")
 
 
 def test_numbers_that_the_runner_repeats_are_a_data_error():

@@ -1,6 +1,5 @@
 """Encodings of single features: which fit, and the records that jobs make with them."""
 
-import io
 import json
 
 import numpy as np
@@ -14,10 +13,9 @@ from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
-from beam_jobs.sources.source import Source
 from readers.format.decode.records import Decoder
 from readers.format.encode import Encoder
-from readers.format.schema import Feature, Schema
+from readers.format.schema import Feature
 from tests.support.commands import run
 from tests.support.images import encoded
 
@@ -72,20 +70,6 @@ def test_lists_of_arrays_and_unknown_features_are_refused():
         with_encodings(features, {"boxes": "list"})
 
 
-@pytest.mark.parametrize("name", FITTING)
-@pytest.mark.parametrize("encoding", ["tensor", "raw", "list", "text"])
-def test_readers_get_the_same_values_in_every_encoding(name, encoding):
-    if encoding not in FITTING[name]:
-        return
-    feature, value = VALUES[name]
-    schema = Schema(with_encodings({name: feature}, {name: encoding}))
-    found = Decoder(schema).decode(Encoder(schema).encode({name: value}))[name]
-    as_bytes = np.array(value, object) if feature.dtype == "string" else np.array(value)
-    expected = [v.encode() if isinstance(v, str) else v for v in as_bytes.reshape(-1)]
-    assert found.shape == as_bytes.shape
-    assert found.reshape(-1).tolist() == expected
-
-
 def pixels_of(folder, **encodings) -> dict:
     """The pixels of the image and the mask in a record that a job makes, by TensorFlow if encoded."""
     for name, kind, shape in (("1.jpg", "JPEG", (4, 6, 3)), ("1.png", "PNG", (4, 6))):
@@ -117,18 +101,6 @@ def test_pictures_and_masks_have_the_same_pixels_in_every_encoding(tmp_path, ima
     for name in ("image", "mask"):
         assert found[name].dtype == np.uint8
         np.testing.assert_array_equal(found[name], plain[name])
-
-
-@pytest.mark.parametrize(("dtype", "kind"), [("float32", tf.float32), ("uint16", tf.int64)])
-def test_pixels_may_be_the_list_of_an_example(dtype, kind):
-    job = ImageJob(Inputs((), ""), Labels("none"), (2, 3), dtype=dtype, encoding="list")
-    pixels = np.full((2, 3, 3), 51, np.uint8)
-    record = {**job.decode(Source("a.png"), io.BytesIO(encoded(pixels, "PNG"))), "key": "a.png"}
-    data = Encoder(job.schema).encode(record)
-    spec = {"image": tf.io.FixedLenFeature([2, 3, 3], kind)}
-    found = tf.io.parse_single_example(data, spec)["image"].numpy()
-    expected = 51 * 257 if dtype == "uint16" else 51 / 255
-    np.testing.assert_allclose(found, np.full(pixels.shape, expected), rtol=1e-6)
 
 
 def test_a_job_of_texts_stores_lists_tensors_and_raw_bytes(tmp_path):

@@ -13,17 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.errors import DataError, UsageError
+from beam_jobs.errors import DataError
 from beam_jobs.jobs import file_passes
 from beam_jobs.jobs.file_passes import FileFirstPass
-from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.loading import Loader, classes_in
 from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.extra_features import parse_extra_features
@@ -171,17 +169,6 @@ def test_every_reject_has_its_reason_and_its_stage(tmp_path):
     assert error.startswith("cannot be decoded: ")
 
 
-@pytest.mark.parametrize("ending", [".tar", ".tar.gz"])
-def test_a_missing_column_of_a_member_is_rejected_with_the_columns_that_it_has(tmp_path, ending):
-    fields = json.dumps({"meta": {"cls": 1}, "site": "x"}).encode()
-    tar(tmp_path / f"x{ending}", [("0.png", png(0)), ("0.json", fields), ("0.cls", b"1")])
-    job = image_job(tmp_path, f"x{ending}", label="column:meta.id", extras="site:string")
-    ((_, error),) = find(job).rejects.items()
-    kind, names = error.split("; it has ")
-    assert kind == "no column 'meta.id'"
-    assert sorted(names.split(", ")) == ["cls", "meta", "meta.cls", "site"]
-
-
 def test_the_classes_do_not_depend_on_whether_files_can_be_read(tmp_path):
     shapes = {"long": (20, 2), "short": (3, 2)}
     for label, shape in shapes.items():
@@ -209,14 +196,6 @@ def test_a_reject_ends_the_first_pass_if_it_may_not_be_skipped(tmp_path):
         file_pass.read(task_of(job))
 
 
-def test_a_label_that_is_missing_from_a_table_is_a_usage_error(tmp_path):
-    tar(tmp_path / "x.tar.gz", FILES)
-    (tmp_path / "l.csv").write_text("path,label\n0.png,cat\n")
-    job = image_job(tmp_path, "x.tar.gz", label=f"csv:{tmp_path}/l.csv")
-    with pytest.raises(UsageError, match=r"x\.tar\.gz/b/1\.png: --label csv:.* has no line for it"):
-        find(job)
-
-
 # Columns.
 
 
@@ -242,17 +221,6 @@ def test_a_column_gives_the_split_and_rows_with_unknown_splits_are_rejected(tmp_
     assert found.rejects == written.rejects == {"x.tar.gz/3.png": reason}
 
 
-def test_groups_of_a_column_are_in_one_split(tmp_path):
-    tar(tmp_path / "x.tar.gz", samples(" ".join(f"p{n % 7}" for n in range(40))))
-    job = image_job(tmp_path, "x.tar.gz", columns=("is",))
-    placement = Placement(5, TWO, Groups(column="is"))
-    found = find(job, placement)
-    for key, (split, _, _) in found.records.items():
-        number = int(key.rpartition("/")[2].removesuffix(".png"))
-        assert split == placement.split(f"p{number % 7}")
-    assert {split for split, _, _ in found.records.values()} == {0, 1}
-
-
 @pytest.mark.parametrize("name", ["label", "box_labels"])
 def test_an_extra_column_may_have_the_name_of_a_class_feature(tmp_path, name):
     files = [("0.png", png(0)), ("0.json", json.dumps({name: "text"}).encode())]
@@ -260,26 +228,6 @@ def test_an_extra_column_may_have_the_name_of_a_class_feature(tmp_path, name):
     job = image_job(tmp_path, "x.tar.gz", extras=f"{name}:string")
     ((_, frame),) = encode(job).frames.values()
     assert decode(job, frame)[name].item() == b"text"
-
-
-def test_members_of_a_packed_archive_have_the_boxes_and_captions_of_coco(tmp_path):
-    images = [{"id": 1, "file_name": "0.png", "height": 3, "width": 4}]
-    boxes = [{"image_id": 1, "category_id": 2, "bbox": [1, 0, 2, 3]}]
-    captions = [{"image_id": 1, "caption": "A dog."}]
-    categories = [{"id": 2, "name": "dog"}, {"id": 1, "name": "cat"}]
-    for name, found in (("c", boxes), ("t", captions)):
-        document = {"images": images, "annotations": found, "categories": categories}
-        (tmp_path / f"{name}.json").write_text(json.dumps(document))
-    annotations = parse_annotations(f"coco:{tmp_path}/c.json", captions=f"coco:{tmp_path}/t.json")
-    tar(tmp_path / "x.tar.gz", [("a/0.png", png(0)), ("a/1.png", png(1))])
-    job = image_job(tmp_path, "x.tar.gz", annotations=annotations)
-    found, written = find(job), encode(job, annotations.class_names_by_feature)
-    unknown = {"x.tar.gz/a/1.png": "the COCO file has no image of this name"}
-    assert found.rejects == written.rejects == unknown
-    record = decode(job, written.frames["x.tar.gz/a/0.png"][1])
-    np.testing.assert_array_equal(record["boxes"], [[0, 0.25, 1, 0.75]])
-    assert record["box_labels"].tolist() == [1]
-    assert record["captions"].tolist() == [b"A dog."]
 
 
 # Several records of a file.
@@ -302,22 +250,6 @@ def test_windows_are_records_of_their_recording(tmp_path):
         signal = decode(job, written.frames[key][1])["signal"]
         np.testing.assert_array_equal(signal, np.full((8, 2), value))
     assert found.rejects.keys() == written.rejects.keys() == {"x.tar.gz/short.npy"}
-
-
-def test_recordings_of_several_files_have_windows(tmp_path):
-    for recording in (1, 2):
-        for array in ("acc", "gyr"):
-            data = npy(np.full((9, 2), recording if array == "acc" else -recording))
-            (tmp_path / f"{recording}_{array}.npy").write_bytes(data)
-    inputs = Inputs.of([f"{tmp_path}/*.npy"])
-    joined = JoinedInputs(inputs.patterns, inputs.root, join="{recording}_{array}.npy")
-    conditioning = Conditioning.parse("keep", "", "", "", "4", "", "", False)
-    job = SensorJob(joined, Labels(), conditioning=conditioning).with_schema()
-    written = encode(job)
-    assert written.frames.keys() == {f"{r}#{n}" for r in (1, 2) for n in (1, 2)}
-    record = decode(job, written.frames["2#1"][1])
-    np.testing.assert_array_equal(record["acc"], np.full((4, 2), 2))
-    np.testing.assert_array_equal(record["gyr"], np.full((4, 2), -2))
 
 
 def test_a_packed_archive_among_files_that_are_joined_is_a_reject(tmp_path):

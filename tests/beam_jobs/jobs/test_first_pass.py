@@ -1,22 +1,23 @@
-"""The first pass over a task with many records: what it returns, and what it holds meanwhile."""
+"""The first pass over a task with many records: what it returns."""
 
-import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
+from beam_jobs.jobs import passes
 from beam_jobs.jobs.passes import FirstPass, FoundRecords
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import bin_counts
 from beam_jobs.plan.splits import Splits
-from beam_jobs.records.blocks import HASHES_PER_BLOCK, Block
+from beam_jobs.records.blocks import Block
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.source import Source
 
 PLACEMENT = Placement(0, Splits.parse("train=0.7,val=0.3"))
+PER_BLOCK = 50
 TASK = Task((Chunk(Source("in.txt.gz", 7), 0, 0, 1, 7),))
 
 
@@ -44,18 +45,17 @@ def numbers(*counts: int) -> Numbers:
     [
         (0,),
         (1, 0, 2),
-        (HASHES_PER_BLOCK - 1, 2, 2 * HASHES_PER_BLOCK, 5),
-        (3 * HASHES_PER_BLOCK + 1,),
+        (PER_BLOCK - 1, 2, 2 * PER_BLOCK, 5),
+        (3 * PER_BLOCK + 1,),
     ],
 )
-def test_hashes_are_packed_in_order_in_full_blocks_and_counted(counts):
+def test_hashes_are_packed_in_order_in_full_blocks_and_counted(monkeypatch, counts):
+    monkeypatch.setattr(passes, "HASHES_PER_BLOCK", PER_BLOCK)
     found = numbers(*counts).read(TASK)
     keys = [b"%d" % number for number in range(sum(counts))]
     blocks = [Block.unpack(packed) for packed in found.blocks]
-    full, rest = divmod(len(keys), HASHES_PER_BLOCK)
-    assert [len(block.hashes) for block in blocks] == [HASHES_PER_BLOCK] * full + [rest] * (
-        rest > 0
-    )
+    full, rest = divmod(len(keys), PER_BLOCK)
+    assert [len(block.hashes) for block in blocks] == [PER_BLOCK] * full + [rest] * (rest > 0)
     hashes, splits = PLACEMENT.orders(keys), PLACEMENT.splits_of(keys)
     assert [n for block in blocks for n in block.hashes.tolist()] == hashes.tolist()
     assert [n for block in blocks for n in block.splits.tolist()] == splits.tolist()
@@ -64,15 +64,3 @@ def test_hashes_are_packed_in_order_in_full_blocks_and_counted(counts):
         mine = hashes[splits == number]
         assert split.records == len(mine) and split.bytes == 10 * len(mine)
         assert split.histogram().tolist() == bin_counts(mine).tolist()
-
-
-@pytest.mark.slow
-def test_a_record_takes_what_is_handed_on_and_no_more():
-    part, parts = 1 << 12, 300
-    tracemalloc.start()
-    found = numbers(*[part] * parts).read(TASK)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    handed_on = sum(map(len, found.blocks))
-    # The histograms of both splits, a block or two, and the keys of a part.
-    assert peak - handed_on < 8 << 20 < 9 * part * parts

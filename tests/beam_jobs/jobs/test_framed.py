@@ -100,13 +100,6 @@ def test_any_records_are_read_in_blocks_of_any_size(records, packed, size):
         framed._BLOCK_BYTES = before
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 40)), max_size=12))
-@settings(max_examples=30)
-def test_runs_of_records_of_one_length_are_read(runs):
-    records = [bytes([length]) * length for length, count in runs for _ in range(count)]
-    assert read(framed_all(records)) == (numbered(records), [])
-
-
 def test_concatenated_gzip_files_are_read_as_one(block):
     records = [b"a" * 50, b"b", b"", b"c" * 700]
     data = framed_all(records)
@@ -119,7 +112,7 @@ def test_a_first_record_whose_length_looks_like_gzip_is_read():
     assert read(frame(record)) == (numbered([record]), [])
 
 
-@pytest.mark.parametrize("level", [0, 1, 6, 9])
+@pytest.mark.parametrize("level", [0, 9])
 def test_zlib_is_refused_with_a_hint(tmp_path, level):
     data = zlib.compress(frame(b"record"), level)
     with pytest.raises(RejectError, match=r"compressed with ZLIB, expected GZIP .*write it again"):
@@ -141,21 +134,13 @@ def test_a_flipped_byte_costs_its_record_alone(block, place):
     assert places == [(21, f"byte {broken[1]:,}: its checksum does not match its data")]
 
 
-@pytest.mark.parametrize("at", range(HEADER_BYTES))
+@pytest.mark.parametrize("at", [0, 7, 8, HEADER_BYTES - 1])
 def test_after_a_damaged_length_the_rest_is_one_broken_record(block, at):
     records = [bytes([n]) * (n * 7 % 90) for n in range(1, 60)]
     data = bytearray(framed_all(records))
     start = numbered(records)[40][1]
     data[start + at] ^= 0x80
     assert read(data) == (numbered(records)[:40], [(41, f"byte {start:,}: {LOST}")])
-
-
-def test_garbage_between_records_ends_them(block):
-    records = [b"a" * 40, b"b" * 50]
-    whole = framed_all(records)
-    found, broken = read(whole + b"garbage!" * 5 + whole)
-    assert found == numbered(records)
-    assert broken == [(3, f"byte {len(whole)}: {LOST}")]
 
 
 @given(RECORDS.filter(bool), st.data())
@@ -215,48 +200,10 @@ def test_a_truncated_gzip_file_is_read_as_far_as_it_can_be_decompressed(percent,
         )
 
 
-@pytest.mark.parametrize("at, why", [(-6, "CRC check failed"), (3000, "")])
-def test_a_damaged_gzip_file_is_reported_with_the_number_of_the_next_record(at, why):
-    records = [bytes(100)] * 5 + [np.random.default_rng(0).bytes(9000)]
-    packed = bytearray(gzip.compress(framed_all(records)))
-    packed[at] ^= 0xFF
-    found, broken = read(packed)
-    assert found[:5] == numbered(records)[:5]
-    assert broken
-    assert all(why in error for _, error in broken)
-
-
 def test_garbage_after_a_gzip_file_is_reported():
     found, broken = read(gzip.compress(frame(b"record")) + b"garbage")
     assert found == numbered([b"record"])
     assert broken == [(2, "byte 22: the rest cannot be read: Not a gzipped file (b'ga')")]
-
-
-class Failing(io.RawIOBase):
-    """A file whose disk fails after some bytes."""
-
-    def __init__(self, data):
-        self._data, self._at = data, 0
-
-    def readable(self):
-        return True
-
-    def readinto(self, room):
-        part = self._data[self._at : self._at + min(7, len(room))]
-        if not part:
-            raise OSError(5, "Input/output error")
-        room[: len(part)] = part
-        self._at += len(part)
-        return len(part)
-
-
-def test_a_failing_disk_keeps_the_records_before():
-    records = [b"a" * 100, b"b" * 30]
-    file = io.BufferedReader(Failing(framed_all(records) + b"abc"), 16)
-    (batch,) = frame_batches(decompressed(file), MAX_RECORD_BYTES)
-    assert batch.lengths.tolist() == [116, 46]
-    assert batch.good.all()
-    assert batch.broken == [(3, "byte 162: the rest cannot be read: [Errno 5] Input/output error")]
 
 
 @given(st.binary(max_size=300))

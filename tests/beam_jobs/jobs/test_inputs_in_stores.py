@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +17,11 @@ from beam_jobs.jobs.reshard.examples import batches_of
 from beam_jobs.jobs.reshard.job import ReshardJob
 from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.split_texts import all_texts
-from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task, batch_chunks
+from beam_jobs.sources.chunks import CHUNK_BYTES, Task, batch_chunks
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source, pack_reference
-from beam_jobs.storage import files
 from beam_jobs.storage.paths import absolute
-from beam_jobs.storage.s3.store import S3Store
 from readers.files import backoff
 from readers.format.tfrecord import frame
 from tests.support.archives import tarred, zipped
@@ -103,29 +100,6 @@ def test_small_files_of_a_store_are_read_with_one_request_each(store, tmp_path):
     assert [(r.key, r.stage) for r in there.rejects] == [(r.key, r.stage) for r in here.rejects]
     assert [r.key for r in there.rejects] == ["bad.png", "gone.png"]
     assert Loader(job, job.schema).measure(references)[:12] == sizes[:12]
-
-
-def test_tens_of_requests_are_under_way(s3_of_module, tmp_path, monkeypatch):
-    write_images(tmp_path / "in", 50)
-    job = images(s3_of_module.upload(tmp_path / "in", "many"))
-    references = list(map(pack_reference, listed(job)))
-    read, lock, now, most = S3Store.read, threading.Lock(), 0, 0
-
-    def slow(*arguments):
-        nonlocal now, most
-        with lock:
-            now += 1
-            most = max(most, now)
-        time.sleep(0.05)
-        try:
-            return read(*arguments)
-        finally:
-            with lock:
-                now -= 1
-
-    monkeypatch.setattr(S3Store, "read", slow)
-    Loader(job, job.schema).load(references)
-    assert 16 <= most <= 32
 
 
 def test_a_store_that_keeps_failing_ends_the_job_and_rejects_nothing(s3, tmp_path, monkeypatch):
@@ -249,41 +223,6 @@ def test_records_of_a_large_file_are_read_by_ranges(s3, tmp_path, monkeypatch):
         for _, batch in batches_of(job, task)
     ]
     assert b"".join(found) == data
-    whole = [
-        batch.data[: int(batch.lengths.sum())].tobytes()
-        for _, batch in batches_of(job, Task((Chunk(source, 0, 0, 1, len(data)),)))
-    ]
-    assert b"".join(whole) == data
-
-
-LARGE = os.urandom(1 << 20) * 29
-
-
-def test_what_follows_in_a_large_object_is_requested_before_it_is_read(store):
-    store.put(f"{store.url}/large", LARGE)
-    store.proxy.forget()
-    with files.open_file(f"{store.url}/large") as file:
-        found = []
-        while data := file.read(700_001):
-            found.append(data)
-    assert b"".join(found) == LARGE
-    sent = sum(request.sent for request in store.proxy.seen("large") if request.sent > 10_000)
-    assert sent <= len(LARGE), "no byte is requested twice"
-    if store.url.startswith("s3"):  # In Google's store, the emulator answers past the proxy.
-        assert sent == len(LARGE)
-
-
-def test_seeking_in_a_large_object_finds_its_bytes(s3):
-    s3.put(f"{s3.url}/large", LARGE)
-    rng = np.random.default_rng(0)
-    with files.open_seekable(f"{s3.url}/large") as file:
-        at = 0
-        for _ in range(60):
-            at = int(rng.integers(0, len(LARGE))) if rng.random() < 0.3 else at
-            size = int(rng.choice([10, 300_000, 5_000_000]))
-            file.seek(at)
-            assert file.read(size) == LARGE[at : at + size]
-            at += size + int(rng.choice([0, 1000, 400_000]))
 
 
 def test_files_on_a_disk_start_no_threads(tmp_path):

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.records.rejects import Reject
@@ -24,7 +23,6 @@ from beam_jobs.sources.source import Source, pack_reference, reference_key, unpa
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
-from tests.support.images import encoded
 
 # File names hold any bytes but zero and the slash; a lone surrogate is a byte that is not UTF-8.
 file_keys = st.binary(min_size=1, max_size=60).map(
@@ -96,15 +94,6 @@ def test_loading_many_gives_the_same_as_encoding_one_by_one_in_the_requested_ord
     assert [reject.key for reject in found.rejects] == [key for key in order if key in reasons]
     for reject in found.rejects:
         assert reject.stage == "decode" and reject.error.startswith(reasons[reject.key])
-
-
-@pytest.mark.parametrize("rejects", [0, 2])
-def test_without_records_everything_but_the_rejects_is_empty(recordings, rejects):
-    root, keys = recordings
-    found = sensors(root).load(references_of(keys[5 : 5 + rejects]))
-    assert (found.frames, found.lengths.tolist(), len(found.rejects)) == (b"", [], rejects)
-    assert found.lengths.dtype == np.int64
-    assert found.statistics.state() == Statistics(sensors(root).schema).state()
 
 
 def test_frames_can_be_pickled_without_a_copy_of_their_bytes(recordings):
@@ -204,22 +193,6 @@ def test_a_record_is_measured_to_the_byte_and_a_reject_is_returned(recordings):
     misfits = references_of(["wide", "reject", "other"])
     assert odd().measure(misfits) == odd().load(misfits).rejects
     assert odd().measure([]) == []
-
-
-@pytest.mark.parametrize("encoding", ["tensor", "jpeg", "png", "source"])
-def test_images_are_loaded_and_measured_alike(tmp_path, encoding):
-    rng = np.random.default_rng(0)
-    keys = [f"{n}.png" for n in range(5)]
-    for n, key in enumerate(keys):
-        pixels = rng.integers(0, 256, (9 + n, 7, 3), np.uint8)
-        (tmp_path / key).write_bytes(encoded(pixels, "PNG"))
-    job = ImageJob(Inputs.of([f"{tmp_path}/*"]), Labels(), encoding=encoding)
-    loader = Loader(job, job.schema)
-    loaded = loader.load(references_of(keys))
-    assert loader.measure(references_of(keys)) == loaded.lengths.tolist()
-    records = [{"key": key, **job.load(Source(key))} for key in keys]
-    expected = [frame(Encoder(job.schema).encode(record)) for record in records]
-    assert loaded.frames == b"".join(expected)
 
 
 def test_a_loader_can_be_pickled_before_and_after_its_use(recordings):

@@ -59,15 +59,6 @@ def test_a_sample_holds_the_first_texts_that_fit_however_it_is_merged(
     assert b"".join(found) == b"".join(expected)
 
 
-def test_a_text_that_does_not_fit_ends_the_sample_in_whichever_part_it_is(monkeypatch):
-    monkeypatch.setattr(module, "_SAMPLE_BYTES", LIMIT)
-    texts = {1: b"a" * 9, 2: b"b" * 9, 3: b"c" * 9, 4: b"d"}
-    together, apart = sample_of(texts), Sample()
-    for order, text in texts.items():
-        apart.merge(sample_of({order: text, 5 + order: b"e" * 25}))
-    assert list(together.texts()) == list(apart.texts()) == [b"a" * 9, b"b" * 9]
-
-
 def test_the_memory_of_a_sample_is_bounded(monkeypatch):
     monkeypatch.setattr(module, "_SAMPLE_BYTES", 1000)
     sample, rng = Sample(), np.random.default_rng(0)

@@ -7,7 +7,6 @@ import io
 import itertools
 import math
 import pickle
-import random
 import sys
 from dataclasses import replace
 
@@ -25,8 +24,7 @@ from beam_jobs.jobs.reshard import schema_guess as inference
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from readers.format.decode.images import decode_image
 from readers.format.decode.records import Decoder
-from readers.format.dtypes import TENSORFLOW_DTYPES, dtype_name, numpy_dtype
-from readers.format.encode import Encoder
+from readers.format.dtypes import dtype_name, numpy_dtype
 from readers.format.protobuf.wire import varint
 from readers.format.schema import Feature, Schema
 from tests.support.images import encoded
@@ -35,11 +33,8 @@ from tests.support.plain import example, sequence_example, tensor
 EXAMPLES = 25
 
 INT = Feature("int64")
-INTS = Feature("int64", (None,), "list")
-FLOATS = Feature("float32", (None,), "list")
 TEXT = Feature("string")
 ONE_BYTES = Feature("string", (), "list")
-SOME_BYTES = Feature("string", (None,), "list")
 
 
 def list_of(dtype, *shape):
@@ -118,39 +113,24 @@ RGB = Image.fromarray(_PIXELS.astype(np.uint8))
 GRAY, SIXTEEN = RGB.convert("L"), Image.fromarray(_PIXELS[..., 0])
 
 COLOURED, COLOURED_PNG, GRAY_PNG = encoded(RGB, "JPEG"), encoded(RGB, "PNG"), encoded(GRAY, "PNG")
-OPTIONS = [
-    {},
-    {"progressive": True},
-    {"icc_profile": bytes(200_000)},
-    {"comment": b"\xff\xc0\xff" * 9},
-]
-GRAY_JPEGS = [encoded(GRAY, "JPEG", **options) for options in OPTIONS]
-GRAY_JPEGS.append(tf.io.encode_jpeg(np.asarray(GRAY)[..., None]).numpy())
-GRAY_JPEG = GRAY_JPEGS[0]
+GRAY_JPEG = encoded(GRAY, "JPEG")
 CUT_JPEG, CUT_PNG = GRAY_JPEG[:30], GRAY_PNG[:25]
-JPEGS = [encoded(RGB, "JPEG", **options) for options in OPTIONS]
-JPEGS += [
-    encoded(RGB.convert("CMYK"), "JPEG"),
-    tf.io.encode_jpeg(np.asarray(RGB)).numpy(),
-    CUT_JPEG,
-]
-PNGS = [encoded(image, "PNG") for image in (RGB, RGB.quantize(16), RGB.convert("RGBA"))]
+LONG_HEADERS = {"progressive": True, "icc_profile": bytes(200_000), "comment": b"\xff\xc0\xff" * 9}
+JPEGS = [encoded(RGB, "JPEG", **LONG_HEADERS), encoded(RGB.convert("CMYK"), "JPEG"), CUT_JPEG]
+GRAY_JPEGS = [GRAY_JPEG, encoded(GRAY, "JPEG", **LONG_HEADERS)]
+PNGS = [encoded(image, "PNG") for image in (RGB.quantize(16), RGB.convert("RGBA"))]
 PNGS += [tf.io.encode_png(np.dstack([np.asarray(SIXTEEN)] * 3)).numpy(), CUT_PNG]
-GRAY_PNGS = [
-    encoded(image, "PNG") for image in (GRAY, GRAY.convert("1"), GRAY.convert("LA"), SIXTEEN)
-]
+GRAY_PNGS = [encoded(image, "PNG") for image in (GRAY.convert("1"), GRAY.convert("LA"), SIXTEEN)]
 
 
 @pytest.mark.parametrize(
     ("images", "expected"),
     [
-        *[([image], image_of(3, "jpeg")) for image in JPEGS],
         *[([*GRAY_JPEGS, image], image_of(3, "jpeg")) for image in JPEGS],
-        *[([image], image_of(1, "jpeg")) for image in GRAY_JPEGS],
+        (GRAY_JPEGS, image_of(1, "jpeg")),
         *[([GRAY_PNG, image], image_of(3, "png")) for image in PNGS],
-        *[([image], image_of(1, "png")) for image in GRAY_PNGS],
+        (GRAY_PNGS, image_of(1, "png")),
         ([GRAY_JPEG, GRAY_PNG], image_of(1, "source")),
-        ([GRAY_JPEG, GRAY_PNG, COLOURED_PNG], image_of(3, "source")),
         ([GRAY_JPEG, GRAY_PNG, COLOURED], image_of(3, "source")),
     ],
     ids=itertools.count(),
@@ -163,13 +143,6 @@ def test_images_have_one_channel_if_all_are_gray(images, expected):
 
 
 # Tensors.
-
-
-def array_of(dtype, shape, seed=0):
-    rng = np.random.default_rng(seed)
-    if dtype == "string":
-        return np.array([rng.bytes(3) for _ in range(math.prod(shape))], object).reshape(shape)
-    return np.asarray(rng.integers(0, 2, shape)).astype(numpy_dtype(dtype))
 
 
 def ones(shape, dtype=np.int16):
@@ -186,24 +159,6 @@ SIZES = b"\x12\x02\x08\x02\x12\x02\x08\x03\x12\x02\x08\x01"
 SMALL = raw_tensor(SIZES, b"\x22\x06abcdef")
 
 
-@pytest.mark.parametrize(
-    ("shapes", "expected"),
-    [
-        ([(2, 3)], (2, 3)),
-        ([(2, 3), (4, 3)], (None, 3)),
-        ([(2, 300), (4, 3)], (None, None)),
-        ([(2, 3), (0, 3)], (None, 3)),
-        ([(0,), (0,)], (0,)),
-        ([()], ()),
-        ([(1, 2, 1, 3), (1, 3, 1, 3)], (1, None, 1, 3)),
-    ],
-)
-def test_tensors_keep_the_sizes_that_they_have_in_common(shapes, expected):
-    for dtype in TENSORFLOW_DTYPES:
-        values = [tensor(array_of(dtype, shape)) for shape in shapes]
-        assert of_values(values) == Feature(dtype, expected, "tensor")
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("whole", "other"),
@@ -212,21 +167,14 @@ def test_tensors_keep_the_sizes_that_they_have_in_common(shapes, expected):
         (REAL, b"text"),
         (REAL, REAL[:-1]),
         (REAL, REAL + b"\0"),
-        (REAL, REAL.replace(b"\x08\x03", b"\x08\x04")),
         (REAL, b"\x08\x63" + REAL[2:]),
         (REAL, tensor(ones((2, 3), np.int32))),
         (REAL, tensor(ones(3, np.float32))),
-        (REAL, REAL[:2]),
-        (REAL, b"\x08\x01\x12\x04\x12\x02\x08\x06"),
-        # Of one length, with different bytes after the values.
-        (REAL + b"\x18\x00", REAL + b"\x18\x80"),
         # Lengths that do not agree.
         (SMALL, raw_tensor(SIZES, b"abcdef", more=b"\x22\x06")),
         (SMALL, raw_tensor(b"\x12\x04" + SIZES[2:], b"\x22\x06abcdef")),
         (SMALL, raw_tensor(SIZES, b"\x22\x05abcde")),
-        (SMALL, raw_tensor(SIZES, b"\x22\x05abcdef")),
         (SMALL, raw_tensor(SIZES, b"\x22\x07abcdefg")),
-        (SMALL, raw_tensor(b"\x12\x02\x08\0" + 2 * b"\x12\x06\x08\x80\x80\x80\x80\x7f", b"\x22\0")),
         # Sizes whose product is beyond every number.
         (
             raw_tensor(b"\x12\x02\x08\x01" * 32, b"\x22\x01a"),
@@ -253,76 +201,6 @@ def test_tensors_in_an_unusual_form_are_tensors():
 
 
 # Whole records.
-
-
-def value_of(feature, number):
-    """A value of a feature, whose unknown sizes differ from record to record."""
-    if feature.encoding in ("jpeg", "png", "source"):
-        image = (RGB if feature.shape[2] == 3 else GRAY).resize((5 + number % 3, 4))
-        kind = {"jpeg": "JPEG", "png": "PNG"}.get(feature.encoding, ("JPEG", "PNG")[number % 2])
-        return encoded(image, kind)
-    if feature.encoding == "sequence":
-        part = Feature(feature.dtype, feature.shape[1:], "tensor")
-        count = number % 4 if feature.shape[0] is None else feature.shape[0]
-        return [value_of(part, number + n) for n in range(count)]
-    return array_of(feature.dtype, [number % 5 if d is None else d for d in feature.shape], number)
-
-
-OWN = {
-    "tensor": Feature("float32", (2, 3), "tensor"),
-    "tensor of a size": Feature("int16", (None, 2), "tensor"),
-    "tensor of sizes": Feature("bfloat16", (None, 2, None), "tensor"),
-    "tensor of texts": Feature("string", (None,), "tensor"),
-    "scalar": Feature("float64"),
-    "list": list_of("int64", 3),
-    "list of any length": FLOATS,
-    "list of sizes": list_of("int64", None, 2, None),
-    "texts": SOME_BYTES,
-    "label": INT,
-    "jpeg": image_of(1, "jpeg"),
-    "png": image_of(3, "png"),
-    "source": image_of(3, "source"),
-    "sequence": Feature("float32", (None, None, 3), "sequence"),
-    "three": Feature("uint8", (3, None), "sequence"),
-}
-
-
-def test_records_of_the_encoder_decode_with_the_inferred_schema():
-    own = Schema(OWN | {"text": TEXT})
-    encoder = Encoder(own)
-    records = [
-        {name: value_of(feature, n) for name, feature in OWN.items()} | {"text": "größer" * n}
-        for n in range(8)
-    ]
-    examples = [encoder.encode(record) for record in records]
-    schema = inferred(examples)
-    assert schema == own
-    for data in examples:
-        found, expected = Decoder(schema).decode(data), Decoder(own).decode(data)
-        for name in own:
-            np.testing.assert_equal(found[name], expected[name])
-
-
-@pytest.mark.parametrize(
-    ("feature", "expected"),
-    [
-        (list_of("float16", 2), list_of("float32", 2)),
-        (list_of("bool"), INT),
-        (list_of("uint8", None, 3), list_of("int64", None, 3)),
-        (Feature("float64", (4,), "raw"), ONE_BYTES),
-    ],
-)
-def test_facts_that_are_not_in_an_example_are_not_guessed(feature, expected):
-    encoder = Encoder(Schema({"x": feature}))
-    arrays = [np.full_like(value_of(feature, n), 1) for n in range(4)]
-    records = [encoder.encode({"x": array}) for array in arrays]
-    assert inferred(records) == Schema({"x": expected})
-    for array, record in zip(arrays, records, strict=True):
-        found = Decoder(Schema({"x": expected})).decode(record)["x"]
-        if feature.encoding == "raw":
-            assert found.item() == array.tobytes()
-        else:
-            np.testing.assert_array_equal(found, np.asarray(array, expected.dtype))
 
 
 @pytest.mark.parametrize(
@@ -364,38 +242,7 @@ def test_a_feature_list_without_steps_is_left_out():
     assert inferred([sequence_example({"id": 1}, x=[])]) == Schema({"id": INT})
 
 
-def test_examples_and_sequence_examples_may_be_mixed():
-    expected = {"id": INT, "x": Feature("int64", (None,), "list steps")}
-    assert inferred([sequence_example({"id": 1}, x=[2]), example(id=1)]) == Schema(expected)
-
-
 # Serialized forms.
-
-
-@pytest.mark.parametrize(
-    ("kind", "parts"),
-    [
-        (3, [b"\x08\x05", b"\x08\x85\x01"]),
-        (3, [field_of(1, b"\x05"), field_of(1, b"\x85\x01")]),
-        (3, [field_of(1, b"\x05"), b"\x08\x85\x01"]),
-        (2, [b"\x0d\0\0\0\0"] * 2),
-        (2, [b"\x0d\0\0\0\0", field_of(1, bytes(4))]),
-    ],
-)
-def test_numbers_that_are_not_packed_are_counted(kind, parts):
-    odd = list_example(kind, *parts)
-    name, found = lists_of(odd)["x"]
-    assert len(found) == 2
-    usual = example(x=[1, 2] if kind == 3 else [1.0, 2.0])
-    expected = list_of("int64" if name == "int64_list" else "float32", 2)
-    assert inferred([odd, usual]) == Schema({"x": expected})
-
-
-@pytest.mark.parametrize(("kind", "expected"), [(2, FLOATS), (3, INTS)])
-def test_a_packed_run_without_numbers_has_no_value(kind, expected):
-    empty = run_example(kind, b"")
-    assert [values for _, values in lists_of(empty).values()] == [[]]
-    assert inferred([empty]) == Schema({"x": expected})
 
 
 def test_of_two_features_of_one_name_the_last_counts_as_in_protobuf():
@@ -403,23 +250,6 @@ def test_of_two_features_of_one_name_the_last_counts_as_in_protobuf():
     twice = example_of((b"x", first), (b"y", last), (b"x", last))
     assert tf.train.Example.FromString(twice).features.feature["x"].int64_list.value == [7]
     assert inferred([example(x=5, y=1), twice]) == Schema({"x": INT, "y": INT})
-
-
-def test_names_of_any_length_are_kept():
-    names = ["a" * n for n in (1, 7, 8, 9, 255)] + ["ä" * 255, "a" * 8 + "b"]
-    assert inferred([example(**dict.fromkeys(names, 1))]) == Schema(dict.fromkeys(names, INT))
-
-
-def test_each_record_may_have_features_in_its_own_order():
-    values = {f"f{n}": [*range(n)] for n in range(1, 9)} | {"text": b"a"}
-    parts = [entry(name, value) for name, value in values.items()]
-    shuffle = random.Random(3)
-    orders = [shuffle.sample(parts, len(parts) - number % 2) for number in range(100)]
-    records = [field_of(1, b"".join(order)) for order in orders]
-    schema = inferred(records)
-    assert list(schema) == sorted(values)
-    assert all(feature.shape == (None,) for feature in schema.values())
-    assert inferred(records[::2])["f5"] == list_of("int64", 5)
 
 
 # Records that have no schema.
@@ -433,11 +263,6 @@ TWO_KINDS = (
     ("records", "message"),
     [
         ([example(x=1), example(x=1.0)], TWO_KINDS.format("float in 1, int64 in 1")),
-        (
-            [*[example(x=1)] * 2, example(x=NO_FLOATS)],
-            TWO_KINDS.format("float in 1, int64 in 2"),
-        ),
-        ([example(x=1.0), example(x=b"a")], TWO_KINDS.format("bytes in 1, float in 1")),
         ([sequence_example(x=[1, 1.0])], TWO_KINDS.format("float in 1, int64 in 1")),
         (
             [sequence_example({"x": 1}), sequence_example(x=[1])],
@@ -453,10 +278,9 @@ TWO_KINDS = (
                 f"a#1: feature name {name[:80]!r}: expected 1 to 255 characters, without \\ and control "
                 "characters; state the features to read with --schema, or rename",
             )
-            for name in ("", "a\\b", "a\nb", "a" * 256, "a" * 5000)
+            for name in ("", "a\\b", "a" * 5000)
         ],
         ([], "none of 0 records has a feature"),
-        ([b""], "none of 1 records has a feature"),
         ([b"\x0a\x00"], "none of 1 records has a feature"),
     ],
     ids=itertools.count(),
@@ -484,32 +308,16 @@ def test_too_many_names_are_refused(monkeypatch):
 
 PAST_THE_END = "field 1 runs past the end of its message"
 BROKEN = {
-    b"\xff" * 40: "a varint is cut off or longer than ten bytes",
     b"\x0a\x02": PAST_THE_END,
     b"garbage": "wire type 7 is not used by Example or TensorProto",
     b"\x1a\x00": "field 3 is not one of tf.train.Example",
     run_example(3, b"\x80"): "a varint is cut off",
     run_example(3, b"\x80" * 10 + b"\x01"): "a varint is longer than ten bytes",
-    run_example(3, b"\x01" * 50 + b"\x80" * 10 + b"\x01" * 50): "a varint is longer than ten bytes",
-    run_example(3, b"\x01" * 50 + b"\x80"): "a varint is cut off",
     run_example(2, b"\0\0\0"): "the floats are cut off",
     # In two runs, of which the first is cut off.
-    run_example(3, b"\x80", b"\x01"): "a varint is cut off",
     run_example(2, b"\0\0", b"\0\0"): "the floats are cut off",
-    # Lengths that are too long, or do not agree.
-    list_example(1, b"\x0a\x86" + b"\x80" * 9 + b"\x00"): (
-        "a varint is cut off or longer than ten bytes"
-    ),
-    example_of((b"x", b"\x1a\x02\x0a\x01\x05")): PAST_THE_END,
-    field_of(1, field_of(1, b"\x0a\x01x\x12\x02\x1a\x03\x0a\x01\x05")): (
-        "field 3 runs past the end of its message"
-    ),
-    run_example(3, b"\x01") + field_of(1, field_of(1, b"y") + field_of(2, b"\x1a\3\x0a\1\1")): (
-        "field 15 runs past the end of its message"
-    ),
     list_example(4): "field 4 is not one of tf.train.Feature",
     example_of((b"\xff", field_of(3, b""))): "'utf-8' codec can't decode byte 0xff",
-    list_example(1, b"\x0a\x05a"): PAST_THE_END,
     field_of(2, field_of(2, b"")): "field 2 is not one of tf.train.Features",
 }
 
@@ -687,12 +495,9 @@ def with_rows(*arrays, more=0):
 WAYS = {
     "integer": lambda n: n - 2,
     "integer of any size": lambda n: [5, -1, 2**63 - 1, -(2**63), 300][n],
-    "integers": lambda n: [n - 2] * 300,
     "some integers": lambda n: [*range(n)],
     "float": lambda n: n / 2 if n else math.nan,
-    "some floats": reals,
     "text": lambda n: "größer" * n,
-    "long text": lambda n: [b"a" * 99, "ß" * 70][n % 2],
     "half characters": lambda n: [b"b" * 39 + b"\xc3", b"\xa0" + b"c" * 39, b"a" * 40][n % 3],
     "bytes": lambda n: b"\xff" * n,
     "texts": lambda n: [b"a", b"b" * n],
@@ -701,7 +506,6 @@ WAYS = {
     "not quite images": lambda n: [b"", b"GIF89a", b"\xff\xd8", b"\x89PNG\r\n\x1a", b"\xff"][n],
     "gray jpeg": lambda n: GRAY_JPEG,
     "png": lambda n: COLOURED_PNG,
-    "gray png": lambda n: GRAY_PNG,
     "tensor": lambda n: REAL,
     "tensor of n": lambda n: tensor(ones((n, 3))),
     "tensor of another rank": lambda n: tensor(ones((n, 3, 1))),
@@ -709,35 +513,25 @@ WAYS = {
     "no kind": lambda n: NO_KIND,
     "nothing": lambda n: None,
     "shaped integers": lambda n: (count_up((n, 2)), [n, 2]),
-    "shaped integers of one size": lambda n: (count_up((3, 2)), [3, 2]),
-    "shaped integers, rows of n": lambda n: (count_up((2, n)), [2, n]),
     "shaped integers of two sizes": lambda n: (count_up((n, n + 1)), [n, n + 1]),
     "shaped integers of no rows": lambda n: (NO_INTS, [0, 4]),
     "shaped integers of no columns": lambda n: (NO_INTS, [n, 0]),
     "shaped integer": lambda n: (n, 1),
-    "shaped integers of another rank": lambda n: (count_up((n, 2)), [n, 2, 1]),
     "shaped floats": lambda n: (reals(2 * n), [n, 2]),
     "shaped text": lambda n: ("a" * n, 1),
     "shaped texts": lambda n: (some_texts(n), [n, 1]),
     "shaped tensor": lambda n: (tensor(ones((n, 3))), [n, 3]),
-    "shaped tensor of one size": lambda n: (REAL, [2, 3]),
     "shaped empty list": lambda n: (NO_INTS, NO_INTS),
     "shape alone": lambda n: (None, [n] * (n % 3)),
     "shape that is not int64": lambda n: (NO_INTS, n / 2),
-    "shape of texts": lambda n: ([*range(n)], b"%d" % n),
     "wrong shape": lambda n: ([*range(n)], 3),
-    "wrong shape of two integers": lambda n: ([1, 2], [n, 7]),
     "wrong shape of a tensor": lambda n: (tensor(ones((n, 3))), [n, 4]),
-    "wrong shape of a tensor of one size": lambda n: (REAL, [3, 2]),
-    "rank of a tensor": lambda n: (tensor(ones((n, 3))), n),
     "negative sizes": lambda n: ([1, 2], [-2, -1]),
     "sizes beyond int64": lambda n: (NO_INTS, [2**32, 2**32]),
     "sizes beyond float64": lambda n: ([1, 2], [*[2**62] * 30, 0]),
     "raw bytes and their shape": lambda n: (np.full((n, 3), -1, np.int16).tobytes(), [n, 3]),
     "jpeg and its shape": lambda n: (COLOURED, [9, 7, 3]),
-    "jpeg and ones": lambda n: (COLOURED, [1, 1, 1]),
     "sequence": lambda n: with_rows(*[ones((n, 3))] * (n % 3)),
-    "sequence of one": lambda n: with_rows(ones((n, 3))),
     "sequence of texts": lambda n: ([tensor(some_texts(1))] * 2, [8, 1, 8, 1]),
     **{
         f"sequence, wrong in {place}": lambda n, place=place: with_rows(
@@ -753,30 +547,6 @@ def entries_of(name, value):
     x, shape = value if isinstance(value, tuple) else (value, None)
     pairs = ((name, x), (f"{name}/shape", shape))
     return [entry(name, part) for name, part in pairs if part is not None]
-
-
-def assert_follows_the_rules(records):
-    expected = expected_features(records)
-    found = outcome(guess_of(records))
-    assert (found.split("'")[1] if isinstance(found, str) else dict(found)) == expected
-    if isinstance(expected, dict):
-        decoder = Decoder(Schema(expected))
-        for record in records:
-            decoder.decode(record)
-
-
-@pytest.mark.slow(base=list(WAYS)[::6])
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("first", WAYS)
-def test_records_written_in_any_two_ways_follow_the_rules(first):
-    for second in WAYS:
-        if first <= second:
-            records = [
-                field_of(1, b"".join([*entries_of("x", WAYS[way](n)), *entries_of("y", 1)]))
-                for way in (first, second)
-                for n in range(5)
-            ]
-            assert_follows_the_rules(records)
 
 
 @st.composite
@@ -799,16 +569,17 @@ def written(draw):
     return records
 
 
-@given(written())
-@settings(max_examples=EXAMPLES, deadline=None)
-def test_any_records_follow_the_rules(records):
-    assert_follows_the_rules(records)
-
-
 @given(written(), st.randoms(use_true_random=False))
-@settings(max_examples=EXAMPLES // 2, deadline=None)
-def test_parts_may_be_added_and_merged_in_any_order(records, shuffle):
+@settings(max_examples=EXAMPLES, deadline=None)
+@pytest.mark.filterwarnings("error")
+def test_records_follow_the_rules_in_whatever_parts_they_are_added_and_merged(records, shuffle):
     whole = outcome(guess_of(records))
+    expected = expected_features(records)
+    assert (whole.split("'")[1] if isinstance(whole, str) else dict(whole)) == expected
+    if isinstance(expected, dict):
+        decoder = Decoder(Schema(expected))
+        for record in records:
+            decoder.decode(record)
     bounds = sorted({0, len(records), *(shuffle.randrange(len(records) + 1) for _ in range(4))})
     guesses = [guess_of(records[a:b]) for a, b in itertools.pairwise(bounds)]
     while len(guesses) > 1:

@@ -3,10 +3,7 @@
 import functools
 import itertools
 import json
-import os
 import pickle
-import re
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -14,14 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.text import subwords
 from beam_jobs.jobs.text.subwords import Subwords, train_bpe
-from tests.support.checkout import ROOT
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog; the dog sleeps, the fox does not.",
@@ -251,31 +247,6 @@ def test_only_the_contents_of_the_file_are_pickled():
     assert "quick" not in repr(tokenizer)
 
 
-def test_the_library_is_imported_for_the_first_text():
-    code = (
-        "import sys; from beam_jobs.jobs.text.subwords import Subwords; tokenizer = Subwords(sys.stdin.read());"
-        "import pickle; pickle.loads(pickle.dumps(tokenizer)); assert 'tokenizers' not in sys.modules;"
-        "tokenizer(b'a'); assert 'tokenizers' in sys.modules and 'apache_beam' not in sys.modules;"
-        "import os; print(os.environ['TOKENIZERS_PARALLELISM'])"
-    )
-    environment = {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input=file("ours"),
-        env=environment,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
-    assert done.stdout == "false\n", done.stderr
-
-
-def test_a_file_is_read(tmp_path):
-    path = tmp_path / "tokenizer.json"
-    path.write_text(file("bert"))
-    assert Subwords.read(str(path), 4) == Subwords(file("bert"), 4)
-
-
 def refused(tmp_path: Path, data: bytes, max_length: int = 0) -> str:
     path = tmp_path / "t.json"
     path.write_bytes(data)
@@ -296,15 +267,6 @@ def test_a_file_that_is_not_a_tokenizer_is_refused(tmp_path, data):
     assert found.startswith(
         "--tokens t.json: expected a tokenizer.json of Hugging Face tokenizers ("
     )
-
-
-def test_a_file_that_makes_the_library_panic_is_refused(tmp_path):
-    fields = json.loads(file("ours"))
-    fields["model"]["continuing_subword_prefix"] = "longer than any token of it"
-    found = refused(tmp_path, json.dumps(fields).encode())
-    # The words of the library since 0.21 and before.
-    said = r"of Hugging Face tokenizers \((range end index|byte index 27 is out of bounds)"
-    assert re.search(f"expected a tokenizer.json {said}", found)
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
@@ -400,16 +362,6 @@ def test_reserved_ids_come_first_then_bytes_then_merges():
     assert Subwords(file("ours")).size == len(names) <= 400
 
 
-@given(texts)
-@settings(max_examples=40, deadline=None)
-@example("".join(map(chr, range(256))))
-def test_any_text_can_be_restored_from_its_ids(text):
-    assume("[PAD]" not in text and "[UNK]" not in text)
-    ids = Subwords(file("ours"))(text.encode())
-    assert library("ours").decode(ids.tolist(), skip_special_tokens=False) == text
-    assert not (ids < 2).any()
-
-
 def test_few_texts_give_a_smaller_vocabulary():
     assert Subwords(train_bpe([], 10_000)).size == 258
     assert Subwords(train_bpe([b"ab ac ad"], 10_000)).size == 259  # " a"
@@ -468,31 +420,6 @@ def test_ties_go_to_the_smaller_ids_whatever_the_order_of_texts(given_texts, siz
     if random:
         random.shuffle(given_texts)
         assert train_bpe([text.encode() for text in given_texts], size) == found
-
-
-@pytest.mark.slow
-def test_training_gives_the_same_result_in_every_process_with_any_number_of_threads():
-    code = (
-        "import pathlib, sys, json; from beam_jobs.jobs.text.subwords import train_bpe; import hashlib;"
-        "files = sorted(pathlib.Path(json.__file__).parents[1].glob('*.py'));"
-        "lines = b''.join(file.read_bytes() for file in files).splitlines(True)[:15000];"
-        "lines += [b'%d%d ' % (n % 7, n * n % 1009) * 2 for n in range(3000)];"
-        "print(len(lines), hashlib.sha256(train_bpe(lines, 5000).encode()).hexdigest())"
-    )
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", code],
-            env=os.environ
-            | {"RAYON_NUM_THREADS": threads, "PYTHONHASHSEED": threads}
-            | {"TOKENIZERS_PARALLELISM": "false" if threads == "1" else "true"},
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-        )
-        for threads in ("1", "1", "2", "3", "5", "8")
-    ]
-    printed = [process.communicate()[0] for process in running]
-    assert len(set(printed)) == 1
-    assert printed[0].startswith(b"18000 ")
 
 
 def test_a_trained_file_is_pinned():

@@ -34,7 +34,6 @@ from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.splits import Splits
-from beam_jobs.plan.strata import Strata
 from beam_jobs.records.blocks import Block, frame_lengths, unpack_reject
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task, batch_chunks
@@ -216,19 +215,6 @@ def test_windows_equal_those_of_a_naive_implementation(tmp_path, kind, written, 
     assert read.summary.labels["label"] == Counter(f"c{row['label']}" for row in found.values())
 
 
-def test_windows_are_in_the_split_of_their_group(tmp_path):
-    write_json(tmp_path, [{"text": f"a b a {n}", "g": n % 3} for n in range(60)])
-    reader = job(tmp_path, tokens="words", window=2, stride=1, columns=("g",))
-    rules = rules_of(groups=Groups.parse("column:g"))
-    found, _ = records_of(reader, second_pass(reader, rules, tasks_of(reader)[0]))
-    assert len(found) == 180
-    splits = {(key.split("@")[0], row["split"]) for key, row in found.items()}
-    assert len(splits) == 60
-    for key, split in splits:
-        group = str((int(key.split("#")[1]) - 1) % 3)
-        assert split == rules.placement.split(group)
-
-
 def test_the_label_of_a_file_is_a_class_even_if_all_its_texts_are_rejected(tmp_path):
     files = {
         "a/x.txt": b"text",
@@ -246,7 +232,7 @@ def test_the_label_of_a_file_is_a_class_even_if_all_its_texts_are_rejected(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("kind", "window"), [("none", 0), *((kind, window) for kind in TOKENS for window in (0, 8))]
+    ("kind", "window"), [("none", 0), ("bytes", 0), ("words", 8), ("bpe", 8), ("file", 0)]
 )
 def test_the_sizes_of_records_are_estimated(tmp_path, kind, window):
     source = Path(json.__file__).with_name("decoder.py").read_text()
@@ -337,19 +323,6 @@ def test_of_equal_texts_the_first_that_can_be_a_record_is_kept(
     assert [part["duplicates"] for part in summary] == [every["train"], every["val"]]
 
 
-def test_a_label_of_only_dropped_texts_needs_no_stratum(tmp_path):
-    write_json(tmp_path, [{"text": "x", "y": "kept"}, {"text": "x", "y": "dropped"}])
-    reader = job(tmp_path, label_field="y", drop_duplicates=True)
-    edges = np.full((1, 1), 2**64 - 1, np.uint64)
-    rules = rules_of(strata=Strata(("kept",), edges, (1,)).pack(), exact="labels")
-    task = tasks_of(reader)[0].without(np.array([1]))
-    summary = first_pass(reader, rules, task).summary
-    assert summary.labels["label"] == {"kept": 1}
-    assert summary.splits[0].records == 1
-    drawn = rules.placement.split("a.jsonl#2")
-    assert [split.duplicates for split in summary.splits] == [drawn == 0, drawn == 1]
-
-
 def test_dropped_texts_are_counted_in_the_split_of_their_group(tmp_path):
     write_json(tmp_path, [{"text": "x", "g": group} for group in "aaabbb"])
     reader = job(tmp_path, columns=("g",), drop_duplicates=True)
@@ -373,18 +346,6 @@ def test_dropped_numbers_count_through_all_files_of_a_task(tmp_path):
     found, rejects = records_of(reader, second_pass(reader, rules_of(), task))
     assert sorted(found) == ["a.txt#2", "b.csv#1"]
     assert [reject.key for reject in rejects] == ["c.jsonl#2"]
-
-
-def test_digests_cover_all_bytes_of_the_text_and_nothing_else(tmp_path):
-    written = ["x", "x ", "X", "x\0", "é", "e\u0301", "", "x"]
-    write_json(tmp_path, [{"text": text, "y": n} for n, text in enumerate(written)])
-    reader = job(tmp_path, label_field="y")
-    _, (numbers, digests, orders) = text_digests(reader, rules_of(), tasks_of(reader)[0])
-    assert numbers.tolist() == list(range(8))
-    assert digests.shape == (8, 16)
-    assert len({row.tobytes() for row in digests}) == 7
-    assert digests[0].tobytes() == digests[7].tobytes()
-    assert orders.tolist() == [rules_of().placement.order(f"a.jsonl#{n}") for n in range(1, 9)]
 
 
 # What the first pass learns.
@@ -451,13 +412,6 @@ def test_each_of_several_fields_has_its_text_and_its_tokens(tmp_path, kind):
             assert record[f"{name}_tokens"].tolist() == naive_tokens(kind, text)[0][:2]
 
 
-@pytest.mark.parametrize("text", ["", "\n", "[]"])
-def test_files_without_a_text_have_no_texts_of_several_fields(tmp_path, text):
-    (tmp_path / "a.json").write_text(text)
-    reader = job(tmp_path, text_field="q", more_fields=("a",))
-    assert first_pass(reader, rules_of(), tasks_of(reader)[0]).blocks == []
-
-
 def test_words_and_samples_come_from_all_fields(tmp_path):
     rows = [{"q": f"one{n % 3} word", "a": f"two{n % 5}"} for n in range(40)]
     write_json(tmp_path, rows)
@@ -489,13 +443,6 @@ def test_records_are_duplicates_if_all_fields_are_equal(tmp_path):
 
 
 # Failures.
-
-
-def test_a_reject_ends_the_job_with_on_reject_fail(tmp_path):
-    write_json(tmp_path, [{"text": "a", "n": "x"}])
-    reader = job(tmp_path, extras=parse_extra_features("n:int64"), columns=("n",))
-    with pytest.raises(DataError, match=r"^.*a\.jsonl#1: column 'n' holds 'x'.*--on_reject fail"):
-        first_pass(reader, rules_of(), tasks_of(reader)[0], "fail")
 
 
 def test_a_label_that_the_first_pass_did_not_see_ends_the_job(tmp_path):

@@ -2,11 +2,9 @@
 
 import contextlib
 import csv
-import datetime
 import gzip
 import io
 import json
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -83,9 +81,10 @@ def test_any_table_is_what_python_reads_or_rejected(text, header):
         rejected("csv", text.encode())
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("bom", ["", "\ufeff"])
-@pytest.mark.parametrize("header", ["", "x,y\n", '"time, s",y\n', "\n\nx,y\n"])
+@pytest.mark.parametrize(
+    ("end", "bom", "header"),
+    [("\n", "", ""), ("\r\n", "\ufeff", '"time, s",y\n'), ("\r", "\ufeff", "\n\nx,y\n")],
+)
 def test_csv_rows_are_times_and_columns_are_channels(end, bom, header):
     text = (bom + header + "1,2\n\n-3.5,1e3\n nan , inf").replace("\n", end)
     expected = np.array([[1, 2], [-3.5, 1000], [np.nan, np.inf]])
@@ -97,13 +96,11 @@ def test_csv_rows_are_times_and_columns_are_channels(end, bom, header):
     ("text", "message"),
     [
         (b"", "the file is empty"),
-        (b"\n\n", "the file is empty"),
         (b"1,2\n3\n", "row 2 has 1 values, not 2"),
         (b"x,y\n1,2\n\n3,4,5\n", "row 2 has 3 values, not 2"),
         (b"1,2\n3,x\n", "not a whole .csv file: 'x' in row 2 is not a number"),
         (b"\xff\xfe1\0", "UTF-16 text: convert it to UTF-8, or add --text_encoding utf-16"),
         (b"x\n1\n\xff\n", "its text is not UTF-8: name its encoding with --text_encoding, such"),
-        (b"x\n1\n1,\xff\n", "its text is not UTF-8"),
         (b"1\n" + b"x" * 200_000, "not a whole .csv file: "),
     ],
 )
@@ -163,8 +160,8 @@ def test_rows_out_of_order_are_rejected_dropped_or_sorted(kind):
         assert found == "row 2: time nan is not finite"
 
 
-TIME_NAMES = ["time", "Timestamp", "t", "Time (s)", "time_ms", "datetime", "date time", "Unix Time"]
-ROW_NUMBERS = ["", "Unnamed: 0", "__index_level_0__"]
+TIME_NAMES = ["time", "t", "Time (s)", "time_ms", "Unix Time"]
+ROW_NUMBERS = ["", "Unnamed: 0"]
 
 
 @pytest.mark.parametrize("name", TIME_NAMES + ROW_NUMBERS)
@@ -182,20 +179,11 @@ def test_times_and_row_numbers_are_channels_only_if_they_are_named(name):
             assert named.notes == ()
 
 
-def test_only_a_column_that_could_be_a_channel_is_said_to_be_left_out():
-    assert read("parquet", parquet({"x": [5.0], "time": ["12:00"]})).notes == ()
-
-
-@pytest.mark.parametrize("name", ["time_to_peak", "tx", "temperature", "times", "update", "index"])
+@pytest.mark.parametrize("name", ["time_to_peak", "tx", "update", "index"])
 def test_other_names_are_channels(name):
     found = read("csv", f"x,{name}\n5,0\n".encode())
     assert_same(found.arrays["signal"], np.array([[5.0, 0]]))
     assert found.notes == ()
-
-
-def test_a_comma_at_the_end_of_every_line_is_no_channel():
-    assert_same(signal("csv", b"x,y,\n1,2,\n3,4,\n"), np.array([[1.0, 2], [3, 4]]))
-    assert_same(signal("csv", b"1,2,\n3,4,\n"), np.array([[1.0, 2], [3, 4]]))
 
 
 def test_columns_may_be_left_out_by_name():
@@ -238,15 +226,6 @@ def test_a_name_of_two_columns_cannot_be_chosen():
     assert_same(signal("csv", data), np.array([[1.0, 2]]))
 
 
-def test_empty_cells_are_nan():
-    nan = np.nan
-    assert_same(signal("csv", b"x,y\n1,\n , 2 \n"), np.array([[1, nan], [nan, 2]]))
-    assert_same(signal("csv", b"1,\n2,3\n"), np.array([[1, nan], [2, 3]]))
-    assert_same(signal("csv", b",\n2,3\n"), np.array([[nan, nan], [2, 3]]))
-    assert_same(signal("csv", b",x\n0,1\n"), np.array([[1.0]]))
-    assert_same(signal("csv", b"x\n\n \n1\n"), np.array([[nan], [1]]))
-
-
 def test_tables_of_several_blocks_are_read_and_their_rows_counted(monkeypatch):
     monkeypatch.setattr(delimited, "_BLOCK_BYTES", 1000)
     lines = [f"{i},{i * 2},\n" for i in range(8000)]
@@ -276,36 +255,13 @@ def test_times_are_numbers_of_a_unit(unit, scale):
     assert_same(found.times, np.array(moments))
 
 
-TIMES = st.datetimes(datetime.datetime(1700, 1, 1), datetime.datetime(2199, 12, 31))
-ZONES = st.sampled_from(
-    [None, *(datetime.timezone(datetime.timedelta(minutes=m)) for m in (0, 330, -60))]
-)
-
-
-@given(st.lists(TIMES, min_size=1, max_size=5, unique=True), ZONES, st.sampled_from("T "))
-@settings(max_examples=30, deadline=None)
-@pytest.mark.filterwarnings("ignore:no explicit representation")
-def test_times_may_be_iso_8601(moments, zone, separator):
-    moments = sorted(moments)
-    cells = [moment.replace(tzinfo=zone).isoformat(separator) for moment in moments]
-    utc = datetime.timezone.utc
-    epoch = datetime.datetime(1970, 1, 1, tzinfo=utc)
-    microsecond = datetime.timedelta(microseconds=1)
-    expected = [
-        (moment.replace(tzinfo=zone or utc) - epoch) // microsecond / 1e6 for moment in moments
-    ]
-    text = "t,x\n" + "".join(f"{cell},1\n" for cell in cells)
-    np.testing.assert_allclose(
-        read("csv", text.encode(), time_column="t").times, expected, rtol=0, atol=1e-6
-    )
-
-
 @pytest.mark.filterwarnings("ignore:no explicit representation")
 @pytest.mark.parametrize(
     ("cells", "expected"),
     [
         (["2024-01-01", "2024-01-02"], [1704067200, 1704153600]),
         (["2024-01-01T00:00Z", "2024-01-01T00:00:00.5Z"], [1704067200, 1704067200.5]),
+        (["2024-01-01 05:30+05:30", "2024-01-01 01:00:01-01:00"], [1704067200, 1704074401]),
         (["1970-01-01 00:00:00.000000001", "1970-01-01 00:00:01"], [1e-9, 1]),
         (["1969-12-31T23:59:59.75", "1970-01-01"], [-0.25, 0]),
     ],
@@ -319,18 +275,14 @@ def test_times_may_be_written_short_or_long(cells, expected):
     ("cells", "message"),
     [
         ("now", "row 1: time 'now' is neither a number nor ISO 8601"),
-        ("1,NaT", "row 2: time 'NaT' is neither"),
         ("2024-01-01,today", "row 2: time 'today' is neither"),
         ("2024-01-01,5", "row 2: time '5' is a number, row 1 has a date"),
         ("5,2024-01-01", "row 2: time '2024-01-01' is a date, row 1 has a number"),
-        ("12:30:05", "row 1: time '12:30:05' is neither"),
         ("0001-01-01", "row 1: time '0001-01-01' is neither"),
         ("2024-13-01", "not a whole .csv file: Month out of range"),
         ("1,,3", "row 2: time nan is not finite"),
-        ("1,nan", "row 2: time nan is not finite"),
         ("1,inf", "row 2: time inf is not finite"),
         ("1,2,2", "row 3: time 2.0 s does not come after 2.0 s"),
-        ("3,4,1", "row 3: time 1.0 s does not come after 4.0 s"),
         ("2024-01-02,2024-01-01", "row 2: time 1704067200.0 s does not come after 1704153600.0 s"),
     ],
 )
@@ -342,7 +294,7 @@ def test_times_that_are_malformed_missing_or_not_increasing_are_rejected(cells, 
 TABLE = np.array([[0.5, -1], [np.nan, 2e-3], [7, 8]])
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv", "txt", "csv.gz", "tsv.gz", "txt.gz"])
+@pytest.mark.parametrize("kind", ["csv.gz", "tsv", "txt"])
 @pytest.mark.parametrize("header", [False, True])
 def test_tables_are_what_numpy_reads(kind, header):
     mark = "," if kind.startswith("csv") else "\t"
@@ -358,20 +310,13 @@ def test_tables_are_what_numpy_reads(kind, header):
         assert_same(signal(kind, data, columns=("y",)), TABLE[:, 1:])
 
 
-@pytest.mark.parametrize("form", ["%10.4f", "%.3e", "%g"])
-def test_columns_of_txt_may_be_separated_by_any_number_of_spaces(form):
-    buffer = io.BytesIO()
-    np.savetxt(buffer, TABLE, form, header="made by a logger\nx y", delimiter="  ")
-    assert_same(signal("txt", buffer.getvalue()), np.loadtxt(io.BytesIO(buffer.getvalue())))
-    assert_same(signal("txt", b" t  x\n 0   1\n10 -2 \n", columns=("x",)), np.array([[1.0], [-2]]))
-
-
-@pytest.mark.parametrize("kind", ["csv", "txt"])
 @pytest.mark.parametrize("mark", [",", ";", "\t"])
-@pytest.mark.parametrize("header", ["x{}y\n", '"x (a,b;c)"{}y\n', ""])
-def test_the_delimiter_is_recognised(kind, mark, header):
+@pytest.mark.parametrize("header", ['"x (a,b;c)"{}y\n', ""])
+def test_the_delimiter_is_recognised(mark, header):
     text = header.format(mark) + f"1{mark}2\n3{mark}4\n"
-    assert_same(signal(kind, text.encode()), np.array([[1.0, 2], [3, 4]]))
+    for kind in ("csv", "txt"):
+        assert_same(signal(kind, text.encode()), np.array([[1.0, 2], [3, 4]]))
+    assert_same(signal("txt", b" t  x\n 0   1\n10 -2 \n", columns=("x",)), np.array([[1.0], [-2]]))
 
 
 def test_the_delimiter_may_be_named():
@@ -483,30 +428,16 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
         assert [type(value) for value in column[:5]] == [int, str, bool, type(None), int]
 
 
-@pytest.mark.slow
-def test_lines_of_json_take_little_more_memory_than_their_numbers():
-    data = gzip.compress(b"1\n" * 300_000)
-    tracemalloc.start()
-    try:
-        assert len(signal("jsonl.gz", data)) == 300_000
-        assert tracemalloc.get_traced_memory()[1] < 3 * 8 * 300_000
-    finally:
-        tracemalloc.stop()
-
-
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
         (b"", {}, "the file is empty"),
-        (b"[1]\n[1,2]", {}, "line 2 has other columns than the first"),
         (b"\n[1]\n{}", {}, "line 3 has other columns than the first"),
-        (b'{"x":1}\n{"x":1,"y":2}', {}, "line 2 has other columns than the first"),
         (b'{"x":1}\n{"x":"a"}', {}, "line 2: 'a' of 'x' is not a number"),
         (b"[1]\n[[1]]", {}, "line 2: [1] is not a number"),
         (b'{"x":1,"s":"a"}', {"columns": ("s",)}, "line 1: 'a' of 's' is not a number"),
         (b"[1]", {"columns": ("s",)}, "its columns have no names for --columns"),
         (b'{"s":"a"}', {}, "none of its columns s is a channel; name channels with --columns"),
-        (b"[]", {}, "none of its 0 columns is a channel"),
         (b"[1]", {"inside": ("y",)}, "no column 'y' in its metadata: the file has columns without"),
         (
             b'{"x":1,"y":"a"}\n{"x":1,"y":[2]}',
@@ -516,7 +447,6 @@ def test_lines_of_json_take_little_more_memory_than_their_numbers():
         (b"[1]\n[2", {}, "not a whole .jsonl file: line 2 is not JSON"),
         (b"[" * 100_000, {}, "not a whole .jsonl file: line 1 is not JSON"),
         (b'{"t":"a","x":1}', {"time_column": "t"}, "row 1: time 'a' is neither"),
-        (b'{"t":null,"x":1}', {"time_column": "t"}, "row 1: time nan is not finite"),
     ],
 )
 def test_json_lines_of_anything_else_are_rejected(text, options, message):

@@ -48,9 +48,7 @@ def test_another_tokenizer_is_found(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    ["", "{", "[]", "{}", '{"model": {}}', '{"model": {"vocab": 7}}', '{"model": {"vocab": "x"}}']
-    + ['{"model": {"vocab": {"a": "b"}}}', '{"model": {"vocab": []}, "added_tokens": [7]}']
-    + ["[" * 9999],
+    ["{", "[]", "{}", '{"model": {"vocab": 7}}', '{"model": {"vocab": {"a": "b"}}}', "[" * 9999],
 )
 def test_a_file_that_is_not_a_tokenizer_is_a_problem(tmp_path, content):
     (problem,) = readers.verify(dataset_with(tmp_path, content, 300)).problems
