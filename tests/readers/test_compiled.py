@@ -112,24 +112,3 @@ def test_damage_anywhere_has_the_same_error_or_is_skipped_alike(dataset, asked, 
         else:
             assert found[1] == 1
     assert not all(asked)
-
-
-def test_a_shard_that_is_cut_off_is_read_as_with_numpy(dataset):
-    shard = dataset / "train-00001-of-00004.tfrecord"
-    whole, index = shard.read_bytes(), index_of(shard)
-    how = {"batch_size": 4, "batching": "padded", "on_corrupt": "skip"}
-    for size in range(int(index[6, 0]), len(whole), 23):
-        shard.write_bytes(whole[:size])
-        found = outcome(dataset, **how)
-        assert found == with_numpy(dataset, **how)
-        assert found[1] >= 1
-
-
-def test_a_record_that_does_not_fit_the_schema_has_the_same_error(dataset):
-    for name, feature in {"vector": ("float32", (6,)), "signal": ("float64", (None, 2))}.items():
-        other = readers.Schema({**SCHEMA, name: feature})
-        how = {"batch_size": 4, "batching": "padded", "schema": other}
-        files = sorted(map(str, dataset.glob("*.tfrecord")))
-        found = outcome(files, **how)
-        assert found == with_numpy(files, **how)
-        assert found[0] is ValueError and "record 0 at byte 0" in found[1]

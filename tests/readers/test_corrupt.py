@@ -5,14 +5,11 @@ from __future__ import annotations
 import logging
 import pickle
 
-import fsspec
 import numpy as np
 import pytest
 import tensorflow as tf
-from fsspec.implementations.memory import MemoryFileSystem
 
 import readers
-from readers.format.index import parse_index
 from readers.format.tfrecord import CorruptRecordError
 from tests.support.arrays import ids
 from tests.support.datasets import SIGNALS, damage, index_of, signals, write_dataset, write_numbers
@@ -77,23 +74,6 @@ def test_hosts_make_the_same_steps_whatever_is_damaged(tmp_path, order):
     assert [[len(batch["id"]) for batch in batches] for batches in found] == sizes
     damaged = {0, 2, 3, 5, 7, 8, 9, 11, 12, 16, 18, 19}
     assert not damaged & {int(i) for batches in found for batch in batches for i in batch["id"]}
-
-
-def test_a_replaced_row_keeps_the_key_of_its_place(tmp_path):
-    dataset = write_numbers(tmp_path)
-
-    def keys():
-        ds = readers.load(
-            dataset, split="train", batch_size=4, shuffle=True, on_corrupt="skip", transform=keyed
-        )
-        return [key for batch in ds for key in batch["keys"].numpy().tolist()]
-
-    def keyed(batch, keys):
-        return {**batch, "keys": keys}
-
-    expected = keys()
-    damage(dataset / SHARD, 0, 2)
-    assert keys() == expected
 
 
 def test_features_of_every_shape_are_replaced(tmp_path):
@@ -182,45 +162,3 @@ def test_a_truncated_shard_loses_only_the_missing_records(tmp_path):
     left = replaced(list(range(20)), {7, 8})
     assert ids(readers.as_numpy(dataset, batch_size=4, on_corrupt="skip")) == left
     assert ids(readers.load(dataset, batch_size=4, on_corrupt="skip")) == left
-
-
-@pytest.mark.slow
-def test_damaged_records_are_replaced_in_the_order_of_streams_too(tmp_path):
-    dataset = write_numbers(tmp_path)
-    how = {"split": "train", "batch_size": 3, "shuffle": True, "shuffle_buffer": 8}
-    streamed = ids(readers.load(dataset, **how, order="interleave"))
-    how |= {"order": "interleave", "on_corrupt": "skip"}
-    assert ids(readers.load(dataset, **how)) == streamed
-    damage(dataset / SHARD, 0, 2)
-    for read in (readers.load, readers.as_numpy):
-        assert ids(read(dataset, **how)) == replaced(streamed, {5, 7})
-
-
-class Store(MemoryFileSystem):
-    """Like an object store, it rejects a range that starts after the end of a file."""
-
-    protocol = "store"
-
-    @classmethod
-    def _strip_protocol(cls, path):
-        return super()._strip_protocol(path.replace("store://", "memory://"))
-
-    def cat_file(self, path, start=None, end=None, **kwargs):
-        if start and start >= self.size(path):
-            raise OSError("416: the requested range is not satisfiable")
-        return super().cat_file(path, start, end, **kwargs)
-
-
-def test_a_truncated_shard_in_a_store_loses_only_the_missing_records(tmp_path, monkeypatch):
-    monkeypatch.setattr("readers.shards.fetch._GAP_BYTES", -1)
-    fsspec.register_implementation("store", Store, clobber=True)
-    store = fsspec.filesystem("store")
-    for file in write_numbers(tmp_path).iterdir():
-        store.pipe(f"/cut/{file.name}", file.read_bytes())
-    index = parse_index(store.cat(f"/cut/{SHARD}.idx"), SHARD)
-    store.pipe(f"/cut/{SHARD}", store.cat(f"/cut/{SHARD}")[: index[1, 0] + 9])
-    left = replaced(list(range(20)), {6, 7, 8})
-    how = {"batch_size": 1, "split": "train"}
-    assert ids(readers.as_numpy("store://cut", **how, on_corrupt="skip")) == left
-    with pytest.raises(CorruptRecordError, match=f"{SHARD}: record 1 at byte "):
-        list(readers.as_numpy("store://cut", **how))

@@ -105,23 +105,10 @@ def test_several_features_are_written_to_a_directory_in_one_pass(dataset, tmp_pa
     assert len(list((tmp_path / "a" / "b").iterdir())) == 3
 
 
-def test_rows_are_the_records_of_a_slice_in_their_order(tmp_path, small_chunks):
-    dataset = write_numbers(tmp_path / "numbers")
-    path = readers.export_npy(dataset, "vector", tmp_path / "v.npy", split="train[3:12]")
-    found = np.load(path, mmap_mode="r")
-    assert found.tolist() == [[i] * 3 for i in range(3, 12)]
-
-
 def test_files_without_a_manifest_can_be_exported(tmp_path):
     files = sorted(write_numbers(tmp_path / "numbers").glob("train*.tfrecord"))
     path = readers.export_npy(files, "id", tmp_path / "id.npy", schema=NUMBERS)
     assert np.load(path).tolist() == list(range(20))
-
-
-def test_an_empty_split_becomes_an_array_without_rows(dataset, tmp_path):
-    path = readers.export_npy(dataset, "image", tmp_path / "image.npy", split="val")
-    found = np.load(path, mmap_mode="r")
-    assert (found.shape, found.dtype) == ((0, 4, 5, 3), np.uint8)
 
 
 @pytest.mark.parametrize(
@@ -157,12 +144,6 @@ def test_an_impossible_export_is_rejected_before_any_file_is_created(
     with pytest.raises(ValueError, match=message):
         readers.export_npy("data", feature, output)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
-
-
-def test_a_feature_with_a_slash_in_its_name_can_be_exported_alone(tmp_path):
-    schema = Schema({"a/b": ("int64", ())})
-    write_dataset(tmp_path / "data", schema, {"train": [[{"a/b": 4}]]})
-    assert np.load(readers.export_npy(tmp_path / "data", "a/b", tmp_path / "ab.npy")) == [4]
 
 
 def test_existing_files_are_not_replaced(dataset, tmp_path):
@@ -228,17 +209,6 @@ def test_the_command_exports_one_feature_or_several(dataset, tmp_path, capsys):
     several = ["--feature", "label", "--feature", "image"]
     assert main(["export", str(dataset), "--output", f"{tmp_path}/more", *several]) == 0
     assert capsys.readouterr().out == f"{tmp_path}/more/label.npy\n{tmp_path}/more/image.npy\n"
-
-
-def test_the_exit_code_distinguishes_mistakes_from_damage(dataset, tmp_path, capsys):
-    arguments = ["export", str(dataset), "--feature", "label", "--output", f"{tmp_path}/l.npy"]
-    assert main([*arguments, "--split", "test"]) == 2
-    assert "unknown split 'test'" in capsys.readouterr().err
-    broken = shutil.copytree(dataset, tmp_path / "broken")
-    flip(broken / "train-00000-of-00003.tfrecord", 40)
-    arguments[1] = str(broken)
-    assert main(arguments) == 1
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 # Memory.

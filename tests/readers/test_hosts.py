@@ -91,17 +91,6 @@ def test_frameworks_are_neither_imported_nor_initialised():
     assert done.stdout == "(0, 1)\n", done.stderr
 
 
-@pytest.mark.slow
-def test_jax_that_is_not_set_up_stays_so():
-    code = (
-        "import jax; from readers.hosts import host_of; print(host_of('auto'))\n"
-        "jax.distributed.initialize('localhost:34581', 1, 0)\n"  # Refused once a backend is in use.
-        "print(host_of('auto'))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stdout) == (0, "(0, 1)\n(0, 1)\n"), done.stderr
-
-
 TORCH = """
 import sys, torch, torch.distributed as dist, torch.utils.data as data
 from readers.hosts import host_of

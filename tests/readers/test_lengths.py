@@ -107,22 +107,6 @@ def test_the_first_unknown_dimension_is_padded_to_max_length_in_every_batch(shap
                 np.testing.assert_array_equal(batch[name], np.pad(plain, more))
 
 
-@pytest.mark.slow(base=["numpy"])
-@every_reader
-def test_sequences_and_strings_are_padded_to_max_length(dataset, read):
-    how = {"batching": "padded", "mask": True, "columns": ["parts", "words", "label"]}
-    fixed = {"max_length": {"parts": 14, "words": 5}, "pad_to": "max_length"}
-    written = records()
-    for batch in read(dataset, batch_size=8, **how, **fixed):
-        for row, label in enumerate(batch["label"]):
-            words = [word.encode() for word in written[label]["words"]]
-            assert batch["words"][row].tolist() == (words + [b""] * 5)[:5]
-            parts = written[label]["parts"]
-            expected = np.concatenate([parts, np.zeros((14 - len(parts), 3), np.int16)])
-            np.testing.assert_array_equal(batch["parts"][row], expected)
-            assert batch["parts_mask"][row].tolist() == [n < len(parts) for n in range(14)]
-
-
 @pytest.mark.parametrize("order", ["global"])
 def test_shapes_of_one_length_are_static(dataset, order):
     how = {"batch_size": 8, "batching": "padded", "mask": True, "drop_remainder": True}
@@ -170,29 +154,6 @@ def test_a_single_padding_value_applies_to_all_numeric_features(dataset, read):
     shortest = int((batch["tokens"] != -1).sum(axis=1).argmin())
     assert batch["tokens"][shortest, -1] == -1
     assert batch["words"][shortest, -1] == b""
-
-
-@pytest.mark.slow(base=["numpy"])
-@every_reader
-def test_lengths_are_those_after_truncation(dataset, read):
-    lengths = []
-    limits = {"tokens": 3, "plane": 2}
-    how = {"batching": "padded", "lengths": True, "columns": ["tokens", "plane", "signal"]}
-    for batch in read(dataset, batch_size=8, max_length=limits, **how):
-        lengths += batch["tokens_length"].tolist()
-        assert batch["tokens"].shape[1] <= 3 >= batch["tokens_length"].max()
-        assert batch["plane"].shape[1] <= 2 >= batch["plane_length"][:, 0].max()
-        assert batch["plane_length"][:, 1].max() == batch["plane"].shape[2]
-        assert batch["signal"].shape[1] == batch["signal_length"].max()
-    assert lengths == [min(len(record["tokens"]), 3) for record in records()]
-
-
-@pytest.mark.parametrize("order", ["global"])
-def test_lengths_have_static_shapes(dataset, order):
-    how = {"batch_size": 8, "batching": "padded", "lengths": True, "drop_remainder": True}
-    spec = readers.load(dataset, order=order, **how).element_spec
-    assert spec["tokens_length"] == tf.TensorSpec([8], tf.int64)
-    assert spec["plane_length"] == tf.TensorSpec([8, 2], tf.int64)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from readers.__main__ import main
 from readers.format.display import format_bytes
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
-from readers.format.splits import Split
 from readers.head import summary
 from tests.support.datasets import damage, flip, write_dataset, write_numbers, write_signals
 from tests.support.images import encoded
@@ -91,28 +90,6 @@ def test_info_counts_values_that_are_not_finite(dataset, capsys):
         "id values 20 0 19",
         "vector values 1,444 140 0.5 12,345.5 1 2",
     ]
-
-
-@pytest.mark.parametrize(
-    ("statistics", "line"),
-    [
-        ({"min": -1, "max": 5, "values": {"-1": 2, "5": 1}}, "labels 3 whole numbers, -1 to 7"),
-        ({"min": -1, "max": 5}, "labels whole numbers, -1 to 7"),
-        ({}, "labels whole numbers, 2 to 7"),
-        ({"lengths": {}}, "labels whole numbers, 2 to 7"),
-    ],
-)
-def test_info_counts_labels_that_are_numbers(tmp_path, capsys, statistics, line):
-    path = write_signals(tmp_path / "signals")
-    manifest = Manifest.read(str(path))
-    known = {"label": {"min": 2, "max": 7, "values": {"5": 3, "7": 1}}}
-    train = replace(manifest.splits["train"], statistics={"label": statistics})
-    splits = {"train": train, "val": Split((), statistics=known), "empty": Split(())}
-    manifest = replace(manifest, splits=splits)
-    (path / "manifest.json").write_bytes(manifest.to_bytes())
-    code, out, _ = run("info", str(path), capsys=capsys)
-    assert code == 0
-    assert line in " ".join(out.split())
 
 
 @pytest.mark.parametrize(
@@ -242,13 +219,6 @@ def test_a_mistake_gives_one_line_and_exit_code_2(dataset, tmp_path, capsys, arg
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert message in err
-
-
-def test_a_missing_shard_gives_one_line_and_exit_code_2(dataset, tmp_path, capsys):
-    (tmp_path / "numbers" / "train-00000-of-00004.tfrecord").unlink()
-    code, _, err = run("head", dataset, capsys=capsys)
-    assert code == 2
-    assert "the manifest lists this shard, but it is missing" in err
 
 
 def test_an_invalid_command_gives_exit_code_2(capsys):
@@ -390,14 +360,6 @@ def test_json_and_labels_of_info_exclude_each_other(capsys):
     assert "--labels: not allowed with argument --json" in error
 
 
-def test_one_problem_is_not_several(labelled, capsys):
-    Path(labelled, "val-00000-of-00001.tfrecord").unlink()
-    code, out, _ = run("verify", labelled, capsys=capsys)
-    assert code == 1
-    assert out.splitlines()[-1].startswith("2 shards, 2 records, ")
-    assert out.endswith(" B: 1 problem\n")
-
-
 def test_the_version_is_printed(capsys):
     with pytest.raises(SystemExit) as end:
         main(["--version"])
@@ -414,16 +376,6 @@ def test_nothing_of_a_dataset_controls_the_terminal(tmp_path, capsys):
     assert not {"\x1b", "\x07"} & set(shown)
     assert main(["info", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["label_names"] == ["\x1b[31mred\x07"]
-
-
-def test_a_name_with_a_newline_does_not_look_like_two_lines_of_info(tmp_path, capsys):
-    schema = Schema({"text": Feature("string")})
-    names = ("cat\nrejected    7", "dog")
-    path = write_dataset(tmp_path, schema, {"train": [[{"text": b"a"}]]}, label_names=names)
-    assert main(["info", str(path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "labels      2: cat\N{REPLACEMENT CHARACTER}rejected    7, dog" in lines
-    assert "rejected    7" not in lines
 
 
 def test_credentials_in_a_url_are_not_shown(capsys):

@@ -16,14 +16,11 @@ from readers.shards.index import scan_index
 from tests.readers import encodings
 from tests.support.arrays import as_lists, ids
 from tests.support.datasets import (
-    NUMBERS,
     in_memory,
     index_of,
-    write_dataset,
     write_numbers,
     write_signals,
 )
-from tests.support.images import encoded
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +33,6 @@ def test_shuffled_epochs_are_the_permutations_of_seed_and_epoch(dataset):
     order = GlobalOrder(20, 5)
     places = np.arange(20)
     assert found == [*order(0, places).tolist(), *order(1, places).tolist()]
-
-
-def test_files_without_an_index_are_scanned(tmp_path):
-    write_numbers(tmp_path)
-    for index in tmp_path.glob("*.idx"):
-        index.unlink()
-    assert ids(readers.as_numpy(tmp_path, batch_size=6)) == list(range(20))
-    files = sorted(tmp_path.glob("train*.tfrecord"))
-    found = ids(readers.as_numpy(files, schema=NUMBERS, batch_size=6, shuffle=True))
-    assert sorted(found) == list(range(20))
-    assert ids(readers.as_numpy(files, schema=NUMBERS, batch_size=6, split="all[-2:]")) == [18, 19]
 
 
 def test_scanning_a_damaged_file_reports_where_it_breaks(tmp_path):
@@ -107,20 +93,6 @@ def test_images_without_pillow_report_how_to_install_it(tmp_path, monkeypatch):
         ImportError, match=r"feature 'icon' needs Pillow: pip install 'beam-shards\[images\]'"
     ):
         next(readers.as_numpy(everything, batch_size=1, batching="ragged"))
-
-
-def test_a_broken_image_is_reported_by_feature_and_byte(tmp_path):
-    schema = readers.Schema({"photo": ("uint8", (4, 4, 3), "png")})
-    png = encoded(np.zeros((5, 4, 3), np.uint8), "PNG")
-    broken = encoded(np.zeros((4, 4, 3), np.uint8), "PNG")[:-28]
-    for name, data, message in [
-        ("a", b"junk", "cannot identify"),
-        ("b", png, r"expected \[4, 4, 3\], found \[5, 4, 3\]"),
-        ("c", broken, "truncated|broken"),
-    ]:
-        path = write_dataset(tmp_path / name, schema, {"train": [[{"photo": data}]]})
-        with pytest.raises(ValueError, match=f"byte 0: feature 'photo' .*({message})"):
-            next(readers.as_numpy(path, batch_size=1))
 
 
 def test_numbers_and_lists_of_numpy_are_accepted(dataset, tmp_path):

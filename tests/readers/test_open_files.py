@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import mmap
 import os
 import pickle
 import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +17,6 @@ import readers
 from readers.files.mapped import MappedFile
 from readers.format.schema import Schema
 from readers.shards.fetch import ShardBytes
-from tests.support.arrays import ids
 from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
 from tests.support.plain import example, write_plain
 
@@ -123,18 +120,6 @@ def test_a_dataset_that_is_replaced_before_its_shards_are_opened_is_noticed(tmp_
         read(source)
     # A copy in another process may be on another machine, where files have other inodes.
     assert pickle.loads(pickled)[19]["id"] == 29
-
-
-def test_readers_leave_no_file_to_the_garbage_collector(tmp_path):
-    dataset = write_numbers(tmp_path)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        gc.freeze()  # Objects of other tests.
-        assert readers.RecordSource(dataset, "train")[0]["id"] == 0
-        assert ids(readers.as_numpy(dataset, split="train", batch_size=4)) == list(range(20))
-        gc.collect()
-        gc.unfreeze()
-    assert [str(warning.message) for warning in caught] == []
 
 
 @pytest.mark.parametrize("mapped", [True, False])

@@ -186,16 +186,6 @@ def test_threads_and_pickled_readers_change_nothing(photos):
     assert as_lists(readers.as_numpy(photos, **reading, prefetch=3)) == expected
 
 
-@pytest.mark.frameworks
-def test_worker_processes_of_torch_change_nothing(photos):
-    from torch.utils.data import DataLoader
-
-    reading = arguments({**READING["one size"], "columns": ["image"]}, 0)
-    expected = as_lists(readers.as_numpy(photos, **reading))
-    loader = DataLoader(readers.torch_batches(photos, **reading), batch_size=None, num_workers=2)
-    assert [batch["image"].tolist() for batch in loader] == [batch["image"] for batch in expected]
-
-
 def test_record_sources_decode_by_number_and_epoch(photos):
     source = readers.RecordSource(photos, decoders={"image": CROP}, seed=4)
     assert source.schema["image"].shape == (16, 16, 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import readers
@@ -42,30 +41,6 @@ def test_rows_of_every_encoding_are_padded(tmp_path, how):
         assert spec.shape[0] == count + 2, name
 
 
-@pytest.mark.slow
-def test_a_row_of_padding_has_the_key_0_in_both_orders(dataset):
-    how = {"batch_size": 5, "remainder": "pad", "split": "train"}
-    keys = [
-        leaves(as_lists(readers.load(dataset, **how, order=order, transform=lambda _, k: {"k": k})))
-        for order in ("global", "interleave")
-    ]
-    assert keys[0] == keys[1]
-    assert [key for batch in keys[0] for key in batch["k"]][RECORDS:] == [0, 0, 0]
-
-
-def test_a_host_without_any_record_has_batches_of_padding(dataset):
-    how = {"split": "train[:1]", "batch_size": 2, "remainder": "pad"}
-    for read, order in ((readers.as_numpy, "global"), (readers.load, "interleave")):
-        batches = [next(iter(read(dataset, **how, order=order, shard=(n, 3)))) for n in range(3)]
-        # The last of three parts of one record holds it.
-        holds = [n == (0 if order == "global" else 2) for n in range(3)]
-        assert [np.asarray(b["batch_mask"]).tolist() for b in batches] == [
-            [h, False] for h in holds
-        ]
-        names = [[b"record 0" if h else b"", b""] for h in holds]
-        assert [np.asarray(b["name"]).tolist() for b in batches] == names
-
-
 LENGTHS = [3, 0, 5, 1, 2, 9, 4, 8, 7, 9, 6]
 
 
@@ -73,15 +48,6 @@ LENGTHS = [3, 0, 5, 1, 2, 9, 4, 8, 7, 9, 6]
 def lengths(tmp_path_factory):
     directory = tmp_path_factory.mktemp("lengths")
     return str(write_dataset(directory, SIGNALS, {"train": [signals(LENGTHS)]}))
-
-
-def test_a_mask_can_be_the_weights_of_the_records(dataset):
-    how = {"split": "train[:29]", "batch_size": 8, "remainder": "pad"}
-    names = ("vector", "id", "batch_mask")
-    for order in ("global", "interleave"):
-        ds = readers.load(dataset, **how, order=order, as_supervised=names)
-        assert [spec.shape[0] for spec in ds.element_spec] == [8, 8, 8]
-        assert [int(mask.numpy().sum()) for _, _, mask in ds] == [8, 8, 8, 5]
 
 
 @pytest.mark.parametrize(
@@ -108,12 +74,3 @@ def test_the_mask_of_rows_does_not_stand_for_the_mask_of_a_feature(lengths):
     how = {"batching": "padded", "mask": True, "batch_size": 2, "remainder": "pad"}
     with pytest.raises(ValueError, match="mask=True adds signal_mask, which as_supervised leaves"):
         readers.as_numpy(lengths, **how, as_supervised=("signal", "batch_mask"))
-
-
-def test_padded_rows_have_the_fixed_length_of_all_rows(lengths):
-    how = {"batching": "padded", "max_length": 9, "pad_to": "max_length", "batch_size": 4}
-    batches = list(readers.as_numpy(lengths, **how, remainder="pad"))
-    assert {batch["signal"].shape for batch in batches} == {(4, 9, 2)}
-    ds = readers.load(lengths, **how, remainder="pad", order="interleave")
-    assert ds.element_spec["signal"].shape == (4, 9, 2)
-    assert as_lists(ds) == as_lists(batches)

@@ -76,17 +76,6 @@ def test_each_new_pass_reads_the_next_epochs(dataset, way):
 
 @pytest.mark.slow(base=["global-True"])
 @ways
-def test_a_look_at_a_batch_changes_nothing_without_reshuffling(dataset, way):
-    how = arguments(way, batch_size=64, repeat=2)
-    whole = ids(readers.as_numpy(dataset, **how))
-    for start in (0, 3):
-        ds = readers.load(dataset, **how, start_step=start, reshuffle_each_iteration=False)
-        assert ids(ds.take(1)) == whole[start : start + 1]
-        assert ids(ds) == ids(ds) == whole[start:]
-
-
-@pytest.mark.slow(base=["global-True"])
-@ways
 def test_a_checkpoint_of_the_iterator_resumes_in_another_pipeline(dataset, way, tmp_path):
     how = arguments(way, batch_size=16, repeat=3)
     whole, done = ids(readers.as_numpy(dataset, **how)), 95
@@ -177,14 +166,6 @@ def test_skipped_steps_are_not_read(dataset, way, tmp_path):
         assert ids(read(tmp_path, **how, start_step=20)) == whole[20:]
         with pytest.raises((ValueError, tf.errors.OpError)):
             next(iter(read(tmp_path, **how)))
-
-
-@pytest.mark.parametrize("how", [{"shard": (1, 21)}, {"batch_size": 21, "remainder": "drop"}])
-def test_an_epoch_too_short_for_a_batch_is_rejected(tmp_path, how):
-    write_numbers(tmp_path)
-    for order in ("global", "interleave"):
-        with pytest.raises(ValueError, match="train has 20 records, too few for one batch"):
-            readers.as_numpy(tmp_path, **{"split": "train", "batch_size": 4, "order": order, **how})
 
 
 def keys_of(dataset, **how):

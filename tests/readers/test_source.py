@@ -78,14 +78,6 @@ def test_indexes_count_from_both_ends(dataset):
     assert ids_of(source) == list(range(20))
 
 
-def test_several_records_come_in_the_requested_order(dataset):
-    source = readers.RecordSource(dataset, columns=["id"])
-    wanted = [19, 0, 7, 7, -1, 5]
-    assert ids_of(source.__getitems__(wanted)) == [19, 0, 7, 7, 19, 5]
-    assert source.__getitems__([]) == []
-    assert list(source[0]) == ["id"]
-
-
 def test_every_encoding_round_trips(everything):
     path, written = everything
     source = readers.RecordSource(path)
@@ -180,17 +172,6 @@ def test_an_index_out_of_range_raises_index_error(dataset, index):
         readers.RecordSource(dataset)[index]
 
 
-def test_an_index_that_is_not_an_integer_raises_type_error(dataset):
-    with pytest.raises(TypeError):
-        readers.RecordSource(dataset)[1.5]
-
-
-def test_empty_shards_and_splits_are_allowed(tmp_path):
-    write_dataset(tmp_path, NUMBERS, {"train": [[], numbers(0, 2), [], numbers(2, 1)], "val": []})
-    assert ids_of(readers.RecordSource(tmp_path, "train")) == [0, 1, 2]
-    assert len(readers.RecordSource(tmp_path, "val")) == 0
-
-
 def test_threads_can_share_a_source(everything):
     path, written = everything
     source = readers.RecordSource(path, columns=["image", "label", "signal"])
@@ -248,14 +229,6 @@ def test_a_batch_from_a_remote_filesystem_takes_one_request_per_shard(dataset, m
         assert len(requests) == len(set(requests)) == 2
         assert source.__getitems__([]) == []
         assert source[7]["id"] == 7
-
-
-def test_shards_beyond_the_limit_of_open_files_are_reopened(dataset, monkeypatch):
-    monkeypatch.setattr("readers.shards.framed._OPEN_SHARDS", 2)
-    source = readers.RecordSource(dataset)
-    records = [source[i] for i in (0, 19, 6, 10, 0, 19, 6)]
-    assert ids_of(records) == [0, 19, 6, 10, 0, 19, 6]
-    assert source._records._reader._open.cache_info().currsize == 2
 
 
 def test_a_pickled_copy_reopens_the_files(dataset):

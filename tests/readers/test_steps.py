@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import readers
 from beam_jobs import WriteShards
 from beam_jobs.errors import UsageError
-from readers.format.decode.records import Decoder, parse_feature_lists
+from readers.format.decode.records import Decoder
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
 from tests.support.arrays import as_lists, assert_same, nested, random_array
@@ -144,16 +144,6 @@ def test_steps_of_several_shapes_are_a_list_of_arrays(tmp_path, rng, encoding):
     assert_all_ways([[array.tolist() for array in record] for record in values], path, schema)
 
 
-def test_a_known_number_of_steps_is_dense(tmp_path, rng):
-    values = random_array(rng, "float32", (4, 5, 2))
-    records = [sequence_example(x=list(record)) for record in values]
-    path = write_plain(tmp_path / "a.tfrecord", records)
-    schema = Schema({"x": Feature("float32", (5, 2), "list steps")})
-    for (batch,) in all_ways(path, schema, "dense", batch_size=4).values():
-        assert_same(batch["x"], values)
-    assert readers.load(path, schema=schema, batch_size=4).element_spec["x"].shape[1:] == [5, 2]
-
-
 @pytest.mark.parametrize("size", [(6, 8), (None, None)])
 def test_the_frames_of_a_video_are_decoded(tmp_path, size):
     def frame(step):
@@ -214,14 +204,6 @@ def test_a_missing_feature_list_has_no_steps_as_in_tensorflow(tmp_path):
         assert np.asarray(batch["x"]).tolist() == [[0, 0], [1, 2]], way
 
 
-def test_the_context_can_be_read_without_feature_lists(tmp_path):
-    records = [sequence_example({"y": n}, x=[[1]] * n) for n in (0, 2, 1)]
-    path = write_plain(tmp_path / "a.tfrecord", records)
-    schema = Schema({"x": Feature("int64", (None,), "list steps"), "y": Feature("int64")})
-    for way, batches in all_ways(path, schema, "dense", columns=["y"]).items():
-        assert [int(y) for batch in batches for y in batch["y"]] == [0, 2, 1], way
-
-
 def test_a_feature_list_is_never_taken_from_the_context(tmp_path):
     # An Example is a SequenceExample that only has a context.
     records = [example(x=np.arange(2).tobytes()) for _ in range(3)]
@@ -279,37 +261,6 @@ def test_a_step_that_does_not_fit_is_reported_by_feature_in_a_stream(tmp_path):
     ds = readers.load(path, schema=schema, batch_size=1, batching="ragged", order="interleave")
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"(feature|list|key).*x\b"):
         list(ds)
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b"\x1a\x00", "field 3 is not one of tf.train.Example"),
-        (b"\x12\x02\x12\x00", "field 2 is not one of tf.train.Features"),
-        (b"\x12\x07\x0a\x05\x0a\x01x\x12\x02", "runs past the end"),
-        (b"\x12\x09\x0a\x07\x0a\x01x\x12\x02\x12\x00", "field 2 is not one of tf.train.FeatureL"),
-    ],
-)
-def test_bytes_that_are_not_a_sequence_example_are_rejected(data, reason):
-    with pytest.raises(ValueError, match=reason):
-        parse_feature_lists(data, {"x"})
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("int64", (), "list steps"), "counts its steps"),
-        (("string", (None, None), "text steps"), "each step is string [None], text: text is a"),
-        (("float64", (None,), "list steps"), "each step is float64 [], list: an Example's lists"),
-        (("int64", (None, None, None), "list steps"), "only one unknown size per step can be"),
-        (("int64", (None,), "steps"), "unknown encoding 'steps': expected one of tensor, list"),
-        (("int64", (None, None), "sequence steps"), "unknown encoding"),
-    ],
-)
-def test_an_impossible_feature_of_steps_is_rejected(arguments, message):
-    with pytest.raises(ValueError) as caught:
-        Feature(*arguments)
-    assert message in str(caught.value)
 
 
 def test_feature_lists_cannot_be_written():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import json
 
 import numpy as np
@@ -63,25 +61,6 @@ BUCKETS = {
 }
 
 
-def bucket_of(length):
-    return bisect.bisect_right(BUCKETS["bucket_boundaries"]["tokens"], length)
-
-
-@pytest.mark.slow(base=["25-sizes0-as_numpy", "9-sizes1-as_numpy", "25-sizes0-load"])
-@pytest.mark.parametrize("read", [readers.as_numpy, readers.load])
-@pytest.mark.parametrize(("limit", "sizes"), [(25, (4, 11, 25)), (9, (4, 9, 9)), (11, (4, 11, 11))])
-def test_buckets_are_padded_to_the_longest_length_that_they_take(dataset, read, limit, sizes):
-    found = set()
-    for batch in read(dataset, **BUCKETS, max_length=limit, pad_to="max_length"):
-        tokens = np.asarray(batch["tokens"])
-        for label, row in zip(np.asarray(batch["label"]), tokens, strict=True):
-            kept = min(LENGTHS[label], limit)
-            assert len(row) == sizes[bucket_of(kept)]
-            assert row.tolist() == [label + 1] * kept + [0] * (len(row) - kept)
-        found.add(tokens.shape[1])
-    assert found == {*sizes}
-
-
 RAGGED = {
     "batching": "ragged",
     "batch_size": 8,
@@ -91,11 +70,6 @@ RAGGED = {
 PACKED = {"batching": "packed", "batch_size": 4, "max_length": 40, "columns": ["tokens", "tags"]}
 ways = pytest.mark.parametrize(
     "way", [BUCKETS, RAGGED, PACKED], ids=["buckets", "ragged", "packed"]
-)
-orders = pytest.mark.parametrize(
-    "order",
-    [{}, {"shuffle": True, "seed": 3}, {"shuffle": True, "order": "interleave"}],
-    ids=["in order", "global", "interleave"],
 )
 
 
@@ -113,20 +87,6 @@ def labels(batch):
     ]
 
 
-@pytest.mark.slow
-@ways
-def test_a_checkpoint_of_the_iterator_resumes_in_another_pipeline(dataset, way, tmp_path):
-    how = {**way, "shuffle": True, "repeat": 3}
-    whole = as_lists(readers.load(dataset, **how))
-    for done in (5, len(whole) // 2):
-        iterator = iter(readers.load(dataset, **how))
-        assert as_lists(itertools.islice(iterator, done)) == whole[:done]
-        path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "checkpoint"))
-        another = iter(readers.load(dataset, **how))
-        tf.train.Checkpoint(iterator=another).restore(path)
-        assert as_lists(another) == whole[done:]
-
-
 @pytest.mark.slow(base=["packed"])
 @ways
 def test_each_new_pass_reads_the_next_epochs(dataset, way):
@@ -140,26 +100,6 @@ def test_each_new_pass_reads_the_next_epochs(dataset, way):
     next(iter(same))
     first = as_lists(same)
     assert first == as_lists(same) == epochs[: len(first)]
-
-
-@pytest.mark.parametrize("hosts", [2, 4])
-def test_a_host_without_a_row_of_a_group_pads_to_its_bucket(tmp_path, hosts):
-    """With one record, only the first host has one."""
-    for length, size in ((3, 4), (7, 11), (20, 25)):
-        path = write_dataset(
-            tmp_path / str(length), SCHEMA, {"train": [[records()[LENGTHS.index(length)]]]}
-        )
-        how = {**BUCKETS, "max_length": 25, "pad_to": "max_length", "remainder": "pad"}
-        steps = [
-            as_lists(readers.as_numpy(path, **how, mask=True, shard=(host, hosts)))
-            for host in range(hosts)
-        ]
-        rows = BUCKETS["batch_size"][bucket_of(length)]
-        for host, (batch,) in enumerate(steps):
-            filled = length * (host == 0)
-            assert np.shape(batch["tokens"]) == np.shape(batch["tokens_mask"]) == (rows, size)
-            assert np.sum(batch["tokens_mask"], axis=1).tolist() == [filled, *[0] * (rows - 1)]
-            assert batch["batch_mask"] == [host == 0, *[False] * (rows - 1)]
 
 
 def test_packed_rows_are_consecutive_segments(dataset):
@@ -183,18 +123,6 @@ def test_packed_rows_are_consecutive_segments(dataset):
                     assert positions[row][here].tolist() == list(range(LENGTHS[label]))
     filled = [label for label, length in enumerate(LENGTHS) if length]
     assert seen == {(name, label) for name in ("tokens", "tags") for label in filled}
-
-
-def test_packing_fills_rows_better_than_one_row_at_a_time(dataset):
-    batches = list(readers.as_numpy(dataset, **{**PACKED, "batch_size": 16}))
-    rows = sum(len(batch["tokens"]) for batch in batches)
-    one_at_a_time, room = 1, 40
-    for length in LENGTHS:
-        if length > room:
-            one_at_a_time, room = one_at_a_time + 1, 40
-        room -= length
-    assert rows < 0.9 * one_at_a_time
-    assert rows < 1.2 * sum(LENGTHS) / 40
 
 
 def test_packed_rows_have_static_shapes(dataset):
@@ -364,12 +292,3 @@ def test_a_state_of_other_batches_is_rejected(dataset):
     with pytest.raises(ValueError, match="too few for one batch"):
         how = {**BUCKETS, "batch_size": 1000, "drop_remainder": True}
         list(readers.as_numpy(dataset, **how, repeat=None))
-
-
-@pytest.mark.parametrize("repeat", [1, 2, None])
-def test_too_few_records_for_the_hosts_are_an_error_in_every_pass(tmp_path, repeat):
-    path = write_dataset(tmp_path, SCHEMA, {"train": [records()[:2]]})
-    for host in range(3):
-        how = {**BUCKETS, "shard": (host, 3), "repeat": repeat}
-        with pytest.raises(ValueError, match="train has 2 records, too few for one batch"):
-            next(readers.as_numpy(path, **how))

@@ -157,15 +157,6 @@ def test_resized_images_are_those_of_pillow_and_tensorflow(kind, how, size, chan
         assert difference.mean() < 1.5 and difference.max() < 12
 
 
-def test_all_decoders_that_resize_agree_where_their_windows_do():
-    data = encoded(waves(300, 300), "JPEG", quality=90)
-    whole = decoded(decoders.Resize(100), [data])["image"]
-    central = decoded(decoders.CenterCrop(100, fraction=1), [data])["image"]
-    random = decoded(decoders.RandomResizedCrop(100, (1, 1), (1, 1)), [data])["image"]
-    np.testing.assert_array_equal(whole, central)
-    np.testing.assert_array_equal(whole, random)
-
-
 def test_mirrored_images_are_mirrored_for_half_of_the_keys():
     data = encoded(waves(64, 64), "PNG")
     crop = decoders.RandomResizedCrop(32, (1, 1), (1, 1), flip=True)
@@ -210,13 +201,6 @@ def test_pngs_of_16_bits_gray_images_and_arrays_keep_their_dtype_and_channels():
     rgba = encoded(np.dstack([waves(40, 60), np.full((40, 60), 255, np.uint8)]), "PNG")
     (found,) = decoded(decoders.Resize(20, channels=4), [rgba], feature=Feature("string"))["image"]
     assert found.shape == (20, 20, 4) and (found[..., 3] == 255).all()
-
-
-def test_images_of_cmyk_are_decoded_by_pillow():
-    cmyk = Image.fromarray(waves(60, 80)).convert("CMYK")
-    (found,) = decoded(decoders.Resize((30, 40)), [encoded(cmyk, "JPEG", quality=100)])["image"]
-    expected = cmyk.convert("RGB").resize((40, 30), Image.Resampling.BILINEAR)
-    assert np.abs(np.float64(found) - np.asarray(expected)).mean() < 4
 
 
 # Boxes and masks.

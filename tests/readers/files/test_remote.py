@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import types
 from pathlib import Path
 
@@ -17,7 +16,6 @@ import tensorflow as tf
 from azure.storage.blob._shared.policies_async import AsyncStorageRetryPolicy
 
 import readers
-from readers.__main__ import main
 from readers.files import backoff, remote, retries
 from readers.order.orders import GlobalOrder
 from tests.support.arrays import ids
@@ -90,30 +88,6 @@ def test_load_reads_the_same_from_a_store_as_from_a_disk(s3: Bucket, gcs: Bucket
             assert ids(readers.load(url, **how, seed=5, order=order)) == local
 
 
-def test_files_of_a_store_without_an_index_are_loaded(s3: Bucket, numbered: Path) -> None:
-    for file in numbered.glob("train*.tfrecord"):
-        s3.upload(file, f"bare/{file.name}")
-    batches = readers.load(f"{s3.url}/bare/*.tfrecord", schema=NUMBERS, batch_size=32)
-    assert sorted(ids(batches)) == list(range(200))
-
-
-@pytest.mark.slow
-def test_the_command_line_reads_from_a_store(
-    s3: Bucket, numbered: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    url = s3.upload(numbered)
-    for command, expected in [
-        (["info", url], "train"),
-        (["head", url, "--split", "train", "-n", "1"], "record 0 of 200"),
-        (["verify", url], "no problems"),
-    ]:
-        assert main(command) == 0
-        assert expected in capsys.readouterr().out
-    assert main(["info", f"{s3.url}/none"]) == 2
-    error = capsys.readouterr().err
-    assert "no manifest.json here" in error and error.count("\n") == 1
-
-
 def test_a_few_records_are_fetched_by_range_requests(s3: Bucket, large: Path) -> None:
     url = s3.upload(large)
     source = readers.RecordSource(url)
@@ -139,24 +113,6 @@ def test_a_pass_takes_few_requests_and_fetches_each_byte_once(
     assert sum(request.sent for request in seen) < 1.05 * sum(
         path.stat().st_size for path in large.glob("*.tfrecord")
     )
-
-
-def test_batches_by_length_take_few_requests(s3: Bucket, large: Path) -> None:
-    url = s3.upload(large)
-    how = {"batching": "padded", "bucket_boundaries": [100], "batch_size": 4, "shuffle": True}
-    assert sorted(ids(readers.as_numpy(url, **how))) == list(range(160))
-    assert len(s3.proxy.seen(r"\.tfrecord$")) <= 4
-
-
-def test_a_window_is_fetched_once_without_overlap(s3, large, monkeypatch) -> None:
-    url = s3.upload(large)
-    monkeypatch.setattr("readers.shards.fetch._GAP_BYTES", 0)
-    how = {"shuffle": True, "order": "interleave", "shuffle_buffer": 40}
-    assert sorted(ids(readers.as_numpy(url, batch_size=7, batching="padded", **how))) == list(
-        range(160)
-    )
-    size = sum(path.stat().st_size for path in large.glob("*.tfrecord"))
-    assert sum(request.sent for request in s3.proxy.seen(r"\.tfrecord$")) <= size
 
 
 def traffic(bucket: Bucket, batches) -> tuple[list[int], int, int]:
@@ -205,16 +161,6 @@ def test_the_driver_of_s3_sends_more_than_ten_requests_at_a_time(monkeypatch) ->
     assert remote.filesystem_of("s3://b/x")[0].config_kwargs == options
     monkeypatch.setitem(fsspec.config.conf, "s3", {"config_kwargs": {"max_pool_connections": 5}})
     assert remote.filesystem_of("s3://b/x")[0].config_kwargs == {"max_pool_connections": 5}
-
-
-@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
-def test_random_access_takes_a_request_for_each_run_of_records(
-    s3: Bucket, large: Path, on_corrupt: str
-) -> None:
-    source = readers.RecordSource(s3.upload(large), on_corrupt=on_corrupt)
-    numbers = [*range(5, 40), *range(90, 120)]
-    assert [int(row["id"]) for row in source.__getitems__(numbers)] == numbers
-    assert len(s3.proxy.seen(r"\.tfrecord$")) == 2
 
 
 TWO_ITERATORS = {
@@ -347,22 +293,6 @@ def test_waits_grow_and_are_randomised(monkeypatch) -> None:
     first, second = waits[:5], waits[5:]
     assert all(0.5 * 2**i * 0.5 <= wait <= 0.5 * 2**i * 1.5 for i, wait in enumerate(first))
     assert len(second) == 5 and first != second
-
-
-def test_threads_read_from_a_store_concurrently(s3: Bucket, large: Path) -> None:
-    source = readers.RecordSource(s3.upload(large))
-    found = dict[int, int]()
-
-    def read(first: int) -> None:
-        for number in range(first, 160, 16):
-            found[number] = int(source[number]["id"])
-
-    threads = [threading.Thread(target=read, args=(first,)) for first in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(number == i for number, i in found.items()) and len(found) == 40
 
 
 @pytest.mark.parametrize(

@@ -114,12 +114,6 @@ def test_every_encoding_is_decoded_as_one_by_one():
     assert set(columns) == set(SCHEMA)
 
 
-@pytest.mark.parametrize("name", list(SCHEMA))
-def test_a_single_feature_can_be_decoded(name):
-    columns = check(SCHEMA.select([name]), encoded(20), list(range(20)))
-    assert list(columns) == [name]
-
-
 def test_a_feature_without_values_leaves_no_record_to_the_decoder():
     sizes = {"raw": (2, 0), "tensor": (0, 3)}
     features = {name: ("float32", shape, name) for name, shape in sizes.items()}
@@ -147,15 +141,6 @@ def test_records_that_are_left_to_the_decoder_are_counted():
     assert decoder.irregular == 22
 
 
-def test_a_varint_of_eleven_bytes_sets_its_record_alone_aside():
-    schema = Schema({"x": ("int64", (2,), "list")})
-    examples = [Encoder(schema).encode({"x": [n, -1]}) for n in range(9)]
-    # The second number takes ten bytes: this makes one of eleven of both.
-    examples[4] = examples[4].replace(b"\x04\xff", b"\xff\xff")
-    assert examples[4] != Encoder(schema).encode({"x": [4, -1]})
-    check(schema, examples, [0, 1, 2, 3, 5, 6, 7, 8])
-
-
 def test_an_error_that_is_no_damage_is_not_taken_for_one(monkeypatch):
     def fail(*arguments):
         raise ValueError("a fault of the decoder")
@@ -178,15 +163,6 @@ def test_features_of_several_values_are_left_to_the_decoder():
     assert list(check(schema, [Encoder(schema).encode(value)] * 3)) == ["e"]
 
 
-def test_examples_written_by_tensorflow_are_decoded():
-    schema = Schema({"x": ("float32", (None, 2)), "n": ("int64", ()), "t": ("string", ())})
-    examples = [
-        example(x=tensor(np.full((n + 1, 2), n, np.float32)), n=-n, t=b"t" * n) for n in range(30)
-    ]
-    columns = check(schema, examples, list(range(30)))
-    assert set(columns) == {"x", "n", "t"}
-
-
 def regular_and_irregular_examples():
     """A schema, a regular Example, one with an empty array, and one with another feature."""
     schema = Schema({"x": ("float32", (None,)), "n": ("int64", ())})
@@ -204,12 +180,6 @@ def test_irregular_records_are_set_aside(at):
         examples = [regular] * 10
         examples[at] = irregular
         check(schema, examples, [row for row in range(10) if row != at])
-
-
-def test_several_irregular_records_do_not_affect_the_others():
-    schema, regular, empty, other = regular_and_irregular_examples()
-    examples = [other, regular, regular, empty, regular, regular, other, regular]
-    check(schema, examples, [1, 2, 4, 5, 7])
 
 
 def test_a_name_is_not_read_past_the_end_of_a_record():

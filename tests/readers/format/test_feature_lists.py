@@ -6,7 +6,6 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from readers.format.decode.records import Decoder, parse_example, parse_feature_lists
-from readers.format.encode.records import Encoder
 from readers.format.protobuf.wire import varint
 from readers.format.schema import Feature, Schema
 from tests.readers.format.mutations import field
@@ -70,11 +69,6 @@ def test_lists_that_are_not_wanted_are_passed_over():
 def test_what_does_not_fit_is_named(feature, data, reason):
     with pytest.raises(ValueError, match=reason):
         read(feature, data)
-
-
-def test_feature_lists_cannot_be_written():
-    with pytest.raises(ValueError, match=r"^feature 'x' .*: feature lists are read, not written"):
-        Encoder(Schema({"x": ONES}))
 
 
 def test_the_last_of_two_lists_of_one_name_wins_as_in_protobuf():

@@ -15,7 +15,6 @@ from readers.order.permutation import Permutation
 from tests.support.datasets import write_dataset, write_numbers
 
 COUNTS = ((90, 110), (40, 30), (25,))
-SIZES = [200, 70, 25]
 
 
 @pytest.fixture(scope="module")
@@ -29,30 +28,6 @@ def datasets(tmp_path_factory):
         directory = tmp_path_factory.mktemp(f"d{number}")
         paths.append(str(write_dataset(directory, schema, {"train": shards})))
     return paths
-
-
-def pairs(batches):
-    return [
-        list(zip(np.asarray(b["set"]).tolist(), np.asarray(b["id"]).tolist(), strict=True))
-        for b in batches
-    ]
-
-
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_each_dataset_is_read_epoch_by_epoch_in_proportion_to_its_weight(datasets, shuffle):
-    how = {"weights": [5, 3, 2], "batch_size": 10, "shuffle": shuffle, "repeat": 20}
-    found = [pair for batch in pairs(readers.as_numpy(datasets, **how)) for pair in batch]
-    assert len(found) == 20 * sum(SIZES)
-    for number, (weight, size) in enumerate(zip([0.5, 0.3, 0.2], SIZES, strict=True)):
-        mine = [i for dataset, i in found if dataset == number]
-        assert abs(len(mine) - weight * len(found)) < 260
-        for start in range(0, len(mine) - size, size):
-            assert sorted(mine[start : start + size]) == list(range(size))
-        first, second = mine[:size], mine[size : 2 * size]
-        assert (first != second) is shuffle
-    for start in range(0, len(found) - 1000, 1000):
-        near = [dataset for dataset, _ in found[start : start + 1000]]
-        assert [near.count(n) / 1000 for n in range(3)] == pytest.approx([0.5, 0.3, 0.2], abs=0.03)
 
 
 def test_a_state_of_other_weights_is_refused(datasets):

@@ -60,13 +60,6 @@ def test_the_rest_of_a_stream_is_its_end(counts, epoch, data):
     check_rest(counts, epoch, data.draw(st.integers(0, sum(counts))))
 
 
-@pytest.mark.parametrize("counts", [[5, 40, 0, 33], [7], [3, 50, 16, 17, 0, 1, 64] * 5])
-def test_the_rest_of_a_few_streams_is_their_end_from_any_place(counts):
-    total = sum(counts)
-    for place in sorted({*range(0, total, 1 + total // 9), 1, total - 1, total}):
-        check_rest(counts, 1, place)
-
-
 def test_records_stay_within_their_window():
     order = InterleavedOrder([1000], 3, 50)
     numbers = order(0, np.arange(1000))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from readers.order.schedule import Schedule, Step
+from readers.order.schedule import Schedule
 from readers.order.state import State
 
 SIZES = {
@@ -124,31 +124,10 @@ def test_endless_and_empty_schedules():
     assert Schedule(3, 4, remainder="drop", epochs=None).steps == 0
 
 
-def test_one_host_reads_all_records_of_an_epoch_from_the_first():
-    assert places(Schedule(9, 4)) == [(0, [0, 1, 2, 3]), (0, [4, 5, 6, 7]), (0, [8])]
-    assert Schedule(9, 4).step(2) == Step(0, 8, 9)
-
-
 @pytest.mark.parametrize(("remainder", "steps"), [("short", 2), ("drop", 2), ("pad", 3)])
 def test_a_single_record_that_two_hosts_have_left_is_a_step_only_if_it_is_padded(remainder, steps):
     assert Schedule(17, 4, hosts=2, remainder=remainder).steps == steps
     assert Schedule(18, 4, hosts=2, remainder=remainder).steps == steps + (remainder == "short")
-
-
-def test_before_the_first_step_a_schedule_is_where_it_begins():
-    assert Schedule(10, 4, epoch=3, place=4).after(0) == (3, 4)
-    assert Schedule(10, 4, epoch=3, place=4).after(1) == (3, 8)
-    assert Schedule(10, 4, epoch=3, place=4).after(2) == (4, 0)
-
-
-def test_a_schedule_without_steps_stays_where_it_begins():
-    assert Schedule(0, 4).after(3) == (0, 0)
-    assert Schedule(3, 4, remainder="drop", epoch=2).after(5) == (2, 0)
-
-
-def test_an_endless_pass_has_no_end_and_an_empty_one_ends_at_once():
-    assert Schedule(10, 4, epochs=None).steps_of_pass(0) == (0, None)
-    assert Schedule(0, 4, epochs=None).steps_of_pass(0) == (0, 0)
 
 
 GOOD = json.loads(State(0, 3, 0, "x", "y", (1, 2)).to_json())

@@ -9,7 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import readers
@@ -63,25 +62,6 @@ def test_each_shard_is_fetched_once_for_all_readers(store: Bucket, numbered, dir
     assert len(shards(store)) == 4
 
 
-def test_files_without_a_manifest_are_cached_too(s3: Bucket, numbered, directory) -> None:
-    for file in numbered.glob("train*"):
-        s3.upload(file, f"bare/{file.name}")
-    for _ in range(2):
-        batches = readers.as_numpy(
-            f"{s3.url}/bare/*.tfrecord", schema=NUMBERS, batch_size=64, cache_dir=directory
-        )
-        assert ids(batches) == list(range(RECORDS))
-    # Once to count the records, and once to cache the files.
-    assert len(shards(s3)) <= 4 * 2
-    assert len(list(directory.glob("*.shard"))) == 4
-
-
-def test_local_files_are_not_cached(numbered, directory) -> None:
-    how = {"split": "train", "batch_size": 64, "cache_dir": directory}
-    assert ids(readers.as_numpy(numbered, **how)) == list(range(RECORDS))
-    assert not held(directory)
-
-
 def test_a_rewritten_dataset_is_fetched_again(s3: Bucket, numbered, directory, tmp_path) -> None:
     url = s3.upload(numbered)
     how = {"split": "train", "batch_size": 64, "cache_dir": directory}
@@ -93,16 +73,6 @@ def test_a_rewritten_dataset_is_fetched_again(s3: Bucket, numbered, directory, t
     assert ids(readers.as_numpy(url, **how)) == [
         int(row["id"]) for several in rows for row in several
     ]
-
-
-def test_a_rewritten_file_without_a_manifest_is_fetched_again(
-    s3: Bucket, tmp_path, directory
-) -> None:
-    for first in (200, 500):  # Both files have the same size.
-        local = write_dataset(tmp_path / str(first), NUMBERS, {"train": [numbers(first, 9)]})
-        url = s3.upload(next(local.glob("*.tfrecord")), "one.tfrecord")
-        batches = readers.as_numpy(url, schema=NUMBERS, batch_size=9, cache_dir=directory)
-        assert ids(batches) == list(range(first, first + 9))
 
 
 def test_the_least_recently_opened_shards_make_room(s3, numbered, directory) -> None:
@@ -273,14 +243,6 @@ def test_names_of_cached_files_reveal_nothing_of_the_path(s3, numbered, director
     assert cache._key(odd, 10) != cache._key(odd, 11)
 
 
-def test_a_cached_shard_is_read_through_a_memory_map(s3, numbered, directory) -> None:
-    source = readers.RecordSource(s3.upload(numbered), split="train", cache_dir=directory)
-    np.testing.assert_array_equal(source[5]["vector"], [5, 5, 5])
-    maps = Path("/proc/self/maps")
-    if maps.exists():
-        assert str(directory) in maps.read_text()
-
-
 def test_a_cached_shard_that_was_cut_off_is_fetched_again(s3, numbered, directory) -> None:
     url, how = s3.upload(numbered), {"split": "train", "cache_dir": directory, "batch_size": 30}
     ids(readers.as_numpy(url, **how))
@@ -336,33 +298,6 @@ def test_a_damaged_copy_is_deleted_and_its_shard_read_from_the_store(
     assert ids(readers.as_numpy(url, **read, batch_size=30)) == list(range(RECORDS))
     originals = {path.read_bytes() for path in numbered.glob("train*.tfrecord")}
     assert {path.read_bytes() for path in directory.glob("*.shard")} == originals
-
-
-def test_every_reader_delivers_what_the_store_holds_in_place_of_a_damaged_copy(
-    s3, numbered, directory
-) -> None:
-    url, read = damaged_copy(s3, numbered, directory)
-    source = readers.RecordSource(url, **read)
-    assert [int(source[n]["id"]) for n in range(RECORDS)] == list(range(RECORDS))
-    url, read = damaged_copy(s3, numbered, directory)
-    assert ids(readers.load(url, **read, batch_size=30)) == list(range(RECORDS))
-    url, read = damaged_copy(s3, numbered, directory)
-    batches = readers.as_numpy(url, **read, batch_size=8, order="interleave", shuffle=True)
-    assert sorted(ids(batches)) == list(range(RECORDS))
-
-
-def test_damage_in_the_store_is_still_reported_where_a_copy_was_damaged(
-    s3, numbered, directory
-) -> None:
-    url, read = damaged_copy(s3, numbered, directory)
-    name = "train-00001-of-00004.tfrecord"
-    data = bytearray((numbered / name).read_bytes())
-    data[1000] ^= 1
-    s3.put(f"{url}/{name}", bytes(data))
-    with pytest.raises(ValueError, match=f"{name}: record "):
-        ids(readers.as_numpy(url, **read, batch_size=30))
-    batches = readers.as_numpy(url, **read, batch_size=30, on_corrupt="skip")
-    assert len(set(ids(batches))) == RECORDS - 1 and batches.skipped == 1
 
 
 def test_only_their_user_may_read_the_cache_and_its_files(s3, numbered, directory) -> None:

@@ -18,7 +18,7 @@ import readers
 from readers.format.tfrecord import MAX_RECORD_BYTES, CorruptRecordError, frame, masked_crc32c
 from readers.shards import gzip_files
 from readers.shards.gzip_files import GzippedShard, decompressed_extent, is_gzipped
-from tests.support.arrays import as_lists, ids
+from tests.support.arrays import ids
 from tests.support.plain import example, write_plain
 
 SCHEMA = readers.Schema({"id": ("int64", ()), "data": ("string", ())})
@@ -91,19 +91,6 @@ def test_concatenated_gzip_members_are_one_file(tmp_path):
     assert ids(load(path)) == ids(as_numpy(path)) == list(range(7))
 
 
-def test_hosts_share_the_records_of_compressed_and_plain_files(tmp_path, files):
-    files[1] = write_plain(tmp_path / "b.tfrecord", records(13, 7))
-    hosts = [ids(as_numpy(files, shard=(host, 2))) for host in (0, 1)]
-    assert len(hosts[0]) == len(hosts[1]) == 10
-    assert sorted(hosts[0] + hosts[1]) == list(range(20))
-
-
-def test_a_state_resumes_with_the_next_record(files):
-    batches = as_numpy(files, repeat=2)
-    before = ids(next(batches) for _ in range(3))
-    assert before + ids(as_numpy(files, repeat=2, state=batches.state())) == [*range(20)] * 2
-
-
 def test_as_numpy_slices_gzip_files_and_load_refuses_to(files):
     assert ids(as_numpy(files, split="all[11:15]")) == [11, 12, 13, 14]
     with pytest.raises(
@@ -140,14 +127,6 @@ def test_zlib_is_refused(tmp_path):
         as_numpy(path)
 
 
-def test_other_filesystems_are_read_too(files):
-    filesystem = fsspec.filesystem("memory")
-    with open(files[0], "rb") as file:  # noqa: PTH123
-        filesystem.pipe("/packed/a.gz", file.read())
-    assert ids(as_numpy("memory://packed/a.gz")) == list(range(13))
-    filesystem.rm("/packed", recursive=True)
-
-
 def test_a_file_of_a_store_is_decompressed_once_in_a_pass(tmp_path, monkeypatch):
     path = write_plain(tmp_path / "a.tfrecord.gz", records(0, 60), "GZIP")
     filesystem = fsspec.filesystem("memory")
@@ -169,17 +148,6 @@ def test_a_file_of_a_store_is_decompressed_once_in_a_pass(tmp_path, monkeypatch)
     assert ids(as_numpy("memory://packed/a.gz")) == list(range(60))
     assert len(opened) == 1
     filesystem.rm("/packed", recursive=True)
-
-
-def test_rows_are_packed_in_order(tmp_path):
-    paths = [
-        write_plain(tmp_path / name, [example(x=[n + 1] * (n % 5 + 1)) for n in range(9)], packed)
-        for name, packed in (("a.gz", "GZIP"), ("b", ""))
-    ]
-    how = {"batch_size": 2, "batching": "packed", "max_length": 6, "repeat": 2}
-    found, expected = (as_lists(readers.as_numpy(path, schema=LISTS, **how)) for path in paths)
-    assert found == expected
-    assert len(found) > 4
 
 
 @pytest.mark.parametrize("left", [5, 17, 60, -1, -9])

@@ -172,11 +172,6 @@ def test_fixed_features_are_dense_in_every_batching():
         assert graph["x"].numpy().tolist() == array["x"].tolist() == [[2, 3], [4, 5]]
 
 
-def test_after_an_empty_dimension_later_ones_need_no_padding():
-    for batch in batches(Feature("float32", (None, None)), arrays([(0, 5), (1, 2)]), "padded"):
-        assert batch["x"].shape == (2, 1, 2)
-
-
 @given(st.data())
 @settings(max_examples=12, deadline=None)
 def test_both_readers_pad_any_shapes_in_the_same_way(data):

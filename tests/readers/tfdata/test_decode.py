@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 from readers.batches.batch_format import BatchFormat
 from readers.format.dtypes import FLOATS_IN_A_LIST, INTEGERS_IN_A_LIST
@@ -130,20 +127,6 @@ def test_tensors_written_as_float_val_can_be_read(shape):
         assert_same(row, array)
 
 
-@pytest.mark.parametrize(("kind", "channels", "fixed"), [("jpeg", 3, False), ("png", 1, True)])
-def test_images_equal_those_of_pillow(rng, kind, channels, fixed):
-    sizes = [(4, 5), (4, 5)] if fixed else [(4, 5), (2, 7)]
-    colors = [] if channels == 1 else [3]
-    pixels = [rng.integers(0, 256, [*size, *colors]).astype(np.uint8) for size in sizes]
-    data = [encoded(image, kind.upper()) for image in pixels]
-    shape = (4, 5, channels) if fixed else (None, None, channels)
-    batch = decoded([example(x=d) for d in data], Feature("uint8", shape, kind))
-    assert batch.shape.as_list() == [2, *shape]
-    for row, image in zip(rows(batch), data, strict=True):
-        expected = np.asarray(Image.open(io.BytesIO(image)))
-        assert_same(row, expected.reshape(*expected.shape[:2], channels))
-
-
 def test_sequences_keep_their_arrays_separate_by_record(rng):
     arrays = [
         [random_array(rng, "float32", (n, 2)) for n in lengths]
@@ -157,14 +140,6 @@ def test_sequences_keep_their_arrays_separate_by_record(rng):
         assert record.nrows() == len(expected)
         for row, array in zip(record, expected, strict=True):
             assert_same(row.numpy(), array)
-
-
-def test_sequences_of_arrays_of_one_shape_have_one_ragged_dimension(rng):
-    arrays = [[random_array(rng, "int32", (2,)) for _ in range(n)] for n in (2, 0, 3)]
-    schema = Schema({"x": ("int32", (None, 2), "sequence")})
-    batch = decoded([Encoder(schema).encode({"x": a}) for a in arrays], schema["x"])
-    assert batch.shape.as_list() == [3, None, 2]
-    assert batch.to_list() == [[row.tolist() for row in record] for record in arrays]
 
 
 def serialized(array):

@@ -100,15 +100,6 @@ def test_a_slice_holds_exactly_its_records(dataset, split, expected):
             assert ids(readers.load(dataset, split=split, batch_size=4, **how)) == found
 
 
-def test_the_order_depends_on_the_seed(dataset):
-    def found(seed):
-        return ids(readers.as_numpy(dataset, batch_size=8, shuffle=True, seed=seed))
-
-    first = found(1)
-    assert found(1) == first != found(2)
-    assert found(None) != found(None)
-
-
 def test_the_default_window_is_bounded_in_bytes_and_in_records(dataset):
     plan = resolve(dataset, None, None, None)
     assert default_window(plan) == 20
@@ -199,13 +190,6 @@ def test_files_with_an_index_have_a_cardinality_and_slices(tmp_path):
         readers.load(files, split="train", schema=NUMBERS, batch_size=9)
 
 
-def test_an_index_of_another_file_is_rejected(tmp_path):
-    write_shard(tmp_path / "x.tfrecord", [b"abc"])
-    (tmp_path / "x.tfrecord").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"records end at byte 19, but .* has 0 bytes"):
-        readers.load(tmp_path / "x.tfrecord", schema=NUMBERS, batch_size=1)
-
-
 def test_a_given_schema_selects_from_a_dataset(dataset):
     schema = readers.Schema({"id": NUMBERS["id"]})
     assert list(next(iter(readers.load(dataset, schema=schema, batch_size=1)))) == ["id"]
@@ -263,12 +247,6 @@ def test_load_checks_the_same_arguments(dataset):
     ):
         with pytest.raises(ValueError, match=message):
             readers.load(dataset, **{"batch_size": 4, **arguments})
-
-
-def test_dense_rejects_unknown_shapes_and_names_the_cure(sensors):
-    with pytest.raises(ValueError, match=r"'signal'.*\[None, 2\].*'padded' or 'ragged'"):
-        readers.as_numpy(sensors, batch_size=2)
-    readers.as_numpy(sensors, batch_size=2, columns=["label"])
 
 
 def test_dense_claims_nothing_about_the_sizes_of_images_and_names_their_cure(tmp_path):

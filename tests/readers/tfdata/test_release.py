@@ -13,7 +13,6 @@ import pytest
 import tensorflow as tf
 
 import readers
-from readers.batches.by_length import LengthReader
 from readers.batches.by_step import BatchesByStep, StepReader
 from readers.shards.plan import Part
 from readers.tfdata import dataset as dataset_module
@@ -74,45 +73,6 @@ def test_a_deleted_dataset_holds_no_files(paths, way):
     assert open_shards() == before
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-def test_deleted_numpy_batches_hold_no_files(paths, way):
-    gc.collect()
-    gc.disable()
-    try:
-        before = open_shards()
-        options = {"batch_size": 2, "repeat": None, "order": "global"} | WAYS[way]
-        batches = readers.as_numpy(paths.get(way, paths[None]), **options)
-        next(batches)
-        assert open_shards() > before
-        del batches
-        assert open_shards() == before
-    finally:
-        gc.enable()
-
-
-def readers_in_memory():
-    """How many readers there are, each with the buffers of an iterator."""
-    gc.collect()
-    return sum(type(found) in (StepReader, LengthReader) for found in gc.get_objects())
-
-
-@pytest.mark.slow(base=["in order"])
-@pytest.mark.parametrize("way", ["in order", "in buckets"])
-def test_each_iterator_has_its_own_buffers_which_are_released_with_it(paths, way):
-    before = readers_in_memory()
-    options = {"batch_size": 2, "repeat": None, "order": "global"} | WAYS[way]
-    dataset = readers.load(paths.get(way, paths[None]), **options)
-    first, second = iter(dataset), iter(dataset)
-    for _ in range(40):
-        next(first)
-        next(second)
-    assert readers_in_memory() == before + 2
-    del second
-    next(iter(dataset))
-    assert readers_in_memory() == before + 1
-
-
 @pytest.mark.slow(base=["in buckets"])
 @pytest.mark.parametrize("way", ["in order", "in buckets"])
 def test_an_iterator_restored_from_another_one_reads_on_beside_it(paths, way, tmp_path):
@@ -141,20 +101,6 @@ def test_a_deleted_dataset_leaves_no_part_of_its_plan(paths, way):
     assert parts() > before
     del dataset
     assert parts() == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", ["in order", "in buckets"])
-def test_a_dataset_held_only_by_tensorflow_reopens_its_files(paths, way):
-    options = {"batch_size": 2, "order": "global"} | WAYS[way]
-
-    def inner(_):
-        return readers.load(paths.get(way, paths[None]), **options)
-
-    expected = as_lists(inner(0))
-    nested = tf.data.Dataset.range(2).flat_map(inner)
-    gc.collect()
-    assert as_lists(nested) == expected * 2
 
 
 @pytest.mark.slow

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import readers
 from tests.support.arrays import ids
-from tests.support.datasets import NUMBERS, write_numbers, write_signals
+from tests.support.datasets import write_numbers, write_signals
 
 WAYS = {
     "by step": {},
@@ -59,18 +56,6 @@ def test_another_number_of_hosts_and_other_readers_resume(dataset):
     rest = ids(alone.skip(4).take(3))
     hosts = [readers.as_numpy(dataset, **how, shard=(i, 3), state=state) for i in range(3)]
     assert np.concatenate([next(host)["id"] for host in hosts]).tolist() == rest
-
-
-@pytest.mark.slow
-def test_files_whose_records_are_not_counted(dataset, tmp_path):
-    copies = []
-    for file in sorted(Path(dataset).glob("train-*.tfrecord")):
-        copies.append(str(shutil.copy(file, tmp_path)))
-    how = {"schema": NUMBERS, "batch_size": 3, "shuffle": True, "order": "interleave"}
-    loaded = readers.load(copies, **how)
-    state = readers.state_of(loaded, 2)
-    whole = ids(loaded)
-    assert ids(readers.load(copies, **how, state=state)) == whole[2 * 3 :]
 
 
 def test_what_is_no_dataset_of_load_is_refused(dataset):

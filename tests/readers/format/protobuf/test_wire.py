@@ -54,12 +54,6 @@ def test_powers_of_two_and_their_neighbours_round_trip_in_lists_of_any_length(co
         assert unpacked_varints(packed).tolist() == values
 
 
-@given(st.integers(0, 40), st.integers(0, 63), st.randoms(use_true_random=False))
-def test_packed_varints_are_the_concatenation_of_single_ones(count, bits, random):
-    values = [random.getrandbits(bits) for _ in range(count)]
-    assert packed_varints(np.array(values, np.int64)) == b"".join(map(varint, values))
-
-
 def test_unpacked_varints_are_int64_even_if_empty():
     assert unpacked_varints(b"").dtype == np.int64
     assert unpacked_varints(b"\x01").dtype == np.int64
