@@ -149,7 +149,7 @@ def test_a_large_file_in_utf16_is_one_reject_too(tmp_path):
 
 
 def test_a_large_file_in_another_encoding_is_read_as_a_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "CHUNK_BYTES", 100)
+    monkeypatch.setattr("beam_jobs.jobs.text.reading.CHUNK_BYTES", 100)
     # Both bytes of the character U+0A0A are those of a newline.
     lines = [f"{number} \u0a0a ü" for number in range(200)]
     found = read_all(tmp_path, "a.txt", "\n".join(lines).encode("utf-16"), Dialect("utf-16"))
