@@ -120,26 +120,6 @@ def touch_and_wait(path: str, until: str) -> str:
     return path
 
 
-class Unpickled:
-    """Counts in each process how often one like it was unpickled."""
-
-    times = 0
-
-    def __setstate__(self, state) -> None:
-        type(self).times += 1
-        self.__dict__.update(state)
-
-    def told(self, seconds: float) -> tuple[int, int]:
-        time.sleep(seconds)
-        return os.getpid(), self.times
-
-
-def packed(number: int) -> bytes:
-    made = Unpickled()
-    made.number = number
-    return pickle.dumps(made.told)
-
-
 def die_reading(name: str, number: int) -> None:
     note_reading(name)
     os.kill(os.getpid(), number)

@@ -80,7 +80,7 @@ def test_flags_of_the_command_line_replace_those_of_the_file(tmp_path):
         ("- a", "expected lines such as seed: 1"),
         ("job: [", "line 1: expected the node content"),
         ("job: \x01", "unacceptable character #x0001: special characters"),
-        ("[" * 5000, "lists in lists: expected text, or a list of texts"),
+        ("[" * 1500, "lists in lists: expected text, or a list of texts"),
         *(
             (f"{before}[{', '.join(BOMB)}]", message)
             for before, message in (

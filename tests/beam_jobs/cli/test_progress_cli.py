@@ -1,10 +1,6 @@
 """Progress of a running job on a terminal and elsewhere, and its counters."""
 
-import os
-import pty
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import apache_beam as beam
@@ -12,9 +8,9 @@ import pytest
 from apache_beam.metrics import MetricsFilter
 
 from beam_jobs import progress
+from beam_jobs.__main__ import _starting, main
 from beam_jobs.cli.command import parse_command
 from readers.format.manifest import Manifest
-from tests.support.checkout import ROOT
 from tests.support.commands import run
 from tests.support.datasets import write_recordings
 
@@ -45,14 +41,10 @@ def inputs(tmp_path_factory):
     }
 
 
-def test_a_terminal_shows_at_once_that_the_command_starts():
-    controller, terminal = pty.openpty()
-    command = [sys.executable, "-m", "beam_jobs", "text"]
-    assert subprocess.run(command, cwd=ROOT, stderr=terminal).returncode == 2
-    shown = os.read(controller, 65536).decode()
-    os.close(terminal)
-    os.close(controller)
-    assert re.fullmatch(r"(starting \.\.\.\r *\r){2}error: --output is missing: .+\r\n", shown)
+def test_a_terminal_shows_at_once_that_the_command_starts(capsys):
+    assert main(["text"], _starting) == 2
+    shown = capsys.readouterr().err
+    assert re.fullmatch(r"(starting \.\.\.\r *\r){2}error: --output is missing: .+\n", shown)
 
 
 @pytest.mark.slow

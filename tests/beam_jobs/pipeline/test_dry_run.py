@@ -197,7 +197,7 @@ def write_pictures(root: Path) -> None:
 
 def write_texts(path: Path) -> None:
     """Texts of many lengths, with duplicates and broken lines."""
-    texts = [f"text {number} " + "of many words " * (number * 7 % 30) for number in range(400)]
+    texts = [f"text {number} " + "of many words " * (60 + number * 7 % 90) for number in range(400)]
     rows = [{"text": text, "label": "abc"[len(text) % 3], "size": len(text)} for text in texts]
     lines = list(map(json.dumps, rows))
     lines += lines[::9] + ['{"text": 3, "label": "x", "size": 1}', "{", '{"text": "x"}']

@@ -4,7 +4,7 @@ from bisect import bisect_right
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.plan import run_ranges
@@ -44,6 +44,7 @@ def index_of(blocks: list[tuple[int, int, int, int]], at: int) -> RunIndex:
 
 
 @given(runs(), st.integers(0, 500), st.integers(1, 4))
+@settings(max_examples=40)
 def test_each_shard_gets_the_blocks_that_may_hold_its_records(run, at, neighbours):
     splits, blocks = run
     index = index_of(blocks, at)
