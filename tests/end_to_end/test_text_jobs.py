@@ -201,7 +201,7 @@ def test_tokens_are_given_or_learned_from_the_training_split(small, kept, tmp_pa
     flags = ["--tokens", own] if tokens == "file" else ["--tokens", tokens]
     flags += [] if tokens == "file" else ["--vocabulary_size", 500]
     flags += [*splits, *EXTRAS, "--drop_duplicates", "--num_shards", 3]
-    assert run("text", "--input", small, *flags, "--output", out) == 0
+    assert run("text", "--input", small, *flags, *ONE, "--output", out) == 0
     manifest, records = verified(out), records_of(out)
     assert list(manifest.splits) == ["val", "train"]
     assert records.keys() == kept.keys()

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.errors import DataError
 from beam_jobs.jobs.reshard import ranges
 from beam_jobs.jobs.reshard.examples import batches_of
 from beam_jobs.jobs.reshard.job import ReshardJob
@@ -101,13 +100,6 @@ def test_a_range_that_cannot_be_read_makes_the_whole_file_a_chunk(tmp_path):
     assert (whole.start, whole.end, whole.first, whole.size) == (0, 0, 1, 100)
     assert len(rest) == 3
     assert all(chunk.is_empty for chunk in rest)
-
-
-def test_lost_ranges_are_noticed(tmp_path):
-    (tmp_path / "a").write_bytes(frame(b"x" * 84))
-    counts = count_records(job_of(tmp_path).inputs, Task(tuple(byte_ranges(Source("a", 100), 30))))
-    with pytest.raises(DataError, match="a: the runner lost or repeated a range of its records"):
-        list(number_ranges(counts[1:]))
 
 
 def test_only_large_files_are_cut(tmp_path):

@@ -549,6 +549,30 @@ def entries_of(name, value):
     return [entry(name, part) for name, part in pairs if part is not None]
 
 
+def outcome_by_the_rules(records):
+    """The schema or the error, after it is compared with the rules."""
+    whole, expected = outcome(guess_of(records)), expected_features(records)
+    assert (whole.split("'")[1] if isinstance(whole, str) else dict(whole)) == expected
+    if isinstance(expected, dict):
+        decoder = Decoder(Schema(expected))
+        for record in records:
+            decoder.decode(record)
+    return whole
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("first", ["nothing", "shape alone", "some integers"])
+def test_records_written_in_two_ways_follow_the_rules(first):
+    for second in WAYS.values():
+        outcome_by_the_rules(
+            [
+                field_of(1, b"".join([*entries_of("x", way(n)), *entries_of("y", 1)]))
+                for way in (WAYS[first], second)
+                for n in range(5)
+            ]
+        )
+
+
 @st.composite
 def written(draw):
     """Records of one to three features, each written in one or two ways."""
@@ -573,13 +597,7 @@ def written(draw):
 @settings(max_examples=EXAMPLES, deadline=None)
 @pytest.mark.filterwarnings("error")
 def test_records_follow_the_rules_in_whatever_parts_they_are_added_and_merged(records, shuffle):
-    whole = outcome(guess_of(records))
-    expected = expected_features(records)
-    assert (whole.split("'")[1] if isinstance(whole, str) else dict(whole)) == expected
-    if isinstance(expected, dict):
-        decoder = Decoder(Schema(expected))
-        for record in records:
-            decoder.decode(record)
+    whole = outcome_by_the_rules(records)
     bounds = sorted({0, len(records), *(shuffle.randrange(len(records) + 1) for _ in range(4))})
     guesses = [guess_of(records[a:b]) for a, b in itertools.pairwise(bounds)]
     while len(guesses) > 1:

@@ -72,17 +72,6 @@ def only(found: list[Text]) -> Text:
     return found[0]
 
 
-@pytest.mark.parametrize("name", ["A.TXT", "a.b.txt.gz"])
-def test_a_record_is_a_line_with_its_number(tmp_path, name):
-    data = "eins\nzwei Ü\n drei \n".encode()
-    stored = gzip.compress(data) if name.endswith(".gz") else data
-    assert read(tmp_path, name, stored) == [
-        Text(f"{name}#1", "eins", None),
-        Text(f"{name}#2", "zwei Ü", None),
-        Text(f"{name}#3", " drei ", None),
-    ]
-
-
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
