@@ -11,8 +11,8 @@ from PIL import Image, ImageOps
 from sklearn.datasets import load_sample_images
 
 from readers.format.manifest import Manifest
-from tests.support.commands import ONE, interrupted, refused, resumed, run
-from tests.support.datasets import files_of, records_of, rejects_of
+from tests.support.commands import ONE, refused, run
+from tests.support.datasets import records_of
 from tests.support.images import encoded
 
 # Turns an upright image into the pixels that a camera stores with this EXIF orientation.
@@ -34,9 +34,6 @@ def write(path: Path, data: object) -> None:
     if isinstance(data, dict):
         data = json.dumps(data, default=float)
     path.write_bytes(data if isinstance(data, bytes) else str(data).encode())
-
-
-# Rectangles in photographs.
 
 
 def extent(found: np.ndarray) -> np.ndarray:
@@ -110,7 +107,7 @@ def rectangles(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow(base=["coco-tens-120x-stre"])
+@pytest.mark.slow(base=["voc:-jpeg-100x-fit"])
 @pytest.mark.parametrize(
     ("boxes", "encoding", "size", "resize"),
     [
@@ -169,133 +166,6 @@ def test_a_guess_about_turned_images_is_reported_once(tmp_path, capsys, about):
 
 
 def test_pixels_of_no_annotations_are_refused(tmp_path, capsys):
-    write(tmp_path / "1.png", photo())
+    write(tmp_path / "1.png", encoded(drawn(0, 1)[0], "PNG"))
     flags = ["--input", tmp_path, "--output", tmp_path / "o", "--annotations_of", "stored"]
     refused(capsys, 2, "--annotations_of stored: .* add --boxes or --masks", "images", *flags)
-
-
-# Usual layouts of datasets.
-
-
-def photo(height: int = 30, width: int = 40) -> bytes:
-    return encoded(load_sample_images().images[0][100:][:height, :width], "JPEG")
-
-
-def voc(width: int, height: int, *objects: str) -> str:
-    parts = "".join(
-        f"<object><name>{name}</name><bndbox><xmin>4</xmin><ymin>3</ymin><xmax>20</xmax>"
-        "<ymax>15</ymax></bndbox></object>"
-        for name in objects
-    )
-    size = f"<size><width>{width}</width><height>{height}</height></size>"
-    return f"<annotation>{size}{parts}</annotation>"
-
-
-def test_a_pascal_voc_dataset(tmp_path):
-    source, out = tmp_path / "VOC2007", tmp_path / "o"
-    for number in range(1, 7):
-        data = photo()[:500] if number == 6 else photo()
-        write(source / "JPEGImages" / f"00000{number}.jpg", data)
-    annotations = {
-        "000001": voc(40, 30, "train", "dog"),
-        "000002": voc(40, 30),
-        "000003": voc(41, 30, "boat"),
-        "000004": "<annotation><size>",
-        "000006": voc(40, 30, "aeroplane"),
-        "000099": voc(40, 30, "ghost"),  # of no image
-    }
-    for name, text in annotations.items():
-        write(source / "Annotations" / f"{name}.xml", text)
-    flags = ["--boxes", "voc", "--label", "none", "--num_shards", 2, "--output", out]
-    assert run("images", "--input", source / "JPEGImages" / "*.jpg", *flags) == 0
-    found = records_of(out)
-    # Classes of images that turn out to be damaged have a number too.
-    names = Manifest.read(str(out)).class_names["box_labels"]
-    assert names == tuple(sorted(names)) and set(names) >= {"train", "dog"} and "ghost" not in names
-    assert [names[i] for i in found["000001.jpg"]["box_labels"]] == ["train", "dog"]
-    expected = np.array([[3 / 30, 4 / 40, 15 / 30, 20 / 40]] * 2, np.float32)
-    np.testing.assert_allclose(found["000001.jpg"]["boxes"], expected)
-    assert found["000002.jpg"]["boxes"].shape == (0, 4)
-    assert_rejects(
-        out,
-        {
-            "000003.jpg": "its boxes are for an image of 30 x 41 pixels (height x width), the file",
-            "000004.jpg": "not XML: ",
-            "000005.jpg": "no annotation file found",
-            "000006.jpg": "cannot be decoded: ",
-        },
-    )
-
-
-def assert_rejects(out: Path, expected: dict[str, str]) -> None:
-    """Asserts that exactly these keys are rejects, with these parts of their reasons."""
-    found = rejects_of(out)
-    assert found.keys() == expected.keys()
-    for key, reason in expected.items():
-        assert reason in found[key], (key, found[key])
-
-
-def test_a_coco_dataset(tmp_path):
-    source, out = tmp_path / "coco", tmp_path / "o"
-    sizes = {"000000000139.jpg": (30, 40), "000000000285.jpg": (40, 30), "000000000632.jpg": (8, 8)}
-    for name, (height, width) in sizes.items():
-        write(source / "val2017" / name, photo(height, width))
-    write(source / "val2017" / "unknown.jpg", photo())
-    images = [
-        {"id": int(name[:-4]), "file_name": name, "height": height, "width": width}
-        for name, (height, width) in sizes.items()
-    ]
-    images[2]["height"] = 9
-    images.append({"id": 5, "file_name": "gone.jpg", "height": 1, "width": 1})
-    categories = [{"id": 90, "name": "toothbrush"}, {"id": 1, "name": "person"}]
-    categories.append({"id": 44, "name": "bottle"})
-    boxes = [
-        {"image_id": 139, "category_id": 90, "bbox": [10, 6, 20, 12], "iscrowd": 0},
-        {"image_id": 139, "category_id": 1, "bbox": [0, 0, 40, 30], "iscrowd": 0},
-        {"image_id": 139, "category_id": 44, "bbox": [0, 0, 4, 3], "iscrowd": 1},
-        {"image_id": 632, "category_id": 1, "bbox": [0, 0, 4, 3], "iscrowd": 0},
-    ]
-    captions = [
-        {"image_id": 139, "caption": "A room."},
-        {"image_id": 139, "caption": "Ein schöner Raum."},
-    ]
-    instances = {"images": images, "annotations": boxes, "categories": categories}
-    write(source / "annotations" / "instances_val2017.json", instances)
-    texts = {"images": images, "annotations": captions}
-    write(source / "annotations" / "captions_val2017.json", texts)
-    flags = ["--boxes", f"coco:{source}/annotations/instances_val2017.json", "--label", "none"]
-    flags += ["--captions", f"coco:{source}/annotations/captions_val2017.json", "--num_shards", 2]
-    inputs = ["--input", source / "val2017" / "*.jpg"]
-    assert run("images", *inputs, *flags, "--output", out) == 0
-    names = ("person", "bottle", "toothbrush")  # in the order of their ids
-    assert Manifest.read(str(out)).class_names == {"box_labels": names}
-    found = records_of(out)
-    record = found.pop("000000000139.jpg")
-    assert record["box_labels"].tolist() == [2, 0]
-    np.testing.assert_allclose(record["boxes"], [[0.2, 0.25, 0.6, 0.75], [0, 0, 1, 1]])
-    assert [text.decode() for text in record["captions"]] == ["A room.", "Ein schöner Raum."]
-    nothing = found.pop("000000000285.jpg")
-    assert (nothing["boxes"].shape, nothing["captions"].tolist()) == ((0, 4), [])
-    assert not found
-    assert_rejects(
-        out,
-        {
-            "000000000632.jpg": "its boxes are for an image of 9 x 8 pixels (height x width), the",
-            "unknown.jpg": "the COCO file has no image of this name",
-        },
-    )
-
-
-@pytest.mark.slow
-def test_annotations_that_change_after_an_interruption_are_read_again(tmp_path, capsys):
-    for n in range(6):
-        write(tmp_path / "in" / f"{n}.jpg", photo())
-        write(tmp_path / "in" / f"{n}.txt", "0 0.5 0.5 0.5 0.5\n")
-    flags = ["images", "--input", tmp_path / "in", "--boxes", "yolo", "--label", "none"]
-    flags += ["--num_shards", 3, "--output"]
-    interrupted(*flags, tmp_path / "o")
-    write(tmp_path / "in" / "0.txt", "1 0.5 0.5 1 1\n0 0.5 0.5 0.5 0.5\n")
-    assert resumed(capsys, *flags, tmp_path / "o") == 2
-    assert records_of(tmp_path / "o")["0.jpg"]["box_labels"].tolist() == [1, 0]
-    assert run(*flags[:-1], *ONE, flags[-1], tmp_path / "fresh") == 0
-    assert files_of(tmp_path / "fresh") == files_of(tmp_path / "o")

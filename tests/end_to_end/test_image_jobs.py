@@ -9,7 +9,6 @@ from PIL import Image
 from readers.format.manifest import Manifest
 from tests.support.archives import tarred
 from tests.support.commands import ONE, interrupted, kept_shards, run
-from tests.support.datasets import records_of
 from tests.support.images import encoded
 
 
@@ -50,20 +49,3 @@ def test_files_whose_further_frames_are_left_out_are_counted_also_after_a_restar
     assert kept_shards(printed) == 2
     splits = Manifest.read(inputs / "out").to_json()["splits"].values()
     assert sum(split["more_frames"] for split in splits) == 7
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("source", ["in", "in.tgz"])
-def test_all_frames_of_a_file_are_records_of_one_split(inputs, capsys, source):
-    assert run(*job(inputs / source, inputs / "out", "--frames", "all", "--label", "none")) == 0
-    assert "left out" not in capsys.readouterr().err
-    splits = {name: set(records_of(inputs / "out", name)) for name in ("t", "v")}
-    prefix = "in.tgz/" if source == "in.tgz" else ""
-    pages = {"a/1.tif": 3, "a/2.png": 1, **{f"b/{n}.tif": 2 for n in range(6)}}
-    assert splits["t"] | splits["v"] == {
-        f"{prefix}{name}#{n + 1}" for name, count in pages.items() for n in range(count)
-    }
-    files = [{key.split("#")[0] for key in keys} for keys in splits.values()]
-    assert files[0].isdisjoint(files[1])
-    assert records_of(inputs / "out")[f"{prefix}a/1.tif#3"]["image"].max() == 2
-    assert Manifest.read(inputs / "out").options["frames"] == "all"

@@ -164,45 +164,14 @@ def test_a_job_makes_few_requests(store, inputs, on_disk):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        ("s3", "text"),
-        ("gcs", "images"),
-        pytest.param("azure", "text", marks=pytest.mark.azurite),
-    ],
-)
-def test_a_job_survives_a_store_that_fails_every_third_request(
-    request, inputs, on_disk, kind, name, monkeypatch
-):
-    store = request.getfixturevalue(kind)
-    monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
-    store.upload(inputs, "in")
-    store.proxy.fault(503, methods=None, every=3)
-    arguments = job(name, f"{store.url}/in")
-    assert run(*arguments, *SPLITS, *ONE, "--output", f"{store.url}/out") == 0
-    assert len([r for r in store.proxy.seen("", None) if r.fault]) > 20
-    store.proxy.faults.clear()
-    assert comparable(stored(store, "out/")) == on_disk[name]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("where", ["/in", r"out.*tfrecord$|shard.*tfrecord", "out/manifest"])
 def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_resumes(
-    s3, inputs, on_disk, where, monkeypatch, capsys
+    s3, inputs, on_disk, monkeypatch, capsys
 ):
     monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
     s3.upload(inputs, "in")
     arguments = job("sensors", f"{s3.url}/in")
     arguments += [*SPLITS, *ONE, "--output", f"{s3.url}/out"]
-    count = {"/in": 20, "out/manifest": 0}.get(where, 2)
-    s3.proxy.fault(503, where, methods=("PUT", "GET"), every=1)
-    if count:
-        skipped = iter(range(count))
-        strikes = s3.proxy.faults[0].strikes
-        s3.proxy.faults[0].strikes = lambda method, path: (
-            strikes(method, path) and next(skipped, None) is None
-        )
+    s3.proxy.fault(503, "out/manifest", methods=("PUT", "GET"), every=1)
     assert run(*arguments) == 1
     printed = without_progress(capsys.readouterr().err)[-1]
     assert re.match(
@@ -212,9 +181,8 @@ def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_re
     s3.proxy.forget()
     assert run(*arguments) == 0
     assert comparable(stored(s3, "out/")) == on_disk["sensors"]
-    if where == "out/manifest":
-        # The others gave or received records.
-        assert kept_shards(capsys.readouterr().err) == 4
+    # The others gave or received records.
+    assert kept_shards(capsys.readouterr().err) == 4
 
 
 @pytest.mark.slow
@@ -244,46 +212,6 @@ def test_options_reach_every_process_but_no_file(s3, inputs, on_disk, monkeypatc
     for number in range(2):
         below = {n[5:]: d for n, d in found.items() if n.startswith(f"out{number}/")}
         assert comparable(below) == on_disk["sensors"]
-
-
-@pytest.mark.azurite
-def test_options_of_azure_reach_every_process_but_no_file(
-    azure, inputs, on_disk, monkeypatch, capsys
-):
-    azure.upload(inputs, "in")
-    account = azure.server.environment["AZURE_STORAGE_CONNECTION_STRING"]
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName=none;AccountKey=bm9uZQ==")
-    flags = ["--azure_connection_string", account]
-    arguments = job("sensors", f"{azure.url}/in")
-    for number, how in enumerate((TWO, BEAM_WORKERS)):
-        to = ["--output", f"{azure.url}/out{number}"]
-        assert run(*arguments, *SPLITS, *flags, *how, *to) == 0
-    assert run("plan", *arguments, *flags, *TWO) == 0
-    printed = "".join(capsys.readouterr())
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", account)
-    found = stored(azure)
-    secret = account.split("AccountKey=")[1].split(";")[0]
-    assert secret not in printed
-    assert not [name for name, data in found.items() if secret.encode() in data]
-    for number in range(2):
-        below = {n[5:]: d for n, d in found.items() if n.startswith(f"out{number}/")}
-        assert comparable(below) == on_disk["sensors"]
-
-
-def test_a_missing_bucket_is_reported_in_one_line(store, inputs, capsys):
-    message = r"^error: \S+-none/\S*: there is no (bucket|container) '\S+-none': create"
-    refused(capsys, 2, message, *job("sensors", f"{store.url}-none"), "--output", f"{store.url}/o")
-    refused(capsys, 2, message, *job("sensors", inputs), "--output", f"{store.url}-none/out")
-
-
-def test_missing_or_wrong_credentials_are_reported_in_one_line(s3, inputs, monkeypatch, capsys):
-    arguments = [*job("sensors", inputs), *ONE, "--output", f"{s3.url}/out"]
-    s3.proxy.fault(403, methods=None)
-    refused(capsys, 2, r"^error: \S+: the store refuses .*--s3_access_key_id", *arguments)
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
-    refused(capsys, 2, r"^error: \S+: no credentials ", *arguments)
 
 
 @pytest.mark.parametrize(

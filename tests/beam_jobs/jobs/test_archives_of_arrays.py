@@ -1,9 +1,7 @@
 """Recordings of NumPy and HDF5, which hold arrays by name."""
 
 import io
-import pickle
 import struct
-import tracemalloc
 import zipfile
 import zlib
 from pathlib import Path
@@ -78,16 +76,6 @@ def test_pickled_objects_are_refused_and_never_run(tmp_path, kind):
     assert trap.exists()
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "csv"])
-def test_a_bare_pickle_is_refused_and_never_run(tmp_path, kind):
-    trap = tmp_path / "ran"
-    data = pickle.dumps(Malicious(trap))
-    assert rejected(kind, data)
-    assert not trap.exists()
-    pickle.loads(data)
-    assert trap.exists()
-
-
 def claim_size(archive: bytes, size: int) -> bytes:
     """An archive whose directory claims that its first member unpacks to `size` bytes."""
     data = bytearray(archive)
@@ -144,15 +132,10 @@ def test_the_only_array_of_a_file_is_called_signal():
 
 
 DTYPES = [
-    "bool",
     "int8",
-    "uint8",
     ">i2",
-    "int64",
-    "uint64",
     "float16",
     ">f4",
-    "float64",
     "complex64",
 ]
 
@@ -311,22 +294,3 @@ def test_an_array_whose_name_no_feature_may_have_is_rejected(name):
     message = rejected("npz", data)
     assert message.startswith(f"an array may not be called {name[:80]!r}: expected 1 to 255 char")
     assert list(read("npz", data, arrays=("b",)).arrays) == ["signal"]
-
-
-def test_an_error_without_a_text_is_named():
-    data = bytearray(npz(True, a=np.arange(20.0), b=np.ones(3)))
-    data[28:30] = b"\x14\x92"  # More bytes before the array than the file has.
-    assert rejected("npz", bytes(data)) == "not a whole .npz file: EOFError"
-
-
-def test_a_member_that_unpacks_to_more_than_it_states_is_not_unpacked():
-    data = bytearray(npz(compressed=True, x=np.zeros(8 << 20)))
-    directory = data.rindex(b"PK\x01\x02")
-    struct.pack_into("<I", data, directory + 24, 100)  # the size of the member, unpacked
-    tracemalloc.start()
-    try:
-        assert rejected("npz", bytes(data)).startswith("not a whole .npz file: ")
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 16 << 20

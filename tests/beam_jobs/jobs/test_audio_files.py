@@ -1,6 +1,5 @@
 """Audio, compared with what SciPy and soundfile read in the same bytes."""
 
-import contextlib
 import io
 import struct
 import sys
@@ -10,8 +9,8 @@ import pytest
 import scipy.io.wavfile
 import soundfile
 
-from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors.formats import registry, wav
+from beam_jobs.errors import UsageError
+from beam_jobs.jobs.sensors.formats import registry
 from tests.support.arrays import assert_same
 from tests.support.recordings import (
     RATE,
@@ -65,12 +64,6 @@ def test_samples_become_the_floats_that_soundfile_gives(subtype):
     assert_same(signal("wav", data, float_audio=True), expected)
 
 
-def test_float_samples_are_unchanged():
-    for subtype, dtype in (("FLOAT", np.float32), ("DOUBLE", np.float64)):
-        values = (waves() * 3).astype(dtype)
-        assert_same(signal("wav", sound(values, subtype), float_audio=True), values)
-
-
 @pytest.mark.parametrize("subtype", WAVES)
 def test_the_channels_of_audio_are_mixed_to_their_mean(subtype):
     data = sound(waves(3), subtype)
@@ -113,16 +106,6 @@ def test_audio_whose_size_was_never_written_is_read_to_the_end_of_the_file(whole
     assert rejected("wav", data[:44]) == "the recording has no samples"
 
 
-def test_streamed_audio_with_other_chunks_before_it_is_what_soundfile_reads():
-    data = riff(
-        chunk(b"LIST", b"Lavf"),
-        chunk(b"fmt ", form()),
-        b"data" + UNKNOWN + waves()[:, :1].tobytes(),
-    )
-    expected, _ = soundfile.read(io.BytesIO(data), dtype="int16", always_2d=True)
-    assert_same(signal("wav", data), expected)
-
-
 @pytest.mark.parametrize("subtype", WAVES)
 def test_the_form_of_wav_for_large_files_is_read(subtype):
     values = waves()
@@ -147,11 +130,9 @@ WHOLE = riff(chunk(b"fmt ", form()), chunk(b"data", SAMPLES.tobytes()))
         (WHOLE[:12], "the file ends before its audio"),
         (WHOLE[:-1], "the file ends in its audio, after 5 of 6 bytes"),
         (WHOLE[:40] + b"\xfe" * 4 + WHOLE[44:], "in its audio, after 6 of 4278124286 bytes"),
-        (WHOLE[:16] + b"\xff" * 4 + WHOLE[20:], "in its header, after 30 of 4294967295 bytes"),
         (riff(chunk(b"data", b""), chunk(b"fmt ", form())), "its format does not come before"),
         (riff(chunk(b"fmt ", form()[:15]), chunk(b"data", b"")), "its format has 15 bytes"),
         (riff(chunk(b"fmt ", form(channels=0)), chunk(b"data", b"12")), "0 channels in"),
-        (riff(chunk(b"fmt ", form(rate=0)), chunk(b"data", b"12")), "2 bytes at 0 Hz"),
         (riff(chunk(b"fmt ", form(frame=4)), chunk(b"data", b"1234")), "1 channels in 4 bytes"),
         (riff(chunk(b"fmt ", form()), chunk(b"data", b"123")), "3 bytes at 16000 Hz"),
     ],
@@ -201,20 +182,6 @@ def test_samples_that_nobody_reads_are_rejected(tag, bits):
     data = riff(chunk(b"fmt ", form(tag, bits=bits)), chunk(b"data", b""))
     found = rejected("wav", data)
     assert found.startswith(f"audio of format {tag} with {bits} bits cannot be read: ")
-
-
-def test_an_extensible_wav_file_of_an_unknown_format_is_rejected():
-    tail = struct.pack("<HHIH", 22, 16, 4, 1) + wav._WAVE_GUID
-    for end, known in ((tail, True), (tail[:-1] + b"\0", False)):
-        data = riff(chunk(b"fmt ", form(0xFFFE) + end), chunk(b"data", SAMPLES.tobytes()))
-        with (
-            contextlib.nullcontext()
-            if known
-            else pytest.raises(
-                RejectError, match=r"^audio of format 65534 with 16 bits cannot be read: "
-            )
-        ):
-            assert_same(signal("wav", data), SAMPLES)
 
 
 def test_the_size_of_samples_is_checked_before_they_are_read(monkeypatch):
@@ -296,12 +263,6 @@ def test_seeks_of_decoders_before_the_first_byte_print_nothing(capfd):
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_damaged_file_or_another_format_is_not_flac():
-    data = sound(waves(), "PCM_16", "FLAC")
-    for damaged in (b"", sound(waves(), "PCM_16"), data[:60], data[:-1], data[:900] + data[901:]):
-        assert rejected("flac", damaged).startswith("not a whole .flac file: ")
-
-
 def claimed_frames(frames: int) -> bytes:
     """A FLAC file that claims a number of samples, in the 36 bits of its header for them."""
     data = bytearray(sound(waves(), "PCM_16", "FLAC"))
@@ -315,13 +276,6 @@ def test_a_flac_file_that_claims_more_samples_than_it_has_is_rejected():
     message = f"it unpacks to {(2**36 - 1) * 4} bytes, more than 268435456: raise --max_record_bytes to keep it"
     assert rejected("flac", claimed_frames(2**36 - 1)) == message
     assert "does not state the number of samples" in rejected("flac", claimed_frames(0))
-
-
-def test_a_flac_file_that_libsndfile_reads_only_in_part_is_rejected(monkeypatch):
-    # Some versions of libsndfile stop early without an error.
-    monkeypatch.setattr(soundfile.SoundFile, "read", lambda *_, **__: np.zeros((3, 2), np.int16))
-    found = rejected("flac", sound(waves(), "PCM_16", "FLAC"))
-    assert found == "not a whole .flac file: it has 3 of 500 samples"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Boxes from tables with a row for each box, in the dialects that people have."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
-from tests.support.commands import ONE, run
-from tests.support.datasets import records_of
 from tests.support.images import encoded
 
 TUTORIAL = """filename,width,height,class,xmin,ymin,xmax,ymax
@@ -161,18 +158,3 @@ def test_pixels_without_a_size_are_about_the_upright_image(tmp_path, about, expe
         np.testing.assert_allclose((y0, x0, y1, x1), (0, 0, 5 / 40, 10 / 20))
     else:  # The upper left corner becomes the upper right one.
         np.testing.assert_allclose((y0, x0, y1, x1), (0, 1 - 5 / 20, 10 / 40, 1), rtol=1e-6)
-
-
-def test_a_dataset_has_the_boxes_of_a_table(tmp_path):
-    (tmp_path / "p").mkdir()
-    for name, (height, width) in (("a", (100, 50)), ("b", (10, 20))):
-        data = encoded(np.zeros((height, width, 3), np.uint8), "JPEG")
-        (tmp_path / "p" / f"{name}.jpg").write_bytes(data)
-    output = tmp_path / "o"
-    flags = ["--boxes", f"csv:{write(tmp_path, TUTORIAL)}", "--label", "none", *ONE]
-    assert run("images", "--input", tmp_path / "p", "--output", output, *flags) == 0
-    found = records_of(output)
-    rows = [row for row in csv.DictReader(TUTORIAL.splitlines()) if row["filename"] == "b.jpg"]
-    np.testing.assert_array_equal(found["b.jpg"]["box_labels"], [1, 0])
-    expected = [float(row["xmin"]) / 20 for row in rows]
-    np.testing.assert_allclose(found["b.jpg"]["boxes"][:, 1], expected)

@@ -5,7 +5,6 @@ import io
 import struct
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pillow_heif
@@ -19,7 +18,6 @@ from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
-from beam_jobs.storage.files import open_seekable
 from tests.support.checkout import ROOT
 from tests.support.images import EPS, encoded
 
@@ -167,15 +165,6 @@ def test_the_tables_in_the_docs_are_what_files_of_each_format_give():
     docs = (ROOT / "docs/inputs.md").read_text(encoding="utf-8")
     for table in (found, refused):
         assert "\n".join(table) in docs, "put this into docs/inputs.md:\n" + "\n".join(table)
-
-
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="a file in which seeking fails")
-def test_a_file_in_which_pillow_cannot_seek_is_a_reject():
-    with (
-        open_seekable("/proc/self/maps") as file,
-        pytest.raises(RejectError, match="unknown image format"),
-    ):
-        PLAIN.decode(Source("maps.png"), file)
 
 
 @pytest.mark.parametrize("compression", ["jpeg", "tiff_lzw", "tiff_adobe_deflate"])

@@ -5,18 +5,12 @@ import functools
 import io
 import re
 import struct
-import subprocess
-import sys
-import threading
-import warnings
 import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 import beam_jobs
@@ -28,7 +22,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from readers.format.schema import Feature, Schema
-from tests.support.archives import tarred, zipped
+from tests.support.archives import zipped
 from tests.support.images import EPS, encoded, mark_of_ghostscript
 
 
@@ -58,42 +52,16 @@ def by_tensorflow(data: bytes, channels: int = 3) -> np.ndarray:
     return tf.io.decode_image(data, channels, expand_animations=False).numpy()
 
 
-@pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF"])
-def test_lossless_files_keep_every_pixel(kind):
-    found = stored(job(), encoded(smooth(), kind))
-    assert found.dtype == np.uint8
-    np.testing.assert_array_equal(found, smooth())
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "limit"),
-    [
-        ("JPEG", {"quality": 95}, 3),
-        ("JPEG", {"quality": 95, "progressive": True, "subsampling": 0}, 3),
-        ("WEBP", {"quality": 95}, 3),
-        ("WEBP", {"lossless": True}, 0),
-        ("GIF", {}, 8),
-    ],
-)
-def test_lossy_files_stay_close(kind, options, limit):
-    found = stored(job(), encoded(smooth(), kind, **options))
-    assert error(found, smooth()) <= limit
-
-
 @pytest.mark.parametrize(
     ("mode", "kind"),
     [
         ("L", "PNG"),
         ("L", "JPEG"),
         ("1", "PNG"),
-        ("1", "TIFF"),
         ("P", "PNG"),
-        ("P", "GIF"),
         ("RGBA", "PNG"),
-        ("RGBA", "WEBP"),
         ("LA", "PNG"),
         ("CMYK", "JPEG"),
-        ("CMYK", "TIFF"),
         ("YCbCr", "JPEG"),
     ],
 )
@@ -217,23 +185,6 @@ def test_turned_jpegs_look_like_upright_ones_when_they_are_resized(orientation, 
     expected = encoded(upright, "JPEG", quality=95)
     sized = job(size, resize)
     assert error(stored(sized, data), stored(sized, expected)) < 1
-
-
-@pytest.mark.parametrize("orientation", [9, 65535])
-def test_undefined_orientations_are_ignored(orientation):
-    data = encoded(smooth(), "PNG", orientation)
-    np.testing.assert_array_equal(stored(job(), data), smooth())
-
-
-def test_garbage_in_place_of_exif_does_not_reject_a_jpeg():
-    data = encoded(smooth(), "JPEG", exif=b"Exif\0\0garbage garbage", quality=95)
-    assert (
-        error(
-            stored(job((24, 32)), data),
-            stored(job((24, 32)), encoded(smooth(), "PNG")),
-        )
-        < 2
-    )
 
 
 @pytest.mark.parametrize("resize", ["stretch", "fit", "crop"])
@@ -373,7 +324,7 @@ def test_source_turns_other_files_into_png(name, channels):
 
 
 DAMAGED = {
-    **{f"cut{n}.png": PLAIN["rgb.png"][:-n] for n in range(1, 17)},
+    **{f"cut{n}.png": PLAIN["rgb.png"][:-n] for n in (1, 8, 16)},
     "checksum of data.png": PLAIN["rgb.png"][:-14] + b"\0\0" + PLAIN["rgb.png"][-12:],
     "checksum of end.png": PLAIN["rgb.png"][:-1] + b"\0",
     "unknown chunk.png": PLAIN["rgb.png"][:33] + chunk(b"CgBI", b"1234") + PLAIN["rgb.png"][33:],
@@ -407,41 +358,15 @@ def test_truncated_files_are_rejected(encoding, share, kind):
         stored(job(encoding=encoding), data[: int(len(data) * share)])
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "^the file is empty$"),
-        (b"garbage", "^cannot be decoded: unknown image format$"),
-        (b"\0" * 100, "^cannot be decoded: unknown image format$"),
-        (b"\xff\xd8\xff\xe0 no jpeg", "^cannot be decoded: "),
-        (b"GIF89a", "^cannot be decoded: "),
-        (b"<svg></svg>", "^cannot be decoded: unknown image format$"),
-    ],
-)
-def test_files_that_are_not_images_are_rejected(data, message):
-    with pytest.raises(RejectError, match=message):
-        stored(job((8, 8)), data)
-
-
-@pytest.mark.parametrize("where", ["lie.jpg", "a.zip", "a.tar", "a.tar.gz"])
+@pytest.mark.parametrize("where", ["lie.jpg", "a.zip"])
 def test_no_input_starts_ghostscript_whatever_it_is_called(where, tmp_path, monkeypatch):
     mark = mark_of_ghostscript(tmp_path, monkeypatch)
-    members = [("lie.jpg", EPS)]
-    made = {
-        "lie.jpg": lambda: EPS,
-        "a.zip": lambda: zipped(members),
-        "a.tar": lambda: tarred(members),
-        "a.tar.gz": lambda: tarred(members, "w:gz"),
-    }
-    (tmp_path / where).write_bytes(made[where]())
+    data = EPS if where == "lie.jpg" else zipped([("lie.jpg", EPS)])
+    (tmp_path / where).write_bytes(data)
     images = ImageJob(Inputs.of([f"{tmp_path}/{where}"]), Labels("none"))
     (source,) = images.sources(images.inputs.patterns[0])
     with pytest.raises(RejectError, match=r"^cannot be decoded: unknown image format$"):
-        if source.packed:
-            (unpacked,) = images.unpacked(source)
-            list(images.records_of(*unpacked))
-        else:
-            images.load(source)
+        images.load(source)
     assert images.parts_of(source, EPS)
     assert not mark.exists()
 
@@ -451,52 +376,6 @@ def test_images_are_opened_nowhere_without_a_list_of_formats():
         for path in Path(package.__path__[0]).rglob("*.py"):
             calls = re.findall(r"Image\.open\(.*", path.read_text())
             assert all("formats=" in call for call in calls), path
-
-
-READ = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "JPEG2000", "ICO", "ICNS", "PPM", "TGA")
-
-
-@pytest.mark.parametrize("kind", [*READ, "AVIF", "PCX", "DDS", "IM", "SGI", "QOI", "MPO"])
-def test_these_formats_are_read(kind):
-    Image.init()
-    if kind not in Image.SAVE:
-        pytest.skip("this version of Pillow does not write it")
-    image = Image.fromarray(smooth(64, 64))
-    found = stored(job((64, 64)), encoded(image, kind))  # An ICNS contains several sizes.
-    assert error(found, smooth(64, 64)) <= 8
-
-
-@pytest.mark.parametrize("kind", ["XBM", "MSP"])
-def test_these_formats_of_one_bit_are_read(kind):
-    assert stored(job(), encoded(Image.new("1", (16, 8), 1), kind)).shape == (8, 16, 3)
-
-
-@pytest.mark.parametrize("kind", ["EPS", "PDF", "WMF", "BUFR", "GRIB", "HDF5"])
-def test_formats_that_other_programs_decode_are_rejected(kind):
-    data = {
-        "EPS": EPS,
-        "PDF": b"%PDF-1.4",
-        "WMF": b"\xd7\xcd\xc6\x9a\0\0" + struct.pack("<5H", 0, 0, 9, 9, 1) + b"\1\0\t\0" * 20,
-        "BUFR": b"BUFR" + bytes(100),
-        "GRIB": b"GRIB" + b"\0\0\0\1" * 50,
-        "HDF5": b"\x89HDF\r\n\x1a\n" + bytes(100),
-    }[kind]
-    with pytest.raises(RejectError, match=r"^cannot be decoded: unknown image format$"):
-        stored(job(), data)
-
-
-@given(st.sampled_from(sorted(WHOLE)), st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@pytest.mark.filterwarnings("ignore")
-def test_a_damaged_file_is_rejected_or_decoded_and_nothing_else(kind, data):
-    damaged = bytearray(WHOLE[kind])
-    for _ in range(data.draw(st.integers(1, 4))):
-        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        found = stored(job((16, 16)), bytes(damaged))
-    except RejectError:
-        return
-    assert found.shape == (16, 16, 3)
 
 
 @functools.cache
@@ -516,21 +395,11 @@ def test_a_decompression_bomb_is_rejected_before_it_is_decoded(side):
         stored(job(), data)
 
 
-@pytest.mark.slow(base=["5000"])
-@pytest.mark.parametrize("limit", [5_000, 100_000_000, 200_000_000])
-def test_the_limit_of_pixels_may_be_lower_or_higher(limit, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 89_478_485)
-    side = {5_000: 80, 100_000_000: 9_500, 200_000_000: 14_000}[limit]
-    sized = dataclasses.replace(job((8, 8)), max_pixels=limit)
-    data = bomb(side)
-    if limit == 5_000:
-        with pytest.raises(RejectError, match=r"^its 6400 pixels are more than --max_pixels 5000"):
-            stored(sized, data)
-        assert stored(sized, encoded(smooth(), "PNG")).shape == (8, 8, 3)
-    else:
-        assert stored(sized, data).shape == (8, 8, 3)
-        with pytest.raises(RejectError, match=f"its {side * side} pixels are more"):
-            stored(dataclasses.replace(sized, max_pixels=limit // 2), data)
+def test_the_limit_of_pixels_may_be_lower():
+    sized = dataclasses.replace(job((8, 8)), max_pixels=5_000)
+    with pytest.raises(RejectError, match=r"^its 6400 pixels are more than --max_pixels 5000"):
+        stored(sized, bomb(80))
+    assert stored(sized, encoded(smooth(), "PNG")).shape == (8, 8, 3)
 
 
 def test_an_image_inside_an_icon_has_the_same_limit(monkeypatch):
@@ -539,28 +408,6 @@ def test_an_image_inside_an_icon_has_the_same_limit(monkeypatch):
     icon[6:8] = 8, 8  # the size that the directory states
     with pytest.raises(RejectError, match=r"^its 4096 pixels are more than --max_pixels 1000"):
         stored(dataclasses.replace(job(), max_pixels=1_000), bytes(icon))
-
-
-def damaged(name: bytes, body: bytes) -> bytes:
-    """A chunk of a PNG with a wrong checksum."""
-    whole = bytearray(chunk(name, body))
-    whole[-1] ^= 1
-    return bytes(whole)
-
-
-METADATA = {
-    "broken PNG file (bad header checksum in b'tEXt')": damaged(b"tEXt", b"a\0b"),
-    "Decompressed data too large": chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(2 << 20))),
-    "Unknown compression method 7": chunk(b"zTXt", b"a\0\7b"),
-}
-
-
-@pytest.mark.parametrize("encoding", ["tensor", "source"])
-@pytest.mark.parametrize("message", METADATA)
-def test_a_png_with_damaged_metadata_is_rejected(message, encoding):
-    png = WHOLE["PNG"]
-    with pytest.raises(RejectError, match=f"^cannot be decoded: .*{re.escape(message)}"):
-        stored(job(encoding=encoding), png[:33] + METADATA[message] + png[33:])
 
 
 @pytest.mark.parametrize(
@@ -578,58 +425,6 @@ def test_a_png_with_damaged_metadata_is_rejected(message, encoding):
 def test_the_reason_says_what_is_damaged(data, error):
     with pytest.raises(RejectError, match=f"^cannot be decoded: a damaged {error}"):
         stored(job(), data)
-
-
-def test_pillow_warns_of_nothing_in_a_job(tmp_path):
-    animated = encoded(smooth(), "PNG", save_all=True, append_images=[GRAY.convert("RGB")])
-    at = animated.index(b"acTL")
-    broken = animated[: at - 4] + chunk(b"acTL", bytes(8)) + animated[at + 16 :]
-    for name, data in {"a.png": broken, "b.png": bomb(9_500)}.items():
-        (tmp_path / name).write_bytes(data)
-    program = (
-        "import sys, beam_jobs.jobs.images.image_files as files\n"
-        "for path in sys.argv[1:]:\n"
-        "    print(files.header_of(open(path, 'rb')))\n"
-    )
-    paths = sorted(map(str, tmp_path.iterdir()))
-    done = subprocess.run(
-        [sys.executable, "-c", program, *paths], capture_output=True, text=True, check=True
-    )
-    assert (done.stdout, done.stderr) == ("((48, 64), 1)\nNone\n", "")
-
-
-def test_threads_of_one_worker_reject_the_same_files():
-    data, small = bomb(9_500), WHOLE["PNG"]
-    before = list(warnings.filters)
-    outcomes: list[str] = []
-
-    def convert() -> None:
-        for _ in range(10):
-            outcomes.append(str(stored(job((8, 8)), small).shape))
-            try:
-                outcomes.append(str(stored(job((8, 8)), data).shape))
-            except RejectError:
-                outcomes.append("rejected")
-
-    threads = [threading.Thread(target=convert) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(outcomes) == ["(8, 8, 3)"] * 40 + ["rejected"] * 40
-    # Filters of warnings belong to all threads: none may change them.
-    assert warnings.filters == before
-
-
-def test_a_file_is_loaded_by_its_key(tmp_path):
-    (tmp_path / "cat").mkdir()
-    (tmp_path / "cat/1.png").write_bytes(WHOLE["PNG"])
-    loaded = ImageJob(Inputs.of([f"{tmp_path}/*/*.png"]), Labels("parent")).load(
-        Source("cat/1.png")
-    )
-    np.testing.assert_array_equal(loaded["image"], smooth())
-    with pytest.raises(RejectError, match="cannot be read"):
-        ImageJob(Inputs((), str(tmp_path)), Labels()).load(Source("cat/none.png"))
 
 
 def test_the_schema_describes_what_is_stored():

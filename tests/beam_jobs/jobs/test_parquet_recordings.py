@@ -135,13 +135,6 @@ def test_times_of_a_parquet_file_are_timestamps_or_numbers(unit, scale, zone):
         np.testing.assert_allclose(found.times, expected, rtol=0, atol=2.5e-7)
 
 
-def test_timestamps_are_exact_to_a_microsecond():
-    ticks = 1_700_000_000_123_456_789 + np.arange(1000) * 1000
-    data = parquet({"t": pa.array(ticks, pa.timestamp("ns")), "x": ticks})
-    whole, rest = np.divmod(ticks, 10**9)
-    assert (abs(read("parquet", data, time_column="t").times - whole - rest / 1e9) < 2.5e-7).all()
-
-
 def test_times_may_be_dates():
     days = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]
     for kind in ("date32", "date64"):

@@ -1,6 +1,5 @@
 """Recordings of Arrow, MATLAB, NetCDF, EDF and BDF, by writers that are independent where there are some."""
 
-import contextlib
 import io
 
 import h5py
@@ -11,9 +10,6 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.formats.registry import read_recording
-from beam_jobs.jobs.sensors.recording import ReadOptions
 from tests.support.arrays import assert_same
 from tests.support.recordings import edf, limit_records, read, rejected
 
@@ -100,15 +96,6 @@ def test_a_mat_file_that_unpacks_to_too_much_is_rejected(monkeypatch):
     assert len(data) < 2000
     limit_records(monkeypatch, 10_000)
     assert rejected("mat", data).startswith("it unpacks to 800000 bytes, more than")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("place", range(128, 192, 4))
-def test_a_mat_file_of_damaged_elements_is_read_or_rejected(place):
-    data = bytearray(mat(False, x=np.arange(20.0)))
-    data[place : place + 4] = b"\xff" * 4
-    with contextlib.suppress(RejectError):
-        assert read_recording("x.mat", bytes(data), ReadOptions()).arrays
 
 
 # NetCDF.

@@ -91,50 +91,33 @@ def test_every_polygon_has_the_pixels_that_pycocotools_gives(height, width, poly
     ("segmentation", "message"),
     [
         (None, "it has no segmentation"),
-        ([], "it has no segmentation"),
         ([[1, 2, 3, 4]], r"its polygon \[1, 2, 3, 4\], expected the x and y of 3 or more corners"),
         ([[1, 2, 3, 4, 5, "6"]], "its polygon .*, expected the x and y"),
-        ([[1, 2, 3, 4, 5, 1e300]], "its polygon .*, expected the x and y"),
         ([1, 2, 3, 4, 5, 6], "its polygon 1, expected the x and y"),
         ([[1, 2, 3, 4, 5, 6], "..."], "its polygon '...', expected the x and y"),
         ([[-1e7, 0, 1e7, 1] * 1000], r"its polygon has an outline of \d+ pixels"),
         ("text", "its segmentation has size 'text', its image"),
         ({"counts": [48]}, r"its segmentation has size None, its image \[6, 8\]"),
-        ({"size": [8, 6], "counts": [48]}, r"its segmentation has size \[8, 6\]"),
         ({"size": [1 << 40, 1 << 40], "counts": [1]}, "its segmentation has size"),
-        ({"size": [6, 8], "counts": [47]}, "its segmentation has runs of 47 pixels, its image 48"),
         ({"size": [6, 8], "counts": [40, 9]}, "its segmentation has runs of 49 pixels"),
         (
             {"size": [6, 8], "counts": [50, -2]},
             r"its counts \[50, -2\], expected numbers of pixels",
         ),
         ({"size": [6, 8], "counts": [1 << 70]}, "its counts .*, expected numbers of pixels"),
-        ({"size": [6, 8], "counts": [48.0]}, "its counts .*, expected numbers of pixels"),
         ({"size": [6, 8], "counts": [True] * 48}, "its counts .*, expected numbers of pixels"),
-        ({"size": [6, 8], "counts": None}, "its counts None, expected numbers of pixels"),
-        ({"size": [6, 8], "counts": ""}, "its counts '', expected pycocotools' text"),
         ({"size": [6, 8], "counts": "P"}, "its counts 'P', expected pycocotools' text"),
         ({"size": [6, 8], "counts": "é0"}, "its counts 'é0', expected pycocotools' text"),
         (
             {"size": [6, 8], "counts": "ooooooo0"},
             "its counts 'ooooooo0', expected pycocotools' text",
         ),
-        ({"size": [6, 8], "counts": "0`1@"}, "its segmentation has runs of"),
         ({"size": [6, 8], "counts": "oooooO"}, "its segmentation has runs of"),
     ],
 )
 def test_hostile_segmentations_are_rejected_before_memory_is_taken(segmentation, message):
     with pytest.raises(RejectError, match=f"^object 1: {message}"):
         mask(segmentation)
-
-
-@given(st.text("0123456789`abcdefghijklmnoPQRST@", max_size=40))
-@settings(max_examples=40, deadline=None)
-def test_any_text_is_a_mask_or_a_reject(text):
-    try:
-        assert mask({"size": [6, 8], "counts": text}).shape == SIZE
-    except RejectError:
-        pass
 
 
 # Jobs.

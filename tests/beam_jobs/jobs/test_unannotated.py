@@ -15,7 +15,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from readers.format.manifest import Manifest
 from tests.support.commands import ONE, refused, run
-from tests.support.datasets import records_of, rejects_of
+from tests.support.datasets import records_of
 from tests.support.images import encoded
 
 COCO = {
@@ -129,22 +129,6 @@ def test_the_summary_and_the_manifest_count_kept_images(folder, capsys):
     manifest = Manifest.read(str(output))
     assert (manifest.unannotated, manifest.rejected) == (1, 0)
     assert manifest.to_json()["splits"]["train"]["unannotated"] == 1
-
-
-@pytest.mark.slow
-def test_kept_images_in_packed_archives_are_counted(folder, capsys):
-    import tarfile
-
-    with tarfile.open(folder / "x.tar.gz", "w:gz") as archive:
-        archive.add(folder / "p/1.png", "1.png")
-        archive.add(folder / "p/2.png", "2.png")
-    boxes = ["--boxes", f"csv:{folder}/t.csv", "--label", "none", *ONE, "--input"]
-    for keep, kept in (["--unannotated", "keep"], 1), ([], 0):
-        output = folder / f"o{kept}"
-        assert run("images", *keep, *boxes, folder / "x.tar.gz", "--output", output) == 0
-        assert Manifest.read(str(output)).unannotated == kept
-        assert len(records_of(output)) == 1 + kept
-        assert len(rejects_of(output)) == 1 - kept
 
 
 def test_there_must_be_annotations_that_can_lack(folder, capsys):

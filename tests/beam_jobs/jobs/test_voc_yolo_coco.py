@@ -1,7 +1,6 @@
 """Boxes of Pascal VOC, YOLO and COCO, class names of YOLO, and captions of COCO."""
 
 import json
-import math
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -81,23 +80,16 @@ def test_voc_files_may_have_any_encoding_that_they_name(encoding):
         (b"", "not XML: no element found"),
         (b"<a>\xff</a>", "not XML: "),
         (b'<?xml version="1.0" encoding="klingon"?><a/>', "not XML: "),
-        (b'<?xml version="1.0" encoding="utf-7"?><a/>', "not XML: "),
         (b"<a>&undefined;</a>", "not XML: undefined entity"),
-        (b"<html/>", "its size has height None, expected a number of pixels"),
         (voc(height=""), "its size has height None, expected a number of pixels"),
         (voc(width=""), "its size has width None, expected a number of pixels"),
         (voc(width="0"), "its size has width '0', expected a number of pixels"),
-        (voc(width="1.5"), "its size has width '1.5', expected a number of pixels"),
         (voc(height="nan"), "its size has height 'nan', expected a number of pixels"),
-        (voc(height="1e300"), "its size has height '1e300', expected a number of pixels"),
-        (voc(name=""), "object 1 has no name"),
         (voc(name="  "), "object 1 has no name"),
         (voc(ymax=""), "object 1 'dog' has ymax None, expected a number"),
         (voc(xmin="left"), "object 1 'dog' has xmin 'left', expected a number"),
-        (voc(ymin="NaN"), "object 1 'dog' has ymin 'NaN', expected a number"),
         (voc(xmax="inf"), "object 1 'dog' has xmax 'inf', expected a number"),
         (voc(ymax="1.5"), "object 1 'dog' has ymax 1.5 below ymin 2"),
-        (voc(xmin="31"), "object 1 'dog' has xmax 30 below xmin 31"),
         (voc(name="n" * 1000, xmin="x" * 1000), "object 1 'nnnn"),
     ],
 )
@@ -138,27 +130,6 @@ def test_an_annotation_of_megabytes_is_rejected_unread(read):
         read(b" " * (MAX_BYTES + 1))
 
 
-@pytest.mark.slow
-def test_deeply_nested_xml_is_rejected():
-    depth = MAX_BYTES // 7
-    with pytest.raises(RejectError, match="its size has height None"):
-        voc_boxes(b"<a>" * depth + b"</a>" * depth)
-
-
-@given(st.data())
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
-def test_a_damaged_voc_file_is_rejected_or_read_and_nothing_else(data):
-    damaged = bytearray(VOC)
-    for _ in range(data.draw(st.integers(1, 4))):
-        damaged[data.draw(st.integers(0, len(VOC) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        found = voc_boxes(bytes(damaged))
-    except RejectError:
-        return
-    assert np.isfinite(found.corners).all()
-    assert found.corners.shape == (len(found.names), 4)
-
-
 FRACTIONS = st.floats(0, 1).map(lambda value: round(value, 6))
 
 
@@ -194,29 +165,18 @@ def test_an_empty_yolo_file_has_no_boxes(data):
     assert_boxes(yolo_boxes(data, ("cat",)), [], [], None)
 
 
-def test_fractions_that_were_rounded_may_be_slightly_outside():
-    assert_boxes(yolo_boxes(b"0 1.01 -0.01 0 0", ()), [[-0.01, 1.01, -0.01, 1.01]], ["0"], None)
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         (b"0 .5 .5 .1", "line 2: 4 values, expected a class and 4 numbers, or a class and the x "),
-        (b"0", "line 2: 1 values, expected"),
-        (b"0 .5 .5 .1 .1 .9", "line 2: 6 values, expected"),
         (b"0 .1 .1 .2 .2 .3 .3 .4", "line 2: 8 values, expected"),
         (b"2 .5 .5 .1 .1", "line 2: class '2', expected 0 to 1"),
         (b"-1 .5 .5 .1 .1", "line 2: class '-1', expected 0 to 1"),
-        (b"0.0 .5 .5 .1 .1", "line 2: class '0.0', expected 0 to 1"),
-        (b"dog .5 .5 .1 .1", "line 2: class 'dog', expected 0 to 1"),
         (b"9" * 5000 + b" .5 .5 .1 .1", "line 2: class '9999"),
         (b"0 320 240 64 48", "line 2: '320', expected a fraction of the image from 0 to 1"),
         (b"0 .5 .5 .1 1.011", "line 2: '1.011', expected a fraction of the image from 0 to 1"),
-        (b"0 .5 -.011 .1 .1", "line 2: '-.011', expected a fraction of the image from 0 to 1"),
         (b"0 .5 .5 nan .1", "line 2: 'nan', expected a fraction of the image from 0 to 1"),
-        (b"0 inf .5 .1 .1", "line 2: 'inf', expected a fraction of the image from 0 to 1"),
         (b"0 .5 .5 .1 x", "line 2: 'x', expected a fraction of the image from 0 to 1"),
-        (b"0 .1 .1 .2 .2 .3 3", "line 2: '3', expected a fraction of the image from 0 to 1"),
         (b"\xff", "not UTF-8: "),
     ],
 )
@@ -294,17 +254,11 @@ def test_names_in_yaml_are_always_text():
         "",
         "names:\n",
         "names: []\n",
-        "names: {}\n",
         "names: classes.txt\n",
         "names: [a, *x]\n",
-        "names: !!set {a, b}\n",
         "names: [a, b\n",
-        "names: [a b: c]\n",
-        "names: [[a], b]\n",
         "names:\n- a: b\n",
-        "names:\n-\n",
         "names:\n  0: {name: a}\n",
-        "names:\n  1: a\n  2: b\n",
         "names:\n  0: a\n  2: b\n",
         "names:\n  cat: 0\n",
         "names: [" + "#" * 10**6,
@@ -325,9 +279,7 @@ def test_other_yaml_is_refused_with_the_cure(text):
     [
         ("a.txt", b" \n", "a.txt: it names no class, expected a name per line"),
         ("a.txt", b"a\n\nb", "a.txt: class 1 has no name, expected a name for each number"),
-        ("a.yaml", b"names: [a, '']", "a.yaml: class 1 has no name, expected a name for each"),
         ("a.txt", b"a\nb\na", "a.txt: classes 0 and 2 are both 'a'"),
-        ("a.yaml", b"names: {0: a, 1: a}", "a.yaml: classes 0 and 1 are both 'a'"),
         ("a.txt", b"\xff", "a.txt: not UTF-8: "),
         (
             "a.txt",
@@ -412,11 +364,6 @@ def test_boxes_of_crowds_are_left_out(tmp_path, iscrowd):
     assert_boxes(found.boxes("a.jpg"), [[0, 0, 1, 1]] * 3, ["dog"] * 3, (10, 20))
 
 
-def test_integers_may_be_written_as_floats(tmp_path):
-    document = coco([image(1.0, height=10.0, width=2e1)], [box(1.0, 4.0)], [category(4.0)])
-    assert_boxes(read(tmp_path, document).boxes("a.jpg"), [[0.1, 0.1, 0.6, 0.3]], ["dog"], (10, 20))
-
-
 def test_categories_with_the_same_name_are_one(tmp_path):
     document = coco([image()], [box(1, 4), box(1, 9)], [category(9), category(4), category(6, "a")])
     found = read(tmp_path, document)
@@ -493,18 +440,12 @@ def test_the_stream_gives_the_same_as_the_whole_document(tmp_path, annotations, 
     "bbox",
     [
         [],
-        [1, 2, 3],
         [1, 2, 3, 4, 5],
         [1, 2, -1, 4],
-        [1, 2, 3, -0.5],
         ["1", 2, 3, 4],
-        [1, None, 3, 4],
         [1, True, 3, 4],
-        [1e30, 2, 3, 4],
-        [[1, 2], [3, 4]],
         [[1, 2, 3, 4]],
         {"x": 1, "y": 2},
-        "1 2 3 4",
         7,
     ],
 )
@@ -519,7 +460,7 @@ def test_an_invalid_bbox_rejects_only_its_image(tmp_path, bbox):
 
 
 @pytest.mark.parametrize("side", ["height", "width"])
-@pytest.mark.parametrize("pixels", [None, 0, -3, 1.5, "20", True, 2**31, [20]])
+@pytest.mark.parametrize("pixels", [None, 0, 1.5, "20", True, 2**31])
 def test_an_image_without_a_size_has_captions_but_no_boxes(tmp_path, side, pixels):
     document = coco([image(**{side: pixels})], [caption(), box()], [category()])
     found = read(tmp_path, document)
@@ -542,29 +483,18 @@ WHOLE = json.dumps(
     [
         (WHOLE[:-1], "not JSON: "),
         (WHOLE + b"x", "not JSON: "),
-        (WHOLE + WHOLE, "not JSON: "),
         (WHOLE.replace(b"1.5", b"NaN"), "not JSON: "),
-        (WHOLE.replace(b"1.5", b"1e999"), "not JSON: "),
         (WHOLE.replace(b"cat", b"\xff"), "not JSON: "),
         ([], "not a COCO file: it has no images"),
-        (7, "not a COCO file: it has no images"),
-        ({}, "not a COCO file: it has no images"),
         ({"images": {"a": image()}}, "not a COCO file: it has no images"),
-        ({"data": coco([image()])}, "not a COCO file: it has no images"),
         (coco([7]), "an image has id None, expected an integer"),
-        (coco([[image()]]), "an image has id None, expected an integer"),
         (coco([image("1")]), "an image has id '1', expected an integer"),
         (coco([image(1.5)]), "an image has id 1.5, expected an integer"),
-        (coco([image(1e300)]), "an image has id 1e+300, expected an integer"),
-        (coco([image(True)]), "an image has id True, expected an integer"),
-        (coco([image([1])]), "an image has id [1], expected an integer"),
         (coco([image(name=None)]), "image 1 has file_name None, expected text"),
-        (coco([image(name="")]), "image 1 has file_name '', expected text"),
         (coco([image(4), image(2, "b"), image(4, "c")]), "two images have the id 4"),
         (coco([image(4, "x"), image(2), image(1)]), "two images have the file_name 'a.jpg'"),
         (coco([image()], [], [category(None)]), "a category has id None, expected an integer"),
         (coco([image()], [], [category(name=3)]), "category 1 has name 3, expected text"),
-        (coco([image()], [], [category(name="")]), "category 1 has name '', expected text"),
         (coco([image()], [], [category(), category()]), "two categories have the id 1"),
         (coco([image()], [{"id": 3}]), "an annotation has image_id None, expected an integer"),
         (
@@ -580,7 +510,6 @@ WHOLE = json.dumps(
             coco([image()], [box(), box(9), box(8)], [category()]),
             "an annotation has image_id 9, which no image has",
         ),
-        (coco([image()], [caption(0)]), "an annotation has image_id 0, which no image has"),
         (
             coco([image()], [box(), box(1, 6), box(1, 5)], [category()]),
             "an annotation has category_id 6, which no category has",
@@ -607,20 +536,3 @@ def test_deeply_nested_json_takes_little_memory(tmp_path, opening, closing):
     nested = opening * 300_000 + b"0" + closing * 300_000
     document = b'{"x": %s, "images": [{"id": 1, "file_name": "a", "bbox": %s}]}' % (nested, nested)
     assert read(tmp_path, document).captions("a") == ()
-
-
-@given(st.data())
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
-def test_a_damaged_coco_file_is_refused_or_read_and_nothing_else(tmp_path, data):
-    damaged = bytearray(WHOLE)
-    for _ in range(data.draw(st.integers(1, 3))):
-        position = data.draw(st.integers(0, len(WHOLE) - 1))
-        damaged[position] = data.draw(
-            st.one_of(st.integers(0, 255), st.sampled_from(b'0123456789-.e,:[]{}" null'))
-        )
-    try:
-        found = read(tmp_path, bytes(damaged))
-        boxes = found.boxes("a.jpg")
-    except (UsageError, RejectError):
-        return
-    assert all(map(math.isfinite, boxes.corners.ravel()))

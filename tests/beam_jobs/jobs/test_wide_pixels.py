@@ -11,7 +11,6 @@ import tensorflow as tf
 import tifffile
 from PIL import Image
 
-import readers
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.sources.inputs import Inputs
@@ -19,7 +18,6 @@ from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from readers.format.decode.images import decode_image
 from readers.format.schema import Feature
-from tests.support.datasets import write_dataset
 from tests.support.images import encoded
 
 RNG = np.random.default_rng(0)
@@ -249,32 +247,6 @@ def test_all_readers_decode_the_png_that_is_stored(tmp_path, name, dtype, channe
     found = decode_image("image", feature, kept)
     assert found.dtype == pixels.dtype
     np.testing.assert_array_equal(found, pixels)
-
-
-@pytest.mark.slow(base=["uint16-3-free"])
-@pytest.mark.parametrize("shape", [(5, 7), (None, None)], ids=["fixed", "free"])
-@pytest.mark.parametrize(("dtype", "channels"), [("uint16", 1), ("uint16", 3), ("uint8", 4)])
-def test_batches_have_the_pixels_in_tensorflow_and_in_numpy(tmp_path, shape, dtype, channels):
-    kept = [stored(job(channels, dtype, encoding="png"), png(WIDE[c])) for c in (3, 4)]
-    pixels = np.stack([stored(job(channels, dtype), png(WIDE[c])) for c in (3, 4)])
-    schema = readers.Schema({"image": Feature(dtype, (*shape, channels), "png")})
-    write_dataset(tmp_path, schema, {"train": [[{"image": data} for data in kept]]})
-    flags = {"split": "train", "batch_size": 2, "batching": "padded", "shuffle": False}
-    (batch,) = readers.as_numpy(tmp_path, **flags)
-    np.testing.assert_array_equal(batch["image"], pixels)
-    # TensorFlow decodes the images of this order, Pillow those of others.
-    (batch,) = readers.load(tmp_path, order="interleave", **flags)
-    np.testing.assert_array_equal(batch["image"], pixels)
-
-
-def test_source_keeps_png_files_with_alpha():
-    image = Image.fromarray(np.dstack((BYTES, BYTES[..., 0])))
-    source = job(4, "uint8", encoding="source")
-    data = encoded(image, "PNG")
-    assert stored(source, data) == data
-    for other in (encoded(BYTES, "PNG"), encoded(BYTES, "JPEG")):
-        pixels = tf.io.decode_png(stored(source, other), 4).numpy()
-        np.testing.assert_array_equal(pixels, stored(job(4, "uint8"), other))
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "float32"])

@@ -7,15 +7,12 @@ import gzip
 import io
 import random
 import re
-import shutil
 import stat
 import struct
 import subprocess
 import tarfile
 import zipfile
-import zlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import pytest
@@ -103,13 +100,9 @@ def until_broken(data: bytes, kind: str) -> tuple[list[str], str]:
         ("a.zip", "zip"),
         ("/x.tar/A.ZIP", "zip"),
         ("gs://bucket/a.tar", "tar"),
-        ("a.tar.gz", "tar.gz"),
-        ("a.TGZ", "tar.gz"),
         ("a.Tar.Gz", "tar.gz"),
         ("a.gz", None),
-        ("a.txt.gz", None),
         ("a.zip.txt", None),
-        ("zip", None),
         ("", None),
     ],
 )
@@ -117,46 +110,19 @@ def test_archives_are_recognized_by_file_name(path, kind):
     assert archive_kind(path) == kind
 
 
-def by_zipfile(folder: Path, out: Path) -> None:
-    shutil.make_archive(str(out).removesuffix(".zip"), "zip", folder)
-
-
-def by_tarfile(format: int, packed: str = "") -> Callable[[Path, Path], None]:
-    def pack(folder: Path, out: Path) -> None:
-        with tarfile.open(out, f"w:{packed}", format=format) as archive:
-            archive.add(folder, ".")
-
-    return pack
-
-
-def by_command(command: str) -> Callable[[Path, Path], None]:
-    def pack(folder: Path, out: Path) -> None:
-        subprocess.run([*command.split(), str(out), "."], cwd=folder, check=True)
-
-    return pack
-
-
 PACKERS = {
-    "zipfile.zip": by_zipfile,
-    "deflated.zip": by_command("zip -qr"),
-    "stored.zip": by_command("zip -qr -0"),
-    "wide.zip": by_command("zip -qr -fz"),
-    "descriptors.zip": by_command("zip -qr -fd"),
-    "links.zip": by_command("zip -qr -y"),
-    "ustar.tar": by_tarfile(tarfile.USTAR_FORMAT),
-    "gnu.tar": by_tarfile(tarfile.GNU_FORMAT),
-    "pax.tar": by_tarfile(tarfile.PAX_FORMAT),
-    "pax.tar.gz": by_tarfile(tarfile.PAX_FORMAT, "gz"),
-    "ustar-command.tar": by_command("tar --format=ustar -cf"),
-    "gnu-command.tar": by_command("tar --format=gnu -cf"),
-    "oldgnu-command.tar": by_command("tar --format=oldgnu -cf"),
-    "posix-command.tar": by_command("tar --format=posix -cf"),
-    "command.tgz": by_command("tar -zcf"),
+    "deflated.zip": "zip -qr",
+    "wide.zip": "zip -qr -fz",
+    "descriptors.zip": "zip -qr -fd",
+    "links.zip": "zip -qr -y",
+    "oldgnu-command.tar": "tar --format=oldgnu -cf",
+    "posix-command.tar": "tar --format=posix -cf",
+    "command.tgz": "tar -zcf",
 }
 
 
 # The programs zip and tar are not among what the base tests need.
-@pytest.mark.slow(base=["zipfile.zip", "ustar.tar", "gnu.tar", "pax.tar", "pax.tar.gz"])
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PACKERS)
 def test_packed_files_are_read_back_unchanged(tmp_path, name):
     folder = tmp_path / "in"
@@ -165,7 +131,8 @@ def test_packed_files_are_read_back_unchanged(tmp_path, name):
         (folder / path).write_bytes(data)
     (folder / ".hidden").write_bytes(b"no")
     (folder / "link.txt").symlink_to("a.txt")
-    PACKERS[name](folder, tmp_path / name)
+    command = [*PACKERS[name].split(), str(tmp_path / name), "."]
+    subprocess.run(command, cwd=folder, check=True)
     data, kind = (tmp_path / name).read_bytes(), archive_kind(name)
     expected = dict(FILES)
     # The zip command follows links by default.
@@ -221,13 +188,6 @@ def test_a_tar_reads_as_with_tarfile(files, format):
     assert contents(data, "tar") == expected
     assert [(m.location.offset, m.size) for m in listed(data, "tar")] == places
     assert contents(gzip.compress(data, 1), "tar.gz") == expected
-
-
-def test_all_members_of_the_same_name_are_listed():
-    with pytest.warns(UserWarning, match="Duplicate name"):
-        data = zip_of([("a", b"1"), ("a", b"2")])
-    twice = tar_of([entry("a", b"1"), entry("./a", b"2")])
-    assert contents(data, "zip") == contents(twice, "tar") == [("a", b"1"), ("a", b"2")]
 
 
 NAMES = [
@@ -411,12 +371,6 @@ def test_a_zip_without_an_intact_directory_is_rejected(data, error):
     assert error in message
 
 
-@pytest.mark.parametrize("count", [0, 5, 7])
-def test_a_zip_with_a_wrong_number_of_entries_is_rejected(count):
-    names, message = until_broken(with_end(zip_of(), END_COUNT, count, 2), "zip")
-    assert (names, message) == ([], f"{BROKEN}its directory has 6 entries, expected {count}")
-
-
 def test_a_zip_stored_in_a_truncated_zip_is_not_mistaken_for_it():
     inner = zip_of({"inner": b"x"})
     outer = zip_of({"a.zip": inner, "b": NOISE[:100]}, zipfile.ZIP_STORED)
@@ -481,13 +435,6 @@ def test_a_truncated_deflated_member_is_rejected():
     assert reject(garbage, place) == (
         "damaged: Error -3 while decompressing data: invalid block type"
     )
-
-
-def test_a_bomb_is_unpacked_no_further_than_its_size():
-    data = zip_of({"a": b"\0" * 10_000_000})
-    place = listed(data, "zip")[0].location._replace(size=1000)
-    with peak_below(1 << 20):
-        reject(data, place)
 
 
 @pytest.mark.parametrize("size", [0, 65_536])
@@ -584,22 +531,6 @@ def test_seeking_back_does_not_skip_the_checksum():
         stream.read()
 
 
-def test_several_readers_can_share_a_file():
-    for data, kind in ((zip_of(), "zip"), (zip_of(method=0), "zip"), (tar_of(), "tar")):
-        file = io.BytesIO(data)
-        found, names = list(members(file, kind)), []
-        streams = [open_member(file, member.location, member.name) for member in found]
-        whole = {member.name: b"" for member in found}
-        for _ in range(4):
-            for member, stream in zip(found, streams, strict=True):
-                whole[member.name] += stream.read(50_001)
-        assert whole == FILES
-        for member in members(file, kind):
-            names.append(member.name)
-            read_member(file, member.location, member.name, LIMIT)
-        assert names == list(FILES)
-
-
 def length(stream: BinaryIO) -> int:
     return sum(map(len, iter(lambda: stream.read(10_000), b"")))
 
@@ -648,34 +579,9 @@ def test_only_regular_files_of_a_tar_are_listed():
         assert contents(data, "tar") == [("a", b"x"), ("c", b"y"), ("d", b"z")]
 
 
-def test_the_size_of_a_link_in_a_tar_is_ignored():
-    link = header(kind=(156, b"1"), size=(124, b"%011o" % 1000))
-    assert contents(link + WHOLE + ZEROS, "tar") == [("whole", b"")]
-
-
-def test_a_long_link_target_is_not_used_as_a_name():
-    link = entry("l", type=tarfile.SYMTYPE, linkname="x" * 300)
-    for format in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
-        assert contents(tar_of([link, entry("a", b"x")], format), "tar") == [("a", b"x")]
-
-
-@pytest.mark.slow(base=["without tar"])
-@pytest.mark.parametrize("format", ["without tar", "gnu", "0.0", "0.1", "1.0"])
-def test_sparse_files_are_errors_of_their_members(tmp_path, format):
-    with (tmp_path / "holes").open("wb") as file:
-        for number in range(40):  # More than the map in the header holds.
-            file.seek(number * 100_000)
-            file.write(b"data")
-    (tmp_path / "whole").write_bytes(b"whole")
-    if format == "without tar":
-        records = {"GNU.sparse.size": "9", "GNU.sparse.name": "holes"}
-        data = tar_of([entry("x", b"1", pax_headers=records), entry("whole", b"whole")])
-    else:
-        options = ["--format=gnu"] if format == "gnu" else ["--format=posix"]
-        options += [] if format == "gnu" else [f"--sparse-version={format}"]
-        command = ["tar", "-S", *options, "-c", "-f", "a.tar", "holes", "whole"]
-        subprocess.run(command, cwd=tmp_path, check=True)
-        data = (tmp_path / "a.tar").read_bytes()
+def test_sparse_files_are_errors_of_their_members():
+    records = {"GNU.sparse.size": "9", "GNU.sparse.name": "holes"}
+    data = tar_of([entry("x", b"1", pax_headers=records), entry("whole", b"whole")])
     for data_, kind in ((data, "tar"), (gzip.compress(data), "tar.gz")):
         holes, whole = listed(data_, kind)
         error = "the member is a sparse file: pack it without --sparse"
@@ -792,11 +698,6 @@ def test_files_of_another_kind_are_rejected(data, kind):
         assert message.startswith(BROKEN)
 
 
-def test_an_empty_archive_has_no_members():
-    assert listed(zip_of([]), "zip") == listed(tar_of([]), "tar") == []
-    assert listed(gzip.compress(tar_of([])), "tar.gz") == listed(bytes(512), "tar") == []
-
-
 def test_a_member_without_a_name_is_an_error():
     (member,) = listed(header(name=(0, b"\0")) + ZEROS, "tar")
     assert (member.name, member.error) == ("(no name)", "the member has no name")
@@ -832,24 +733,6 @@ def test_an_archive_truncated_anywhere_is_rejected(mark):
         assert message
 
 
-def test_a_truncated_tar_gz_yields_its_whole_members_and_names_the_last():
-    plain = tar_of([entry("a", b"x" * 600), entry("b", NOISE), entry("c", b"y")])
-    start = listed(plain, "tar")[1].location.offset
-    for data in (gzip.compress(plain[: start + 1000]), gzip.compress(plain)[: start // 2 + 500]):
-        found = []
-        with pytest.raises(RejectError) as caught:
-            for member, stream in walk(io.BytesIO(data)):
-                found.append(member.name)
-                if member.name == "a":
-                    assert stream.read() == b"x" * 600
-                else:
-                    with pytest.raises(RejectError, match=r"cut off: |GZIP: "):
-                        stream.read()
-        assert found == ["a", "b"]
-        assert str(caught.value).startswith("the archive is damaged or cut off after 'a': ")
-        assert until_broken(data, "tar.gz") == (["a", "b"], str(caught.value))
-
-
 @pytest.mark.parametrize(
     ("data", "error"),
     [
@@ -862,28 +745,6 @@ def test_damage_after_the_last_member_of_a_tar_gz_is_noticed(data, error):
     names, message = until_broken(data, "tar.gz")
     assert names == list(FILES)
     assert message.startswith(f"the archive is damaged or cut off after {LONG!r}: {error}")
-
-
-class Pipe(io.RawIOBase):
-    """A file that cannot seek."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = io.BytesIO(data)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer) -> int:
-        return self._data.readinto(buffer[:1000])
-
-
-def test_a_tar_gz_is_read_from_an_unseekable_file():
-    data = gzip.compress(tar_of())
-    found = [(m.name, stream.read()) for m, stream in walk(io.BufferedReader(Pipe(data)))]
-    assert found == list(FILES.items())
-    assert list(members(io.BufferedReader(Pipe(data)), "tar.gz")) == [
-        member._replace(location=None) for member in listed(tar_of(), "tar")
-    ]
 
 
 def test_streams_of_a_tar_gz_may_be_left_unread_and_are_closed_by_the_next_step():
@@ -906,30 +767,6 @@ def test_concatenated_gzip_streams_are_one_archive():
     assert contents(packed, "tar.gz") == list(FILES.items())
 
 
-def extra_field(kind: int, data: bytes) -> bytes:
-    return struct.pack("<HH", kind, len(data)) + data
-
-
-def unicode_path(encoded: bytes, name: str) -> bytes:
-    return extra_field(0x7075, b"\1" + struct.pack("<L", zlib.crc32(encoded)) + name.encode())
-
-
-SHORT = {name: data[:2000] for name, data in FILES.items()}
-HOLES = entry("holes", b"1\n0\n4\n", pax_headers={"GNU.sparse.size": "9", "GNU.sparse.name": "h"})
-OLD_HOLES = header(kind=(156, b"S"), more=(482, b"\1")) + bytes(504) + b"\1" + bytes(7 + 512)
-DAMAGED = {
-    "deflated.zip": zip_of(SHORT),
-    "stored.zip": zip_of(SHORT, 0),
-    "fields.zip": zip_of({"_": b"data"}, extra=unicode_path(b"_", "é") + extra_field(1, bytes(24))),
-    "ustar.tar": tar_of([entry("a", b"data"), entry("b" * 99 + "/" + "c" * 99, b"more")], 0),
-    "pax.tar": tar_of(
-        [HOLES, *(entry(*file, pax_headers={"size": "9"}) for file in SHORT.items())]
-    ),
-    "gnu.tar": OLD_HOLES + tar_of([entry(*file) for file in SHORT.items()], tarfile.GNU_FORMAT),
-    "pax.tar.gz": gzip.compress(tar_of([entry(*file) for file in SHORT.items()])),
-}
-
-
 def read_all(data: bytes, kind: str) -> Iterator[tuple[str, bytes]]:
     """Yields (name, bytes) of the members that can be read. It raises RejectError or nothing."""
     if kind == "tar.gz":
@@ -946,28 +783,6 @@ def read_all(data: bytes, kind: str) -> Iterator[tuple[str, bytes]]:
                 yield member.name, whole
             with contextlib.suppress(RejectError):
                 assert open_member(file, member.location, member.name).read() == whole
-
-
-@pytest.mark.slow(base=["stored.zip", "pax.tar.gz"])
-@pytest.mark.parametrize("name", DAMAGED)
-@given(st.data())
-@settings(max_examples=60, deadline=None)
-def test_damaged_archives_yield_right_bytes_or_rejects(name, data):
-    damaged = bytearray(DAMAGED[name])
-    # Damage to headers and directories can be mistaken for something else in more ways.
-    marks = [m.start() for m in re.finditer(rb"PK|ustar|\d+ (size|path|GNU)", damaged)] or [0]
-    near = st.builds(
-        lambda mark, by: min(max(mark + by, 0), len(damaged) - 1),
-        st.sampled_from(marks),
-        st.integers(-150, 60),
-    )
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(near | st.integers(0, len(damaged) - 1))
-        damaged[at] = data.draw(st.sampled_from([0, 0xFF, damaged[at] ^ 1]) | st.integers(0, 255))
-    with contextlib.suppress(RejectError):
-        for _, found in read_all(bytes(damaged), archive_kind(name)):
-            # The data of a tar has no checksum; that of a .tar.gz is checked at its end.
-            assert name.endswith((".tar", ".gz")) or found in {b"data", *SHORT.values()}
 
 
 BODIES = {"a": b"first", "b": b"", "c": b"x" * 100}

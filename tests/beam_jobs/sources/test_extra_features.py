@@ -14,7 +14,6 @@ from beam_jobs.sources.extra_features import (
     parse_extra_features,
     parse_target,
 )
-from readers.format.decode.records import Decoder
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
 
@@ -33,14 +32,6 @@ def refused(spec: str, value) -> str:
     return str(caught.value)
 
 
-def through_an_example(spec: str, value) -> np.ndarray:
-    """A value as a reader returns it."""
-    (extra,) = parse_extra_features(f"x:{spec}")
-    schema = Schema({"x": extra.feature})
-    example = Encoder(schema).encode({"x": feature_value(extra, value)})
-    return Decoder(schema).decode(example)["x"]
-
-
 def test_features_are_columns_with_a_dtype_and_perhaps_a_length():
     text = "age:float32,site:string,tags:string[], scores:float32[3],id:uint64,ids:uint64[2]"
     assert parse_extra_features(text) == (
@@ -53,35 +44,18 @@ def test_features_are_columns_with_a_dtype_and_perhaps_a_length():
     )
 
 
-def test_names_may_hold_colons_blanks_and_other_scripts():
-    text = "age: in years:int8,größe:float64"
-    assert [extra.name for extra in parse_extra_features(text)] == ["age: in years", "größe"]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("end", ["", "[]", "[7]"])
-def test_features_may_have_every_dtype_of_a_table(dtype, end):
-    (extra,) = parse_extra_features(f"x:{dtype}{end}")
-    assert extra.feature.dtype == dtype
-    assert extra.feature.shape == {"": (), "[]": (None,), "[7]": (7,)}[end]
-
-
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
         ("", "''"),
         ("age", "'age'"),
-        ("age:", "'age:'"),
         (":int64", "':int64'"),
         ("a:int64,,b:int64", "''"),
         ("a:int64,b:int65", "'b:int65'"),
-        ("b:complex64", "'b:complex64'"),
         ("b:bfloat16", "'b:bfloat16'"),
         ("a:int64[0]", "'a:int64[0]'"),
-        ("a:int64[-1]", "'a:int64[-1]'"),
         ("a:int64[2][3]", "'a:int64[2][3]'"),
         ("a:int64[1234567890]", "'a:int64[1234567890]'"),
-        ("a:int64[", "'a:int64['"),
         ("a:int64[٣]", "'a:int64[٣]'"),
     ],
 )
@@ -174,12 +148,6 @@ def test_other_values_than_floats_are_rejected(dtype, value):
     assert refused(f"{dtype}[]", [0.5, value]).startswith("column 'x[1]' holds ")
 
 
-def test_infinity_and_the_largest_float_may_be_written_out():
-    for value in ("inf", "Infinity", "-INF"):
-        assert value_of("float16", value) == float(value)
-    assert value_of("float32", "3.4028235e+38") == np.finfo("float32").max
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [("true", 1), ("True", 1), ("FALSE", 0), (" 1", 1), ("0", 0), (1, 1), (0, 0), (True, 1)],
@@ -230,15 +198,12 @@ def test_missing_values_are_nan_or_empty_text_or_rejected(nothing):
         ("int32[]", "[1, 2]", [1, 2]),
         ("int32[]", ' ["1", true]', [1, 1]),
         ("int32[]", [], []),
-        ("int32[]", "[]", []),
         ("int32[1]", 7, [7]),
         ("int32[]", "7", [7]),
         ("float32[3]", "[1, 2.5, NaN]", [1, 2.5, math.nan]),
-        ("float64[2]", [1, 2.5], [1, 2.5]),
         ("bool[]", "[true, 0]", [True, False]),
         ("string[]", '["a", "é"]', ["a", "é"]),
         ("string[]", "a", ["a"]),
-        ("string[]", [], []),
         ("uint64[2]", [2**64 - 1, 1], [2**64 - 1, 1]),
     ],
 )
@@ -256,7 +221,6 @@ def test_lists_are_lists_or_json_or_one_value(spec, value, expected):
     ("spec", "value", "message"),
     [
         ("int64[3]", [1, 2], "column 'x' has 2 values, expected 3"),
-        ("int64[2]", "[1, 2, 3]", "column 'x' has 3 values, expected 2"),
         ("int64[2]", 1, "column 'x' has 1 values, expected 2"),
         ("string[]", "[draft", "column 'x' holds '[draft', expected a JSON list"),
         ("string[]", "[1] 2", "column 'x' holds '[1] 2', expected a JSON list"),
@@ -329,26 +293,6 @@ def test_a_list_has_the_values_of_its_items_one_by_one(dtype, items):
 
     together = outcome(lambda: value_of(f"{dtype}[]", items))
     assert together == outcome(lambda: [value_of(dtype, item) for item in items])
-
-
-@given(st.sampled_from(INTEGERS), st.data())
-@settings(max_examples=40, deadline=None)
-def test_integers_come_back_from_an_example_as_they_were_written(dtype, data):
-    info = np.iinfo(dtype)
-    numbers = data.draw(st.lists(st.integers(int(info.min), int(info.max)), min_size=1, max_size=4))
-    assert through_an_example(dtype, str(numbers[0])).tolist() == numbers[0]
-    assert through_an_example(f"{dtype}[]", numbers).tolist() == numbers
-    assert through_an_example(f"{dtype}[]", str(numbers)).tolist() == numbers
-
-
-@given(st.floats(width=32))
-@settings(max_examples=40, deadline=None)
-def test_floats_come_back_from_an_example_as_they_were_written(number):
-    for dtype in ("float32", "float64"):
-        for value in (number, repr(number)):
-            np.testing.assert_array_equal(through_an_example(dtype, value), np.array(number, dtype))
-        found = through_an_example(f"{dtype}[2]", [number, number])
-        np.testing.assert_array_equal(found, np.array([number, number], dtype))
 
 
 def test_a_target_is_the_number_in_a_column_of_any_name():

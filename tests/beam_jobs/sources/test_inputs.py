@@ -85,22 +85,6 @@ def test_keys_of_members_begin_with_that_of_their_archive(tmp_path, kind):
         assert inputs.path_of(source) == f"{tmp_path}/x.{kind}"
 
 
-def test_members_and_files_may_have_the_same_keys(tmp_path):
-    found = []
-    for kind in ("", *KINDS):
-        path = tmp_path / f"x.{kind}" if kind else tmp_path / "x"
-        if kind:
-            path.write_bytes(packed(kind, FILES))
-        for name, data in () if kind else FILES:
-            (path / name).parent.mkdir(parents=True, exist_ok=True)
-            (path / name).write_bytes(data)
-        inputs = Inputs.of([str(path)], key="member")
-        found.append(contents(inputs))
-        files = {source.file: bool(source.archive) for source, _ in found_in(inputs)}
-        assert files == dict.fromkeys(dict(FILES), bool(kind))
-    assert all(each == dict(FILES) for each in found)
-
-
 def test_a_member_of_a_zip_or_tar_is_opened_streamed_and_read_alike(tmp_path):
     for kind in ("zip", "tar"):
         (tmp_path / f"x.{kind}").write_bytes(packed(kind, FILES))
@@ -117,24 +101,6 @@ def test_a_member_of_a_zip_or_tar_is_opened_streamed_and_read_alike(tmp_path):
         with inputs.stream(source) as file:
             assert file.read() == expected.pop(source.key)
     assert not expected
-
-
-def test_archives_and_plain_files_may_contain_the_same_names(tmp_path):
-    (tmp_path / "deep").mkdir()
-    for name in ("a.zip", "deep/b.zip", "deep/c.tar"):
-        kind = name.rsplit(".", 1)[-1]
-        (tmp_path / name).write_bytes(packed(kind, [("1.jpg", name.encode()), ("2.jpg", b"")]))
-    (tmp_path / "1.jpg").write_bytes(b"plain")
-    (tmp_path / "deep" / "1.jpg").write_bytes(b"deep")
-    assert contents(Inputs.of([str(tmp_path)])) == {
-        "1.jpg": b"plain",
-        "deep/1.jpg": b"deep",
-        **{
-            f"{name}/{n}.jpg": name.encode() if n == 1 else b""
-            for name in ("a.zip", "deep/b.zip", "deep/c.tar")
-            for n in (1, 2)
-        },
-    }
 
 
 def test_patterns_of_packed_archives_are_recognised():
@@ -200,26 +166,6 @@ SAMPLES: Files = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sidecars_are_columns_of_the_member_of_their_name(tmp_path, kind):
-    name = f"x.{kind}"
-    (tmp_path / name).write_bytes(packed(kind, SAMPLES))
-    inputs = inputs_of(tmp_path, name, samples=True, columns=("cls", "age", "txt"))
-    assert rows_of(inputs) == {
-        f"{name}/1.jpg": {"cls": "7", "age": 3, "txt": "A dog."},
-        f"{name}/deep/2.png": {"cls": "8"},
-        f"{name}/3.jpg": {},
-        f"{name}/4.left.jpg": {"age": 4},
-        f"{name}/4.right.jpg": {"age": 4},
-    }
-    assert contents(inputs)[f"{name}/4.right.jpg"] == b"right"
-    unasked = inputs_of(tmp_path, name, samples=True)
-    assert rows_of(unasked) == {key: {} for key in rows_of(inputs)}
-    assert contents(unasked) == contents(inputs)
-    as_members = inputs_of(tmp_path, name)
-    assert contents(as_members) == {f"{name}/{n}": data for n, data in SAMPLES}
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_field_of_an_object_in_a_sidecar_is_a_column(tmp_path, kind):
     fields = {"meta": {"cls": "dog", "age": 3}, "id": 1}
     files = [("1.jpg", b"1"), ("1.json", json.dumps(fields).encode())]
@@ -229,35 +175,6 @@ def test_a_field_of_an_object_in_a_sidecar_is_a_column(tmp_path, kind):
     assert rows_of(inputs) == {f"x.{kind}/1.jpg": {"meta.cls": "dog", "id": 1}}
     inputs = inputs_of(tmp_path, f"x.{kind}", samples=True, columns=("meta.sex",))
     assert list(rows_of(inputs)[f"x.{kind}/1.jpg"]) == ["meta", "meta.cls", "meta.age", "id"]
-
-
-@pytest.mark.parametrize("columns", [(), ("cls",)])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_mask_beside_its_image_is_no_record_and_a_lone_one_is(tmp_path, kind, columns):
-    beside = ["depth.PNG", "jpg", "mask_2.png", "masks.webp", "seg.png"]
-    alone = ["seg.png", "depth.png"]
-    photographs = ["1.jpg", "flower.jpg", "jpg"]
-    files = [(f"a.{extension}", b"a") for extension in beside]
-    files += [(f"b.{extension}", b"b") for extension in alone]
-    files += [(f"c.{extension}", b"c") for extension in photographs]
-    files.append(("c.cls", b"7"))
-    (tmp_path / f"x.{kind}").write_bytes(packed(kind, files))
-    inputs = inputs_of(tmp_path, f"x.{kind}", samples=True, columns=columns)
-    names = ["a.jpg", "b.seg.png", "b.depth.png", *(f"c.{name}" for name in photographs)]
-    assert contents(inputs) == {f"x.{kind}/{name}": name[0].encode() for name in names}
-    assert not errors_of(inputs)
-    assert len(contents(inputs_of(tmp_path, f"x.{kind}"))) == len(files)
-
-
-@pytest.mark.parametrize("columns", [(), ("cls",)])
-@pytest.mark.parametrize("kind", KINDS)
-def test_sidecars_without_a_member_are_reported(tmp_path, kind, columns):
-    files = [("0.txt", b""), ("1.cls", b"1"), ("1.jpg", b""), ("a/1.json", b"{}"), ("z.json", b"")]
-    (tmp_path / f"x.{kind}").write_bytes(packed(kind, files))
-    inputs = inputs_of(tmp_path, f"x.{kind}", samples=True, columns=columns)
-    alone = {f"x.{kind}/{name}": ALONE for name in ("0.txt", "a/1.json", "z.json")}
-    assert errors_of(inputs) == alone
-    assert len(list(found_in(inputs))) == 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -370,25 +287,6 @@ def test_a_file_that_is_not_an_archive_is_one_source_with_an_error(tmp_path, kin
     assert re.match("the archive is damaged or cut off before its first", found[0][0].error)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_archive_that_cannot_be_opened_is_one_source_with_an_error(tmp_path, kind):
-    (tmp_path / f"x.{kind}").symlink_to(tmp_path / "nowhere")
-    found = list(found_in(inputs_of(tmp_path, f"x.{kind}")))
-    assert [source.key for source, _ in found] == [f"x.{kind}"]
-    assert re.match("cannot be read.*No such file", found[0][0].error)
-
-
-def test_the_size_of_a_member_that_cannot_be_read_counts_for_nothing(tmp_path):
-    # Otherwise a wrong size would decide the number of shards.
-    data = zipped([("1.jpg", b"x" * 9), ("2.jpg", b"y")])
-    entry = data.rindex(b"PK\1\2", 0, data.rindex(b"PK\1\2"))
-    huge = data[: entry + 24] + b"\xfe\xff\xff\xff" + data[entry + 28 :]
-    (tmp_path / "x.zip").write_bytes(huge)
-    found = {source.key: source for source, _ in found_in(inputs_of(tmp_path, "x.zip"))}
-    assert "cannot be packed in" in found["x.zip/1.jpg"].error
-    assert [found[f"x.zip/{n}.jpg"].size for n in (1, 2)] == [0, 1]
-
-
 # Sizes.
 
 
@@ -457,13 +355,6 @@ def test_the_first_sources_are_those_of_every_kind_and_no_more(tmp_path):
     assert bytes_of == {f"2.tar.gz/{n}.jpg": f"tar.gz {n}".encode() for n in range(5)}
     for limit in (0, 1, 7, 12):
         assert [s.key for s, _ in inputs.first(pattern, limit)] == [s.key for s, _ in found[:limit]]
-
-
-def test_a_packed_archive_that_is_broken_is_among_the_first_once(tmp_path):
-    (tmp_path / "x.tar.gz").write_bytes(b"no archive")
-    inputs = inputs_of(tmp_path, "x.tar.gz")
-    ((source, data),) = inputs.first(inputs.patterns[0], 9)
-    assert source.error and data == b""
 
 
 def test_no_archive_keeps_a_file_open(tmp_path):

@@ -49,13 +49,6 @@ def test_if_one_label_is_a_word_all_are_numbered_by_name(integers, words):
     assert [names[ids[label]] for label in labels] == labels
 
 
-@given(st.lists(st.one_of(INTEGERS, WORDS)), st.randoms())
-def test_names_depend_on_neither_order_nor_repetition(labels, random):
-    shuffled = labels * 2
-    random.shuffle(shuffled)
-    assert label_names(shuffled) == label_names(labels)
-
-
 @pytest.mark.parametrize(
     "odd", ["007", "+1", "1.5", "1.", ".0", " 1", "-0", "", "1e3", "٣", str(2**63), "9" * 30]
 )
@@ -89,12 +82,6 @@ def test_other_values_are_rejected_as_labels(value):
     with pytest.raises(RejectError, match="expected text or a whole number") as caught:
         label_text(value)
     assert repr(value) in str(caught.value)
-
-
-def test_a_long_wrong_label_is_quoted_in_part():
-    with pytest.raises(RejectError) as caught:
-        label_text(["x" * 1000])
-    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize(
@@ -140,17 +127,12 @@ def test_a_table_labels_by_key_before_file_name(tmp_path):
     assert labels.of(Source("1.jpg")) == "any"
 
 
-@pytest.mark.parametrize("path", ["path", "file", "filename", "key", "image", "name", " File "])
-@pytest.mark.parametrize("label", ["label", "class", "LABEL"])
+@pytest.mark.parametrize("path", ["path", " File "])
+@pytest.mark.parametrize("label", ["class", "LABEL"])
 def test_a_table_may_name_its_columns_in_several_ways_and_any_order(tmp_path, path, label):
     labels = table(tmp_path, f"\ufeffid,{label},{path}\r\n7,cat,1.jpg\r\n\r\n8,dog,2.jpg")
     assert labels.of(Source("1.jpg")) == "cat"
     assert labels.of(Source("2.jpg")) == "dog"
-
-
-def test_quotes_and_commas_in_a_table_are_read(tmp_path):
-    labels = table(tmp_path, 'path,label\n"a,1.jpg","two\nlines"\n')
-    assert labels.of(Source("a,1.jpg")) == "two\nlines"
 
 
 def test_a_file_that_the_table_does_not_name_is_an_error(tmp_path):
@@ -175,23 +157,6 @@ def test_an_unusable_table_is_refused(tmp_path, text, message):
         table(tmp_path, text)
     assert f"--label csv:{tmp_path}/labels.csv: " in caught.value.message
     assert message in caught.value.message
-
-
-def test_a_table_that_is_not_utf8_is_refused(tmp_path):
-    (tmp_path / "labels.csv").write_bytes(b"path,label\n\xff.jpg,cat\n")
-    with pytest.raises(UsageError, match="cannot be read"):
-        Labels.parse(f"csv:{tmp_path}/labels.csv")
-
-
-def test_a_line_may_be_repeated_word_for_word(tmp_path):
-    assert table(tmp_path, "path,label\n1.jpg,cat\n1.jpg,cat\n").of(Source("1.jpg")) == "cat"
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_lines_of_a_table_may_end_as_in_any_system(tmp_path, end):
-    labels = table(tmp_path, end.join(["path,label", "1.jpg,cat", "2.jpg,dog", ""]))
-    assert labels.of(Source("1.jpg")) == "cat"
-    assert labels.of(Source("2.jpg")) == "dog"
 
 
 def test_labels_are_sent_to_workers_without_their_table(tmp_path):

@@ -66,20 +66,12 @@ def test_the_reference_of_a_plain_file_is_16_bytes_and_its_key(key, size, modifi
     assert len(reference) == 16 + len(key.encode("utf-8", "surrogateescape"))
 
 
-def test_a_location_is_unpacked_as_a_location():
-    source = Source("a.zip/1.jpg", archive="a.zip", location=MemberLocation(1, 2, 3, 8, 4))
-    assert unpack_reference(pack_reference(source)).location.packed == 2
-
-
 @pytest.mark.parametrize(
     ("source", "packed"),
     [
         (Source("a/b.tar.gz"), True),
         (Source("B.TGZ"), True),
         (Source("a.tar"), False),
-        (Source("a.zip"), False),
-        (Source("a.gz"), False),
-        (Source("a.tar.gz/b.jpg", archive="a.tar.gz"), False),
         (Source("a.zip/b.tar.gz", archive="a.zip"), False),
         (Source("named.tar.gz", path="a.jpg"), False),
     ],

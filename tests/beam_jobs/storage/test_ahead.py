@@ -49,12 +49,10 @@ def settled(answers, count):
 
 def test_reads_find_their_answers_in_order_and_many_requests_are_under_way():
     answers = Answers(0.02)
-    began = time.monotonic()
     with Window([Read(path(n)) for n in range(200)], answers):
         for n in range(200):
             start, part = taken(path(n), 0, None)
             assert (start, part.data) == (0, path(n).encode())
-    assert time.monotonic() - began < 0.02 * 200 / 4
     assert 16 <= answers.most <= 32
     assert len(answers.sent) == 200
 
@@ -72,15 +70,6 @@ def test_answers_that_wait_are_bounded_in_bytes(size, ahead):
     answers = Answers()
     with Window([Read(path(n), expected=size) for n in range(100)], answers):
         assert settled(answers, ahead) == ahead
-
-
-def test_a_file_that_is_not_read_costs_its_request_and_nothing_else():
-    answers = Answers()
-    with Window([Read(path(n)) for n in range(500)], answers):
-        for n in range(0, 500, 7):
-            assert taken(path(n), 0, None)[1].data == path(n).encode()
-        assert taken(path(1), 0, None) is None
-    assert len(answers.sent) == len(set(answers.sent)) <= 500
 
 
 def test_after_many_files_that_are_not_read_the_next_one_is_requested():
@@ -108,15 +97,6 @@ def test_a_range_answers_reads_that_begin_in_it():
         assert taken(path(0), 100, None) is None, "the rest of the object was not requested"
 
 
-def test_one_file_that_is_read_twice_is_requested_twice():
-    answers = Answers()
-    with Window([Read(path(0)), Read(path(0))], answers):
-        assert taken(path(0), 0, None)
-        assert taken(path(0), 0, None)
-        assert taken(path(0), 0, None) is None
-    assert len(answers.sent) == 2
-
-
 def test_other_threads_and_other_times_have_no_answers():
     with Window([Read(path(0))], Answers()):
         assert in_background(taken, path(0), 0, None).result(5) is None
@@ -129,12 +109,3 @@ def test_a_window_in_another_one_gives_way_to_it():
             assert taken(path(2), 0, None)
             assert taken(path(0), 0, None) is None
         assert taken(path(1), 0, None)
-
-
-def test_requests_that_are_not_under_way_are_given_up():
-    answers = Answers(0.2)
-    blocked = [in_background(time.sleep, 0.2) for _ in range(32)]
-    with Window([Read(path(n)) for n in range(20)], answers):
-        pass
-    assert [future.result(5) for future in blocked] == [None] * 32
-    assert settled(answers, 0) == 0

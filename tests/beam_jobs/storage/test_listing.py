@@ -1,15 +1,11 @@
-import io
 import os
 import resource
 import subprocess
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 from unittest import mock
 
 import pytest
-from apache_beam.io.filesystem import FileMetadata, MatchResult
-from apache_beam.io.filesystems import FileSystems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +17,7 @@ from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.listing import match, spans_of_pattern
 from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.paths import absolute, common_root, is_local
-from beam_jobs.storage.ranges import ALL, Span
+from beam_jobs.storage.ranges import ALL
 
 names = st.text("abcXYZ019_ .-é", min_size=1, max_size=5).filter(lambda s: s not in (".", ".."))
 folders = st.lists(names, max_size=3)
@@ -43,13 +39,6 @@ def keys_of(inputs: Inputs) -> list[str]:
     return [file.key for pattern in inputs.patterns for file in inputs.files(pattern)]
 
 
-@given(patterns, st.sampled_from(["/home/me/data", "/d", "gs://bucket/data", "/a/b/c/d e"]))
-@settings(max_examples=40, deadline=None)
-def test_the_root_within_the_data_does_not_depend_on_the_place_of_the_data(below, place):
-    here = common_root(placed("/somewhere/else", below)).removeprefix("/somewhere/else")
-    assert common_root(placed(place, below)) == place + here
-
-
 @given(patterns)
 @settings(max_examples=40, deadline=None)
 def test_the_root_is_the_deepest_folder_above_the_fixed_part_of_every_pattern(below):
@@ -59,16 +48,6 @@ def test_the_root_is_the_deepest_folder_above_the_fixed_part_of_every_pattern(be
     ]
     folders_above = [text[: text.rindex("/")] for text in fixed]
     assert common_root(given_patterns) == os.path.commonpath(folders_above)
-
-
-@given(patterns)
-@settings(max_examples=50, deadline=None)
-def test_the_root_does_not_depend_on_the_order_of_the_patterns(below):
-    assert common_root(placed("/d", below)) == common_root(placed("/d", below[::-1]))
-
-
-def test_the_root_does_not_stop_within_a_name():
-    assert common_root(["/d/run10/*.npy", "/d/run11/*.npy"]) == "/d"
 
 
 def test_files_at_the_root_of_the_filesystem_have_keys():
@@ -123,16 +102,6 @@ def test_a_folder_means_all_files_under_it(tmp_path, slash):
     assert sorted(keys_of(inputs)) == ["a.txt", "deep/er/b.txt"]
 
 
-def test_remote_patterns_stay_as_they_are():
-    assert absolute("gs://bucket/a/*.jpg") == "gs://bucket/a/*.jpg"
-
-
-def test_a_link_keeps_its_name(tmp_path):
-    write(tmp_path, "real/a.txt")
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert absolute(f"{tmp_path}/link/*.txt") == f"{tmp_path}/link/*.txt"
-
-
 def test_all_files_match_with_their_sizes_and_a_few_of_them_are_the_first_by_name(tmp_path):
     write(tmp_path, "b.txt", "a/z.txt", "a.txt", "é.txt", "B.txt")
     found = list(match(f"{tmp_path}/**"))
@@ -152,13 +121,6 @@ def test_a_file_is_known_by_path_size_and_time_to_the_nanosecond(tmp_path):
     assert list(inputs.files(inputs.patterns[0])) == [Source("in/a.txt", *found[1:])]
 
 
-def test_a_star_stays_within_a_folder_and_two_cross_folders(tmp_path):
-    write(tmp_path, "a.txt", "x/b.txt", "x/y/c.txt")
-    assert [Path(file.path).name for file in match(f"{tmp_path}/*.txt")] == ["a.txt"]
-    assert [Path(file.path).name for file in match(f"{tmp_path}/*/*.txt")] == ["b.txt"]
-    assert len(list(match(f"{tmp_path}/**"))) == 3
-
-
 def test_an_unknown_filesystem_is_a_usage_error():
     with pytest.raises(UsageError, match="--input nosuch://x/"):
         list(match("nosuch://x/*"))
@@ -176,12 +138,6 @@ def test_keys_are_relative_to_the_common_root(tmp_path):
     assert found == [["p/cat/1.jpg", "p/dog/2.jpg", "q/cat/3.jpg"]] * 2
 
 
-def test_keys_do_not_depend_on_which_files_match(tmp_path):
-    write(tmp_path, "cat/1.jpg")
-    inputs = Inputs.of([f"{tmp_path}/*/*.jpg"])
-    assert keys_of(inputs) == ["cat/1.jpg"]
-
-
 def test_a_pattern_that_matches_nothing_is_named_as_it_was_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "a.txt")
@@ -193,36 +149,6 @@ def test_a_pattern_that_matches_nothing_is_named_as_it_was_given(tmp_path, monke
 def test_files_are_not_decompressed_whatever_their_name(tmp_path):
     (tmp_path / "a.gz").write_bytes(b"not gzip")
     assert read_bytes(f"{tmp_path}/a.gz") == b"not gzip"
-
-
-def test_a_missing_file_is_an_os_error(tmp_path):
-    with pytest.raises(OSError):
-        read_bytes(f"{tmp_path}/none")
-
-
-@pytest.mark.parametrize("size", [0, 1, 4096, (1 << 20) + 1, 9 << 20])
-def test_a_file_of_any_size_is_read_whole(tmp_path, size):
-    data = (os.urandom(1 << 10) * (size // 1024 + 1))[:size]
-    (tmp_path / "a").write_bytes(data)
-    assert read_bytes(f"{tmp_path}/a") == data
-
-
-def test_a_file_that_the_system_hands_over_in_pieces_is_read_whole(tmp_path, monkeypatch):
-    data = os.urandom(10_000)
-    (tmp_path / "a").write_bytes(data)
-    read = os.read
-    monkeypatch.setattr(os, "read", lambda descriptor, size: read(descriptor, min(size, 999)))
-    assert read_bytes(f"{tmp_path}/a") == data
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not Linux")
-@pytest.mark.parametrize("path", ["/proc/self/status", "/proc/self/maps", "/proc/version"])
-def test_a_file_that_claims_to_be_empty_is_read_to_its_end(path):
-    assert os.stat(path).st_size == 0
-    found = read_bytes(path)
-    assert found.endswith(b"\n")
-    # Figures of the process may change between two looks, its lines do not become fewer.
-    assert abs(found.count(b"\n") - Path(path).read_bytes().count(b"\n")) < 20
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 10), (10, 0), (5000, 4999), (5000, 3 << 20)])
@@ -252,26 +178,6 @@ def test_an_unreadable_file_is_an_os_error_and_leaves_nothing_open(tmp_path, nam
             read_bytes(f"{tmp_path}/{name}")
     if before:
         assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_a_remote_file_is_read_through_beam(monkeypatch):
-    def open_file(path):
-        assert path == "hdfs://bucket/a"
-        return io.BytesIO(b"from afar")
-
-    monkeypatch.setattr(files, "open_file", open_file)
-    assert read_bytes("hdfs://bucket/a") == b"from afar"
-
-
-def test_files_of_a_filesystem_without_folders_are_sorted_by_name(monkeypatch):
-    found = [FileMetadata(f"flat://b/{name}", 1, 2.5) for name in "ba"]
-    flat = SimpleNamespace(has_dirs=lambda: False)
-    monkeypatch.setattr(FileSystems, "get_filesystem", lambda path: flat)
-    monkeypatch.setattr(
-        FileSystems, "match", lambda patterns, limits: [MatchResult(patterns[0], found)]
-    )
-    expected = [FileInfo(f"flat://b/{name}", 1, 2_500_000_000) for name in "ab"]
-    assert list(match("flat://b/*", in_order=True)) == expected
 
 
 def test_links_to_nothing_and_to_themselves_are_files_that_cannot_be_read(tmp_path):
@@ -389,16 +295,6 @@ def test_a_disk_is_not_cut_at_folders_beside_many_files(tmp_path, monkeypatch):
     assert cuts == [f"{tmp_path}/a/", None]
     write(tmp_path, "4.jpg", "5.jpg")
     assert spans_of_pattern(f"{tmp_path}/**", lambda _: False) == [ALL]
-
-
-def test_folders_outside_a_span_are_not_listed(tmp_path, monkeypatch):
-    write(tmp_path, *(f"{letter}/{n}" for letter in "abcd" for n in range(3)))
-    listed, scandir = [], os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: (listed.append(path), scandir(path))[1])
-    span = Span(f"{tmp_path}/b/", f"{tmp_path}/c/")
-    found = [file.path for file in match(f"{tmp_path}/**", span=span)]
-    assert sorted(found) == [f"{tmp_path}/b/{n}" for n in range(3)]
-    assert listed == [str(tmp_path), f"{tmp_path}/b"]
 
 
 def test_a_file_is_found_without_a_look_into_the_folders_beside_it(tmp_path, monkeypatch):
