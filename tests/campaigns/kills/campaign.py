@@ -7,16 +7,15 @@ import dataclasses
 import os
 import random
 import tempfile
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.campaigns.kills.inputs import COMMANDS, write_inputs
 from tests.campaigns.kills.places import Disk, InBucket, Place, sums_of
 from tests.campaigns.kills.steps import Step
-from tests.campaigns.kills.trial import STARTS, Case, Outcome, kill, older_dataset, run_through
+from tests.campaigns.kills.trial import STARTS, Case, kill, older_dataset, run_through
+from tests.campaigns.tally import Tally
 from tests.support.object_stores import bucket_of, gcs_running, s3_running
 
 STORES = ("disk", "S3", "GCS")
@@ -109,29 +108,10 @@ def world_of(stores: Sequence[str]) -> Iterator[World]:
         yield World(base, places)
 
 
-@dataclass(frozen=True)
-class Kill:
-    """A kill of a campaign, as its number decides it.
-
-    Attributes:
-        job, store, start, workers, quick: As in `Case`.
-        step: Where.
-        way: What is killed.
-    """
-
-    job: str
-    store: str
-    start: str
-    workers: int
-    quick: bool
-    step: Step
-    way: str
-
-
 def drawn(
     world: World, number: int, jobs: Sequence[str], stores: Sequence[str]
-) -> tuple[Case, Kill]:
-    """The kill with a number."""
+) -> tuple[Case, Step, str]:
+    """The kill with a number: a job, where it is killed, and what is killed."""
     chance = random.Random(number)
     job, store = jobs[number % len(jobs)], stores[number // len(jobs) % len(stores)]
     # Two processes take two seconds longer than none.
@@ -144,108 +124,39 @@ def drawn(
     # Beam's own runner takes three times as long, so it is one in ten.
     quick = chance.random() < 0.9
     case = world.case(job, store, start, workers, quick)
-    return case, Kill(
-        job, store, start, workers, quick, _drawn_step(world.steps(case), way, chance), way
-    )
-
-
-def _drawn_step(steps: Sequence[Step], way: str, chance: random.Random) -> Step:
-    """A step of a family, each of which is as likely as the others."""
+    # Each family of steps is as likely as the others.
     families: defaultdict[str, list[Step]] = defaultdict(list)
-    for step in steps:
-        if (
-            way != "worker"
-            or step.role == "worker"
-            or step.family == "pool"
-            or chance.random() < 0.2
-        ):
+    for step in world.steps(case):
+        of_worker = step.role == "worker" or step.family == "pool"
+        if way != "worker" or of_worker or chance.random() < 0.2:
             families[f"{step.role} {step.family}"].append(step)
-    found = families[chance.choice(sorted(families))]
-    return chance.choice(found)
+    return case, chance.choice(families[chance.choice(sorted(families))]), way
 
 
-class Table:
-    """What came of many kills."""
-
-    def __init__(self) -> None:
-        self._rows: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-        self._steps: defaultdict[str, set[Step]] = defaultdict(set)
-        self.faults: list[str] = []
-        self.fired = self.missed = 0
-
-    def add(self, what: Kill, number: int, outcome: Outcome) -> None:
-        """Adds a kill."""
-        self.fired += outcome.fired
-        self.missed += not outcome.fired
-        state = outcome.state if outcome.fired else "not reached"
-        kinds = {
-            "job": what.job,
-            "store": what.store,
-            "start": what.start,
-            "way": what.way,
-            "runner": "quick" if what.quick else "Beam's own",
-            "processes": str(what.workers),
-            "step": what.step.family,
-        }
-        for kind, value in kinds.items():
-            row = self._rows[kind, value]
-            row["kills"] += outcome.fired
-            row[state] += 1
-            row["faults"] += bool(outcome.faults)
-        if outcome.fired:
-            self._steps[what.job].add(what.step)
-        for loss, times in outcome.notes.items():
-            self._rows["lost with the power", loss]["kills"] += 1
-            self._rows["lost with the power", loss]["lost"] += times
-        for fault in outcome.faults:
-            self.faults.append(f"kill {number}: {describe(what)}: {fault}")
-
-    def lines(self) -> list[str]:
-        """The table as text."""
-        names = sorted({name for row in self._rows.values() for name in row} - {"kills", "faults"})
-        names = ["kills", *names, "faults"]
-        lines, last = [], ""
-        for (kind, value), row in sorted(self._rows.items()):
-            if kind != last:
-                lines += ["", f"{kind:<34}" + "".join(f"{name:>18}" for name in names)]
-                last = kind
-            lines.append(f"  {value:<32}" + "".join(f"{row[name]:>18,}" for name in names))
-        steps = {step for found in self._steps.values() for step in found}
-        named = {(step.role, step.name, step.edge) for step in steps}
-        lines += ["", f"{self.fired:,} kills at {len(steps):,} steps of {len(named):,} names"]
-        lines += [f"{self.missed:,} steps were not reached; {len(self.faults):,} faults"]
-        return lines
-
-
-def describe(what: Kill) -> str:
-    """A kill in words."""
-    return (
-        f"{what.job} on {what.store}, {what.start}, {what.workers} process(es), {what.way} killed at: "
-        f"{what.step}"
-    )
-
-
-def run_campaign(
-    numbers: range, jobs: Sequence[str], stores: Sequence[str], say: Callable[[str], None]
-) -> Table:
-    """Kills many jobs; says each fault as it is found, and the table now and then."""
-    table, began = Table(), time.monotonic()
+def run_campaign(numbers: range, jobs: Sequence[str], stores: Sequence[str], tally: Tally) -> None:
+    """Kills many jobs, and counts what came of it."""
     with world_of(stores) as world:
-        for done, number in enumerate(numbers, 1):
+        for number in numbers:
             try:
-                case, what = drawn(world, number, jobs, stores)
-                outcome = kill(case, what.step, what.way, number)
+                case, step, way = drawn(world, number, jobs, stores)
+                outcome = kill(case, step, way, number)
             except Exception as error:
-                say(f"FAULT {number}: {error!r}")
-                table.faults.append(f"kill {number}: {error!r}")
+                tally.fault(f"kill {number}: {error!r}")
                 continue
-            table.add(what, number, outcome)
-            say(f"{number}: {describe(what)}: {outcome.state}, {outcome.notes or ''}")
+            job, store, start, workers = case.job, case.place.name, case.start, case.workers
+            state = outcome.state if outcome.fired else "step not reached"
+            rows = [f"job: {job}", f"store: {store}", f"start: {start}", f"killed: {way}"]
+            rows += [f"processes: {workers}", f"step: {step.family}", "all"]
+            counts = {"kills": int(outcome.fired), state: 1, "faults": int(bool(outcome.faults))}
+            tally.add(counts, *rows, number=number, step=step, quick=case.quick)
+            for loss, times in outcome.notes.items():
+                tally.add({"lost": times}, f"lost with the power: {loss}")
             for fault in outcome.faults:
-                say(f"FAULT {number}: {describe(what)}: {fault}")
-            if done % 50 == 0 or done == len(numbers):
-                say("\n".join([f"{done:,} after {time.monotonic() - began:.0f} s", *table.lines()]))
-    return table
+                tally.fault(
+                    f"kill {number}: {job} on {store}, {start}, {workers} process(es), {way} killed at: {step}: {fault}"
+                )
+            if number % 50 == 49:
+                print(f"kill {number}: {len(tally.faults)} faults", flush=True)
 
 
 JOBS = tuple(COMMANDS)

@@ -43,7 +43,7 @@ def step_of(text: str) -> Step:
 # (job, store, start, what is killed, step, whether it is in the base). Seed 0 of a loss of power loses no name, seed 2 all
 # that it may.
 KILLS = [
-    ("sensors", "disk", "new", "driver", "after shard train 1: renamed", True),
+    ("sensors", "disk", "new", "driver", "after shard train 1: renamed", False),
     ("images", "disk", "new", "driver", "before top-up of shard train 2: copied", False),
     ("sensors", "disk", "new", "driver", "after note of shard train 0: deleted", False),
     ("text", "disk", "new", "driver", "half run of records: appended to", False),
