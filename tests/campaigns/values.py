@@ -16,6 +16,6 @@ def trace(value: Any) -> Any:
     array = np.asarray(value)
     if array.dtype.hasobject:
         items = array.ravel().tolist()
-        nested = (trace(i) if isinstance(i, (list, np.ndarray)) else i for i in items)
-        return "object", array.shape, tuple(nested)
+        nested = tuple(trace(i) if isinstance(i, (list, np.ndarray)) else i for i in items)
+        return "object", array.shape, nested if array.shape else nested[0]
     return array.dtype.name, array.shape, array.tobytes()

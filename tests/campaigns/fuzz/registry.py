@@ -107,6 +107,11 @@ def instrumented(name: str) -> tuple[str, ...]:
     return FAMILIES[_FAMILY_OF[name]].instrumented
 
 
+def folders(name: str) -> list[Path]:
+    """The folders with the inputs of a target that are kept."""
+    return [path for path in (CORPORA / name, CRASHES / name) if path.is_dir()]
+
+
 def find(name: str) -> Target:
     """A target; its module is imported."""
     module = importlib.import_module(f"tests.campaigns.fuzz.targets.{_FAMILY_OF[name]}")

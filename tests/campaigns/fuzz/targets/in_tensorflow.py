@@ -23,7 +23,7 @@ from tests.campaigns.fuzz.targets.examples import (
     one_by_one,
     sequence_examples,
 )
-from tests.campaigns.fuzz.values import plain
+from tests.campaigns.values import trace
 
 # A graph takes as long to make as this many calls without one.
 _CALLS_WITHOUT_GRAPH = 40
@@ -64,7 +64,7 @@ def _in_tensorflow(schema: Schema, record: bytes) -> dict[str, Any] | None:
 
 
 def _flat(values: Any) -> Any:
-    dtype, _, octets = plain(np.asarray(values).reshape(-1))
+    dtype, _, octets = trace(np.asarray(values).reshape(-1))
     return dtype, octets
 
 
