@@ -6,8 +6,6 @@ on. What ends it (a crash of a library, a timeout, memory) is saved there by lib
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import json
 import os
 import random
@@ -15,33 +13,14 @@ import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 import atheris
-from atheris.import_hook import AtherisSourceFileLoader
 
 from tests.campaigns.fuzz import registry
 from tests.campaigns.fuzz.target import Target, name_of, signature
 
 # Beside what libraries map when they are imported. TensorFlow alone maps some gigabytes.
 _ADDRESS_SPACE = 3 << 30
-
-
-class _Instrumenting(importlib.abc.MetaPathFinder):
-    """Instruments some modules and packages; Atheris itself can only do whole ones of the first level."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if not any(fullname == name or fullname.startswith(f"{name}.") for name in self._names):
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            spec.loader = AtherisSourceFileLoader(spec.loader.name, spec.loader.path, True)
-        return spec
 
 
 def _limit_memory() -> None:
@@ -83,10 +62,10 @@ class _Noting:
 def main(arguments: Sequence[str]) -> None:
     """Runs libFuzzer, which ends the process."""
     name, folder, *others = arguments
-    sys.meta_path.insert(0, _Instrumenting(registry.instrumented(name)))
-    target = registry.find(name)
-    for seed in target.seeds()[:1]:  # Imports what is imported at the first call.
-        target.check(seed)
+    with atheris.instrument_imports(include=list(registry.INSTRUMENTED)):
+        target = registry.find(name)
+        for seed in target.seeds():  # Imports what is imported at the first call.
+            target.check(seed)
     _limit_memory()
     mutate = target.mutate
     corpus = next(Path(other) for other in others if not other.startswith("-"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,6 @@ from tests.campaigns.fuzz.targets.examples import (
     sequence_examples,
 )
 from tests.campaigns.values import trace
-
-# A graph takes as long to make as this many calls without one.
-_CALLS_WITHOUT_GRAPH = 40
-
-_calls: Counter[Schema] = Counter()
 
 
 def _columns(schema: Schema, serialized: Any) -> dict[str, Any]:
@@ -52,11 +46,8 @@ def _in_tensorflow(schema: Schema, record: bytes) -> dict[str, Any] | None:
     """The values, flat; None if TensorFlow refuses the record."""
     import tensorflow as tf
 
-    _calls[schema] += 1
-    has_graph = _calls[schema] > _CALLS_WITHOUT_GRAPH
-    run = _graph(schema) if has_graph else functools.partial(_columns, schema)
     try:
-        found = run(tf.constant([record], tf.string))
+        found = _graph(schema)(tf.constant([record], tf.string))
     # Its messages quote the record, and Python's binding expects UTF-8 of them.
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError, UnicodeDecodeError):
         return None
