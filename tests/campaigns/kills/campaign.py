@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import functools
 import os
 import random
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.campaigns.kills.inputs import COMMANDS, write_inputs
 from tests.campaigns.kills.places import Disk, InBucket, Place, sums_of
 from tests.campaigns.kills.steps import Step
-from tests.campaigns.kills.trial import STARTS, Case, kill, older_dataset, run_through
+from tests.campaigns.kills.trial import STARTS, Case, kill, run_through
 from tests.campaigns.tally import Tally
 from tests.support.object_stores import bucket_of, gcs_running, s3_running
 
@@ -31,66 +31,58 @@ class World:
 
     def __init__(self, base: Path, places: dict[str, Place]) -> None:
         self._base, self._places = base, places
-        self._disk = Disk(base)
-        self._expected: dict[str, dict[str, str]] = {}
-        self._before: dict[tuple[str, str, str], dict[str, bytes]] = {}
-        self._steps: dict[tuple[str, str, str, int], list[Step]] = {}
+        self._expected = functools.cache(self._make_expected)
+        self._before = functools.cache(self._make_before)
+        self._steps = functools.cache(self._make_steps)
         write_inputs(base)
 
-    def _make(self, job: str) -> None:
-        if job in self._expected:
-            return
+    def _bare(
+        self, job: str, store: str, start: str, before: Mapping[str, bytes] | None = None
+    ) -> Case:
+        """A job of which nobody knows yet what it writes."""
+        return Case(job, self._places[store], start, 1, self._base, True, before or {}, {})
+
+    def _make_expected(self, job: str) -> dict[str, str]:
         if job == "reshard":
-            self._make_old()
-        case = Case(job, self._disk, "new", 1, self._base, True, {}, {})
-        _, files = run_through(case)
-        self._expected[job] = sums_of(files)
+            (self._base / "old").mkdir()
+            for name, data in self._before("sensors", "disk", "overwrite").items():
+                if name.endswith(".tfrecord"):
+                    (self._base / "old" / name).write_bytes(data)
+        return sums_of(run_through(self._bare(job, "disk", "new"))[1])
 
-    def _make_old(self) -> None:
-        files = older_dataset("sensors", self._disk, self._base)
-        (self._base / "old").mkdir()
-        for name, data in files.items():
-            if name.endswith(".tfrecord"):
-                (self._base / "old" / name).write_bytes(data)
-
-    def _files_before(self, job: str, store: str, start: str) -> dict[str, bytes]:
-        known = self._before
+    def _make_before(self, job: str, store: str, start: str) -> dict[str, bytes]:
         on_disk = store == "disk"
         if start == "new":
             return {}
-        # An older dataset is the same everywhere; what a killed job leaves is not.
-        key = (job, "" if start == "overwrite" else store, start)
-        if key in known:
-            return known[key]
         if start == "overwrite":
-            known[key] = older_dataset(job, self._disk, self._base)
-            return known[key]
-        place = self._places[store]
+            # An older dataset is the same everywhere; what a killed job leaves is not.
+            if not on_disk:
+                return self._before(job, "disk", start)
+            return run_through(self._bare(job, store, "older"))[1]
         if start == "resumed":
             name = f"note of shard train 1: {'renamed' if on_disk else 'put'}"
-            case = Case(job, place, "new", 1, self._base, True, {}, {})
+            case = self._bare(job, store, "new")
         else:
             name = f"shard train 1: {'renamed' if on_disk else 'copied'}"
-            before = self._files_before(job, store, "overwrite")
-            case = Case(job, place, "overwrite", 1, self._base, True, before, {})
-        _, known[key] = run_through(case, Step("driver", name, "after", 1))
-        return known[key]
+            before = self._before(job, store, "overwrite")
+            case = self._bare(job, store, "overwrite", before)
+        return run_through(case, Step("driver", name, "after", 1))[1]
+
+    def _make_steps(self, job: str, store: str, start: str, workers: int) -> list[Step]:
+        case = self.case(job, store, start, workers, quick=True)
+        steps, files = run_through(case)
+        assert sums_of(files) == case.expected, f"{case}: a run that nothing killed differs"
+        return steps
 
     def case(self, job: str, store: str, start: str, workers: int, quick: bool) -> Case:
         """A job at its start."""
-        self._make(job)
-        before = self._files_before(job, store, start)
-        place, expected = self._places[store], self._expected[job]
+        expected = self._expected(job)
+        before, place = self._before(job, store, start), self._places[store]
         return Case(job, place, start, workers, self._base, quick, before, expected)
 
     def steps(self, case: Case) -> list[Step]:
         """The steps of a job, from an undisturbed run, which does not take Beam's own runner."""
-        key = (case.job, case.place.name, case.start, case.workers)
-        if key not in self._steps:
-            steps, files = run_through(dataclasses.replace(case, quick=True))
-            assert sums_of(files) == case.expected, f"{key}: a run that nothing killed differs"
-            self._steps[key] = steps
-        return self._steps[key]
+        return self._steps(case.job, case.place.name, case.start, case.workers)
 
 
 @contextlib.contextmanager
