@@ -4,7 +4,7 @@
     python -m tests.campaigns simulation 100000      jobs on a runner and a store that fail
     python -m tests.campaigns fuzz all --hours 2     functions that take foreign bytes
     python -m tests.campaigns damage                 every byte of small datasets, damaged
-    python -m tests.campaigns mutation plan          faults in the code that tests must notice
+    python -m tests.campaigns mutation               faults in the code that tests must notice
     python -m tests.campaigns soak --hours 2         jobs and readers that run for hours
 
 Each says more with --help, prints a table at its end, and exits with 1 if it found a fault.

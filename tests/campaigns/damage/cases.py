@@ -45,16 +45,11 @@ def what_is(name: str) -> str:
 
 
 def cases(kind: Kind) -> Iterator[Case]:
-    """Every case of a kind, one sort of damage after another.
-
-    Args:
-        kind: What is damaged.
-    """
+    """Every case of a kind, one file after another."""
     for name, data in kind.files.items():
         what = what_is(name)
-        places = range(len(data))
-        yield from _bytes(name, what, data, places)
-        for length in places:
+        yield from _bytes(name, what, data)
+        for length in range(len(data)):
             yield Case("cut", what, {name: data[:length]}, f"at {length}")
         yield from _appended(kind, name, what, data)
         yield Case("deleted file", what, {name: None})
@@ -66,10 +61,9 @@ def cases(kind: Kind) -> Iterator[Case]:
             yield Case("swapped files", " ".join(pair), changes)
 
 
-def _bytes(name: str, what: str, data: bytes, places: range) -> Iterator[Case]:
+def _bytes(name: str, what: str, data: bytes) -> Iterator[Case]:
     """Each byte inverted, with one other bit, as 0 and as 255; never what it was."""
-    for at in places:
-        byte = data[at]
+    for at, byte in enumerate(data):
         values = {byte ^ 0xFF: "inverted byte", byte ^ 1 << at % 8: "flipped bit"}
         values.setdefault(0, "byte set to 0")
         values.setdefault(255, "byte set to 255")
@@ -81,7 +75,7 @@ def _bytes(name: str, what: str, data: bytes, places: range) -> Iterator[Case]:
 
 def _appended(kind: Kind, name: str, what: str, data: bytes) -> Iterator[Case]:
     more = {b"\0", b"\n", b" ", b"\xff", bytes(16), data}
-    if name in kind.shards and not name.endswith(".gz"):
+    if name in kind.shards and not kind.is_packed:
         start, end = spans(data)[-1]
         more.add(data[start:end])
     elif b"\n" in data:
@@ -92,12 +86,9 @@ def _appended(kind: Kind, name: str, what: str, data: bytes) -> Iterator[Case]:
 
 def _swapped_records(kind: Kind) -> Iterator[Case]:
     """Each pair of records of plain files, with the old index and with one that fits."""
-    places = [
-        (name, span)
-        for name in kind.shards
-        if not name.endswith(".gz")
-        for span in spans(kind.files[name])
-    ]
+    if kind.is_packed:
+        return
+    places = [(name, span) for name in kind.shards for span in spans(kind.files[name])]
     for (one, (a, b)), (other, (c, d)) in itertools.combinations(places, 2):
         first, second = kind.files[one][a:b], kind.files[other][c:d]
         if first == second:
@@ -123,15 +114,12 @@ def _index(data: bytes) -> bytes:
     return format_index(np.array([end - start for start, end in spans(data)], np.int64))
 
 
-def sample(kind: Kind, most: int) -> list[Case]:
-    """Some cases of each row of the table, from its first to its last; always the same."""
+def sample(kind: Kind, most: int) -> Iterator[Case]:
+    """Yields some cases of each sort of damage to each sort of file, evenly spread; always the same."""
     counts = Counter((case.what, case.damage) for case in cases(kind))
-    seen, found = Counter[tuple[str, str]](), []
+    seen = Counter[tuple[str, str]]()
     for case in cases(kind):
         row = case.what, case.damage
-        number, count = seen[row], counts[row]
+        if seen[row] % -(-counts[row] // most) == 0:
+            yield case
         seen[row] += 1
-        # The first case of each of `most` parts of the row, which are equal up to one case.
-        if number * most // count != (number - 1) * most // count or not number:
-            found.append(case)
-    return found

@@ -6,8 +6,6 @@ import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from readers.format.schema import Schema
 from readers.format.tfrecord import frame
 from tests.corpus.makers.datasets import OURS
@@ -34,6 +32,11 @@ class Kind:
     def shards(self) -> list[str]:
         """The names of the files with records."""
         return [name for name in self.files if name.endswith((".tfrecord", ".gz"))]
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the files with records are compressed."""
+        return self.shards[0].endswith(".gz")
 
     @property
     def units(self) -> list[str | None]:
@@ -64,7 +67,8 @@ def _of_corpus(name: str) -> Kind:
         for path in sorted(root.rglob("*"))
         if path.is_file()
     }
-    return Kind(name, files)
+    # Records of a reshard job have no key; these have labels that differ.
+    return Kind(name, files, key="label" if "steps" in name else "key")
 
 
 _WAVES = Schema({"key": ("string", ()), "wave": ("float32", (2,), "list")})
@@ -96,24 +100,5 @@ def _long() -> Kind:
 def kinds() -> dict[str, Kind]:
     """All kinds, by name."""
     found = [_of_corpus(path.name) for path in sorted(OURS.iterdir())]
-    found += [
-        _foreign(packed=False),
-        _foreign(packed=True),
-        _long(),
-    ]
-    return {kind.name: _with_key(kind) for kind in found}
-
-
-def _with_key(kind: Kind) -> Kind:
-    """Records of a reshard job have no key; these have labels that differ."""
-    return Kind(kind.name, kind.files, kind.schema, "label") if "steps" in kind.name else kind
-
-
-def trace(value: object) -> object:
-    """A value of a record that equals another only if dtype, shape and every bit do."""
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, list) or (isinstance(value, np.ndarray) and value.dtype.hasobject):
-        return tuple(map(trace, value))  # type: ignore[call-overload]
-    array = np.asarray(value)
-    return array.dtype.str, array.shape, array.tobytes()
+    found += [_foreign(packed=False), _foreign(packed=True), _long()]
+    return {kind.name: kind for kind in found}

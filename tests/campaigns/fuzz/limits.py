@@ -1,23 +1,20 @@
 """What one input may take: memory, by the peak of the process, and processor time.
 
-Linux resets the peak of the resident memory before each input, and it is read after it, which takes 7 us in
-all; tracemalloc takes several times the time of the input. Memory that the allocator has kept from earlier
-inputs, up to 64 MiB, does not show there, nor does memory that is allocated but never written. For that,
-campaigns limit the address space (`fuzz.worker`), which gives a MemoryError; no function documents one. Time
-is that of the process, not of the clock, because other processes run beside it.
+Linux resets the peak of the resident memory before each input, and it is read after it; tracemalloc takes
+several times the time of the input. Memory that the allocator has kept from earlier inputs, up to 64 MiB, does
+not show there, nor does memory that is allocated but never written. For that, campaigns limit the address space
+(`fuzz.worker`), which gives a MemoryError; no function documents one. Time is that of the process, not of the
+clock, because other processes run beside it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import os
 import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-
-_RESET = b"5"  # man 5 proc, clear_refs
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -35,35 +32,6 @@ class Limits:
 
 
 DEFAULT = Limits()
-
-
-class _Peak:
-    """The peak of this process's resident memory, and what it was when it was reset."""
-
-    def __init__(self) -> None:
-        self._file = -1
-        with contextlib.suppress(OSError):  # Systems other than Linux have no such file.
-            self._file = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
-        self._before = 0
-
-    def reset(self) -> None:
-        """Makes what the process has now the peak."""
-        if self._file >= 0:
-            os.write(self._file, _RESET)
-        self._before = self._bytes()
-
-    @property
-    def growth(self) -> int:
-        """How far the peak has grown since it was reset, in bytes; 0 if it cannot be reset."""
-        return self._bytes() - self._before if self._file >= 0 else 0
-
-    def _bytes(self) -> int:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-
-
-@functools.cache
-def _peak(process: int) -> _Peak:
-    return _Peak()
 
 
 def measured(function: Callable[[bytes], None], data: bytes, limits: Limits) -> None:
@@ -86,8 +54,13 @@ def measured(function: Callable[[bytes], None], data: bytes, limits: Limits) -> 
 
 def _taken(function: Callable[[bytes], None], data: bytes) -> tuple[float, int]:
     """The processor time of a call, in seconds, and how far it raised the resident memory, in bytes."""
-    peak = _peak(os.getpid())
-    peak.reset()
-    began = time.process_time()
+    # Systems other than Linux have no such file: there the memory counts that raises the peak of all inputs.
+    with contextlib.suppress(OSError), Path("/proc/self/clear_refs").open("wb", 0) as file:
+        file.write(b"5")  # man 5 proc: the peak becomes what the process has now.
+    before, began = _peak(), time.process_time()
     function(data)
-    return time.process_time() - began, peak.growth
+    return time.process_time() - began, _peak() - before
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

@@ -1,4 +1,4 @@
-"""Checks inputs again without Atheris: `python -m tests.campaigns fuzz.replay NAME FILES` prints those that fail."""
+"""Checks inputs again without Atheris, and makes those that fail smaller."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.campaigns.fuzz import registry
-from tests.campaigns.fuzz.findings import signature
-from tests.campaigns.fuzz.target import Target
+from tests.campaigns.fuzz.target import signature
 from tests.support.checkout import ROOT as CHECKOUT
-
-
-def failure(target: Target, data: bytes) -> tuple[str, str] | None:
-    """The signature and the message of an input that fails; None if it does not."""
-    try:
-        target.check(data)
-    except AssertionError as error:
-        return signature(error), str(error)
-    return None
-
 
 # In seconds: of a processor, after which an input hangs; and of the clock, on a machine that is busy.
 _PROCESSOR, _CLOCK = 40, 1200
 
 
+def replay(name: str, files: Sequence[Path]) -> int:
+    """Prints the inputs that fail as JSON; returns 1 if there is one."""
+    target, failed = registry.find(name), False
+    for file in files:
+        used = int(time.process_time())
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (used + _PROCESSOR, hard))
+        try:
+            target.check(file.read_bytes())
+        except AssertionError as error:
+            failed = True
+            note = {"file": str(file), "signature": signature(error), "message": str(error)[:2000]}
+            print(json.dumps(note), flush=True)
+    return int(failed)
+
+
 def in_a_process(name: str, file: Path) -> tuple[str, str] | None:
-    """What `failure` returns, from a process that may crash or hang."""
+    """The signature and the message of an input that fails, from a process that may crash or hang; None if it passes."""
+    command = [sys.executable, "-m", "tests.campaigns", "fuzz", name, "--replay", str(file)]
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.campaigns.fuzz.replay", name, str(file)],
-            cwd=CHECKOUT,
-            capture_output=True,
-            timeout=_CLOCK,
-            check=False,
-        )
+        done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, timeout=_CLOCK)
     except subprocess.TimeoutExpired:
         return "timeout", f"it takes longer than {_CLOCK} s"
     if done.returncode == -signal.SIGXCPU:
@@ -53,19 +53,20 @@ def in_a_process(name: str, file: Path) -> tuple[str, str] | None:
     return found["signature"], found["message"]
 
 
-def main(name: str, files: Sequence[str]) -> int:
-    """Prints the inputs that fail as JSON; returns 1 if there is one."""
-    target, failed = registry.find(name), False
-    for file in files:
-        used = int(time.process_time())
-        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-        resource.setrlimit(resource.RLIMIT_CPU, (used + _PROCESSOR, hard))
-        if found := failure(target, Path(file).read_bytes()):
-            failed = True
-            note = {"file": file, "signature": found[0], "message": found[1][:2000]}
-            print(json.dumps(note), flush=True)
-    return int(failed)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+def smaller(data: bytes, fails: Callable[[bytes], bool], seconds: float = 20) -> bytes:
+    """An input that still fails, from which pieces were removed and in which bytes became zeros."""
+    end = time.monotonic() + seconds
+    size = len(data) // 2
+    while size >= 1:
+        at = 0
+        while at < len(data) and time.monotonic() < end:
+            without = data[:at] + data[at + size :]
+            zeroed = data[:at] + bytes(min(size, len(data) - at)) + data[at + size :]
+            if fails(without):
+                data = without
+                continue
+            if zeroed != data and fails(zeroed):
+                data = zeroed
+            at += size
+        size //= 2
+    return data

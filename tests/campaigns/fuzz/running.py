@@ -1,21 +1,23 @@
-"""Runs a target in a process of its own for some seconds."""
+"""Runs a target under libFuzzer in a process of its own."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
-import threading
+import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.campaigns.fuzz import registry
+from tests.campaigns.fuzz.replay import in_a_process, smaller
+from tests.campaigns.fuzz.target import name_of
 from tests.support.checkout import ROOT as CHECKOUT
 
-_EXECUTED = re.compile(rb"stat::number_of_executed_units: (\d+)")
+# libFuzzer's count, at each sign of life.
 _PULSE = re.compile(rb"^#(\d+)\t", re.MULTILINE)
 
 # A call that takes longer hangs. Machines may be busy with other things.
@@ -23,10 +25,10 @@ _TIMEOUT, _RESIDENT_MB = 120, 4096
 
 _MOST_STARTS = 50
 
-# The variable with the seconds of a processor after which a worker ends.
-PROCESSOR = "FUZZ_PROCESSOR_SECONDS"
-
 _ENDING = 120  # seconds that libFuzzer may take to begin and to end
+
+# What is kept of a target; all targets together stay below 1 MB and some hundred files.
+_MOST, _MOST_BYTES = 14, 24_000
 
 
 @dataclass
@@ -34,104 +36,119 @@ class Run:
     """What came of a target.
 
     Attributes:
-        name: The target.
         executions: How many inputs were tried, by libFuzzer's count.
-        seconds: How long it took.
-        processor: The seconds of a processor that it had, of which other programs may take most.
         new: How many inputs its corpus has more than before.
-        found: The inputs that failed, by the names of their files.
         failed: The last words of libFuzzer's process if it ended before its time without a finding.
     """
 
-    name: str
     executions: int = 0
-    seconds: float = 0.0
-    processor: float = 0.0
     new: int = 0
-    found: list[str] = field(default_factory=list)
     failed: str = ""
 
 
-def run(name: str, seconds: float, work: Path, processor: float = 0.0) -> Run:
+def run(name: str, seconds: float, work: Path) -> Run:
     """Runs a target for some seconds, again and again if its process ends before.
 
     Args:
         name: The target.
         seconds: How long.
         work: The folder of its growing corpus, its findings and its log.
-        processor: The most seconds of a processor; 0 for any.
     """
-    corpus, found, log = (
-        work / "corpora" / name,
-        work / "found" / name,
-        work / "logs" / f"{name}.log",
-    )
-    for folder in (corpus, found, log.parent):
+    corpus, found = work / "corpora" / name, work / "found" / name
+    for folder in (corpus, found):
         folder.mkdir(parents=True, exist_ok=True)
-    kept = [str(f) for f in (registry.CORPORA / name, registry.CRASHES / name) if f.is_dir()]
-    result, before = Run(name), len(list(corpus.iterdir()))
-    began = time.monotonic()
+    result, before = Run(), len(list(corpus.iterdir()))
+    end = time.monotonic() + seconds
     for _ in range(_MOST_STARTS):
-        left = seconds - (time.monotonic() - began) if result.processor else seconds
-        of_processor = processor - result.processor
-        if left < 1 or result.failed or (processor and of_processor < 1):
+        left = end - time.monotonic()
+        if left < 1 or result.failed:
             break
         saved = set(found.iterdir())
-        flags = [
-            f"-max_total_time={int(left)}",
-            f"-timeout={_TIMEOUT}",
-            f"-report_slow_units={_TIMEOUT}",
-            f"-rss_limit_mb={_RESIDENT_MB}",
-            f"-artifact_prefix={found}/",
-            "-print_final_stats=1",
-            "-reload=0",
-        ]
-        command = [sys.executable, "-m", "tests.campaigns.fuzz.worker", name, str(found)]
-        command += [str(corpus), *kept, *flags]
-        output, code, used = _output(command, left, max(of_processor, 0))
-        result.processor += used
-        log.write_bytes(output[-100_000:])
-        result.executions += _executions(output)
+        flags = [f"-max_total_time={int(left)}", f"-report_slow_units={_TIMEOUT}", "-reload=0"]
+        folders = [corpus, *registry.folders(name)]
+        output, code = _output(name, found, [*map(str, folders), *flags], left)
+        (work / f"{name}.log").write_bytes(output[-100_000:])
+        result.executions += int((_PULSE.findall(output) or [0])[-1])
         if code == 0:
             break
         if set(found.iterdir()) == saved:
             result.failed = output[-600:].decode(errors="replace")
-    result.seconds = time.monotonic() - began
     result.new = len(list(corpus.iterdir())) - before
-    result.found = sorted(p.name for p in found.iterdir() if not p.name.endswith(".jsonl"))
     return result
 
 
-def _output(command: Sequence[str], seconds: float, processor: float) -> tuple[bytes, int, float]:
-    """What a command prints, its exit code, and the seconds of a processor that it took.
-
-    It is ended if it takes much longer than it should.
-    """
-    environment = {
-        **os.environ,
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        "PYTHONWARNINGS": "ignore",
-        PROCESSOR: str(processor),
-    }
-    process = subprocess.Popen(
-        command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
-    )
-    assert process.stdout
-    timer = threading.Timer(seconds + _TIMEOUT + _ENDING, process.kill)
-    timer.start()
+def _output(name: str, found: Path, arguments: list[str], seconds: float) -> tuple[bytes, int]:
+    """What libFuzzer prints, and its exit code; it is ended if it takes much longer than it should."""
+    command = [sys.executable, "-m", "tests.campaigns.fuzz.worker", name, str(found), *arguments]
+    command += [
+        f"-timeout={_TIMEOUT}",
+        f"-rss_limit_mb={_RESIDENT_MB}",
+        f"-artifact_prefix={found}/",
+    ]
     try:
-        output = process.stdout.read()
-        _, status, usage = os.wait4(process.pid, 0)
-    finally:
-        timer.cancel()
-        process.stdout.close()
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return output, process.returncode, usage.ru_utime + usage.ru_stime
+        done = subprocess.run(
+            command,
+            cwd=CHECKOUT,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds + _TIMEOUT + _ENDING,
+        )
+    except subprocess.TimeoutExpired as error:
+        return error.output or b"", 1
+    return done.stdout, done.returncode
 
 
-def _executions(output: bytes) -> int:
-    """libFuzzer's own count, at its end or else at its last sign of life."""
-    if found := _EXECUTED.findall(output):
-        return int(found[-1])
-    pulses = _PULSE.findall(output)
-    return int(pulses[-1]) if pulses else 0
+def confirmed(name: str, work: Path) -> list[str]:
+    """The findings of a target that fail again in a new process, made smaller, saved, and put in words."""
+    folder, kept, said = work / "found" / name, registry.CRASHES / name, []
+    (folder / "notes.jsonl").unlink(missing_ok=True)  # Another campaign may find a fault again.
+    for file in sorted(folder.iterdir()):
+        failed = in_a_process(name, file)
+        if failed is None:
+            path = work / "unconfirmed" / name / file.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file.rename(path)
+            said.append(f"{path}: it does not fail again")
+            continue
+        with tempfile.NamedTemporaryFile() as trial:
+
+            def fails(changed: bytes, first: str = failed[0], trial: str = trial.name) -> bool:
+                Path(trial).write_bytes(changed)
+                again = in_a_process(name, Path(trial))
+                return again is not None and again[0] == first
+
+            data = smaller(file.read_bytes(), fails)
+        kept.mkdir(parents=True, exist_ok=True)
+        (kept / name_of(data)).write_bytes(data)
+        file.unlink()
+        said.append(f"{kept / name_of(data)}: {failed[0]}: {failed[1]:.300}")
+    return said
+
+
+def keep(name: str, work: Path) -> int:
+    """Makes the small inputs of a growing corpus that reach more than the seeds the corpus of the tests.
+
+    Returns how many they are.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        chosen, found = Path(folder, "corpus"), Path(folder, "found")
+        chosen.mkdir()
+        found.mkdir()
+        grown = [
+            path for path in (work / "corpora" / name, *registry.folders(name)) if path.is_dir()
+        ]
+        output, code = _output(name, found, ["-merge=1", *map(str, [chosen, *grown])], 3600)
+        assert code == 0, output[-2000:].decode(errors="replace")
+        seeds = {name_of(seed) for seed in registry.find(name).seeds()}
+        kept, size = registry.CORPORA / name, 0
+        shutil.rmtree(kept, ignore_errors=True)
+        kept.mkdir(parents=True)
+        for file in sorted(chosen.iterdir(), key=lambda path: path.stat().st_size):
+            data = file.read_bytes()
+            size += len(data)
+            if len(list(kept.iterdir())) == _MOST or size > _MOST_BYTES:
+                break
+            if file.name not in seeds and in_a_process(name, file) is None:
+                (kept / name_of(data)).write_bytes(data)
+    return len(list(kept.iterdir()))

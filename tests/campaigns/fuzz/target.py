@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import os
 import random
+import re
+import tempfile
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.campaigns.fuzz.limits import DEFAULT, Limits, measured
 
@@ -33,7 +40,7 @@ class Target:
     seeds: Callable[[], Sequence[bytes]]
     examine: Callable[[bytes], None]
     mutate: Mutate | None = None
-    words: tuple[bytes, ...] = ()
+    words: Sequence[bytes] = ()
     max_bytes: int = 4096
     limits: Limits = DEFAULT
 
@@ -52,3 +59,49 @@ class Target:
             raise AssertionError(
                 f"an undocumented error, {type(error).__name__}: {error}"
             ) from error
+
+
+def after_choice(mutate: Mutate) -> Mutate:
+    """Mutations of what follows the first byte, which chooses how the rest is read."""
+
+    def mutated(data: bytes, size: int, randomness: random.Random, plain: Plain) -> bytes:
+        first = data[:1] if randomness.random() < 0.9 else randomness.randbytes(1)
+        return first + mutate(data[1:], size - 1, randomness, plain)
+
+    return mutated
+
+
+_VARYING = re.compile(r"0x[0-9a-f]+|[0-9]+(\.[0-9]+)?|'[^']*'|\"[^\"]*\"|b'.*|\[.*|\(.*")
+
+
+def signature(error: BaseException) -> str:
+    """The kind of a fault: the error, the innermost line of the project, and the message without numbers.
+
+    Two inputs with one signature are taken for one fault.
+    """
+    cause = error.__cause__ or error
+    frames = traceback.extract_tb(cause.__traceback__)
+    own = [f for f in frames if not re.search("site-packages|/lib/python", f.filename)]
+    place = f"{Path(own[-1].filename).name}:{own[-1].name}" if own else ""
+    message = _VARYING.sub("_", str(error).splitlines()[0] if str(error) else "")[:120]
+    return f"{type(cause).__name__} in {place}: {message}"
+
+
+def name_of(data: bytes) -> str:
+    """The name of the file of an input."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+@functools.cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    memory = "/dev/shm"
+    return tempfile.TemporaryDirectory(
+        prefix="fuzz-", dir=memory if os.access(memory, os.W_OK) else None
+    )
+
+
+def written(data: bytes, name: str) -> str:
+    """The path of a file in memory with some bytes, which the next call with this name overwrites."""
+    path = Path(_scratch().name) / name
+    path.write_bytes(data)
+    return str(path)

@@ -1,4 +1,4 @@
-"""Runs one target under libFuzzer: `python -m tests.campaigns fuzz.worker NAME FOUND CORPUS [FOLDERS] [FLAGS]`.
+"""Runs one target under libFuzzer: `python -m tests.campaigns.fuzz.worker NAME FOUND [FLAGS] CORPUS [FOLDERS] [FLAGS]`.
 
 A failed check is saved in the folder FOUND with its message, once for each signature, and the process runs
 on. What ends it (a crash of a library, a timeout, memory) is saved there by libFuzzer.
@@ -6,46 +6,21 @@ on. What ends it (a crash of a library, a timeout, memory) is saved there by lib
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import json
 import os
 import random
 import resource
-import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 import atheris
-from atheris.import_hook import AtherisSourceFileLoader
 
 from tests.campaigns.fuzz import registry
-from tests.campaigns.fuzz.findings import name_of, signature
-from tests.campaigns.fuzz.running import PROCESSOR
-from tests.campaigns.fuzz.target import Target
+from tests.campaigns.fuzz.target import Target, name_of, signature
 
 # Beside what libraries map when they are imported. TensorFlow alone maps some gigabytes.
 _ADDRESS_SPACE = 3 << 30
-
-
-class _Instrumenting(importlib.abc.MetaPathFinder):
-    """Instruments some modules and packages; Atheris itself can only do whole ones of the first level."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if not any(fullname == name or fullname.startswith(f"{name}.") for name in self._names):
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            spec.loader = AtherisSourceFileLoader(spec.loader.name, spec.loader.path, True)
-        return spec
 
 
 def _limit_memory() -> None:
@@ -62,17 +37,11 @@ class _Noting:
         self._target, self._folder = target, folder
         self._notes = folder / "notes.jsonl"
         self._seen = set[str]()
-        self._most = float(os.environ.get(PROCESSOR, 0))
-        self._began = time.process_time()  # Imports do not count.
-        self._count = 0
         if self._notes.exists():
             lines = self._notes.read_text().splitlines()
             self._seen = {json.loads(line)["signature"] for line in lines}
 
     def __call__(self, data: bytes) -> None:
-        self._count += 1
-        if self._most and self._count % 16 == 0 and time.process_time() - self._began > self._most:
-            os.kill(os.getpid(), signal.SIGUSR1)  # libFuzzer ends as if its time were over.
         try:
             self._target.check(data)
         except AssertionError as error:
@@ -93,13 +62,13 @@ class _Noting:
 def main(arguments: Sequence[str]) -> None:
     """Runs libFuzzer, which ends the process."""
     name, folder, *others = arguments
-    sys.meta_path.insert(0, _Instrumenting(registry.instrumented(name)))
-    target = registry.find(name)
-    for seed in target.seeds()[:1]:  # Imports what is imported at the first call.
-        target.check(seed)
+    with atheris.instrument_imports(include=list(registry.INSTRUMENTED)):
+        target = registry.find(name)
+        for seed in target.seeds():  # Imports what is imported at the first call.
+            target.check(seed)
     _limit_memory()
     mutate = target.mutate
-    corpus = Path(others[0])
+    corpus = next(Path(other) for other in others if not other.startswith("-"))
     for seed in target.seeds():
         (corpus / name_of(seed)).write_bytes(seed)
     others = [*others, f"-max_len={target.max_bytes}"]

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import functools
 import os
 import random
 import tempfile
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.campaigns.kills.inputs import COMMANDS, write_inputs
 from tests.campaigns.kills.places import Disk, InBucket, Place, sums_of
 from tests.campaigns.kills.steps import Step
-from tests.campaigns.kills.trial import STARTS, Case, Outcome, kill, older_dataset, run_through
+from tests.campaigns.kills.trial import STARTS, Case, kill, run_through
+from tests.campaigns.tally import Tally
 from tests.support.object_stores import bucket_of, gcs_running, s3_running
 
 STORES = ("disk", "S3", "GCS")
@@ -32,66 +31,58 @@ class World:
 
     def __init__(self, base: Path, places: dict[str, Place]) -> None:
         self._base, self._places = base, places
-        self._disk = Disk(base)
-        self._expected: dict[str, dict[str, str]] = {}
-        self._before: dict[tuple[str, str, str], dict[str, bytes]] = {}
-        self._steps: dict[tuple[str, str, str, int], list[Step]] = {}
+        self._expected = functools.cache(self._make_expected)
+        self._before = functools.cache(self._make_before)
+        self._steps = functools.cache(self._make_steps)
         write_inputs(base)
 
-    def _make(self, job: str) -> None:
-        if job in self._expected:
-            return
+    def _bare(
+        self, job: str, store: str, start: str, before: Mapping[str, bytes] | None = None
+    ) -> Case:
+        """A job of which nobody knows yet what it writes."""
+        return Case(job, self._places[store], start, 1, self._base, True, before or {}, {})
+
+    def _make_expected(self, job: str) -> dict[str, str]:
         if job == "reshard":
-            self._make_old()
-        case = Case(job, self._disk, "new", 1, self._base, True, {}, {})
-        _, files = run_through(case)
-        self._expected[job] = sums_of(files)
+            (self._base / "old").mkdir()
+            for name, data in self._before("sensors", "disk", "overwrite").items():
+                if name.endswith(".tfrecord"):
+                    (self._base / "old" / name).write_bytes(data)
+        return sums_of(run_through(self._bare(job, "disk", "new"))[1])
 
-    def _make_old(self) -> None:
-        files = older_dataset("sensors", self._disk, self._base)
-        (self._base / "old").mkdir()
-        for name, data in files.items():
-            if name.endswith(".tfrecord"):
-                (self._base / "old" / name).write_bytes(data)
-
-    def _files_before(self, job: str, store: str, start: str) -> dict[str, bytes]:
-        known = self._before
+    def _make_before(self, job: str, store: str, start: str) -> dict[str, bytes]:
         on_disk = store == "disk"
         if start == "new":
             return {}
-        # An older dataset is the same everywhere; what a killed job leaves is not.
-        key = (job, "" if start == "overwrite" else store, start)
-        if key in known:
-            return known[key]
         if start == "overwrite":
-            known[key] = older_dataset(job, self._disk, self._base)
-            return known[key]
-        place = self._places[store]
+            # An older dataset is the same everywhere; what a killed job leaves is not.
+            if not on_disk:
+                return self._before(job, "disk", start)
+            return run_through(self._bare(job, store, "older"))[1]
         if start == "resumed":
             name = f"note of shard train 1: {'renamed' if on_disk else 'put'}"
-            case = Case(job, place, "new", 1, self._base, True, {}, {})
+            case = self._bare(job, store, "new")
         else:
             name = f"shard train 1: {'renamed' if on_disk else 'copied'}"
-            before = self._files_before(job, store, "overwrite")
-            case = Case(job, place, "overwrite", 1, self._base, True, before, {})
-        _, known[key] = run_through(case, Step("driver", name, "after", 1))
-        return known[key]
+            before = self._before(job, store, "overwrite")
+            case = self._bare(job, store, "overwrite", before)
+        return run_through(case, Step("driver", name, "after", 1))[1]
+
+    def _make_steps(self, job: str, store: str, start: str, workers: int) -> list[Step]:
+        case = self.case(job, store, start, workers, quick=True)
+        steps, files = run_through(case)
+        assert sums_of(files) == case.expected, f"{case}: a run that nothing killed differs"
+        return steps
 
     def case(self, job: str, store: str, start: str, workers: int, quick: bool) -> Case:
         """A job at its start."""
-        self._make(job)
-        before = self._files_before(job, store, start)
-        place, expected = self._places[store], self._expected[job]
+        expected = self._expected(job)
+        before, place = self._before(job, store, start), self._places[store]
         return Case(job, place, start, workers, self._base, quick, before, expected)
 
     def steps(self, case: Case) -> list[Step]:
         """The steps of a job, from an undisturbed run, which does not take Beam's own runner."""
-        key = (case.job, case.place.name, case.start, case.workers)
-        if key not in self._steps:
-            steps, files = run_through(dataclasses.replace(case, quick=True))
-            assert sums_of(files) == case.expected, f"{key}: a run that nothing killed differs"
-            self._steps[key] = steps
-        return self._steps[key]
+        return self._steps(case.job, case.place.name, case.start, case.workers)
 
 
 @contextlib.contextmanager
@@ -109,29 +100,10 @@ def world_of(stores: Sequence[str]) -> Iterator[World]:
         yield World(base, places)
 
 
-@dataclass(frozen=True)
-class Kill:
-    """A kill of a campaign, as its number decides it.
-
-    Attributes:
-        job, store, start, workers, quick: As in `Case`.
-        step: Where.
-        way: What is killed.
-    """
-
-    job: str
-    store: str
-    start: str
-    workers: int
-    quick: bool
-    step: Step
-    way: str
-
-
 def drawn(
     world: World, number: int, jobs: Sequence[str], stores: Sequence[str]
-) -> tuple[Case, Kill]:
-    """The kill with a number."""
+) -> tuple[Case, Step, str]:
+    """The kill with a number: a job, where it is killed, and what is killed."""
     chance = random.Random(number)
     job, store = jobs[number % len(jobs)], stores[number // len(jobs) % len(stores)]
     # Two processes take two seconds longer than none.
@@ -144,108 +116,39 @@ def drawn(
     # Beam's own runner takes three times as long, so it is one in ten.
     quick = chance.random() < 0.9
     case = world.case(job, store, start, workers, quick)
-    return case, Kill(
-        job, store, start, workers, quick, _drawn_step(world.steps(case), way, chance), way
-    )
-
-
-def _drawn_step(steps: Sequence[Step], way: str, chance: random.Random) -> Step:
-    """A step of a family, each of which is as likely as the others."""
+    # Each family of steps is as likely as the others.
     families: defaultdict[str, list[Step]] = defaultdict(list)
-    for step in steps:
-        if (
-            way != "worker"
-            or step.role == "worker"
-            or step.family == "pool"
-            or chance.random() < 0.2
-        ):
+    for step in world.steps(case):
+        of_worker = step.role == "worker" or step.family == "pool"
+        if way != "worker" or of_worker or chance.random() < 0.2:
             families[f"{step.role} {step.family}"].append(step)
-    found = families[chance.choice(sorted(families))]
-    return chance.choice(found)
+    return case, chance.choice(families[chance.choice(sorted(families))]), way
 
 
-class Table:
-    """What came of many kills."""
-
-    def __init__(self) -> None:
-        self._rows: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-        self._steps: defaultdict[str, set[Step]] = defaultdict(set)
-        self.faults: list[str] = []
-        self.fired = self.missed = 0
-
-    def add(self, what: Kill, number: int, outcome: Outcome) -> None:
-        """Adds a kill."""
-        self.fired += outcome.fired
-        self.missed += not outcome.fired
-        state = outcome.state if outcome.fired else "not reached"
-        kinds = {
-            "job": what.job,
-            "store": what.store,
-            "start": what.start,
-            "way": what.way,
-            "runner": "quick" if what.quick else "Beam's own",
-            "processes": str(what.workers),
-            "step": what.step.family,
-        }
-        for kind, value in kinds.items():
-            row = self._rows[kind, value]
-            row["kills"] += outcome.fired
-            row[state] += 1
-            row["faults"] += bool(outcome.faults)
-        if outcome.fired:
-            self._steps[what.job].add(what.step)
-        for loss, times in outcome.notes.items():
-            self._rows["lost with the power", loss]["kills"] += 1
-            self._rows["lost with the power", loss]["lost"] += times
-        for fault in outcome.faults:
-            self.faults.append(f"kill {number}: {describe(what)}: {fault}")
-
-    def lines(self) -> list[str]:
-        """The table as text."""
-        names = sorted({name for row in self._rows.values() for name in row} - {"kills", "faults"})
-        names = ["kills", *names, "faults"]
-        lines, last = [], ""
-        for (kind, value), row in sorted(self._rows.items()):
-            if kind != last:
-                lines += ["", f"{kind:<34}" + "".join(f"{name:>18}" for name in names)]
-                last = kind
-            lines.append(f"  {value:<32}" + "".join(f"{row[name]:>18,}" for name in names))
-        steps = {step for found in self._steps.values() for step in found}
-        named = {(step.role, step.name, step.edge) for step in steps}
-        lines += ["", f"{self.fired:,} kills at {len(steps):,} steps of {len(named):,} names"]
-        lines += [f"{self.missed:,} steps were not reached; {len(self.faults):,} faults"]
-        return lines
-
-
-def describe(what: Kill) -> str:
-    """A kill in words."""
-    return (
-        f"{what.job} on {what.store}, {what.start}, {what.workers} process(es), {what.way} killed at: "
-        f"{what.step}"
-    )
-
-
-def run_campaign(
-    numbers: range, jobs: Sequence[str], stores: Sequence[str], say: Callable[[str], None]
-) -> Table:
-    """Kills many jobs; says each fault as it is found, and the table now and then."""
-    table, began = Table(), time.monotonic()
+def run_campaign(numbers: range, jobs: Sequence[str], stores: Sequence[str], tally: Tally) -> None:
+    """Kills many jobs, and counts what came of it."""
     with world_of(stores) as world:
-        for done, number in enumerate(numbers, 1):
+        for number in numbers:
             try:
-                case, what = drawn(world, number, jobs, stores)
-                outcome = kill(case, what.step, what.way, number)
+                case, step, way = drawn(world, number, jobs, stores)
+                outcome = kill(case, step, way, number)
             except Exception as error:
-                say(f"FAULT {number}: {error!r}")
-                table.faults.append(f"kill {number}: {error!r}")
+                tally.fault(f"kill {number}: {error!r}")
                 continue
-            table.add(what, number, outcome)
-            say(f"{number}: {describe(what)}: {outcome.state}, {outcome.notes or ''}")
+            job, store, start, workers = case.job, case.place.name, case.start, case.workers
+            state = outcome.state if outcome.fired else "step not reached"
+            rows = [f"job: {job}", f"store: {store}", f"start: {start}", f"killed: {way}"]
+            rows += [f"processes: {workers}", f"step: {step.family}", "all"]
+            counts = {"kills": int(outcome.fired), state: 1, "faults": int(bool(outcome.faults))}
+            tally.add(counts, *rows, number=number, step=step, quick=case.quick)
+            for loss, times in outcome.notes.items():
+                tally.add({"lost": times}, f"lost with the power: {loss}")
             for fault in outcome.faults:
-                say(f"FAULT {number}: {describe(what)}: {fault}")
-            if done % 50 == 0 or done == len(numbers):
-                say("\n".join([f"{done:,} after {time.monotonic() - began:.0f} s", *table.lines()]))
-    return table
+                tally.fault(
+                    f"kill {number}: {job} on {store}, {start}, {workers} process(es), {way} killed at: {step}: {fault}"
+                )
+            if number % 50 == 49:
+                print(f"kill {number}: {len(tally.faults)} faults", flush=True)
 
 
 JOBS = tuple(COMMANDS)

@@ -9,10 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from apache_beam.internal import pickler
 from apache_beam.pipeline import Pipeline
-from apache_beam.transforms import core, ptransform
-from apache_beam.typehints.decorators import IOTypeHints
 
 from tests.campaigns.simulation.graph import Node, nodes_of_pipeline
 from tests.campaigns.simulation.runner import Runner
@@ -44,30 +41,4 @@ def take_over() -> None:
         _Once(World(), random.Random(0)).run(nodes_of_pipeline(pipeline))
         return _Ended()
 
-    Pipeline.run = run
-    _build_fast()
-
-
-def _build_fast() -> None:
-    """Leaves out what Beam checks while a pipeline is built, which takes longer than to run it here."""
-    nothing = lambda *_: None  # noqa: E731
-    Pipeline._infer_result_type = nothing
-    ptransform.PTransform.type_check_inputs = nothing
-    ptransform.PTransform.type_check_outputs = nothing
-    ptransform.PTransformWithSideInputs.type_check_inputs = nothing
-    IOTypeHints._make_origin = classmethod(lambda *_, **__: [])
-    core._check_fn_use_yield_and_return = nothing
-    pickler.roundtrip = lambda value: value  # The nodes are pickled.
-    known: dict[Any, Any] = {}
-    arguments_of = core.get_function_args_defaults
-
-    def once(function: Any) -> Any:
-        # Most steps inherit most methods from the same class.
-        key = getattr(function, "__func__", None)
-        if key is None:
-            return arguments_of(function)
-        if key not in known:
-            known[key] = arguments_of(function)
-        return known[key]
-
-    core.get_function_args_defaults = once
+    Pipeline.run = run  # type: ignore[method-assign]

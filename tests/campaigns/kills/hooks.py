@@ -50,26 +50,19 @@ class Watch:
     def __init__(
         self, role: str, folder: str, root: str, fatal: Step | None, way: str, power: bool
     ) -> None:
-        self.role, self.folder, self.root = role, folder, root
+        self.folder, self.root = folder, root
         self.fatal, self.way, self.power = fatal, way, power
-        self._lock, self._within = threading.RLock(), threading.local()
-        self._counts: Counter[tuple[str, str]] = Counter()
         self._graves = 0
-        self._log = -1
-        self._open_log()
-
-    def _open_log(self) -> None:
-        with self.unwatched():
-            name = f"{self.folder}/{self.role}-{os.getpid()}"
-            self._log = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.become(role)
 
     def become(self, role: str) -> None:
-        """Makes it that of a forked process."""
-        self._lock, self._within = threading.RLock(), threading.local()
+        """Makes it that of a process that has just begun or was forked."""
         self.role = role
-        self._counts.clear()
-        os.close(self._log)
-        self._open_log()
+        self._lock, self._within = threading.RLock(), threading.local()
+        self._counts: Counter[tuple[str, str]] = Counter()
+        with self.unwatched():
+            name = f"{self.folder}/{role}-{os.getpid()}"
+            self._log = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     @contextlib.contextmanager
     def unwatched(self) -> Iterator[None]:
@@ -120,6 +113,29 @@ class Watch:
         yield
         self.reached(name, "after")
 
+    def in_halves(
+        self, name: str, write: Callable[[], Any], write_half: Callable[[], Any] | None
+    ) -> None:
+        """A step that may end when half of its bytes are written; None if nothing can write half of them."""
+        self.reached(name, "before")
+        if write_half:
+            if self.fatal == (self.role, name, "half", self._counts[name, "half"] + 1):
+                write_half()
+            self.reached(name, "half")
+        write()
+        self.reached(name, "after")
+
+    def around(self, owner: Any, method: str, name_of: Callable[..., str]) -> None:
+        """Makes calls of a function or method steps, whose names follow from its arguments."""
+        original = getattr(owner, method)
+
+        @functools.wraps(original)
+        def watched(*given: Any, **options: Any) -> Any:
+            with self.step(name_of(*given, **options)):
+                return original(*given, **options)
+
+        setattr(owner, method, watched)
+
     def note(self, kind: str, *what: Any) -> None:
         """Writes a line to the log of this process."""
         os.write(self._log, json.dumps([kind, *what]).encode() + b"\n")
@@ -129,21 +145,15 @@ class Watch:
             os.close(os.open(f"{self.folder}/fired", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return
-        workers = sorted(
-            int(name.split("-")[1])
-            for name in os.listdir(self.folder)
-            if name.startswith("worker-")
-        )
-        drivers = [
-            int(name.split("-")[1])
-            for name in os.listdir(self.folder)
-            if name.startswith("driver-")
-        ]
+        pids = {
+            role: [int(n.split("-")[1]) for n in os.listdir(self.folder) if n.startswith(role)]
+            for role in ("worker", "driver")
+        }
         if self.way == "worker":
             # A worker that reaches the step dies itself; a driver kills the first one.
-            chosen = [os.getpid()] if self.role == "worker" else workers[:1]
+            chosen = [os.getpid()] if self.role == "worker" else sorted(pids["worker"])[:1]
         else:
-            chosen = [*(workers if self.way == "both" else []), *drivers]
+            chosen = [*(pids["worker"] if self.way == "both" else []), *pids["driver"]]
         for pid in sorted(chosen, key=lambda pid: pid == os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -201,21 +211,21 @@ def _begin(role: str) -> Watch:
     _watch = Watch(role, plan["folder"], plan["root"], fatal, plan["way"], plan["power"])
     _hook_disk(_watch)
     _hook_files(_watch)
-    _hook_stores(_watch)
+    if _watch.root.startswith("s3://"):
+        _hook_s3(_watch)
+    if _watch.root.startswith("gs://"):
+        _hook_gcs(_watch)
     return _watch
 
 
-# Functions that change the disk -> whether each has a second path.
-_CALLS = {"rename": True, "replace": True, "link": True}
-_CALLS |= {"unlink": False, "remove": False, "mkdir": False, "rmdir": False, "truncate": False}
-
-_VERBS = {"rename": "renamed", "replace": "renamed", "link": "linked", "unlink": "deleted"}
-_VERBS |= {"remove": "deleted", "mkdir": "made", "rmdir": "removed", "truncate": "cut"}
+# Functions that change the disk -> the verb; those of two paths are a rename or a link.
+_CALLS = {"rename": "renamed", "replace": "renamed", "link": "linked", "unlink": "deleted"}
+_CALLS |= {"remove": "deleted", "mkdir": "made", "rmdir": "removed", "truncate": "cut"}
 
 
 def _hook_disk(watch: Watch) -> None:
-    for name, has_two in _CALLS.items():
-        setattr(os, name, _watched_call(watch, name, has_two, getattr(os, name)))
+    for name in _CALLS:
+        setattr(os, name, _watched_call(watch, name, getattr(os, name)))
     fsync = os.fsync
 
     def watched_fsync(fd: Any) -> None:
@@ -243,7 +253,7 @@ def _hook_disk(watch: Watch) -> None:
     sys.addaudithook(opened)
 
 
-def _watched_call(watch: Watch, name: str, has_two: bool, call: Callable[..., Any]) -> Any:
+def _watched_call(watch: Watch, name: str, call: Callable[..., Any]) -> Any:
     @functools.wraps(call)
     def watched(path: Any, *more: Any, **options: Any) -> Any:
         if not watch.watches:
@@ -251,7 +261,7 @@ def _watched_call(watch: Watch, name: str, has_two: bool, call: Callable[..., An
         dir_fd = options.get("dir_fd")
         thing = watch.name_of(path, dir_fd)
         paths = [watch.whole(path, dir_fd)]
-        if has_two:
+        if _CALLS[name] in ("renamed", "linked"):
             paths.append(watch.whole(more[0]))
             thing = watch.name_of(more[0]) or thing
         if thing is None or (name == "mkdir" and Path(paths[0]).exists()):
@@ -259,25 +269,13 @@ def _watched_call(watch: Watch, name: str, has_two: bool, call: Callable[..., An
         buries = paths[-1] if name not in ("mkdir", "rmdir", "link") else ""
         kind = {"replace": "rename", "remove": "unlink"}.get(name, name)
         with (
-            watch.step(f"{thing}: {_VERBS[name]}"),
+            watch.step(f"{thing}: {_CALLS[name]}"),
             watch.changing(kind, *paths, buries=buries),
             watch.unwatched(),
         ):
             return call(path, *more, **options)
 
     return watched
-
-
-def _around(watch: Watch, owner: Any, method: str, name_of: Callable[..., str]) -> None:
-    """Makes calls of a function or method steps, whose names follow from its arguments."""
-    original = getattr(owner, method)
-
-    @functools.wraps(original)
-    def watched(*given: Any, **options: Any) -> Any:
-        with watch.step(name_of(*given, **options)):
-            return original(*given, **options)
-
-    setattr(owner, method, watched)
 
 
 def _hook_files(watch: Watch) -> None:
@@ -288,24 +286,17 @@ def _hook_files(watch: Watch) -> None:
     append = spool.SpoolFile.append
 
     def watched_append(file: Any, packed: bytes) -> None:
-        name = "run of records: appended to"
-        watch.reached(name, "before")
-        if _is_fatal(watch, name, "half") and hasattr(file._file, "_file"):
-            file._file.write(packed[: len(packed) // 2])
+        def half() -> None:
+            file._file._file.write(packed[: len(packed) // 2])
             file._file._file.flush()
-        watch.reached(name, "half")
-        append(file, packed)
-        watch.reached(name, "after")
+
+        on_disk = hasattr(file._file, "_file")
+        name = "run of records: appended to"
+        watch.in_halves(name, lambda: append(file, packed), half if on_disk else None)
 
     spool.SpoolFile.append = watched_append
-    _around(watch, spool.SpoolFile, "publish", lambda *_: "run of records: completed")
+    watch.around(spool.SpoolFile, "publish", lambda *_: "run of records: completed")
     objects.PART_BYTES = _PART_BYTES
-
-
-def _is_fatal(watch: Watch, name: str, edge: str) -> bool:
-    """Whether the process dies at the next moment of a name, so that it may spoil what it writes."""
-    nth = watch._counts[name, edge] + 1
-    return watch.fatal == (watch.role, name, edge, nth) and watch.way != "worker"
 
 
 def _hook_driver() -> None:
@@ -318,13 +309,12 @@ def _hook_driver() -> None:
 
     watch = _watch
     assert watch is not None
-    _around(watch, progress, "begin", lambda phase: f"phase: {phase}")
-    _around(watch, pool, "_start", lambda *_: "pool: process started")
-    _around(watch, pool.Pool, "submit", lambda *_: "pool: task submitted")
-    _around(watch, pool.Pool, "each", lambda *_: "pool: all asked")
-    _around(watch, pool.Pool, "close", lambda *_: "pool: closed")
-    _around(
-        watch,
+    watch.around(progress, "begin", lambda phase: f"phase: {phase}")
+    watch.around(pool, "_start", lambda *_: "pool: process started")
+    watch.around(pool.Pool, "submit", lambda *_: "pool: task submitted")
+    watch.around(pool.Pool, "each", lambda *_: "pool: all asked")
+    watch.around(pool.Pool, "close", lambda *_: "pool: closed")
+    watch.around(
         commit,
         "prepare_change",
         lambda _, change: f"top-up of {thing_at(change.name)}: copied",
@@ -336,17 +326,14 @@ def _hook_driver() -> None:
     write = atomic.NewFile.write
 
     def watched_write(file: Any, data: bytes) -> None:
-        thing = watch.name_of(f"{file._directory}/{file._name}")
-        name = f"{thing}: written"
-        watch.reached(name, "before")
         staged = getattr(file._destination, "_file", None)
-        if staged is not None:
-            if _is_fatal(watch, name, "half"):
-                staged.write(data[: len(data) // 2])
-                staged.flush()
-            watch.reached(name, "half")
-        write(file, data)
-        watch.reached(name, "after")
+
+        def half() -> None:
+            staged.write(data[: len(data) // 2])
+            staged.flush()
+
+        name = f"{watch.name_of(f'{file._directory}/{file._name}')}: written"
+        watch.in_halves(name, lambda: write(file, data), half if staged is not None else None)
 
     atomic.NewFile.write = watched_write
 
@@ -373,15 +360,13 @@ class _InPlace:
             self._file.close()
 
     def write(self, data: bytes) -> None:
+        def write(part: bytes) -> None:
+            self._file.write(part)
+            self._file.flush()
+
         name = f"top-up of {self._thing}: appended"
-        self._watch.reached(name, "before")
         half = len(data) // 2
-        self._file.write(data[:half])
-        self._file.flush()
-        self._watch.reached(name, "half")
-        self._file.write(data[half:])
-        self._file.flush()
-        self._watch.reached(name, "after")
+        self._watch.in_halves(name, lambda: write(data), lambda: write(data[:half]))
 
     def truncate(self) -> None:
         with self._watch.step(f"top-up of {self._thing}: cut"):
@@ -398,13 +383,6 @@ _S3_CALLS = {
     "copy": "copied",
     "delete_objects": "deleted",
 }
-
-
-def _hook_stores(watch: Watch) -> None:
-    if watch.root.startswith("s3://"):
-        _hook_s3(watch)
-    if watch.root.startswith("gs://"):
-        _hook_gcs(watch)
 
 
 def _hook_s3(watch: Watch) -> None:
@@ -427,31 +405,23 @@ def _hook_gcs(watch: Watch) -> None:
     from beam_jobs.storage import gcs
 
     gcs.PART_BYTES = _PART_BYTES
-    for method, verb in (("put", "put"), ("create", "created"), ("_delete", "deleted")):
-        _around(watch, gcs.GcsStore, method, _named(watch, verb))
-    _around(
-        watch,
-        gcs.GcsStore,
-        "copy",
-        lambda store, path, target: _named(watch, "copied")(store, target),
+    store, upload = gcs.GcsStore, gcs._ResumableUpload
+    for owner, method, verb, path_of in (
+        (store, "put", "put", lambda _, path, *more, **options: path),
+        (store, "create", "created", lambda _, path, *more, **options: path),
+        (store, "_delete", "deleted", lambda _, path: path),
+        (store, "copy", "copied", lambda _, path, target: target),
+        (upload, "_initiate_upload", "upload begun", lambda file, *_: file._path),
+        (upload, "_upload_chunks_from_buffer", "part sent", lambda file, *_: file._path),
+        (upload, "finish", "upload completed", lambda file: file._path),
+    ):
+        watch.around(owner, method, _named(watch, verb, path_of))
+
+
+def _named(watch: Watch, verb: str, path_of: Callable[..., str]) -> Callable[..., str]:
+    return lambda *given, **options: (
+        f"{watch.name_of(path_of(*given, **options)) or 'input'}: {verb}"
     )
-    upload = gcs._ResumableUpload
-
-    def sent(file: Any, *_: Any) -> str:
-        return _named(watch, "part sent")(None, file._path)
-
-    def begun(file: Any, *_: Any) -> str:
-        return _named(watch, "upload begun")(None, file._path)
-
-    _around(watch, upload, "_initiate_upload", begun)
-    _around(watch, upload, "_upload_chunks_from_buffer", sent)
-    _around(
-        watch, upload, "finish", lambda file: _named(watch, "upload completed")(None, file._path)
-    )
-
-
-def _named(watch: Watch, verb: str) -> Callable[..., str]:
-    return lambda _, path, *more, **options: f"{watch.name_of(path) or 'input'}: {verb}"
 
 
 def _hook_worker() -> None:
@@ -460,7 +430,7 @@ def _hook_worker() -> None:
 
     watch = _begin("server")
     os.register_at_fork(after_in_child=lambda: watch.become("worker"))
-    _around(watch, pool, "note_reading", lambda name: "task: input read" if name else "task: ended")
+    watch.around(pool, "note_reading", lambda name: "task: input read" if name else "task: ended")
 
 
 if VARIABLE in os.environ and sys.argv[0] == "-c":

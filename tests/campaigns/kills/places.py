@@ -9,7 +9,7 @@ import shutil
 import urllib.error
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import boto3
 
@@ -19,30 +19,8 @@ from tests.support.object_stores import Bucket
 _NUMBERS = itertools.count()
 
 
-class Place(Protocol):
-    """A place with output directories.
-
-    Attributes:
-        name: What tables call it.
-    """
-
-    name: str
-
-    def new(self, files: Mapping[str, bytes]) -> str:
-        """A new output directory with some files; empty, it does not exist."""
-
-    def files(self, root: str) -> dict[str, bytes]:
-        """All files in an output directory, by their names relative to it."""
-
-    def unfinished(self, root: str) -> list[str]:
-        """Uploads into an output directory that are neither complete nor dropped."""
-
-    def forget(self, root: str) -> None:
-        """Removes an output directory."""
-
-
 class Disk:
-    """Folders in a folder of this disk."""
+    """Output directories in a folder of this disk."""
 
     name = "disk"
 
@@ -50,6 +28,7 @@ class Disk:
         self._base = base
 
     def new(self, files: Mapping[str, bytes]) -> str:
+        """A new output directory with some files; empty, it does not exist."""
         root = self._base / f"out-{os.getpid()}-{next(_NUMBERS)}"
         for name, data in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -57,6 +36,7 @@ class Disk:
         return str(root)
 
     def files(self, root: str) -> dict[str, bytes]:
+        """All files in an output directory, by their names relative to it."""
         return {
             str(path.relative_to(root)): path.read_bytes()
             for path in sorted(Path(root).rglob("*"))
@@ -64,16 +44,17 @@ class Disk:
         }
 
     def unfinished(self, root: str) -> list[str]:
-        # An empty folder that no dataset has is left behind, too.
+        """Folders that no dataset has, because they are empty."""
         folders = [path for path in Path(root).rglob("*") if path.is_dir()]
         return [str(path) for path in folders if not any(path.iterdir())]
 
     def forget(self, root: str) -> None:
+        """Removes an output directory."""
         shutil.rmtree(root, ignore_errors=True)
 
 
 class InBucket:
-    """Prefixes in a bucket."""
+    """Output directories in a bucket, as `Disk` has them."""
 
     def __init__(self, bucket: Bucket) -> None:
         self.name = {"s3": "S3", "gs": "GCS"}[bucket.server.scheme]
@@ -104,6 +85,7 @@ class InBucket:
         return found
 
     def unfinished(self, root: str) -> list[str]:
+        """Uploads that are neither complete nor dropped."""
         if not self._s3:
             return []  # The store neither lists nor charges them.
         bucket, _, prefix = root.removeprefix("s3://").partition("/")
@@ -114,6 +96,9 @@ class InBucket:
         for path in self._names(root):
             atomic.delete_files([path])
         self._bucket.proxy.forget()
+
+
+Place = Disk | InBucket
 
 
 def sums_of(files: Mapping[str, bytes]) -> dict[str, str]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.pipeline import commit
 from beam_jobs.storage import atomic
 from tests.campaigns.kills.campaign import World, world_of
 from tests.campaigns.kills.power import Change, lose_power
@@ -43,7 +42,7 @@ def step_of(text: str) -> Step:
 # (job, store, start, what is killed, step, whether it is in the base). Seed 0 of a loss of power loses no name, seed 2 all
 # that it may.
 KILLS = [
-    ("sensors", "disk", "new", "driver", "after shard train 1: renamed", True),
+    ("sensors", "disk", "new", "driver", "after shard train 1: renamed", False),
     ("images", "disk", "new", "driver", "before top-up of shard train 2: copied", False),
     ("sensors", "disk", "new", "driver", "after note of shard train 0: deleted", False),
     ("text", "disk", "new", "driver", "half run of records: appended to", False),
@@ -143,36 +142,6 @@ def test_what_a_rename_replaced_comes_back_with_a_lost_name(tmp_path: Path):
     while not lose_power([rename], random.Random(next(seeds)))["names"]:
         pass
     assert (staged.read_bytes(), file.read_bytes()) == (b"new", b"old")
-
-
-def test_all_files_are_synced_before_the_manifest_has_its_name_and_its_name_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    done: list[tuple[str, list[str], bool]] = []
-    sync, write = commit.sync_files, commit.write_file
-
-    def syncs(directory, names):
-        names = sorted(names)
-        done.append(("sync", names, (Path(directory) / "manifest.json").exists()))
-        sync(directory, names)
-
-    def writes(directory, name, data, seen=None, synced=False):
-        done.append((name, [], synced))
-        write(directory, name, data, seen, synced)
-
-    monkeypatch.setattr(commit, "sync_files", syncs)
-    monkeypatch.setattr(commit, "write_file", writes)
-    from tests.support.commands import ONE, run
-    from tests.support.datasets import write_recordings
-
-    write_recordings(tmp_path / "in", [3] * 6, [1])
-    assert run("sensors", "--input", tmp_path / "in", *ONE, "--output", tmp_path / "out") == 0
-    files = sorted(str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*.*"))
-    assert done[-3:] == [
-        ("sync", [name for name in files if name != "manifest.json"], False),
-        ("manifest.json", [], True),
-        ("sync", [], True),
-    ]
 
 
 def test_syncing_waits_for_each_file_and_for_the_folders_that_name_them(

@@ -121,11 +121,6 @@ def run_through(case: Case, fatal: Step | None = None) -> tuple[list[Step], dict
         return list(dict.fromkeys(steps)), files
 
 
-def older_dataset(job: str, place: Place, base: Path) -> dict[str, bytes]:
-    """The files of the dataset that `--overwrite` replaces."""
-    return run_through(Case(job, place, "older", 1, base, True, {}, {}))[1]
-
-
 def kill(case: Case, step: Step, way: str, seed: int = 0) -> Outcome:
     """Kills a job at a step, runs the command again, and says what does not hold.
 

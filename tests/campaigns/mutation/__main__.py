@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.campaigns.mutation.mutants import Mutant, mutants_of, mutated
+from tests.campaigns.tally import Tally
 from tests.conftest import TIERS
 from tests.support.checkout import ROOT
 
@@ -125,9 +126,7 @@ class Tree:
         return failed if done.returncode in (0, 1) and (failed or not done.returncode) else None
 
 
-def unnoticed(
-    checkout: Path, faults: Sequence[Fault], processes: int, say: Callable[[str], None]
-) -> list[Fault]:
+def unnoticed(checkout: Path, faults: Sequence[Fault], processes: int) -> list[Fault]:
     """The faults that no base test notices."""
     with tempfile.TemporaryDirectory(prefix="mutation-") as name:
         trees = [Tree(checkout, Path(name) / str(number)) for number in range(processes)]
@@ -138,7 +137,7 @@ def unnoticed(
             tree = trees.pop()
             failed = tree.failing([fault], tests, "-x", "-n0", seconds=_MOST_SECONDS)
             trees.append(tree)
-            say(f"{'survives' if failed == [] else 'noticed'}: {fault}")
+            print(f"{'survives' if failed == [] else 'noticed'}: {fault}", flush=True)
             return failed == []
 
         def survivors(
@@ -149,32 +148,22 @@ def unnoticed(
             return [fault for fault, stays in zip(faults, left, strict=True) if stays]
 
         left = survivors(faults, lambda fault: [folder_beside(checkout, fault.module)])
-        say(f"{len(left)} of {len(faults)} survive the tests beside them")
-        # Of two faults in one module, one must wait for another turn.
-        turns: list[dict[str, Fault]] = []
-        for fault in left:
-            turn = next((turn for turn in turns if fault.module not in turn), None)
-            if turn is None:
-                turns.append(turn := {})
-            turn[fault.module] = fault
         stay: list[Fault] = []
-        for turn in turns:
-            together = list(turn.values())
+        while left:
+            # Of two faults in one module, one must wait for another turn.
+            together = list({fault.module: fault for fault in left}.values())
+            left = [fault for fault in left if fault not in together]
             flags = ("-n", str(processes), "--dist", "worksteal")
             failed = trees[0].failing(together, ["tests"], *flags, seconds=_MOST_SECONDS_OF_ALL)
-            say(
-                f"{len(together)} together: {'pytest fails' if failed is None else len(failed)} fail"
-            )
-            stay += (
-                survivors(together, lambda _, f=failed: f or ["tests"])
-                if failed != []
-                else together
-            )  # type: ignore[misc]
+            if failed == []:
+                stay += together
+            else:
+                stay += survivors(together, lambda _, tests=failed or ["tests"]: tests)  # type: ignore[misc]
         return stay
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the campaign; returns 0, because a fault that survives may be equivalent."""
+    """Runs the campaign; returns 1 if a fault survives, which may be one that changes nothing."""
     parser = argparse.ArgumentParser(
         "python -m tests.campaigns mutation",
         description=__doc__,
@@ -185,13 +174,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--checkout", type=Path, default=ROOT, help="of another revision")
     flags = parser.parse_args(arguments)
-    checkout = flags.checkout.resolve()
+    checkout, tally = flags.checkout.resolve(), Tally()
     faults = drawn(checkout, flags.lines, flags.seed)
-    left = unnoticed(checkout, faults, flags.processes, lambda text: print(text, flush=True))
-    print(f"\n{len(faults) - len(left)} of {len(faults)} are noticed; these are not:")
-    print("\n".join(map(str, left)) or "none")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    left = unnoticed(checkout, faults, flags.processes)
+    for fault in faults:
+        package = fault.module.split("/")[0]
+        tally.add({"faults": 1, "noticed": int(fault not in left)}, package, "all")
+    for fault in left:
+        tally.fault(f"no test notices {fault}")
+    return tally.end()

@@ -1,44 +1,38 @@
-"""A campaign of many seeds, of all jobs or of one: `python -m tests.campaigns simulation 100000 [first_seed [near]]`."""
+"""A campaign of many seeds, of all jobs or of one: `python -m tests.campaigns simulation 100000 [--first N] [--job near]`."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections import Counter
-from collections.abc import Iterable
+import argparse
 from functools import partial
+from pathlib import Path
 
 from beam_jobs.engines.direct import cores
 from beam_jobs.engines.fork_server import fork_context
 from tests.campaigns.simulation.scenario import run_seeds
+from tests.campaigns.tally import Tally
 
 _PER_TASK = 50
 
 
 def main(arguments: list[str]) -> int:
     """Runs the campaign; returns the exit code."""
-    count, first = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 0
-    tasks = [
-        range(at, min(at + _PER_TASK, first + count))
-        for at in range(first, first + count, _PER_TASK)
-    ]
-    struck, failures, began = Counter[str](), dict[int, str](), time.monotonic()
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.campaigns simulation", description=__doc__
+    )
+    parser.add_argument("seeds", type=int)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--job", default="", help="the only one; else the seed decides")
+    parser.add_argument("--log", type=Path, help="a line of JSON for some seeds together")
+    options = parser.parse_args(arguments)
+    tally, end = Tally(options.log), options.first + options.seeds
+    tasks = [range(at, min(at + _PER_TASK, end)) for at in range(options.first, end, _PER_TASK)]
     with fork_context(()).Pool(cores()) as pool:
-        run = partial(run_seeds, name=arguments[2] if len(arguments) > 2 else "")
-        found: Iterable[tuple[Counter[str], dict[int, str]]] = pool.imap_unordered(run, tasks)
-        for number, (more, failed) in enumerate(found, 1):
-            struck += more
-            failures |= failed
+        found = pool.imap_unordered(partial(run_seeds, name=options.job), tasks)
+        for number, (struck, failed) in enumerate(found, 1):
+            for name, times in struck.items():
+                tally.add({"times": times}, name)
             for seed, text in failed.items():
-                print(f"seed {seed}\n{text}", flush=True)
+                tally.fault(f"seed {seed}\n{text}")
             if number % 100 == 0:
-                print(f"{number * _PER_TASK:,} seeds, {len(failures)} failed", flush=True)
-    print(f"{count:,} seeds from {first}, {time.monotonic() - began:.0f} s")
-    for name, times in sorted(struck.items()):
-        print(f"  {name}: {times:,}")
-    print(f"failed: {sorted(failures) or 'none'}")
-    return bool(failures)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+                print(f"{number * _PER_TASK:,} seeds", flush=True)
+    return tally.end()

@@ -116,7 +116,7 @@ def _epochs(
     # The ways and the cache take all turns with each other.
     has_cache = number // len(_WAYS) % 2 == 1
     kept = {"cache_dir": cache, "cache_size": _CACHE_SIZE} if has_cache else {}
-    done = {"way": way.__name__.lstrip("_") + (", cache" if has_cache else "")}
+    done = {"what": way.__name__.lstrip("_") + (", cache" if has_cache else "")}
     splits = [way(url, kind, split, kept, number * _EPOCHS) for split in ("train", "val")]
     for parts in zip(*splits, strict=True):
         if wrong := _difference([record for part in parts for record in part], expected):
@@ -164,7 +164,7 @@ class Writer:
         report = readers.verify(url)
         if report.problems or report.records != len(expected):
             return {"failure": f"{url}: {report}"}
-        return {"job": kind, "records": len(expected)}
+        return {"what": kind, "records": len(expected)}
 
 
 def _planted(process: str) -> Callable[[], None]:
@@ -190,10 +190,11 @@ def main(process: str, folder: Path, bucket: str, rest: float) -> None:
         rest: How many times as long as it worked the process sleeps.
     """
     faulthandler.register(
-        signal.SIGUSR1, (folder / f"stacks-{process}").open("w"), all_threads=True
+        signal.SIGUSR1, (folder / f"{process}.stacks").open("w"), all_threads=True
     )
     step = {"reader": Reader, "writer": Writer}[process](folder, bucket)
     spoil, number, parent = _planted(process), 0, os.getppid()
+    start = time.monotonic()
     answers, sys.stdout = sys.stdout, sys.stderr  # stdout is for the lines of JSON.
     while os.getppid() == parent:
         began = time.monotonic()
@@ -205,7 +206,7 @@ def main(process: str, folder: Path, bucket: str, rest: float) -> None:
         # With TensorFlow there are 440,000 objects, and Python looks through all of them for cycles when there
         # are a quarter more: after a hundred datasets, an hour. What waits for that is not kept.
         gc.collect()
-        line = {"step": number, **done, "seconds": round(seconds, 3), **resources()}
+        line = {"hours": round((time.monotonic() - start) / 3600, 6), **done, **resources()}
         print(json.dumps(line), file=answers, flush=True)
         spoil()
         number += 1

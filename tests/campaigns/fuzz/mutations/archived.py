@@ -79,23 +79,14 @@ def mutate_tar(data: bytes, size: int, randomness: random.Random, plain: Plain) 
         case 2:
             # Sizes, the kind of a member, and the numbers of a sparse one.
             field, width = randomness.choice(((124, 12), (156, 1), (345, 12), (386, 12), (257, 8)))
-            value = randomness.choice(
-                (
-                    b"0",
-                    b"7777",
-                    b"\xff" * 8,
-                    b"-1",
-                    b"L",
-                    b"K",
-                    b"x",
-                    b"g",
-                    b"S",
-                    b"1",
-                    b"2",
-                    b"5",
-                    b"\x80",
-                )
+            values = (
+                b"0",
+                b"7777",
+                b"\xff" * 8,
+                b"-1",
+                *(b"%c" % kind for kind in b"LKxgS125\x80"),
             )
+            value = randomness.choice(values)
             octets[at + field : at + field + width] = value.ljust(width, b"\0")[:width]
         case _:
             block = plain(bytes(octets[at : at + _BLOCK]), _BLOCK)

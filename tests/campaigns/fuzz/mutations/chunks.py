@@ -38,17 +38,7 @@ def mutate_picture(data: bytes, size: int, randomness: random.Random, plain: Pla
                 pixels = content
             chunks[place] = (kind, zlib.compress(plain(pixels, len(pixels) + 8)))
         case 3:
-            kinds = (
-                b"tRNS",
-                b"PLTE",
-                b"gAMA",
-                b"eXIf",
-                b"iCCP",
-                b"acTL",
-                b"fcTL",
-                b"fdAT",
-                b"zTXt",
-            )
+            kinds = b"tRNS PLTE gAMA eXIf iCCP acTL fcTL fdAT zTXt".split()
             chunks[place] = (randomness.choice(kinds), content)
         case _:
             chunks[place] = (kind, plain(content, len(content) + 8))

@@ -157,26 +157,8 @@ def _tars() -> list[bytes]:
     ]
 
 
-_ZIP_WORDS = (
-    b"PK\1\2",
-    b"PK\3\4",
-    b"PK\5\6",
-    b"PK\6\6",
-    b"PK\6\7",
-    b"\1\0\x18\0",
-    b"\x75\x70",
-    b"../",
-    b"__MACOSX/",
-)
-_TAR_WORDS = (
-    b"ustar\x0000",
-    b"ustar  \0",
-    b"path=",
-    b"size=",
-    b"GNU.sparse.",
-    b"30 mtime=1.5\n",
-    b"0000644\0",
-)
+_ZIP_WORDS = [b"PK\6\6", b"PK\6\7", b"\1\0\x18\0", b"\x75\x70", b"../", b"__MACOSX/"]
+_TAR_WORDS = [b"ustar  \0", b"path=", b"size=", b"GNU.sparse.", b"30 mtime=1.5\n"]
 _LIMITS = Limits(memory=32 << 20)
 
 TARGETS = (

@@ -16,7 +16,7 @@ from beam_jobs.sources.formats.parquet import class_names
 from beam_jobs.sources.tables import column_names, read_rows
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.target import Target
-from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, alone, chosen, examining
+from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, chosen, examining
 
 _VARIANTS = (
     ReadOptions(max_bytes=MOST_BYTES),
@@ -88,7 +88,7 @@ _LIMITS = Limits(memory=192 << 20)
 _LIMITS_OF_ROWS = Limits(memory=1100 << 20, seconds=4)
 
 TARGETS = (
-    Target("parquet", _recordings, examining(".parquet", _VARIANTS, alone), None, (b"PAR1",), 4096, _LIMITS),
+    Target("parquet", _recordings, examining(".parquet", _VARIANTS), None, (b"PAR1",), 4096, _LIMITS),
     Target("parquet_rows", lambda: [_parquet(_COLUMNS), _parquet(_COLUMNS, compression="gzip", row_group_size=2)],
            functools.partial(_examine_rows, "parquet"), None, (b"PAR1",), 8192, _LIMITS_OF_ROWS),
     Target("feather_rows", _feathers, functools.partial(_examine_rows, "feather"), None, (b"ARROW1",),

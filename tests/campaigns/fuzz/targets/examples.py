@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,8 @@ from readers.format.tfrecord import frame
 from tests.campaigns.fuzz import protobuf
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import messages
-from tests.campaigns.fuzz.target import Target
-from tests.campaigns.fuzz.values import plain
+from tests.campaigns.fuzz.target import Target, after_choice
+from tests.campaigns.values import trace
 
 # The first byte of an input chooses one.
 _SCHEMAS: tuple[dict[str, Any], ...] = (
@@ -93,7 +92,7 @@ def one_by_one(schema: Schema, record: bytes) -> dict[str, Any] | None:
         assert str(error), "an error without words"
         return None
     assert list(found) == list(schema)
-    return {name: plain(value) for name, value in found.items()}
+    return {name: trace(value) for name, value in found.items()}
 
 
 def lists_in(message: Any) -> dict[str, tuple[int, list[Any]]]:
@@ -198,7 +197,7 @@ def _check_columns(schema: Schema, record: bytes, expected: dict[str, Any] | Non
                 if batch[row] is record:
                     value = alone.setdefault(name, one_by_one(schema.select([name]), record))
                     assert value is not None, f"a column has {name!r} of what does not decode"
-                    found = plain(array) if schema[name].dtype != "string" else plain(bytes(array))
+                    found = trace(array) if schema[name].dtype != "string" else trace(bytes(array))
                     assert found == value[name], (
                         f"{name!r}: {found!r:.200} in a column, {value[name]!r:.200}"
                     )
@@ -218,7 +217,7 @@ def _check_compiled(schema: Schema, record: bytes, expected: dict[str, Any] | No
         assert expected is not None, "the kernel decodes what does not decode"
         for name in schema:
             assert columns[name].flat().dtype == numpy_dtype(schema[name].dtype)
-            found = plain(columns[name].arrays()[1])
+            found = trace(columns[name].arrays()[1])
             assert found == expected[name], (
                 f"{name!r}: {found!r:.200} compiled, {expected[name]!r:.200}"
             )
@@ -300,7 +299,7 @@ def _examine_tensor(data: bytes) -> None:
         assert found.ravel().tolist() == list(parsed.string_val)
     else:
         assert found.tobytes() == parsed.tensor_content, "other values"
-    assert plain(parse_tensor(serialize_tensor(found), dtype)) == plain(found)
+    assert trace(parse_tensor(serialize_tensor(found), dtype)) == trace(found)
 
 
 def tensors() -> list[bytes]:
@@ -316,17 +315,7 @@ def tensors() -> list[bytes]:
     return found
 
 
-def _after_first(mutate: Callable[..., bytes]) -> Callable[..., bytes]:
-    """Mutations of what follows the first byte, which is a choice."""
-
-    def mutated(data: bytes, size: int, randomness: Any, change: Any) -> bytes:
-        first = data[:1] if randomness.random() < 0.95 else bytes([randomness.randrange(256)])
-        return first + mutate(data[1:], size - 1, randomness, change)
-
-    return mutated
-
-
-after_first = _after_first(messages.mutate)
+after_first = after_choice(messages.mutate)
 _LIMITS = Limits(memory=48 << 20)
 
 TARGETS = (

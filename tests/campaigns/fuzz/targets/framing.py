@@ -25,8 +25,7 @@ from readers.format.tfrecord import (
 from readers.shards.gzip_files import decompressed_extent, is_gzipped
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import frames
-from tests.campaigns.fuzz.scratch import written
-from tests.campaigns.fuzz.target import Target
+from tests.campaigns.fuzz.target import Target, written
 
 _LIMIT = 1 << 20
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,7 @@ from tests.campaigns.fuzz.targets.examples import (
     one_by_one,
     sequence_examples,
 )
-from tests.campaigns.fuzz.values import plain
-
-# A graph takes as long to make as this many calls without one.
-_CALLS_WITHOUT_GRAPH = 40
-
-_calls: Counter[Schema] = Counter()
+from tests.campaigns.values import trace
 
 
 def _columns(schema: Schema, serialized: Any) -> dict[str, Any]:
@@ -52,11 +46,8 @@ def _in_tensorflow(schema: Schema, record: bytes) -> dict[str, Any] | None:
     """The values, flat; None if TensorFlow refuses the record."""
     import tensorflow as tf
 
-    _calls[schema] += 1
-    has_graph = _calls[schema] > _CALLS_WITHOUT_GRAPH
-    run = _graph(schema) if has_graph else functools.partial(_columns, schema)
     try:
-        found = run(tf.constant([record], tf.string))
+        found = _graph(schema)(tf.constant([record], tf.string))
     # Its messages quote the record, and Python's binding expects UTF-8 of them.
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError, UnicodeDecodeError):
         return None
@@ -64,7 +55,7 @@ def _in_tensorflow(schema: Schema, record: bytes) -> dict[str, Any] | None:
 
 
 def _flat(values: Any) -> Any:
-    dtype, _, octets = plain(np.asarray(values).reshape(-1))
+    dtype, _, octets = trace(np.asarray(values).reshape(-1))
     return dtype, octets
 
 

@@ -19,7 +19,7 @@ from readers.format.decode.images import EncodedImage, decode_image
 from readers.format.schema import Feature
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import chunks
-from tests.campaigns.fuzz.target import Target
+from tests.campaigns.fuzz.target import Target, after_choice
 
 _MOST_PIXELS = 1 << 16
 
@@ -154,16 +154,27 @@ def _of_reader() -> list[bytes]:
     return [*found, b"\2" + out.getvalue(), b"\3" + _encoded("PNG", "RGBA")]
 
 
-def _mutate(data: bytes, size: int, randomness: Any, change: Any) -> bytes:
-    first = data[:1] if randomness.random() < 0.9 else bytes([randomness.randrange(256)])
-    return first + chunks.mutate_picture(data[1:], size - 1, randomness, change)
-
-
 _WORDS = (b"IHDR", b"IDAT", b"acTL", b"fcTL", b"tRNS", b"\xff\xd8", b"\xff\xc0", b"\xff\xda", b"II*\0", b"MM\0*", b"GIF89a",
           b"RIFF", b"WEBPVP8X", b"ANMF", b"ftypavif", b"jP  \r\n\x87\n", b"DDS |", b"qoif", b"\0\0\1\0", b"P6 ")  # fmt: skip
 _LIMITS = Limits(memory=64 << 20)
 
 TARGETS = (
-    Target("picture_of_job", _of_job, _examine_job, _mutate, _WORDS, 4096, _LIMITS),
-    Target("picture_of_reader", _of_reader, _examine_reader, _mutate, _WORDS, 4096, _LIMITS),
+    Target(
+        "picture_of_job",
+        _of_job,
+        _examine_job,
+        after_choice(chunks.mutate_picture),
+        _WORDS,
+        4096,
+        _LIMITS,
+    ),
+    Target(
+        "picture_of_reader",
+        _of_reader,
+        _examine_reader,
+        after_choice(chunks.mutate_picture),
+        _WORDS,
+        4096,
+        _LIMITS,
+    ),
 )

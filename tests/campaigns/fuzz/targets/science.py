@@ -13,7 +13,7 @@ import scipy.io
 from beam_jobs.jobs.sensors.recording import ReadOptions
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.target import Target
-from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, alone, chosen, examining
+from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, chosen, examining
 
 _VARIANTS = (
     ReadOptions(max_bytes=MOST_BYTES),
@@ -59,9 +59,9 @@ def _edfs() -> list[bytes]:
 _LIMITS = Limits(memory=32 << 20)
 
 TARGETS = (
-    Target("hdf5", _h5s, examining(".h5", _VARIANTS, alone), None, (b"\x89HDF\r\n\x1a\n", b"TREE", b"HEAP", b"OHDR"),
+    Target("hdf5", _h5s, examining(".h5", _VARIANTS), None, (b"\x89HDF\r\n\x1a\n", b"TREE", b"HEAP", b"OHDR"),
            8192, _LIMITS),
-    Target("matlab", _matlabs, examining(".mat", _VARIANTS, alone), None, (b"MATLAB 5.0", b"\0\1IM"), 2048, _LIMITS),
-    Target("edf", _edfs, examining(".edf", _VARIANTS[:1], alone), None, (b"EDF+C", b"EDF Annotations", b"\x14\x14\0"),
+    Target("matlab", _matlabs, examining(".mat", _VARIANTS), None, (b"MATLAB 5.0", b"\0\1IM"), 2048, _LIMITS),
+    Target("edf", _edfs, examining(".edf", _VARIANTS[:1]), None, (b"EDF+C", b"EDF Annotations", b"\x14\x14\0"),
            2048, _LIMITS),
 )  # fmt: skip

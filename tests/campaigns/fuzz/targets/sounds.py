@@ -11,7 +11,7 @@ import soundfile
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.target import Target
-from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, alone, chosen, examining
+from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, chosen, examining
 
 _VARIANTS = (
     ReadOptions(max_bytes=MOST_BYTES),
@@ -71,7 +71,7 @@ _LIMITS = Limits(memory=32 << 20)
 TARGETS = (
     Target("wav", _wavs, examining(".wav", _VARIANTS, _like_libsndfile), None, _WORDS, 1024, _LIMITS),
     Target("flac", lambda: chosen(_sound("FLAC", "PCM_16"), _sound("FLAC", "PCM_24", 1, 4), variants=3),
-           examining(".flac", _VARIANTS, alone), None, (b"fLaC", b"\xff\xf8"), 16384, _LIMITS),
+           examining(".flac", _VARIANTS), None, (b"fLaC", b"\xff\xf8"), 16384, _LIMITS),
     Target("ogg", lambda: chosen(_sound("OGG", "VORBIS", 1, 64), _sound("OGG", "OPUS", 1, 64), variants=3),
-           examining(".ogg", _VARIANTS, alone), None, (b"OggS", b"vorbis", b"OpusHead"), 8192, _LIMITS),
+           examining(".ogg", _VARIANTS), None, (b"OggS", b"vorbis", b"OpusHead"), 8192, _LIMITS),
 )  # fmt: skip

@@ -7,7 +7,6 @@ import functools
 import gzip
 import io
 import json
-import random
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from beam_jobs.sources.rows import Dialect
 from beam_jobs.sources.tables import column_names, read_rows
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import json_values
-from tests.campaigns.fuzz.target import Plain, Target
-from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, alone, chosen, examining
+from tests.campaigns.fuzz.target import Target, after_choice
+from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, chosen, examining
 
 _TABLE = b"time,x,y,label\n0.5,1,2,walk\n1.0,3,,walk\n1.5,-1e3,nan,run\n"
 
@@ -132,10 +131,7 @@ def _json_rows() -> list[bytes]:
     )
 
 
-def _mutate_first(data: bytes, size: int, randomness: random.Random, change: Plain) -> bytes:
-    lines = json_values.mutate_lines(data[1:], size - 1, randomness, change)
-    return (data[:1] if randomness.random() < 0.9 else bytes([randomness.randrange(256)])) + lines
-
+_mutate_rows = after_choice(json_values.mutate_lines)
 
 _WORDS = (
     b"\xef\xbb\xbf", b"\xff\xfe", b'"', b"\r\n", b"nan", b"-inf", b"1e400", b"0x10", b"1_0", b"2021-02-03T04:05:06",
@@ -146,8 +142,8 @@ _LIMITS = Limits(memory=48 << 20)
 TARGETS = (
     Target("csv", _csvs, examining(".csv", _VARIANTS, _is_table), None, _WORDS, 1024, _LIMITS),
     Target("txt", _txts, examining(".txt", _VARIANTS[:1], _is_table), None, _WORDS, 1024, _LIMITS),
-    Target("jsonl", _jsonls, examining(".jsonl", _VARIANTS, alone), _mutate_first, _WORDS, 1024, _LIMITS),
+    Target("jsonl", _jsonls, examining(".jsonl", _VARIANTS), _mutate_rows, _WORDS, 1024, _LIMITS),
     Target("csv_rows", _csv_rows, functools.partial(_examine_rows, "csv"), None, _WORDS, 1024, _LIMITS),
-    Target("jsonl_rows", _jsonl_rows, functools.partial(_examine_rows, "jsonl"), _mutate_first, _WORDS, 1024, _LIMITS),
-    Target("json_rows", _json_rows, functools.partial(_examine_rows, "json"), _mutate_first, _WORDS, 1024, _LIMITS),
+    Target("jsonl_rows", _jsonl_rows, functools.partial(_examine_rows, "jsonl"), _mutate_rows, _WORDS, 1024, _LIMITS),
+    Target("json_rows", _json_rows, functools.partial(_examine_rows, "json"), _mutate_rows, _WORDS, 1024, _LIMITS),
 )  # fmt: skip
