@@ -88,39 +88,6 @@ NOT_OF_THE_DATASET = {
     *("engine", "engine_page", "report", "check", "fail_on"),
 }
 
-_OF_ALL_JOBS = {"drop_near_duplicates", "exact_splits", "folds", "keep_out", "map", "map_schema"}
-_RAW = {"delimiter", "encodings", "target", "text_encoding", *_OF_ALL_JOBS}
-
-# Flags that manifests state only if they are given: the same command gives the same manifest as before
-# there were these flags.
-_STATED_IF_GIVEN = {
-    "images": {
-        "annotations_of",
-        "box_order",
-        "dtype",
-        "frames",
-        "image_info",
-        "jpeg_exact",
-        "keypoints",
-        "max_pixels",
-        "segmentation",
-        "unannotated",
-        *_RAW,
-    },
-    "text": _RAW,
-    "sensors": {
-        "channels",
-        "drop_columns",
-        "last_window",
-        "record",
-        "recording_column",
-        "times",
-        "window_label",
-        *_RAW,
-    },
-    "reshard": _OF_ALL_JOBS,
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class CommandFlags:
@@ -138,21 +105,15 @@ class CommandFlags:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The flags that decide what is in the dataset, as the manifest states them."""
-        both, if_given = (self.job, self.dataset), _STATED_IF_GIVEN[self.name]
+        """The flags that decide what is in the dataset and differ from their defaults, as the manifest states them."""
         values = {
-            name: value for flags in both for name, value in dataclasses.asdict(flags).items()
+            field.name: value
+            for flags in (self.job, self.dataset)
+            for field in dataclasses.fields(flags)
+            if field.name not in NOT_OF_THE_DATASET
+            and (value := getattr(flags, field.name)) not in (field.default, [])
         }
-        defaults = {
-            field.name: field.default for flags in both for field in dataclasses.fields(flags)
-        }
-        left_out = NOT_OF_THE_DATASET | {
-            name for name in if_given if values[name] == defaults[name]
-        }
-        return {
-            "job": self.name,
-            **{name: values[name] for name in sorted(values.keys() - left_out)},
-        }
+        return {"job": self.name, **dict(sorted(values.items()))}
 
 
 def parse_flags(arguments: Sequence[str]) -> tuple[CommandFlags, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -53,22 +54,29 @@ def measure_signal(signal: np.ndarray) -> dict[str, float]:
         signal: Real numbers [steps] or [steps, channels].
     """
     channels = _some(signal.reshape(len(signal), -1)).astype(np.float64, copy=False)
-    measures = measure_array(signal) | {
+    faults = list(faults_of(channels)) if len(signal) > 1 else []
+    constant, dead, clipped = zip(*faults, strict=True) if faults else ((), (), ())
+    measures = measure_array(signal)
+    return measures | {
         "steps": len(signal),
-        "constant": 0,
-        "dead": 0,
-        "clipped": 0.0,
+        "constant": sum(constant),
+        "dead": sum(dead),
+        "clipped": max(clipped, default=0.0),
+        "rms": float(np.hypot(measures["mean"], measures["std"])),
     }
-    for values in channels.T if len(signal) > 1 else ():
+
+
+def faults_of(signal: np.ndarray) -> Iterator[tuple[bool, bool, float]]:
+    """Yields of each channel whether it has one value, whether this is 0, and its `clipped_share`.
+
+    Args:
+        signal: float64 [steps, channels]; what is not finite is left out.
+    """
+    for values in signal.T:
         finite = values[np.isfinite(values)]
-        if not finite.size:
-            continue
-        low, high = finite.min(), finite.max()
-        measures["constant"] += low == high
-        measures["dead"] += low == high == 0
-        measures["clipped"] = max(measures["clipped"], clipped_share(finite, low, high))
-    mean, std = measures["mean"], measures["std"]
-    return measures | {"rms": float(np.hypot(mean, std))}
+        low, high = (finite.min(), finite.max()) if finite.size else (np.nan, np.nan)
+        clipped = clipped_share(finite, low, high) if low < high else 0.0
+        yield bool(low == high), bool(low == high == 0), clipped
 
 
 def _some(values: np.ndarray) -> np.ndarray:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from readers.measures.arrays import clipped_share
+from readers.measures.arrays import faults_of
 
 # Steps of the middle of a longer record that are looked at.
 WINDOW = 4096
@@ -25,9 +25,18 @@ CLIPPED = 0.01
 GAP = 8
 
 
-@dataclass
+# What adds up over records.
+_SUMS = (
+    *("records", "steps", "missing", "gap_steps", "constant", "dead", "clipped"),
+    *("total", "squares", "segments"),
+)
+
+
 class Channels:
-    """What was found in the channels of a signal.
+    """What was found in the channels of a signal; in no record, at first.
+
+    Args:
+        channels: The number of channels.
 
     Attributes:
         records: The number of records with more than one step.
@@ -41,44 +50,16 @@ class Channels:
         segments: Steps of a segment -> how many there are.
     """
 
-    records: int
-    steps: np.ndarray
-    missing: np.ndarray
-    gap_steps: np.ndarray
-    longest_gap: np.ndarray
-    constant: np.ndarray
-    dead: np.ndarray
-    clipped: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    total: np.ndarray
-    squares: np.ndarray
-    spectra: dict[int, np.ndarray]
-    segments: dict[int, int]
-
-    @classmethod
-    def nothing(cls, channels: int) -> Channels:
-        """What is found in no record."""
-
-        def zeros() -> np.ndarray:
-            return np.zeros(channels, np.int64)
-
-        return cls(
-            records=0,
-            steps=zeros(),
-            missing=zeros(),
-            gap_steps=zeros(),
-            longest_gap=zeros(),
-            constant=zeros(),
-            dead=zeros(),
-            clipped=zeros(),
-            low=np.full(channels, np.inf),
-            high=np.full(channels, -np.inf),
-            total=np.zeros(channels),
-            squares=np.zeros(channels),
-            spectra={},
-            segments={},
+    def __init__(self, channels: int) -> None:
+        self.records = 0
+        self.steps, self.missing, self.gap_steps, self.longest_gap = np.zeros(
+            (4, channels), np.int64
         )
+        self.constant, self.dead, self.clipped = np.zeros((3, channels), np.int64)
+        self.low, self.high = np.full(channels, np.inf), np.full(channels, -np.inf)
+        self.total, self.squares = np.zeros((2, channels))
+        self.spectra: dict[int, np.ndarray] = {}
+        self.segments = Counter[int]()
 
     def add(self, signal: np.ndarray) -> None:
         """Adds a record: real numbers [steps] or [steps, channels]."""
@@ -102,20 +83,13 @@ class Channels:
         if len(values) < 2:
             return
         self.records += 1
-        self._add_faults(values, finite)
+        for channel, (constant, dead, clipped) in enumerate(faults_of(values)):
+            self.constant[channel] += constant
+            self.dead[channel] += dead
+            self.clipped[channel] += clipped > CLIPPED
         self._add_gaps(~finite | (values == 0))
         if finite.all():
             self._add_spectrum(values)
-
-    def _add_faults(self, values: np.ndarray, finite: np.ndarray) -> None:
-        for channel, is_finite in enumerate(finite.T):
-            numbers = values[is_finite, channel]
-            if not len(numbers):
-                continue
-            low, high = numbers.min(), numbers.max()
-            self.constant[channel] += low == high
-            self.dead[channel] += low == high == 0
-            self.clipped[channel] += low < high and clipped_share(numbers, low, high) > CLIPPED
 
     def _add_gaps(self, empty: np.ndarray) -> None:
         """Adds the runs of steps that are empty, bool [steps, channels]."""
@@ -137,37 +111,20 @@ class Channels:
         waves = (parts - parts.mean(axis=1, keepdims=True)) * np.hanning(size)[:, None]
         power = (np.abs(np.fft.rfft(waves, axis=1)) ** 2).sum(axis=0)
         self.spectra[size] = self.spectra.get(size, 0) + power
-        self.segments[size] = self.segments.get(size, 0) + count
+        self.segments[size] += count
 
     def merge(self, others: Sequence[Channels]) -> Channels:
         """What was found in the records of this and others."""
-        found = [self, *others]
-        spectra = dict[int, np.ndarray]()
-        segments = dict[int, int]()
-        for each in found:
+        found = Channels(len(self.steps))
+        for each in (self, *others):
+            for name in _SUMS:
+                setattr(found, name, getattr(found, name) + getattr(each, name))
+            found.longest_gap = np.maximum(found.longest_gap, each.longest_gap)
+            found.low = np.minimum(found.low, each.low)
+            found.high = np.maximum(found.high, each.high)
             for size, power in each.spectra.items():
-                spectra[size] = spectra.get(size, 0) + power
-                segments[size] = segments.get(size, 0) + each.segments[size]
-
-        def added(name: str) -> np.ndarray:
-            return np.sum([getattr(each, name) for each in found], axis=0)
-
-        return Channels(
-            records=sum(each.records for each in found),
-            steps=added("steps"),
-            missing=added("missing"),
-            gap_steps=added("gap_steps"),
-            longest_gap=np.max([each.longest_gap for each in found], axis=0),
-            constant=added("constant"),
-            dead=added("dead"),
-            clipped=added("clipped"),
-            low=np.min([each.low for each in found], axis=0),
-            high=np.max([each.high for each in found], axis=0),
-            total=added("total"),
-            squares=added("squares"),
-            spectra=spectra,
-            segments=segments,
-        )
+                found.spectra[size] = found.spectra.get(size, 0) + power
+        return found
 
     def spectrum(self) -> tuple[int, np.ndarray] | None:
         """The steps of a segment, and its mean power spectrum, float64 [frequencies, channels]; of the size that

@@ -41,7 +41,7 @@ class DetailsCollector:
     def __init__(self, schema: Schema, kinds: Mapping[str, str], each: Mapping[str, int]) -> None:
         self._values = {name: Collector(feature, each[name]) for name, feature in schema.items()}
         self._channels = {
-            name: Channels.nothing(_channels(feature.shape))
+            name: Channels(_channels(feature.shape))
             for name, feature in schema.items()
             if kinds.get(name) == "signal"
         }

@@ -197,7 +197,7 @@ def test_a_dataset_keeps_its_splits_and_class_names(tmp_path):
     flags = ["reshard", "--input", old, "--num_shards", "train=3,val=2", "--drop", "vector"]
     assert run(*flags, *ONE, "--output", new) == 0
     found = balanced(new)
-    assert found.options["splits"] == "keep"
+    assert "splits" not in found.options
     assert {n: (len(s.shards), s.records, s.rejected) for n, s in found.splits.items()} == {
         "train": (3, 20, 0),
         "val": (2, 6, 1),

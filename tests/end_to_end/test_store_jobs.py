@@ -104,7 +104,7 @@ def comparable(files):
     manifest = json.loads(files["manifest.json"])
     del manifest["crc32c"]
     for option in ("input", "table"):
-        manifest["options"].pop(option)
+        manifest["options"].pop(option, None)
     return {**files, "manifest.json": manifest}
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 from readers.format.display import shortened
 from readers.format.findings import Finding
 from readers.page.section import Section, fill
@@ -15,42 +12,20 @@ _ALERTS, _WITH_RECORDS = 200, 40
 _NAME, _MESSAGE, _EXAMPLE = 60, 500, 200
 
 
-class _Row(NamedTuple):
-    """An alert as it is written.
-
-    Attributes:
-        finding: What was found.
-        anchor: The id of its row.
-        where: The split and the feature that it is about, or the dataset.
-        about: The id of their place; empty without one.
-        message: What was found, in words.
-        examples: Keys or names.
-        records: The id of the drawings of its records; empty without any.
-    """
-
-    finding: Finding
-    anchor: str
-    where: str
-    about: str
-    message: str
-    examples: Sequence[str]
-    records: str
-
-
 def section(study: Study) -> Section:
     """The findings of the checks."""
     findings = study.checked.findings
     drawn = {number for number, _ in with_records(study)}
     rows = [
-        _Row(
-            finding,
-            row_anchor(number),
-            _where(finding),
-            study.anchor(finding.feature, finding.split),
-            shortened(finding.message, _MESSAGE),
-            [shortened(name, _EXAMPLE) for name in finding.examples],
-            alert_anchor(number) if number in drawn else "",
-        )
+        {
+            "finding": finding,
+            "anchor": row_anchor(number),
+            "where": _where(finding),
+            "about": study.anchor(finding.feature, finding.split),
+            "message": shortened(finding.message, _MESSAGE),
+            "examples": [shortened(name, _EXAMPLE) for name in finding.examples],
+            "records": alert_anchor(number) if number in drawn else "",
+        }
         for number, finding in enumerate(findings[:_ALERTS])
     ]
     more = len(findings) - len(rows)

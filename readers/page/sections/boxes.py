@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-from xml.etree.ElementTree import Element
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +16,6 @@ _CELLS = 24
 
 # Coordinates are float32: a box that ends at the edge may end this far beyond it.
 _ROUNDING = 1e-5
-
-
-class _Boxes(NamedTuple):
-    feature: str
-    anchor: str
-    facts: list[tuple[str, str]]
-    source: str
-    drawings: list[Element]
 
 
 def section(study: Study) -> Section | None:
@@ -41,7 +32,7 @@ def is_boxes(study: Study, name: str) -> bool:
     return is_float and feature.shape == (None, 4) and "box" in name.lower()
 
 
-def _boxes(study: Study, name: str) -> _Boxes | None:
+def _boxes(study: Study, name: str) -> dict[str, Any] | None:
     parts = study.values(name)
     if not any(values.drawn.size for values in parts.values()):
         return None
@@ -84,7 +75,13 @@ def _boxes(study: Study, name: str) -> _Boxes | None:
     )
     drawn = [each for each in drawings if each is not None]
     source = f"Of {len(number):,} pictures and {len(every):,} of their boxes, in the sample."
-    return _Boxes(name, anchor, facts, source, [*drawn, charts.heat_map(heat, "Centres of boxes")])
+    return {
+        "feature": name,
+        "anchor": anchor,
+        "facts": facts,
+        "source": source,
+        "drawings": [*drawn, charts.heat_map(heat, "Centres of boxes")],
+    }
 
 
 def _of(count: int, total: int) -> str:

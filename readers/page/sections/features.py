@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-from xml.etree.ElementTree import Element
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +11,7 @@ from readers.measures.values import Values, channels_of, has_numbers
 from readers.measures.visits import LARGEST
 from readers.page.distributions.drawings import histograms, spark
 from readers.page.distributions.figures import Counted, Sampled, counted, joint, sampled
-from readers.page.distributions.frequent import (
-    Frequent,
-    frequent_numbers,
-    frequent_strings,
-)
+from readers.page.distributions.frequent import frequent_numbers, frequent_strings
 from readers.page.numbers import percent, short
 from readers.page.section import Section, fill
 from readers.page.study import Study
@@ -29,33 +24,6 @@ _COLUMNS = (
     *("values", "missing", "NaN", "infinite", "zeros", "min"),
     *("5 %", "25 %", "median", "75 %", "95 %", "max", "mean", "std"),
 )
-
-
-class _Table(NamedTuple):
-    """Figures of parts of a feature: its splits, or its channels."""
-
-    title: str
-    rows: list[tuple[str, list[str]]]
-
-
-class _Details(NamedTuple):
-    source: str
-    drawing: Element | None
-    tables: list[_Table]
-    frequent: Frequent | None
-    note: str
-
-
-class _Row(NamedTuple):
-    """A feature as a line, and what it opens to."""
-
-    anchor: str
-    name: str
-    type: str
-    spark: Element | None
-    cells: list[tuple[str, str]]
-    words: str
-    details: _Details | None
 
 
 def section(study: Study) -> Section | None:
@@ -84,7 +52,7 @@ def section(study: Study) -> Section | None:
     )
 
 
-def _row(study: Study, name: str, feature: Feature, is_open: bool) -> _Row:
+def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, Any]:
     parts = study.values(name)
     numbers = [values.drawn for values in parts.values()] if has_numbers(feature) else []
     # Texts, and sequences of complex numbers, have lengths in place of numbers.
@@ -93,15 +61,15 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> _Row:
     if has_numbers(feature):
         found = sampled(np.concatenate([*numbers, np.empty((0, channels_of(feature)))]))
         cells = list(zip(_HEADS, _cells(found, _of_all(study, name)), strict=True))
-    return _Row(
-        study.anchor(name, ""),
-        name,
-        f"{feature.dtype} {format_shape(feature.shape)}",
-        spark(drawn),
-        cells,
-        "" if cells else _words(feature, parts),
-        _details(study, name, feature, parts) if is_open else None,
-    )
+    return {
+        "anchor": study.anchor(name, ""),
+        "name": name,
+        "type": f"{feature.dtype} {format_shape(feature.shape)}",
+        "spark": spark(drawn),
+        "cells": cells,
+        "words": "" if cells else _words(feature, parts),
+        "details": _details(study, name, feature, parts) if is_open else None,
+    }
 
 
 def _words(feature: Feature, parts: dict[str, Values]) -> str:
@@ -131,8 +99,8 @@ def _cells(found: Sampled, of_all: Counted | None) -> list[str]:
     ]
 
 
-def _details(study: Study, name: str, feature: Feature, parts: dict[str, Values]) -> _Details:
-    source, anchor = _source(study, name, parts), study.anchor(name, "")
+def _details(study: Study, name: str, feature: Feature, parts: dict[str, Values]) -> dict[str, Any]:
+    shown, anchor = {"source": _source(study, name, parts)}, study.anchor(name, "")
     if not has_numbers(feature):
         lengths = {split: values.shapes[:, 0] for split, values in parts.items()}
         what = "bytes" if not feature.shape else "the size of their first dimension"
@@ -140,24 +108,25 @@ def _details(study: Study, name: str, feature: Feature, parts: dict[str, Values]
         texts = [text for values in parts.values() for text in values.texts]
         is_text = feature.dtype == "string"
         note = "" if is_text else "Complex numbers have no histogram: only their shapes are shown."
-        return _Details(source, drawing, [], frequent_strings(texts) if texts else None, note)
+        frequent = frequent_strings(texts) if texts else None
+        return {**shown, "drawing": drawing, "tables": [], "frequent": frequent, "note": note}
     drawn = {split: values.drawn for split, values in parts.items()}
     together = np.concatenate([*drawn.values(), np.empty((0, channels_of(feature)), np.bool_)])
     rows = [
         (split, _figures(sampled(values), counted([study.manifest.splits[split]], name)))
         for split, values in drawn.items()
     ]
-    tables = [_Table("Split", rows)]
+    tables = [{"title": "Split", "rows": rows}]
     if together.shape[1] > 1:
         channels = [
             (str(channel), _figures(sampled(together[:, channel]), None))
             for channel in range(together.shape[1])
         ]
-        tables.append(_Table("Channel, of the sample", channels))
+        tables.append({"title": "Channel, of the sample", "rows": channels})
     drawing = histograms(drawn, anchor, "Values, of the sample")
     found = frequent_numbers(together, study.names.get(name, ())) if together.size else None
     note = "" if drawing else "No finite value was seen."
-    return _Details(source, drawing, tables, found, note)
+    return {**shown, "drawing": drawing, "tables": tables, "frequent": found, "note": note}
 
 
 def _figures(found: Sampled, of_all: Counted | None) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -19,40 +19,6 @@ from readers.page.study import Study
 
 # Classes in a table; names of missing ones; characters of a name.
 _CLASSES, _MISSING, _NAME = 50, 12, 80
-
-
-class _Class(NamedTuple):
-    name: str
-    cells: list[Element]
-
-
-class _Lacking(NamedTuple):
-    """Classes of other splits that a split lacks."""
-
-    split: str
-    number: int
-    names: list[str]
-
-
-class _Table(NamedTuple):
-    """The classes of a feature."""
-
-    anchor: str
-    feature: str
-    source: str
-    noun: str
-    splits: list[str]
-    classes: list[_Class]
-    rest: str
-    facts: list[tuple[str, str]]
-    lacking: list[_Lacking]
-
-
-class _Share(NamedTuple):
-    split: str
-    wanted: str
-    found: str
-    difference: str
 
 
 def section(study: Study) -> Section | None:
@@ -97,7 +63,7 @@ def _counts(numbers: np.ndarray) -> Counter[int]:
 
 def _table(
     study: Study, feature: str, counts: _Counts, names: Sequence[str], is_all: bool
-) -> _Table:
+) -> dict[str, Any]:
     total = Counter[int]()
     for each in counts.values():
         total.update(each)
@@ -115,27 +81,25 @@ def _table(
     words = f"{sum(total[label] for label in rest):,} in {len(rest):,} more classes" if rest else ""
     noun = "records" if not study.manifest.schema[feature].shape else "values"
     seen = sum(len(values.sizes) for values in study.values(feature).values())
-    return _Table(
-        study.anchor(feature, "").replace("feature", "classes"),
-        feature,
-        "Counts are those of all records." if is_all else f"Counts are those of {seen:,} records.",
-        noun,
-        [split for split in counts if counts[split]],
-        [_class(label, names, counts, total, most) for label in shown],
-        words,
-        facts,
-        [
-            _Lacking(split, len(lacking), [_name(label, names) for label in lacking[:_MISSING]])
+    return {
+        "anchor": study.anchor(feature, "").replace("feature", "classes"),
+        "feature": feature,
+        "source": f"Counts are those of {'all' if is_all else format(seen, ',')} records.",
+        "noun": noun,
+        "splits": [split for split in counts if counts[split]],
+        "classes": [(_name(label, names), _cells(label, counts, total, most)) for label in shown],
+        "rest": words,
+        "facts": facts,
+        "lacking": [
+            (split, len(lacking), [_name(label, names) for label in lacking[:_MISSING]])
             for split, each in counts.items()
             if each and (lacking := [label for label in present if not each[label]])
         ],
-    )
+    }
 
 
-def _class(
-    label: int, names: Sequence[str], counts: _Counts, total: Counter[int], most: int
-) -> _Class:
-    """The row of a class: its records, and its share of each split."""
+def _cells(label: int, counts: _Counts, total: Counter[int], most: int) -> list[Element]:
+    """The cells of a class: its records, and its share of each split."""
     cells = [
         bar_cell(total[label], most, f"{total[label]:,} ({percent(total[label] / total.total())})")
     ]
@@ -144,14 +108,14 @@ def _class(
         largest = max(each.values()) / each.total()
         share = each[label] / each.total()
         cells.append(bar_cell(share, largest, f"{each[label]:,} ({percent(share)})", number))
-    return _Class(_name(label, names), cells)
+    return cells
 
 
 def _name(label: int, names: Sequence[str]) -> str:
     return shortened(named(label, names), _NAME)
 
 
-def _shares(study: Study) -> list[_Share]:
+def _shares(study: Study) -> list[tuple[str, str, str, str]]:
     """The share of each split beside that of `--splits`; empty if this names others."""
     splits = study.manifest.splits
     wanted = wanted_shares(str(study.manifest.options.get("splits", "")))
@@ -159,7 +123,7 @@ def _shares(study: Study) -> list[_Share]:
     if set(wanted) != set(splits) or not records or len(splits) < 2:
         return []
     return [
-        _Share(
+        (
             name,
             f"{100 * share:.2f} %",
             f"{100 * splits[name].records / records:.2f} % ({splits[name].records:,})",

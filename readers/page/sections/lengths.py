@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
-from xml.etree.ElementTree import Element
+from typing import Any
 
 import numpy as np
 
@@ -26,21 +25,6 @@ _FEWEST = 20 * _BATCH_SIZE
 _FEATURES = 12
 
 
-class _Lengths(NamedTuple):
-    """The lengths of a feature, of whose first split `seen` of `records` are in the sample."""
-
-    feature: str
-    anchor: str
-    split: str
-    seen: int
-    records: int
-    drawing: Element | None
-    is_constant: bool
-    wastes: list[tuple[int, str, str]]
-    boundaries: list[int]
-    suggestion: str
-
-
 def section(study: Study) -> Section | None:
     """The lengths of features with a dimension of unknown size; pictures have a section of their own."""
     names = [name for name, feature in study.manifest.schema.items() if _has_length(feature)]
@@ -55,7 +39,7 @@ def _has_length(feature: Feature) -> bool:
     return feature.has_length and not feature.is_image and feature.shape.count(None) == 1
 
 
-def _lengths(study: Study, name: str) -> _Lengths:
+def _lengths(study: Study, name: str) -> dict[str, Any]:
     dimension = study.manifest.schema[name].first_unknown
     parts = {split: values.shapes[:, dimension] for split, values in study.values(name).items()}
     anchor = study.anchor(name, "").replace("feature", "length")
@@ -63,21 +47,21 @@ def _lengths(study: Study, name: str) -> _Lengths:
     boundaries = suggested_boundaries(seen)
     buckets = {name: boundaries}
     arguments = f"batch_size={_BATCH_SIZE}, batching='padded', bucket_boundaries={buckets!a}"
-    return _Lengths(
-        name,
-        anchor,
-        split,
-        len(seen),
-        study.manifest.splits[split].records,
-        histograms(parts, anchor, f"Records by the size of dimension {dimension}"),
-        bool(np.ptp(np.concatenate(list(parts.values()))) == 0),
-        [
+    return {
+        "feature": name,
+        "anchor": anchor,
+        "split": split,
+        "seen": len(seen),
+        "records": study.manifest.splits[split].records,
+        "drawing": histograms(parts, anchor, f"Records by the size of dimension {dimension}"),
+        "is_constant": bool(np.ptp(np.concatenate(list(parts.values()))) == 0),
+        "wastes": [
             (size, _percent(padding(seen, size)), _percent(padding(seen, size, boundaries)))
             for size in _BATCH_SIZES
         ],
-        boundaries,
-        f"readers.as_numpy({study.directory!a}, split={split!a}, {arguments})",
-    )
+        "boundaries": boundaries,
+        "suggestion": f"readers.as_numpy({study.directory!a}, split={split!a}, {arguments})",
+    }
 
 
 def suggested_boundaries(lengths: np.ndarray) -> list[int]:

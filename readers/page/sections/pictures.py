@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -31,18 +31,6 @@ _MEASURES = (
 )
 
 
-class _Pictures(NamedTuple):
-    feature: str
-    anchor: str
-    seen: int
-    facts: list[tuple[str, str]]
-    scatter: Element | None
-    drawings: list[Element]
-    modes: Element
-    channels: list[tuple[str, str, str]]
-    source: str
-
-
 def section(study: Study) -> Section | None:
     """The pictures of each feature that holds them."""
     names = [name for name, kind in study.kinds.items() if kind == "picture"]
@@ -54,7 +42,7 @@ def section(study: Study) -> Section | None:
     return Section("pictures", "Pictures", fill("pictures.html", shown=shown, left=left))
 
 
-def _pictures(study: Study, name: str) -> _Pictures | None:
+def _pictures(study: Study, name: str) -> dict[str, Any] | None:
     parts = {
         split: sample.measures[name]
         for split, sample in study.samples.items()
@@ -72,22 +60,22 @@ def _pictures(study: Study, name: str) -> _Pictures | None:
     is_one_size = width.min() == width.max() and height.min() == height.max()
     source, moments = _moments(study, name, next(iter(parts)))
     feature = study.manifest.schema[name]
-    return _Pictures(
-        name,
-        anchor,
-        len(width),
-        [
+    return {
+        "feature": name,
+        "anchor": anchor,
+        "seen": len(width),
+        "facts": [
             ("Width", _ends(width)),
             ("Height", _ends(height)),
             ("Aspect", _ends(width / height)),
             ("Megapixels", _ends(width * height / 1e6)),
         ],
-        None if is_one_size else _scatter(width, height),
-        [drawing for drawing in drawings if drawing is not None],
-        charts.strip(_modes(feature, parts), f"Modes of {len(width):,} pictures"),
-        [(str(channel), short(mean), short(std)) for channel, (mean, std) in enumerate(moments)],
-        source,
-    )
+        "scatter": None if is_one_size else _scatter(width, height),
+        "drawings": [drawing for drawing in drawings if drawing is not None],
+        "modes": charts.strip(_modes(feature, parts), f"Modes of {len(width):,} pictures"),
+        "channels": [(str(n), short(mean), short(std)) for n, (mean, std) in enumerate(moments)],
+        "source": source,
+    }
 
 
 def _joined(parts: Mapping[str, Measures], measure: str) -> np.ndarray:

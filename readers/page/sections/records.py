@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
-from xml.etree.ElementTree import Element
 
 from readers.format.display import counted, shortened
 from readers.format.findings import Finding
@@ -23,20 +21,13 @@ _OF_SPLIT, _OF_ALL, _SPLITS, _OF_ALERT = 24, 96, 12, 5
 _NAME, _MESSAGE = 40, 500
 
 
-class _Filled(NamedTuple):
-    """Records that are shown together, and their cards."""
-
-    shown: Shown
-    figures: list[Element]
-
-
 def section(study: Study) -> Section:
     """Galleries of records, all of the sample."""
     look = Look.of(study.directory, study.manifest)
     kinds = [_drawn(study), _of_alerts(study), extremes(study, look), copies(study, look)]
     every = [shown for kind in kinds for shown in kind]
     small = replace(look, most=picture_bytes(every))
-    filled = iter(map(_Filled, every, figures(study, small, every)))
+    filled = zip(every, figures(study, small, every), strict=True)
     splits, alerts, odd, equal = ([next(filled) for _ in kind] for kind in kinds)
     body = fill(
         "records.html",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -24,14 +24,6 @@ _COLUMNS = (
     *("min", "max", "mean", "std", "RMS", "missing"),
     *("constant", "dead", "clipped", "in gaps", "longest gap"),
 )
-
-
-class _Signal(NamedTuple):
-    feature: str
-    anchor: str
-    source: str
-    rows: list[tuple[str, list[str]]]
-    drawings: list[Element]
 
 
 def section(study: Study) -> Section | None:
@@ -60,7 +52,7 @@ def _is_signal(study: Study, name: str) -> bool:
     return (steps is None or steps >= _FEWEST_STEPS) and not is_boxes(study, name)
 
 
-def _signal(study: Study, name: str) -> _Signal:
+def _signal(study: Study, name: str) -> dict[str, Any]:
     parts = list(study.channels(name).values())
     found = parts[0].merge(parts[1:])
     shape = study.manifest.schema[name].shape
@@ -77,14 +69,14 @@ def _signal(study: Study, name: str) -> _Signal:
         if len(shape) < 2 or (shape[1] or 0) <= MOST_CHANNELS
         else f" The first {MOST_CHANNELS} channels."
     )
-    return _Signal(
-        name,
-        anchor,
-        f"Of {found.records:,} records of the sample with two steps or more, the middle {WINDOW:,} steps of each at "
+    return {
+        "feature": name,
+        "anchor": anchor,
+        "source": f"Of {found.records:,} records of the sample with two steps or more, the middle {WINDOW:,} steps of each at "
         f"most.{more}",
-        _rows(found),
-        [drawing for drawing in drawings if drawing is not None],
-    )
+        "rows": _rows(found),
+        "drawings": [drawing for drawing in drawings if drawing is not None],
+    }
 
 
 def _rows(found: Channels) -> list[tuple[str, list[str]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -20,36 +19,28 @@ _BARS = 200
 _REASONS = 8
 
 
-class _Row(NamedTuple):
-    anchor: str
-    name: str
-    split: Split
-    share: float
-    strip: Element
-    shards: list[Element]
-    spread: str
-
-
 def section(study: Study) -> Section:
     """A strip of found = written + rejected + duplicates for each split, and its shards as bars."""
     splits = study.manifest.splits
     records = sum(split.records for split in splits.values())
     rows = [
-        _Row(
-            study.anchor("", name),
-            name,
-            split,
-            split.records / records if records else 0.0,
-            _strip(split),
-            _shards(split),
-            _spread(split),
-        )
+        {
+            "anchor": study.anchor("", name),
+            "name": name,
+            "split": split,
+            "share": split.records / records if records else 0.0,
+            "strip": _strip(split),
+            "shards": _shards(split),
+            "spread": _spread(split),
+        }
         for name, split in splits.items()
     ]
     rejects = first_rejects(study.directory) if study.manifest.rejected else ()
     reasons = reasons_of(rejects)
-    values: dict[str, Any] = {"rows": rows, "rejected": study.manifest.rejected}
-    return Section("splits", "Splits", fill("splits.html", reasons=reasons[:_REASONS], **values))
+    body = fill(
+        "splits.html", rows=rows, reasons=reasons[:_REASONS], rejected=study.manifest.rejected
+    )
+    return Section("splits", "Splits", body)
 
 
 def _strip(split: Split) -> Element:

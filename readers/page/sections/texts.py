@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import NamedTuple
+from typing import Any
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -19,27 +19,6 @@ from readers.page.study import Study
 _WORDS, _SCRIPTS, _CONTROL = 20, 12, 12
 
 
-class _Text(NamedTuple):
-    feature: str
-    anchor: str
-    facts: list[tuple[str, str]]
-    source: str
-    drawings: list[Element]
-    words: list[tuple[str, Element]]
-    scripts: list[tuple[str, Element]]
-    control: list[tuple[str, int]]
-
-
-class _Tokens(NamedTuple):
-    """Token ids, counted in all records of a split."""
-
-    split: str
-    tokens: str
-    unknown: str
-    padding: str
-    used: str
-
-
 def section(study: Study) -> Section | None:
     """The texts of each feature that holds them, and the tokens."""
     names = [name for name, kind in study.kinds.items() if kind == "text"]
@@ -50,7 +29,7 @@ def section(study: Study) -> Section | None:
     return Section("texts", "Texts", fill("texts.html", shown=shown, tokens=tokens))
 
 
-def _text(study: Study, name: str) -> _Text:
+def _text(study: Study, name: str) -> dict[str, Any]:
     found = merged(study.words(name).values())
     samples = {s: sample.measures[name] for s, sample in study.samples.items() if sample.seen}
     every = {
@@ -77,17 +56,17 @@ def _text(study: Study, name: str) -> _Text:
         )
     ]
     scripts = [(s, n) for s, n in found.scripts.most_common() if s][:_SCRIPTS]
-    return _Text(
-        name,
-        anchor,
-        facts,
-        f"Of {seen:,} texts of the sample; words, scripts and control characters of the first "
+    return {
+        "feature": name,
+        "anchor": anchor,
+        "facts": facts,
+        "source": f"Of {seen:,} texts of the sample; words, scripts and control characters of the first "
         f"{CHARACTERS:,} characters of each.",
-        [drawing for drawing in drawings if drawing is not None],
-        _bars(found.words.most_common(_WORDS), found.words.total()),
-        _bars(scripts, letters),
-        _control(found),
-    )
+        "drawings": [drawing for drawing in drawings if drawing is not None],
+        "words": _bars(found.words.most_common(_WORDS), found.words.total()),
+        "scripts": _bars(scripts, letters),
+        "control": _control(found),
+    }
 
 
 def _middle(values: np.ndarray) -> str:
@@ -117,10 +96,10 @@ def _control(found: Words) -> list[tuple[str, int]]:
     ]
 
 
-def _tokens(study: Study) -> list[_Tokens]:
-    """The tokens of each split of a dataset with a vocabulary of words or a tokenizer."""
+def _tokens(study: Study) -> list[tuple[str, ...]]:
+    """(split, tokens, unknown ones, padding, different ones) of all records of a dataset with a vocabulary of words or a tokenizer."""
     vocabulary = study.manifest.vocabulary or study.manifest.tokenizer
-    found = list[_Tokens]()
+    found = []
     for name, split in study.manifest.splits.items():
         counts = split.counts_of("tokens")
         if not counts:
@@ -133,5 +112,5 @@ def _tokens(study: Study) -> list[_Tokens]:
             percent(counts[token] / total) if reserved else "" for token in (UNKNOWN_ID, 0)
         )
         size = f" of {vocabulary:,}" if vocabulary else ""
-        found.append(_Tokens(name, f"{total:,}", unknown, padding, f"{used:,}{size}"))
+        found.append((name, f"{total:,}", unknown, padding, f"{used:,}{size}"))
     return found

@@ -129,7 +129,7 @@ def files(directory):
 
 
 def command_of(job, root):
-    """A command of a job with repeated inputs, a table, or flags that manifests state if given."""
+    """A command of a job with repeated inputs, a table, or flags that differ from their defaults."""
     splits = ["--splits", "a=0.5,b=0.5", "--seed", "7"]
     if job == "images":
         for number in range(6):

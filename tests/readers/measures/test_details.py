@@ -64,7 +64,7 @@ def test_a_number_is_measured_as_an_array_is(value):
 def test_the_spectrum_is_that_of_welch():
     rng = np.random.default_rng(0)
     waves = rng.normal(size=(4096, 2)).cumsum(axis=0)
-    found = Channels.nothing(2)
+    found = Channels(2)
     found.add(waves)
     size, power = found.spectrum()
     _, expected = scipy_signal.welch(
@@ -78,7 +78,7 @@ def test_channels_of_several_runs_add_up():
     rng = np.random.default_rng(0)
     records = [rng.normal(size=(int(n), 2)) for n in rng.integers(1, 300, 20)]
     records[3][5:20, 0], records[4][:, 1] = np.nan, 0
-    whole, one, other = (Channels.nothing(2) for _ in range(3))
+    whole, one, other = (Channels(2) for _ in range(3))
     for place, record in enumerate(records):
         whole.add(record)
         (one if place < 9 else other).add(record)

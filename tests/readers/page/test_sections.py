@@ -180,9 +180,9 @@ def test_pictures_have_the_levels_of_their_channels(tmp_path):
     records = [{"image": encoded(each, "png"), "label": 0} for each in arrays]
     directory = write_dataset(tmp_path / "d", schema, {"train": [records]})
     found = pictures._pictures(studied(directory), "image")
-    assert ("Height", "20 to 59, median 39.5") in found.facts
+    assert ("Height", "20 to 59, median 39.5") in found["facts"]
     every = np.concatenate([each.reshape(-1, 3) for each in arrays])
-    levels = np.array([[float(mean), float(std)] for _, mean, std in found.channels])
+    levels = np.array([[float(mean), float(std)] for _, mean, std in found["channels"]])
     np.testing.assert_allclose(
         levels, np.stack([every.mean(axis=0), every.std(axis=0)], 1), rtol=0.02
     )
@@ -195,9 +195,9 @@ def test_lengths_say_what_padding_costs_and_which_buckets_cost_less(tmp_path):
     schema = Schema({name: ("int64", (None,))})
     directory = write_dataset(tmp_path / "d", schema, {"train": [records]})
     found = lengths._lengths(studied(directory), name)
-    (shown,) = (texts for size, *texts in found.wastes if size == 64)
+    (shown,) = (texts for size, *texts in found["wastes"] if size == 64)
     plainly = f"readers.as_numpy({str(directory)!r}, batch_size=64, batching='padded')"
-    for text, code in zip(shown, (plainly, found.suggestion), strict=True):
+    for text, code in zip(shown, (plainly, found["suggestion"]), strict=True):
         code = code.removesuffix(")") + ", mask=True, shuffle=True, repeat=3)"
         masks = [batch[f"{name}_mask"] for batch in eval(code, {"readers": readers})]
         full = [mask for mask in masks if len(mask) == 64]
