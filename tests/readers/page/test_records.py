@@ -15,9 +15,8 @@ from readers.format.schema import Schema
 from readers.format.splits import Split
 from readers.gallery.look import Look
 from readers.page import shown
-from readers.page.copies import copies
 from readers.page.document import document
-from readers.page.extremes import extremes
+from readers.page.odd import copies, extremes
 from readers.page.shown import Shown, picture_bytes
 from readers.page.study import Study
 from tests.readers.page.parsed import Parsed
