@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from readers.card.files import write_card
+from readers.card.readme import write_card
 from readers.check import check
 from readers.describe import describe
 from readers.export import export_npy

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from readers.describe import counted_label
+from readers.describe import class_names, counted_label
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
+from readers.format.similarity.kinds import kind_of
 
 _RATES = ("sample_rate", "sampling_rate", "samplerate")
 
@@ -66,3 +67,25 @@ def _undecoded(feature: Feature) -> Feature:
     if feature.step:
         return Feature("string", feature.shape[:1], "text steps")
     return Feature("string")
+
+
+# The feature that names the input of a record.
+KEY = "key"
+
+# Roles of features that hold positions in a picture.
+_POSITIONS = ("boxes", "keypoints")
+
+
+def kinds_of(manifest: Manifest) -> dict[str, str]:
+    """Feature -> `picture`, `text`, `signal`, `floats` or `integers`, of those that are measured.
+
+    Pictures and signals have levels, which are floats, or integers of 8 or 16 bits without names of classes. Boxes and
+    keypoints are floats that are neither.
+    """
+    names, roles = class_names(manifest), roles_of(manifest)
+    kinds = {
+        name: "floats" if roles.get(name) in _POSITIONS else kind_of(feature, name in names)
+        for name, feature in manifest.schema.items()
+        if name != KEY
+    }
+    return {name: kind for name, kind in kinds.items() if kind}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -43,32 +44,26 @@ class _EnoughError(Exception):
     """The first records are known."""
 
 
-@dataclass
-class _FirstRecords:
-    """Stands for the mapper of a job while its first records are made.
+@dataclass(frozen=True)
+class _FirstMapper(Mapper):
+    """The mapper of a job, without a schema, while its first records are made.
 
     Attributes:
-        mapper: The mapper, without a schema.
         made: What its function returned for each.
-        bytes: Roughly how many bytes the records take.
+        sizes: Roughly how many bytes each takes.
         errors: Why some records have no features.
     """
 
-    mapper: Mapper
     made: list[dict[str, Any]] = field(default_factory=list)
-    bytes: int = 0
+    sizes: list[int] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-
-    @property
-    def features(self) -> Schema:
-        return self.mapper.features
 
     def values(self, record: Mapping[str, Any], key: str) -> dict[str, Any]:
         """Adds a record; there are no values, because they need a schema."""
         try:
-            stored, given = self.mapper.given(record)
-            self.made.append(self.mapper.call(given, key))
-            self.bytes += bytes_of(stored)
+            stored, given = self.given(record)
+            self.made.append(self.call(given, key))
+            self.sizes.append(bytes_of(stored))
         except (RejectError, ValueError) as error:
             self.errors.append(f"{key}: {error}")
         if len(self.made) + len(self.errors) == _RECORDS:
@@ -101,17 +96,10 @@ def mapped(
     kept = frozenset((_KEPT | {*decide_splits}) & job.schema.keys())
     if clash := sorted(kept & given.keys()):
         raise UsageError(f"--map_schema {clash[0]}: a function may not change it: leave it out")
-    mapper = Mapper(
-        function,
-        digest,
-        job.schema,
-        job.schema,
-        kept,
-        compress,
-        job.record_rate,
-        job.record_channels,
-    )
-    first = _first_records(job, mapper)
+    rate, channels = job.record_rate, job.record_channels
+    mapper = Mapper(function, digest, job.schema, job.schema, kept, compress, rate, channels)
+    first = _FirstMapper(**vars(mapper))
+    _make_first_records(job, first)
     if not (first.made or given):
         why = f"the first: {first.errors[0]}" if first.errors else "there is none"
         raise UsageError(f"--map {function} makes features of no record: {why}")
@@ -120,39 +108,38 @@ def mapped(
         values = [made[name] for made in first.made if name in made]
         features[name] = _common(function, name, values, wanted.get(name))
     mapper = replace(mapper, schema=Schema(features))
-    sizes = list(_sizes(mapper, first.made))
-    growth = sum(sizes) / first.bytes if len(sizes) == len(first.made) > 0 else 1.0
-    return job, replace(mapper, growth=growth)
+    try:
+        sizes = [bytes_of(mapper.fitted(made)) for made in first.made]
+    except RejectError:
+        return job, mapper
+    return job, replace(mapper, growth=sum(sizes) / sum(first.sizes) if sizes else 1.0)
 
 
-def _first_records(job: RecordJob, mapper: Mapper) -> _FirstRecords:
-    """The first records by the order in which inputs are listed, so that no engine decides them."""
+def _make_first_records(job: RecordJob, first: _FirstMapper) -> None:
+    """Makes the first records by the order in which inputs are listed, so that no engine decides them."""
     if isinstance(job.learns, LearnWords | LearnSubwords):
-        job = replace(
-            cast(Any, job), tokens="bytes"
-        )  # Of the same form; theirs are not learned yet.
-    first = _FirstRecords(mapper)
+        # Of the same form; theirs are not learned yet.
+        job = replace(cast(Any, job), tokens="bytes")
     plan = EncodingPlan(
         rules=SplitRules(Placement(0, Splits.parse("train=1"))),
         schema=_NOTHING,
         names=None,
         shard_plan=b"",
         held=cast(Held, None),
-        mapper=cast(Mapper, first),
+        mapper=first,
         vocabulary=job.vocabulary,
         tokenizer=job.tokenizer,
     )
     read = job.second_pass(plan)
-    encoder = RecordEncoder(Encoder(_NOTHING), cast(Mapper, first))
+    encoder = RecordEncoder(Encoder(_NOTHING), first)
     found = (job.sources(pattern, _FILES) for pattern in job.inputs.patterns)
     try:
         for source in itertools.islice(itertools.chain.from_iterable(found), _FILES):
             for chunk in job.chunks(source):
                 for records in read.encoded(Task((_counted(chunk),)), encoder):
-                    first.errors += map(str, records.rejects)
+                    first.errors.extend(map(str, records.rejects))
     except _EnoughError:
         pass
-    return first
 
 
 def _counted(chunk: Chunk) -> Chunk:
@@ -166,18 +153,16 @@ def _common(function: str, name: str, values: list[Any], wanted: Feature | None)
     """The feature that holds some values: that of the job if it does, else one that follows from them."""
     if wanted and not wanted.step and _holds_all(name, wanted, values):
         return wanted
-    found = [feature_of(value) for value in values]
-    known = [feature for feature in found if feature]
-    common = known[0] if known else None
-    for feature in known[1:]:
-        common = common and merged(common, feature)
+    known = [feature for feature in map(feature_of, values) if feature]
+    first: Feature | None = next(iter(known), None)
+    common = functools.reduce(merged, known, first)
     if not common:
         shown = " and ".join(sorted({stated(name, feature) for feature in known})[:2])
         raise UsageError(
             f"--map {function}: the first records have {shown or f'no {name!r} with a dtype'}: return one "
             f"dtype and rank, or state them, such as with --map_schema {name}=float32[None]"
         )
-    shape = (None, *common.shape[1:]) if len(known) < len(found) else common.shape
+    shape = (None, *common.shape[1:]) if len(known) < len(values) else common.shape
     encoding = wanted.encoding if wanted else ""
     try:
         return Feature(common.dtype, shape, encoding if encoding != "source" else "")
@@ -194,12 +179,3 @@ def _holds_all(name: str, feature: Feature, values: list[Any]) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _sizes(mapper: Mapper, made: list[dict[str, Any]]) -> Iterator[int]:
-    """Yields roughly how many bytes each record takes that a function has made."""
-    for record in made:
-        try:
-            yield bytes_of(mapper.fitted(record))
-        except RejectError:
-            continue

@@ -18,7 +18,7 @@ from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_records import PlanRecords
 from beam_jobs.pipeline.plan_references import PlanReferences
-from beam_jobs.pipeline.steps import AsWhole
+from beam_jobs.pipeline.steps import AsWhole, once
 from beam_jobs.plan.shards import ONE_KEY, Plan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block
@@ -169,24 +169,10 @@ def _count_repeated(group: tuple[int, Iterable[bytes]]) -> int:
     return count_repeated(group[1])
 
 
-class _Report(beam.DoFn):
+def _report(path: str, output: Output, plan: bytes, *answers: Any) -> None:
     """Writes the findings to a local file for the process that started the pipeline."""
-
-    def __init__(self, output: Output, path: str) -> None:
-        self._output, self._path = output, path
-
-    def process(
-        self,
-        _: Any,
-        plan: bytes,
-        summary: Summary,
-        measured: list[int | Reject],
-        schema: Schema,
-        repeated: int,
-    ) -> Iterator[None]:
-        found = findings_of(self._output, Plan.unpack(plan), summary, measured, schema, repeated)
-        Path(self._path).write_text(found.to_json(), encoding="utf-8")
-        yield None
+    found = findings_of(output, Plan.unpack(plan), *answers)
+    Path(path).write_text(found.to_json(), encoding="utf-8")
 
 
 class Survey(beam.PTransform):
@@ -226,16 +212,15 @@ class Survey(beam.PTransform):
             | "CountRepeated" >> beam.Map(_count_repeated)
             | "AllRepeated" >> beam.CombineGlobally(sum)
         )
-        return (
-            pipeline
-            | "ReportOnce" >> beam.Create([None])
-            | "Report"
-            >> beam.ParDo(
-                _Report(self._output, self._path),
-                AsWhole(planned.shards.plan),
-                planned.shards.summary,
-                AsSingleton(planned.shards.measured),
-                planned.schema,
-                AsSingleton(repeated),
-            )
+        return once(
+            pipeline,
+            "Report",
+            _report,
+            self._path,
+            self._output,
+            AsWhole(planned.shards.plan),
+            planned.shards.summary,
+            AsSingleton(planned.shards.measured),
+            planned.schema,
+            AsSingleton(repeated),
         )

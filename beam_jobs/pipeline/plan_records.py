@@ -17,10 +17,10 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.passes import FirstPassResult
 from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
-from beam_jobs.jobs.text.duplicates import Tally, check_tally
+from beam_jobs.jobs.text.duplicates import Tally, check_tally, with_dropped
 from beam_jobs.jobs.text.sample import check_training
-from beam_jobs.pipeline.near.drop import DropNearOfTasks
-from beam_jobs.pipeline.near.find import SKETCHING
+from beam_jobs.pipeline.near.drop import DropNear, listed_tally
+from beam_jobs.pipeline.near.find import SKETCHING, SketchTasks
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
 from beam_jobs.pipeline.plan_strata import PlanSplits
@@ -28,9 +28,10 @@ from beam_jobs.pipeline.reading.list_tasks import ListTasks
 from beam_jobs.pipeline.steps import (
     AsMerged,
     AsWhole,
-    InPieces,
     MergeInPieces,
     TaskStep,
+    as_whole,
+    once,
 )
 from beam_jobs.pipeline.text_steps import (
     SAMPLING,
@@ -38,6 +39,7 @@ from beam_jobs.pipeline.text_steps import (
     DigestFn,
     LearnTokenizer,
     MarkDuplicates,
+    with_id,
 )
 from beam_jobs.plan.group_splits import GroupSizes, check_planned
 from beam_jobs.plan.labels import LabelHashes
@@ -94,10 +96,6 @@ class _FirstPass(TaskStep[FirstPassResult]):
 
 def _found_after(found: int, _: Schema) -> int:
     return found
-
-
-def _schema(_: None, learned: Any, schema_of: Callable[..., Schema], needed: set[str]) -> Schema:
-    return schema_of(learned, needed)
 
 
 def _check_passes(
@@ -179,7 +177,7 @@ class PlanRecords(beam.PTransform):
         if isinstance(job.learns, LearnWords):
             build = BuildVocabulary(job.learns.size, shards.summary)
             built = read[_FirstPass.LEARNED] | "Vocabulary" >> build
-            vocabulary = AsWhole(built | "CutVocabulary" >> InPieces())
+            vocabulary = as_whole(built, "Vocabulary")
         return Planned(
             inputs=tasks,
             hashes=read["hashes"],
@@ -220,11 +218,12 @@ class PlanRecords(beam.PTransform):
         if not self._near:
             return tasks, None
         rules = SplitRules(self._output.placement)
-        sketch = self._job.sketcher(self._near, rules)
-        dropped = (tasks, found) | "DropNear" >> DropNearOfTasks(
-            self._near, sketch, self._processes
-        )
-        return dropped.inputs, dropped.tally
+        sketch = SketchTasks(self._job.sketcher(self._near, rules), self._processes)
+        counted = found | "CountListed" >> beam.Map(listed_tally)
+        named = tasks | "NameTask" >> beam.Map(with_id)
+        drop = DropNear(self._near, sketch, with_dropped, self._processes)
+        dropped = (tasks, named, counted) | "DropNear" >> drop
+        return dropped.left, dropped.tally
 
     def _strata(self, tasks: beam.PCollection) -> Side[bytes]:
         """The packed splits by group or by label; empty if hashes alone decide."""
@@ -245,25 +244,15 @@ class PlanRecords(beam.PTransform):
         if not isinstance(learns, LearnSchema) or self._output.mapper:
             return self._output.schema
         learned = read[_FirstPass.LEARNED] | "MergeLearned" >> MergeInPieces(learns.empty)
-        return AsWhole(
-            learned.pipeline
-            | "SchemaOnce" >> beam.Create([None])
-            | "Schema"
-            >> beam.Map(
-                _schema,
-                AsMerged(learned, learns.empty),
-                learns.schema_of,
-                self._output.placement.split_features,
-            )
-            | "CutSchema" >> InPieces()
-        )
+        sides = AsMerged(learned, learns.empty), self._output.placement.split_features
+        return as_whole(once(learned.pipeline, "Schema", learns.schema_of, *sides), "Schema")
 
     def _tokenizer(self, inputs: tuple[beam.PCollection, ...], strata: Side[bytes]) -> Side[str]:
         """The tokenizer that was given or is learned; "" without subwords."""
         if self._given_tokenizer:
             # A side input, because a value would be pickled into every step that takes it.
             given = inputs[0].pipeline | "GivenTokenizer" >> beam.Create([self._given_tokenizer])
-            return AsWhole(given | "CutTokenizer" >> InPieces())
+            return as_whole(given, "Tokenizer")
         if not isinstance(self._job.learns, LearnSubwords):
             return ""
         learn = LearnTokenizer(self._job.learns, self._output, self._processes, strata)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -16,11 +17,13 @@ from beam_jobs.dataset.directory import prepare_output
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.file_sketches import reference_sketches
 from beam_jobs.jobs.loading import Loader, classes_in, source_error
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.pipeline.near.drop import DropNearOfReferences
+from beam_jobs.pipeline.near.drop import DropNear, TakeOut, named_block
+from beam_jobs.pipeline.near.find import SketchReferences
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
 from beam_jobs.pipeline.plan_strata import PlanSplits
@@ -245,8 +248,13 @@ class PlanReferences(beam.PTransform):
             blocks |= "Spread" >> beam.Reshuffle()
         dropped = None
         if self._near:
-            dropped = blocks | "DropNear" >> DropNearOfReferences(self._near, job, self._processes)
-            blocks = dropped.inputs
+            # Each file is read and decoded, once more than without this.
+            packed = pickle.dumps(partial(reference_sketches, job, self._near))
+            sketch = SketchReferences(packed, self._processes)
+            drop = DropNear(self._near, sketch, TakeOut(), self._processes)
+            named = blocks | "NameBlock" >> beam.Map(named_block)
+            dropped = (named, named) | "DropNear" >> drop
+            blocks = dropped.left
         strata: Side[bytes] = b""
         if output.placement.plans_splits:
             counted = blocks | "Count" >> beam.ParDo(_Count(job, output))

@@ -12,14 +12,13 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSideInput, TaggedOutput
-from apache_beam.typehints.decorators import no_annotations
 
 from beam_jobs import progress
 from beam_jobs.dataset.directory import prepare_output
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.pipeline.steps import AsMerged, AsWhole, InPieces, MergeInPieces
+from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, as_whole, in_pieces, once
 from beam_jobs.plan.boundaries import (
     Draft,
     draft_split,
@@ -110,13 +109,11 @@ class _PickBoundaries(beam.DoFn):
         yield pick_boundaries(*element, draft)
 
 
-class _FinishPlan(beam.DoFn):
-    def process(self, _: Any, draft: Draft, boundaries: list[tuple[int, bytes]]) -> Iterator[bytes]:
-        yield finish_plan(draft, boundaries).pack()
+def _finish(draft: Draft, boundaries: list[tuple[int, bytes]]) -> bytes:
+    return finish_plan(draft, boundaries).pack()
 
 
-@no_annotations  # Beam would read the annotation of *arguments as a promise of side inputs.
-def _checked(_: None, check: Check, *arguments: Any) -> None:
+def _checked(check: Check, *arguments: Any) -> None:
     check(*arguments)
 
 
@@ -202,13 +199,13 @@ class PlanShards(beam.PTransform):
         summary: AsSideInput = AsMerged(summaries | "Summarise" >> MergeInPieces(empty), empty)
         start = blocks.pipeline | "Once" >> beam.Create([None])
         if self._check:
-            start |= "CheckPasses" >> beam.Map(_checked, self._check, summary, *self._against)
+            start = once(start, "CheckPasses", _checked, self._check, summary, *self._against)
         drafted = start | "Draft" >> beam.ParDo(
             _DraftPlan(self._output, self._measure, self._patterns, self._prepare),
             summary,
             *map(AsList, listed),
         ).with_outputs(_DraftPlan.MEASURED, main="draft")
-        draft = AsWhole(drafted["draft"] | "CutDraft" >> InPieces())
+        draft = as_whole(drafted["draft"], "Draft")
         boundaries = (
             blocks
             # Directly before a side input: a runner that loses elements which it hands over twice
@@ -218,23 +215,10 @@ class PlanShards(beam.PTransform):
             | "GroupByBin" >> beam.GroupByKey()
             | "PickBoundaries" >> beam.ParDo(_PickBoundaries(), draft)
         )
-        plan = (
-            start
-            | "Finish" >> beam.ParDo(_FinishPlan(), draft, AsList(boundaries))
-            | "CutPlan" >> InPieces()
-        )
-        return PlannedShards(plan, summary, drafted[_DraftPlan.MEASURED])
+        plan = once(start, "Finish", _finish, draft, AsList(boundaries))
+        return PlannedShards(in_pieces(plan, "Plan"), summary, drafted[_DraftPlan.MEASURED])
 
 
 def names_of_labels(pipeline: beam.Pipeline, summary: AsSideInput, known: Names) -> AsWhole:
     """Names of classes by feature, found in the summary; `known` has those that no record decides."""
-    return AsWhole(
-        pipeline
-        | "NamesOnce" >> beam.Create([None])
-        | "LabelNames" >> beam.Map(_names_of, summary, known)
-        | "CutNames" >> InPieces()
-    )
-
-
-def _names_of(_: None, summary: Summary, known: Names) -> Names:
-    return label_names_of(summary, known)
+    return as_whole(once(pipeline, "LabelNames", label_names_of, summary, known), "Names")

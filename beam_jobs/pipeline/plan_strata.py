@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import apache_beam as beam
 from apache_beam.pvalue import AsList
 
-from beam_jobs.pipeline.steps import AsMerged, AsWhole, InPieces, MergeInPieces
+from beam_jobs.pipeline.steps import AsMerged, MergeInPieces, as_whole, in_pieces, once
 from beam_jobs.plan.group_splits import GroupSizes, deal_groups
 from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
 from beam_jobs.plan.placement import Placement
@@ -29,7 +29,7 @@ def _fill(block: LabelHashes, counts: LabelCounts) -> Histogram:
     return Histogram().add(block, LabelBins(counts.counts))
 
 
-def _finish(_: None, cuts: Cuts, picked: list[tuple[str, int, int]], splits: int) -> bytes:
+def _finish(cuts: Cuts, picked: list[tuple[str, int, int]], splits: int) -> bytes:
     check_picked(picked, cuts)
     return Strata.of(cuts.bins.counts, splits, picked).pack()
 
@@ -64,23 +64,15 @@ class PlanStrata(beam.PTransform):
         filled = (
             again | "FillBins" >> beam.Map(_fill, counts) | "MergeBins" >> MergeInPieces(Histogram)
         )
-        placed = (
-            start
-            | "PlaceCuts" >> beam.Map(_place, counts, AsMerged(filled, Histogram), self._placement)
-            | "CutCuts" >> InPieces()
-        )
-        cuts = AsWhole(placed)
+        sides = counts, AsMerged(filled, Histogram), self._placement
+        cuts = as_whole(once(start, "PlaceCuts", place_cuts, *sides), "Cuts")
         picked = (
             again
             | "SelectLabelHashes" >> beam.FlatMap(wanted_hashes, cuts)
             | "GroupByLabelBin" >> beam.GroupByKey()
             | "PickEdges" >> beam.ParDo(_Pick(), cuts)
         )
-        return start | "FinishStrata" >> beam.Map(_finish, cuts, AsList(picked), splits)
-
-
-def _place(_: None, counts: LabelCounts, histogram: Histogram, placement: Placement) -> Cuts:
-    return place_cuts(counts, histogram, placement)
+        return once(start, "FinishStrata", _finish, cuts, AsList(picked), splits)
 
 
 class DealGroups(beam.PTransform):
@@ -96,11 +88,11 @@ class DealGroups(beam.PTransform):
 
     def expand(self, sizes: beam.PCollection) -> beam.PCollection:
         merged = sizes | "MergeSizes" >> MergeInPieces(GroupSizes)
-        start = sizes.pipeline | "DealOnce" >> beam.Create([None])
-        return start | "Deal" >> beam.Map(_deal, AsMerged(merged, GroupSizes), self._placement)
+        sides = AsMerged(merged, GroupSizes), self._placement
+        return once(sizes.pipeline, "Deal", _deal, *sides)
 
 
-def _deal(_: None, sizes: GroupSizes, placement: Placement) -> bytes:
+def _deal(sizes: GroupSizes, placement: Placement) -> bytes:
     dealt = deal_groups(sizes, placement.splits)
     return dealt.pack() if dealt else b""
 
@@ -120,4 +112,4 @@ class PlanSplits(beam.PTransform):
         self._plan = DealGroups(placement) if deals else PlanStrata(placement)
 
     def expand(self, counted: beam.PCollection) -> beam.PCollection:
-        return counted | self._plan | "CutSplits" >> InPieces()
+        return in_pieces(counted | self._plan, "Splits")

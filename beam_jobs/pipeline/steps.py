@@ -292,19 +292,43 @@ class AsMerged(AsSideInput, Generic[D]):
         return merged(pieces, options["empty"])
 
 
+def once(
+    start: beam.Pipeline | beam.PCollection, name: str, function: Callable[..., Any], *sides: Any
+) -> beam.PCollection:
+    """The step that calls a function once: PCollection of what it returns.
+
+    Args:
+        start: The pipeline, or a PCollection of one None.
+        name: The name of the step.
+        function: Gets the values of `sides`.
+        sides: Side inputs, and values that are known when the graph is built.
+    """
+    if not isinstance(start, beam.PCollection):
+        start |= f"{name}Once" >> beam.Create([None])
+    return start | name >> beam.Map(_called, function, *sides)
+
+
+@no_annotations  # Beam would read the annotation of *arguments as a promise of side inputs.
+def _called(_: None, function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
 def _cut_value(value: Any) -> Iterator[Piece]:
     yield from cut(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
-class InPieces(beam.PTransform):
-    """PCollection of one value -> its pieces, for `AsWhole`."""
+def in_pieces(value: beam.PCollection, name: str) -> beam.PCollection:
+    """The step that cuts one value into pieces for `AsWhole`, given a name of the value."""
+    return value | f"Cut{name}" >> beam.FlatMap(_cut_value)
 
-    def expand(self, value: beam.PCollection) -> beam.PCollection:
-        return value | "Cut" >> beam.FlatMap(_cut_value)
+
+def as_whole(value: beam.PCollection, name: str) -> AsWhole:
+    """The side input of one value of any size, which crosses the network in pieces."""
+    return AsWhole(in_pieces(value, name))
 
 
 class AsWhole(AsSideInput):
-    """The side input of pieces as the value that `InPieces` cut."""
+    """The side input of pieces as the value that `in_pieces` cut."""
 
     @staticmethod
     def _from_runtime_iterable(pieces: Iterable[Piece], options: dict[str, Any]) -> Any:

@@ -28,7 +28,14 @@ from beam_jobs.jobs.text.tokens import (
     smallest_wanted,
 )
 from beam_jobs.pipeline.plan_shards import Side
-from beam_jobs.pipeline.steps import InPieces, MergeFn, MergeInPieces, TaskStep, at_end_of_bundle
+from beam_jobs.pipeline.steps import (
+    MergeFn,
+    MergeInPieces,
+    TaskStep,
+    at_end_of_bundle,
+    in_pieces,
+    once,
+)
 from beam_jobs.plan.shards import loss_error
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from readers.format.manifest import RESERVED_IDS
@@ -113,7 +120,7 @@ def _span(piece: Sample) -> Any:
     return piece.span
 
 
-def _wanted(_: None, spans: list[Any], sampled: list[tuple[int, int]]) -> Any:
+def _wanted(spans: list[Any], sampled: list[tuple[int, int]]) -> Any:
     found, sent = sum(span.bytes for span in spans), sum(size for _, size in sampled)
     if found != sent:
         raise loss_error(found, sent, "bytes of training text")
@@ -125,7 +132,6 @@ def _is_wanted(piece: Sample, wanted: Any) -> bool:
 
 
 def _learn(
-    _: None,
     pieces: Iterable[Any],
     wanted: Any,
     sampled: list[tuple[int, int]],
@@ -166,14 +172,14 @@ class LearnTokenizer(beam.PTransform):
         start = tasks.pipeline | "LearnOnce" >> beam.Create([None])
         sent = AsList(sampled[_SampleFn.INPUTS])
         spans = sampled["texts"] | "Spans" >> beam.Map(_span)
-        wanted = AsSingleton(start | "Wanted" >> beam.Map(_wanted, AsList(spans), sent))
+        wanted = AsSingleton(once(start, "Wanted", _wanted, AsList(spans), sent))
         chosen = (
             sampled["texts"]
             | "SpreadTexts" >> beam.Reshuffle()
             | "Choose" >> beam.Filter(_is_wanted, wanted)
         )
         found = (AsIter(chosen), wanted, sent, AsList(listed))
-        return start | "Learn" >> beam.Map(_learn, *found, self._learns.size) | InPieces()
+        return in_pieces(once(start, "Learn", _learn, *found, self._learns.size), "Tokenizer")
 
 
 class BuildVocabulary(beam.PTransform):
@@ -192,15 +198,14 @@ class BuildVocabulary(beam.PTransform):
         start = counts.pipeline | "Once" >> beam.Create([None])
         pieces = counts | "Count" >> MergeInPieces(WordCounts)
         found = pieces | "Marks" >> beam.FlatMap(marks)
-        smallest = start | "Smallest" >> beam.Map(
-            smallest_wanted, AsList(found), self._size - RESERVED_IDS
-        )
+        sides = AsList(found), self._size - RESERVED_IDS
+        smallest = once(start, "Smallest", smallest_wanted, *sides)
         frequent = (
             pieces
             | "SpreadWords" >> beam.Reshuffle()
             | "Frequent" >> beam.Map(frequent_words, AsSingleton(smallest))
         )
-        return start | "Rank" >> beam.Map(rank_words, self._summary, AsList(frequent), self._size)
+        return once(start, "Rank", rank_words, self._summary, AsList(frequent), self._size)
 
 
 class _Find(beam.DoFn):

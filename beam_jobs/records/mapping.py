@@ -139,7 +139,8 @@ class Mapper:
                 f"--map {self.function}: returned {type(made).__name__}, expected a dict of features"
             )
         for name in self.kept & made.keys():
-            if made[name] is not given[name] and not _equal(made[name], given[name]):
+            one, other = (np.asarray(values[name], object) for values in (made, given))
+            if made[name] is not given[name] and not np.array_equal(one, other):
                 raise UsageError(
                     f"--map {self.function}: changed {name!r} of {key} from {given[name]!r:.80} to "
                     f"{made[name]!r:.80}; it is kept as it is: leave it out of what is returned"
@@ -163,14 +164,11 @@ class Mapper:
                 return self.compress(pixels, feature.encoding)
             return checked(name, feature, value)
         except ValueError as error:
-            found = feature_of(value)
-            both = found and merged(feature, found)
-            if both:
+            found, cure = feature_of(value), ""
+            if both := merged(feature, found):
                 cure = f"; --map_schema {stated(name, both)} holds both"
-            else:
-                cure = (
-                    f"; or state another with --map_schema {stated(name, found)}" if found else ""
-                )
+            elif found:
+                cure = f"; or state another with --map_schema {stated(name, found)}"
             raise RejectError(f"--map {self.function}: {error}{cure}") from None
 
     def _wrong_names(self, made: Mapping[str, Any]) -> RejectError:
@@ -219,10 +217,6 @@ def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return np.array_equal(np.asarray(one, object), np.asarray(other, object))
-
-
 def _decoded(name: str, feature: Feature, value: Any) -> Any:
     """A stored value as the function gets it; arrays are read-only."""
     if feature.is_image:
@@ -253,7 +247,7 @@ def feature_of(value: Any) -> Feature | None:
         return Feature("string", (), "list")
     try:
         if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
-            part = functools.reduce(_both, map(feature_of, value))
+            part = functools.reduce(merged, map(feature_of, value))
             return part and Feature(part.dtype, (None, *part.shape), "sequence")
         array = np.asarray(value)
         if array.dtype.kind == "O":
@@ -267,12 +261,10 @@ def feature_of(value: Any) -> Feature | None:
         return None
 
 
-def _both(one: Feature | None, other: Feature | None) -> Feature | None:
-    return merged(one, other) if one and other else None
-
-
-def merged(one: Feature, other: Feature) -> Feature | None:
+def merged(one: Feature | None, other: Feature | None) -> Feature | None:
     """The feature with the values of two, and the encoding of the first; None if there is none."""
+    if not (one and other):
+        return None
     lists = (one.encoding == "sequence", other.encoding == "sequence")
     if one.dtype != other.dtype or len(one.shape) != len(other.shape) or lists[0] != lists[1]:
         return None

@@ -1,15 +1,19 @@
-"""`README.md`: the card that people read, with the header of Hugging Face's cards."""
+"""The card of a dataset: `README.md`, with the header of Hugging Face's cards, and the files for other tools."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from readers.card.tfds import tfds_problem
+from readers.card.croissant import croissant
+from readers.card.tfds import tfds_files, tfds_problem
+from readers.files.remote import local_path, path_text, read_file
 from readers.format.display import counted, features_table, shortened, splits_table
-from readers.format.manifest import MANIFEST, Manifest
+from readers.format.manifest import MANIFEST, Manifest, join
 
 # Rows of a table: a card of a dataset with 10,000 classes is still read by people.
 _MOST_ROWS = 100
@@ -111,3 +115,35 @@ def _rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         (str(name), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in values.items()
     ]
+
+
+def write_card(directory: str, output: str | None, licence: str) -> list[Path]:
+    """Writes the card of a dataset; returns the paths of its files.
+
+    Args:
+        directory: The dataset, on any filesystem that fsspec knows.
+        output: A folder on this machine, new or not; None is the dataset's own.
+        licence: An SPDX identifier, a URL, or any other text; empty states none.
+
+    Raises:
+        DatasetError: (a ValueError) There is no manifest, or it is damaged.
+        ValueError: The dataset is in a store and there is no output, or a file of the card is there already.
+        OSError: The folder cannot be written, or the store still fails after several retries.
+    """
+    directory, licence = path_text(directory), " ".join(licence.split())
+    folder = local_path(directory) if output is None else path_text(output)
+    if folder is None:
+        raise ValueError(f"{directory} is in a store: add --output with a folder on this machine")
+    manifest, content = Manifest.read(directory), read_file(join(directory, MANIFEST))
+    files = {
+        "README.md": readme(manifest, licence),
+        "croissant.json": croissant(manifest, content, licence),
+        **tfds_files(manifest, licence),
+    }
+    paths = [Path(folder, name) for name in files]
+    for path in filter(os.path.lexists, paths):
+        raise ValueError(f"{path} is there already: move it away, or name another --output")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for path, data in zip(paths, files.values(), strict=True):
+        path.write_bytes(data)
+    return paths

@@ -1,13 +1,14 @@
-"""Checks of values that several records share, exactly."""
+"""Checks of records that are equal or nearly the same, in one split or in several, and of constant features."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from readers.checks.contents import contents_of
-from readers.checks.facts import Check, Facts
+from readers.checks.facts import EXAMPLES, Check, Facts
 from readers.format.findings import Finding
 
 # A text that so many records share is not what a person wrote for each: "no answer", for example.
@@ -113,5 +114,41 @@ CHECKS = (
         "identifiers",
         "whole numbers and words that differ in all of 100 records or more",
         _identifiers,
+    ),
+)
+
+
+def _near(facts: Facts, name: str, words: str, in_one_split: bool) -> Iterator[Finding]:
+    splits = facts.splits
+    for feature, (first, second) in facts.similar.items():
+        chosen = (splits[first] == splits[second]) == in_one_split
+        mask = np.zeros(len(splits), bool)
+        mask[first[chosen]] = mask[second[chosen]] = True
+        for finding in facts.of_records(
+            name, "warning", feature, mask, f"are nearly the same as {words}"
+        ):
+            pairs = np.stack([first[chosen], second[chosen]], axis=1)[:EXAMPLES]
+            examples = tuple(" = ".join(facts.names_of_records(pair)) for pair in pairs)
+            yield replace(finding, examples=examples, places=facts.places(pairs.reshape(-1)))
+
+
+def _near_duplicates(facts: Facts) -> Iterator[Finding]:
+    yield from _near(facts, "near_duplicates", "another in their split", True)
+
+
+def _near_leaks(facts: Facts) -> Iterator[Finding]:
+    yield from _near(facts, "near_leaks", "one in another split", False)
+
+
+NEAR_CHECKS = (
+    Check(
+        "near_duplicates",
+        "pictures, texts and signals that are nearly the same as another in their split, but not equal",
+        _near_duplicates,
+    ),
+    Check(
+        "near_leaks",
+        "pictures, texts and signals that are nearly the same as one in another split, but not equal",
+        _near_leaks,
     ),
 )

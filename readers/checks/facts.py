@@ -12,8 +12,8 @@ from readers.format.display import counted
 from readers.format.findings import Finding
 from readers.format.manifest import Manifest
 from readers.format.similarity.likeness import Sketches
-from readers.measures.kinds import kinds_of
 from readers.measures.sample import LIKENESS, Measures, SplitSample
+from readers.roles import kinds_of
 
 # Names of records in a finding.
 EXAMPLES = 5

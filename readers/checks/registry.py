@@ -7,7 +7,6 @@ from readers.checks import (
     duplicates,
     groups,
     labels,
-    near_duplicates,
     records,
     splits,
 )
@@ -15,7 +14,7 @@ from readers.checks import (
 CHECKS = (
     *splits.CHECKS,
     *duplicates.CHECKS,
-    *near_duplicates.CHECKS,
+    *duplicates.NEAR_CHECKS,
     *groups.CHECKS,
     *labels.CHECKS,
     *records.CHECKS,

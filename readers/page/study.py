@@ -14,12 +14,10 @@ from readers.describe import class_names, counted_label
 from readers.format.findings import CheckReport
 from readers.format.manifest import Manifest
 from readers.measures.channels import Channels
-from readers.measures.details import Details
-from readers.measures.kinds import kinds_of
-from readers.measures.sample import SplitSample
+from readers.measures.sample import Details, SplitSample
+from readers.measures.texts import Words
 from readers.measures.values import Values
-from readers.measures.words import Words
-from readers.roles import undecoded
+from readers.roles import kinds_of, undecoded
 from readers.source import RecordSource
 
 _Part = TypeVar("_Part")

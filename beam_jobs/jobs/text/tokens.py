@@ -193,7 +193,7 @@ def marks(counts: WordCounts) -> Iterator[tuple[Pair, int]]:
         before, rank = rank, 2 * rank
 
 
-def smallest_wanted(_: None, found: Iterable[tuple[Pair, int]], size: int) -> Pair:
+def smallest_wanted(found: Iterable[tuple[Pair, int]], size: int) -> Pair:
     """A pair that at least `size` words are as large as, but not many more.
 
     Args:
@@ -232,9 +232,7 @@ def frequent_words(counts: WordCounts, smallest: Pair) -> WordRanking:
     return WordRanking(found.total(), word_hashes(found), len(pairs), chosen)
 
 
-def rank_words(
-    _: None, summary: Summary, pieces: Iterable[WordRanking], size: int
-) -> tuple[bytes, ...]:
+def rank_words(summary: Summary, pieces: Iterable[WordRanking], size: int) -> tuple[bytes, ...]:
     """All words by id, the two reserved ones first.
 
     Args:

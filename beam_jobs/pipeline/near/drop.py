@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -14,30 +12,26 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSideInput, TaggedOutput
 
 from beam_jobs.errors import DataError
-from beam_jobs.jobs.file_sketches import reference_sketches
-from beam_jobs.jobs.near import Sketched
-from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.duplicates import with_dropped
 from beam_jobs.pipeline.near.find import (
     PROBES,
     TALLY,
     BlockPairs,
     FindNear,
-    SketchReferences,
     SketchTasks,
 )
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.reading.list_tasks import ListTasks
-from beam_jobs.pipeline.text_steps import with_id
 from beam_jobs.plan.near.tally import NearTally
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block
-from beam_jobs.sources.chunks import Task
 
 # The name of Beam's counter of records that are near one to keep out.
 KEPT_OUT = "kept_out"
+
+# The tag of what is dropped.
+GONE = "gone"
 
 # Records to keep out have no split and no place of their own.
 _ANY_SPLIT = SplitRules(Placement(seed=0, splits=Splits.parse("all=1")))
@@ -59,81 +53,79 @@ def listed_tally(found: int) -> NearTally:
     return NearTally(listed=found)
 
 
-def _with_sketches_to_keep_out(
-    sketched: beam.pvalue.DoOutputsTuple,
-    near: NearRules,
-    processes: int,
-    *tallied: beam.PCollection,
-) -> tuple[beam.PCollection, ...]:
-    """The keys, probes and tallies of the records of a job, and of those that are kept out."""
-    keys, probes, tallies = [sketched["keys"]], [sketched[PROBES]], [sketched[TALLY], *tallied]
-    for number, (job, of_other) in enumerate(near.keep_out, 1):
-        listed = keys[0].pipeline | f"ListKeptOut{number}" >> ListTasks(job, processes)
-        others = listed.tasks | f"SketchKeptOut{number}" >> beam.ParDo(
-            SketchTasks(job.sketcher(of_other, _ANY_SPLIT), processes, kept_out=True)
-        ).with_outputs(PROBES, TALLY, main="keys")
-        keys.append(others["keys"])
-        probes.append(others[PROBES])
-        counted = listed.found | f"CountKeptOut{number}" >> beam.Map(listed_tally)
-        tallies += [others[TALLY], counted]
-    every = (("Keys", keys), ("Probes", probes), ("Sketches", tallies))
-    return tuple(tuple(some) | f"All{name}" >> beam.Flatten() for name, some in every)
-
-
 class Dropped(NamedTuple):
-    """The answers of `DropNearOfTasks` and `DropNearOfReferences`.
+    """The answers of `DropNear`.
 
     Attributes:
-        inputs: The tasks, each with the numbers of the records that it drops; or the packed blocks of the references
-            that are left.
+        left: What is left of the inputs.
+        gone: Packed blocks of the references that are dropped; empty for tasks.
         tally: The side input of one `NearTally`.
-        gone: Packed blocks of the references that are dropped; None for tasks.
     """
 
-    inputs: beam.PCollection
+    left: beam.PCollection
+    gone: beam.PCollection
     tally: AsSideInput
-    gone: beam.PCollection | None = None
 
 
-class DropNearOfTasks(beam.PTransform):
-    """(Tasks, numbers of chunks that were listed) -> `Dropped`.
+class DropNear(beam.PTransform):
+    """(Inputs, (id, input), tallies of the inputs) -> `Dropped`.
 
     Args:
         near: Which records are dropped.
-        sketch: Makes the sketches of a task.
+        sketch: Makes the sketches of the inputs: the step of an input.
+        take_out: (id, (inputs, numbers of the records to drop, as bytes)) -> what is left.
         processes: The number of processes that read, in each of the runner's workers.
     """
 
-    def __init__(self, near: NearRules, sketch: Callable[[Task], Sketched], processes: int) -> None:
+    def __init__(
+        self,
+        near: NearRules,
+        sketch: beam.DoFn,
+        take_out: beam.DoFn | Callable[..., Any],
+        processes: int,
+    ) -> None:
         super().__init__()
-        self._near, self._sketch, self._processes = near, sketch, processes
+        self._near, self._sketch, self._take_out = near, sketch, take_out
+        self._processes = processes
 
-    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> Dropped:
-        tasks, listed = inputs
-        sketched = tasks | "Sketch" >> beam.ParDo(
-            SketchTasks(self._sketch, self._processes)
-        ).with_outputs(PROBES, TALLY, main="keys")
-        counted = listed | "CountListed" >> beam.Map(listed_tally)
-        every = _with_sketches_to_keep_out(sketched, self._near, self._processes, counted)
-        found = every | "FindNear" >> FindNear(self._near)
+    def expand(self, inputs: tuple[beam.PCollection, ...]) -> Dropped:
+        elements, named, *tallied = inputs
+        found = self._sketches(elements, tallied) | "FindNear" >> FindNear(self._near)
         dropped = found.pairs | "Dropped" >> beam.ParDo(_Dropped())
-        marked = (
-            (tasks | "TaskId" >> beam.Map(with_id), dropped)
-            | "JoinTask" >> beam.CoGroupByKey()
-            | "Mark" >> beam.FlatMap(with_dropped)
+        taken = (
+            (named, dropped)
+            | "Join" >> beam.CoGroupByKey()
+            | "TakeOut" >> beam.ParDo(self._take_out).with_outputs(GONE, main="left")
         )
-        return Dropped(marked, found.tally)
+        return Dropped(taken["left"], taken[GONE], found.tally)
+
+    def _sketches(
+        self, elements: beam.PCollection, tallied: list[beam.PCollection]
+    ) -> tuple[beam.PCollection, ...]:
+        """The keys, probes and tallies of the records of a job, and of those that are kept out."""
+        sketched = [_sketched(elements, "Sketch", self._sketch)]
+        for number, (job, of_other) in enumerate(self._near.keep_out, 1):
+            listed = elements.pipeline | f"ListKeptOut{number}" >> ListTasks(job, self._processes)
+            sketch = SketchTasks(job.sketcher(of_other, _ANY_SPLIT), self._processes, kept_out=True)
+            sketched.append(_sketched(listed.tasks, f"SketchKeptOut{number}", sketch))
+            tallied.append(listed.found | f"CountKeptOut{number}" >> beam.Map(listed_tally))
+        return tuple(
+            (*(each[tag] for each in sketched), *more) | f"All{tag.capitalize()}" >> beam.Flatten()
+            for tag, more in (("keys", ()), (PROBES, ()), (TALLY, tallied))
+        )
 
 
-def _named(packed: bytes) -> tuple[str, bytes]:
+def _sketched(elements: beam.PCollection, name: str, step: beam.DoFn) -> beam.pvalue.DoOutputsTuple:
+    return elements | name >> beam.ParDo(step).with_outputs(PROBES, TALLY, main="keys")
+
+
+def named_block(packed: bytes) -> tuple[str, bytes]:
     """A packed block of references with its id."""
     return hashlib.blake2b(packed, digest_size=16).hexdigest(), packed
 
 
-class _TakeOut(beam.DoFn):
+class TakeOut(beam.DoFn):
     """(Id, (packed block of references, numbers to drop)) -> the packed block of those that are left."""
-
-    GONE = "gone"
 
     def process(self, element: tuple[str, tuple[list[bytes], list[bytes]]]) -> Iterator[Any]:
         _, (blocks, dropped) = element
@@ -147,37 +139,7 @@ class _TakeOut(beam.DoFn):
             yield blocks[0]
             return
         block = Block.unpack(blocks[0])
-        yield TaggedOutput(self.GONE, block.take(numbers).pack(compress=True))
+        yield TaggedOutput(GONE, block.take(numbers).pack(compress=True))
         left = block.take(np.delete(np.arange(len(block.hashes)), numbers))
         if len(left.hashes):
             yield left.pack(compress=True)
-
-
-class DropNearOfReferences(beam.PTransform):
-    """Packed blocks of references -> `Dropped`. Each file is read and decoded, once more than without this.
-
-    Args:
-        near: Which records are dropped.
-        job: Defines the records.
-        processes: The number of processes that load, in each of the runner's workers.
-    """
-
-    def __init__(self, near: NearRules, job: FileJob, processes: int) -> None:
-        super().__init__()
-        self._near, self._processes = near, processes
-        self._sketch = pickle.dumps(partial(reference_sketches, job, near))
-
-    def expand(self, blocks: beam.PCollection) -> Dropped:
-        named = blocks | "Name" >> beam.Map(_named)
-        sketched = named | "Sketch" >> beam.ParDo(
-            SketchReferences(self._sketch, self._processes)
-        ).with_outputs(PROBES, TALLY, main="keys")
-        every = _with_sketches_to_keep_out(sketched, self._near, self._processes)
-        found = every | "FindNear" >> FindNear(self._near)
-        dropped = found.pairs | "Dropped" >> beam.ParDo(_Dropped())
-        taken = (
-            (named, dropped)
-            | "JoinBlock" >> beam.CoGroupByKey()
-            | "TakeOut" >> beam.ParDo(_TakeOut()).with_outputs(_TakeOut.GONE, main="left")
-        )
-        return Dropped(taken["left"], found.tally, taken[_TakeOut.GONE])

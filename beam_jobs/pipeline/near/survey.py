@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
@@ -17,7 +15,7 @@ from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.near.drop import listed_tally
 from beam_jobs.pipeline.near.find import PROBES, TALLY, BlockPairs, FindNear, SketchTasks
 from beam_jobs.pipeline.reading.list_tasks import ListTasks
-from beam_jobs.pipeline.steps import MergeFn
+from beam_jobs.pipeline.steps import MergeFn, once
 from beam_jobs.plan.near.survey import NearSurvey
 from beam_jobs.plan.near.tally import NearTally, check_survey
 from beam_jobs.plan.placement import Placement
@@ -32,16 +30,10 @@ def _survey_of(found: BlockPairs) -> NearSurvey:
     return NearSurvey.of(found.probes, found.pairs)
 
 
-class _Report(beam.DoFn):
+def _report(survey: NearSurvey, tally: NearTally, directory: str, records: int) -> None:
     """Writes the survey, once all records are known to have been compared."""
-
-    def __init__(self, directory: str, records: int) -> None:
-        self._directory, self._records = directory, records
-
-    def process(self, _: Any, survey: NearSurvey, tally: NearTally) -> Iterator[None]:
-        check_survey(tally, self._records)
-        write_file(self._directory, SURVEY, json.dumps(survey.to_json()).encode())
-        yield None
+    check_survey(tally, records)
+    write_file(directory, SURVEY, json.dumps(survey.to_json()).encode())
 
 
 class SurveyNear(beam.PTransform):
@@ -59,7 +51,7 @@ class SurveyNear(beam.PTransform):
         self, directory: str, records: int, job: ReshardJob, near: Near, processes: int
     ) -> None:
         super().__init__()
-        self._report = _Report(directory, records)
+        self._directory, self._records = directory, records
         self._job, self._near, self._processes = job, near, processes
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
@@ -79,8 +71,5 @@ class SurveyNear(beam.PTransform):
             | "Survey" >> beam.Map(_survey_of)
             | "MergeSurveys" >> beam.CombineGlobally(MergeFn(NearSurvey))
         )
-        return (
-            pipeline
-            | "ReportOnce" >> beam.Create([None])
-            | "Report" >> beam.ParDo(self._report, AsSingleton(survey), found.tally)
-        )
+        sides = AsSingleton(survey), found.tally, self._directory, self._records
+        return once(pipeline, "Report", _report, *sides)

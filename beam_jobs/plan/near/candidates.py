@@ -13,8 +13,7 @@ import numpy as np
 
 from beam_jobs.plan.near.blocks import NAME_BYTES, ROW
 from beam_jobs.records.pieces import PIECE_BYTES
-from readers.format.similarity.bits import popcount
-from readers.format.similarity.runs import pairs_in_runs
+from readers.format.similarity.pairs import pairs_in_runs, popcount
 
 # A pair: the rows of both in their blocks, and the name of the second's block.
 PAIR = np.dtype([("first", "<u4"), ("second", "<u4"), ("block", f"V{NAME_BYTES}")])

@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from readers.format.similarity.bits import popcount
 from readers.format.similarity.levels import reduced
+from readers.format.similarity.pairs import pairs_in_runs, popcount
 from readers.format.similarity.pictures import (
     PICTURE_CORRELATION,
     PICTURE_DIFFERENCE,
@@ -30,9 +30,13 @@ from readers.format.similarity.recordings import (
     alike_recordings,
     recording_sketch,
 )
-from readers.format.similarity.runs import pairs_in_runs
-from readers.format.similarity.signatures import band_rows, row_digests
-from readers.format.similarity.texts import SIGNATURE_SIZE, TEXT_SIMILARITY, text_signatures
+from readers.format.similarity.texts import (
+    SIGNATURE_SIZE,
+    TEXT_SIMILARITY,
+    band_rows,
+    row_digests,
+    text_signatures,
+)
 
 Kind = Literal["picture", "text", "recording"]
 

@@ -99,3 +99,24 @@ def _smallest(hashes: np.ndarray, starts: np.ndarray) -> np.ndarray:
         np.multiply(hashes, factor, out=permuted)
         np.minimum.reduceat(permuted, starts, out=row)
     return found.T
+
+
+_MISSED = 0.01
+_FACTOR = np.uint64(0xD6E8FEB86659FD93)
+
+
+def band_rows(size: int, similarity: float) -> int:
+    """The most numbers of a band with which at most one in a hundred pairs is missed, or 1."""
+    fitting = (
+        rows for rows in range(size, 1, -1) if (1 - similarity**rows) ** (size // rows) <= _MISSED
+    )
+    return next(fitting, 1)
+
+
+def row_digests(rows: np.ndarray) -> np.ndarray:
+    """A hash of each row, uint64 [n]."""
+    found = np.zeros(len(rows), np.uint64)
+    for column in rows.T:
+        found = (found ^ column) * _FACTOR
+        found ^= found >> np.uint64(29)
+    return found

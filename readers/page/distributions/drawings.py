@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
 from readers.gallery.markup import element
 from readers.page import charts
-from readers.page.distributions.bins import Bins, bins_of
 
 _SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_BINS = 96, 24, 24
 
@@ -92,3 +93,91 @@ def _fewer(bins: Bins, counts: np.ndarray) -> np.ndarray:
     """The counts of at most 24 bins, of several neighbouring ones each."""
     several = -(-len(counts) // _SPARK_BINS)
     return np.add.reduceat(counts, np.arange(0, len(counts), several))
+
+
+MOST_BINS = 60
+
+# Bins of values whose quartiles are the same.
+_USUAL_BINS = 30
+
+# Positive numbers have bins of equal ratios if the largest is more than this many times the 5 % quantile.
+_WIDE = 1e4
+
+# Edges beyond the largest floats would be infinite.
+_ENDS = np.finfo(np.float64).min, np.finfo(np.float64).max
+
+
+class Bins(NamedTuple):
+    """The edges of bins.
+
+    Attributes:
+        edges: float64 [bins + 1], ascending.
+        is_log: Whether the ratios of neighbouring edges are equal, rather than their differences.
+    """
+
+    edges: np.ndarray
+    is_log: bool
+
+    def counts(self, values: np.ndarray) -> np.ndarray:
+        """How many finite values are in each bin, int64 [bins].
+
+        Args:
+            values: Numbers of any real dtype and shape.
+        """
+        numbers = finite(values)
+        places = np.searchsorted(self.edges, numbers, side="right") - 1
+        last = len(self.edges) - 2
+        return np.bincount(np.clip(places, 0, last), minlength=last + 1)
+
+
+def finite(values: np.ndarray) -> np.ndarray:
+    """The finite numbers, float64 [n]."""
+    numbers = values.reshape(-1).astype(np.float64)
+    return numbers[np.isfinite(numbers)]
+
+
+def bins_of(parts: Sequence[np.ndarray]) -> Bins | None:
+    """Bins for several lots of values together; None if no value is finite.
+
+    Whole numbers have bins of whole numbers. Others have the width of Freedman and Diaconis, and 60 bins at most.
+
+    Args:
+        parts: Numbers of any real dtype.
+    """
+    numbers = np.concatenate([*(finite(part) for part in parts), np.empty(0)])
+    if not len(numbers):
+        return None
+    low, high = float(numbers.min()), float(numbers.max())
+    if low == high:
+        half = max(0.5, abs(low) / 100)
+        return Bins(np.clip([low - half, low + half], *_ENDS), False)
+    quarters = np.quantile(numbers, (0.05, 0.25, 0.75))
+    if low > 0 and high / _WIDE > quarters[0]:
+        with np.errstate(over="ignore"):
+            return Bins(np.clip(np.geomspace(low, high, MOST_BINS // 2 + 1), low, high), True)
+    if all(part.dtype.kind in "biu" for part in parts if part.size) or _are_whole(numbers):
+        return Bins(_whole_edges(low, high), False)
+    # Halves, because the difference of two large numbers may be infinite.
+    span, middle = float(high / 2 - low / 2), float(quarters[2] / 2 - quarters[1] / 2)
+    count = _USUAL_BINS
+    if middle:
+        # Quartiles may be so near that the ratio is infinite.
+        ratio = float(span / max(middle, span / 1e6))
+        count = math.ceil(min(MOST_BINS, ratio / 2 * len(numbers) ** (1 / 3)))
+    shares = np.linspace(0, 1, max(1, count) + 1)
+    return Bins(low * (1 - shares) + high * shares, False)
+
+
+def _are_whole(numbers: np.ndarray) -> bool:
+    """Whether floats are whole numbers, so few that each can have a bin."""
+    half = numbers.max() / 2 - numbers.min() / 2
+    # Halves, as above.
+    return bool(half < MOST_BINS / 2 and (numbers == np.rint(numbers)).all())
+
+
+def _whole_edges(low: float, high: float) -> np.ndarray:
+    """Edges between whole numbers, with the same number of them in each bin."""
+    count = int(high) - int(low) + 1
+    width = -(-count // MOST_BINS)
+    edges = (int(low) + width * place for place in range(-(-count // width) + 1))
+    return np.array([float(edge) - 0.5 for edge in edges])

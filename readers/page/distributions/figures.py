@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readers.format.splits import Split
-from readers.page.distributions.bins import finite
+from readers.page.distributions.drawings import finite
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

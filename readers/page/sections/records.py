@@ -7,8 +7,7 @@ from dataclasses import replace
 from readers.format.display import counted, shortened
 from readers.format.findings import Finding
 from readers.gallery.look import Look
-from readers.page.copies import copies
-from readers.page.extremes import extremes
+from readers.page.odd import copies, extremes
 from readers.page.section import Section, fill
 from readers.page.sections.alerts import alert_anchor, row_anchor, with_records
 from readers.page.shown import Shown, figures, picture_bytes

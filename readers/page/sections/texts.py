@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from readers.format.manifest import RESERVED_IDS, UNKNOWN_ID
-from readers.measures.words import CHARACTERS, Words, merged
+from readers.measures.texts import CHARACTERS, Words, merged
 from readers.page.charts import bar_cell
 from readers.page.distributions.drawings import histograms
 from readers.page.numbers import percent, short
@@ -99,7 +99,7 @@ def _control(found: Words) -> list[tuple[str, int]]:
 def _tokens(study: Study) -> list[tuple[str, ...]]:
     """(split, tokens, unknown ones, padding, different ones) of all records of a dataset with a vocabulary of words or a tokenizer."""
     vocabulary = study.manifest.vocabulary or study.manifest.tokenizer
-    found = []
+    found = list[tuple[str, ...]]()
     for name, split in study.manifest.splits.items():
         counts = split.counts_of("tokens")
         if not counts:

@@ -54,9 +54,9 @@ def vocabulary(counted: Counter[bytes], size: int) -> tuple[bytes, ...]:
     """The vocabulary that the pipeline builds, without a pipeline."""
     pieces = [piece for _, piece in WordCounts(counted).pieces()]
     found = [mark for piece in pieces for mark in marks(piece)]
-    smallest = smallest_wanted(None, found, size - RESERVED_IDS)
+    smallest = smallest_wanted(found, size - RESERVED_IDS)
     frequent = [frequent_words(piece, smallest) for piece in pieces]
-    return rank_words(None, summary_of(counted), frequent, size)
+    return rank_words(summary_of(counted), frequent, size)
 
 
 def summary_of(counted: Counter[bytes]) -> Summary:
@@ -127,7 +127,7 @@ def test_pieces_hold_every_word_once_in_its_part(counted):
 def test_few_words_are_ranked_but_all_that_may_be_in_the_vocabulary(counted, size, parts):
     pieces = [WordCounts(dict(list(counted.items())[n::parts])) for n in range(parts)]
     found = [mark for piece in pieces for mark in marks(piece)]
-    smallest = smallest_wanted(None, found, size)
+    smallest = smallest_wanted(found, size)
     chosen = [pair for piece in pieces for pair in frequent_words(piece, smallest).frequent]
     every = sorted(((n, word) for word, n in counted.items()), reverse=True)
     assert sorted(chosen, reverse=True)[:size] == every[:size]
@@ -165,9 +165,9 @@ def test_words_that_a_runner_lost_or_repeated_are_noticed(change, problem):
     pieces = [WordCounts(counts_of([text])) for text in ("a a", "b b", "c")]
     found = [frequent_words(piece, (0, b"")) for piece in pieces]
     summary = summary_of(counts_of(["a a b b c"]))
-    assert len(rank_words(None, summary, found, 5)) == 5
+    assert len(rank_words(summary, found, 5)) == 5
     with pytest.raises(DataError, match=f"{problem}.*lost or repeated some"):
-        rank_words(None, summary, change(found), 5)
+        rank_words(summary, change(found), 5)
 
 
 def test_without_words_the_vocabulary_has_the_reserved_ones():

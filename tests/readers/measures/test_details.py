@@ -15,8 +15,8 @@ from readers.measures import visits
 from readers.measures.arrays import measure_array, measure_number
 from readers.measures.channels import Channels
 from readers.measures.sample import sample_of
+from readers.measures.texts import Words
 from readers.measures.values import Collector, drawn_places, joined
-from readers.measures.words import Words
 from tests.support.datasets import write_dataset
 
 

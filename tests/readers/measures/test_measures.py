@@ -15,10 +15,10 @@ from sklearn.datasets import load_sample_images
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.measures.arrays import measure_array, measure_signal
-from readers.measures.kinds import kinds_of
 from readers.measures.pictures import measure_picture
 from readers.measures.sample import _digest, sample_of
 from readers.measures.texts import measure_text
+from readers.roles import kinds_of
 from tests.support.datasets import write_dataset
 from tests.support.images import encoded
 

@@ -14,8 +14,7 @@ from hypothesis.extra import numpy as arrays
 
 from readers.format.splits import Split
 from readers.gallery.markup import to_html
-from readers.page.distributions.bins import MOST_BINS, bins_of
-from readers.page.distributions.drawings import histograms, spark
+from readers.page.distributions.drawings import MOST_BINS, bins_of, histograms, spark
 from readers.page.distributions.figures import counted, joint, sampled
 from readers.page.distributions.frequent import frequent_numbers, frequent_strings
 

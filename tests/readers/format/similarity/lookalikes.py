@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from readers.format.similarity.bits import popcount
+from readers.format.similarity.pairs import popcount
 
 
 def smooth_picture(seed: int, side: int = 224) -> np.ndarray:

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.format.similarity import likeness as module
-from readers.format.similarity.bits import popcount
-from readers.format.similarity.groups import groups_of
 from readers.format.similarity.likeness import Likeness, Sketches
+from readers.format.similarity.pairs import groups_of, popcount
 
 PICTURES = Likeness("picture", 0.9)
 

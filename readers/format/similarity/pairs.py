@@ -1,0 +1,73 @@
+"""Pairs of records: runs of equal keys, the distance of hashes, and the groups that pairs connect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+# So many numbers of 8 bytes fit into a cache.
+_PART = 1 << 16
+
+
+def pairs_in_runs(is_next_equal: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields places i < j of all pairs of items of a run, each pair once, int64, at most 2**16 at a time.
+
+    Args:
+        is_next_equal: bool [n - 1], whether each item but the last is in the run of the next.
+    """
+    breaks = np.flatnonzero(~is_next_equal)
+    starts = np.concatenate([[0], breaks + 1])
+    sizes = np.diff(np.concatenate([starts, [len(is_next_equal) + 1]]))
+    starts, sizes = starts[sizes > 1], sizes[sizes > 1]
+    # How many later items the run of each item has.
+    later = np.repeat(sizes, sizes) - _places(sizes) - 1
+    items = np.repeat(starts, sizes) + _places(sizes)
+    items, later = items[later > 0], later[later > 0]
+    ends = np.cumsum(later)
+    begin = 0
+    while begin < len(items):
+        done = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, done + _PART, side="right")))
+        counts, firsts = later[begin:end], items[begin:end]
+        i = np.repeat(firsts, counts)
+        yield i, i + 1 + _places(counts)
+        begin = end
+
+
+def _places(sizes: np.ndarray) -> np.ndarray:
+    """0 to size - 1 for each size, int64 [sum of sizes]."""
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def popcount(numbers: np.ndarray) -> np.ndarray:
+    """How many bits of each uint64 number are set, uint8."""
+    if hasattr(np, "bitwise_count"):
+        return np.bitwise_count(numbers)
+    # NumPy 1 counts no bits.
+    pairs = numbers - ((numbers >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    low = np.uint64(0x3333333333333333)
+    fours = (pairs & low) + ((pairs >> np.uint64(2)) & low)
+    octets = (fours + (fours >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return ((octets * np.uint64(0x0101010101010101)) >> np.uint64(56)).astype(np.uint8)
+
+
+def groups_of(records: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The group of each record, int64 [records]: the number of its first record.
+
+    Records are in one group if a chain of pairs connects them, so the ends of a long chain can be less alike than
+    the two records of any pair. A record without pairs is a group of its own.
+
+    Args:
+        records: How many records there are.
+        first, second: The records of each pair, int64 [pairs].
+    """
+    groups = np.arange(records)
+    while (apart := groups[first] != groups[second]).any():
+        first, second = first[apart], second[apart]
+        one, other = groups[first], groups[second]
+        np.minimum.at(groups, np.maximum(one, other), np.minimum(one, other))
+        # Until each record names the first of its group, not a record on the way there.
+        while not np.array_equal(groups, above := groups[groups]):
+            groups = above
+    return groups
