@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from sklearn import datasets
 
 from beam_jobs.cli.command import parse_command
 from beam_jobs.cli.report import format_findings, next_step
@@ -196,10 +197,12 @@ def write_pictures(root: Path) -> None:
 
 
 def write_texts(path: Path) -> None:
-    """Texts of many lengths, with duplicates and broken lines."""
-    texts = [f"text {number} " + "of many words " * (60 + number * 7 % 90) for number in range(400)]
-    rows = [{"text": text, "label": "abc"[len(text) % 3], "size": len(text)} for text in texts]
-    lines = list(map(json.dumps, rows))
+    """Paragraphs of descriptions of datasets, with duplicates and broken lines."""
+    lines = []
+    for file in sorted((Path(datasets.__file__).parent / "descr").glob("*.rst")):
+        for paragraph in file.read_text().split("\n\n"):
+            row = {"text": paragraph, "label": file.stem, "size": len(paragraph)}
+            lines.append(json.dumps(row))
     lines += lines[::9] + ['{"text": 3, "label": "x", "size": 1}', "{", '{"text": "x"}']
     path.write_text("\n".join(lines))
 
