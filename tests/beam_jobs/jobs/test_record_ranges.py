@@ -102,6 +102,15 @@ def test_a_range_that_cannot_be_read_makes_the_whole_file_a_chunk(tmp_path):
     assert all(chunk.is_empty for chunk in rest)
 
 
+def test_ranges_that_do_not_follow_each_other_make_the_whole_file_a_chunk(tmp_path):
+    (tmp_path / "a").write_bytes(frame(b"x" * 14) * 4)
+    ranges = Task(tuple(byte_ranges(Source("a", 120), 60)))
+    first, second = count_records(job_of(tmp_path).inputs, ranges)
+    assert [chunk.end for chunk in number_ranges([first, second])] == [60, 120]
+    whole, rest = number_ranges([first, second._replace(begin=61)])
+    assert (whole.start, whole.end, rest.is_empty) == (0, 0, True)
+
+
 def test_only_large_files_are_cut(tmp_path):
     job = job_of(tmp_path)
     for size, count in ((1, 1), (2 * RANGE_BYTES, 1), (2 * RANGE_BYTES + 1, 3)):
