@@ -145,8 +145,7 @@ def test_boxes_and_masks_surround_the_shapes_in_the_image(
     assert names == {"box_labels": () if "yolo" in boxes else ("ant", "zebra")}
 
 
-@pytest.mark.parametrize("about", ["auto", "upright"])
-def test_a_guess_about_turned_images_is_reported_once(tmp_path, capsys, about):
+def test_a_guess_about_turned_images_is_reported_once(tmp_path, capsys):
     for orientation in (1, 3, 6):
         image = Image.new("RGB", (40, 30), COLORS[0])
         write(tmp_path / f"p/{orientation}.png", encoded(image, "PNG", orientation))
@@ -154,15 +153,12 @@ def test_a_guess_about_turned_images_is_reported_once(tmp_path, capsys, about):
             tmp_path / f"m/{orientation}.png",
             encoded(Image.new("L", (30, 40) if orientation == 6 else (40, 30)), "PNG"),
         )
-    flags = ["--masks", tmp_path / "m", "--label", "none", "--annotations_of", about]
+    flags = ["--masks", tmp_path / "m", "--label", "none"]
     assert run("plan", "images", "--input", tmp_path / "p", *flags, *ONE) == 0
     warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
-    if about == "auto":
-        (warning,) = warnings
-        assert "EXIF turns 1 of the first 3 images" in warning
-        assert "--annotations_of upright" in warning
-    else:
-        assert not warnings
+    (warning,) = warnings
+    assert "EXIF turns 1 of the first 3 images" in warning
+    assert "--annotations_of upright" in warning
 
 
 def test_pixels_of_no_annotations_are_refused(tmp_path, capsys):
