@@ -89,16 +89,6 @@ def test_ragged_rows_equal_the_records(shape, found):
 
 
 @pytest.mark.parametrize(
-    ("shape", "ragged_rank"),
-    [((None, 6), 1), ((None, None, 3), 2), ((None, 2, None), 3), ((2, None), 2)],
-)
-def test_only_dimensions_up_to_the_last_unknown_one_are_ragged(shape, ragged_rank):
-    found = tuple(2 if d is None else d for d in shape)
-    graph, _ = batches(Feature("float32", shape), arrays([found]), "ragged")
-    assert graph["x"].ragged_rank == ragged_rank
-
-
-@pytest.mark.parametrize(
     ("dtype", "encoding"),
     [("bool", "raw"), ("uint32", "tensor"), ("bfloat16", "raw"), ("complex64", "tensor")],
 )
