@@ -250,13 +250,6 @@ def test_info_counts_the_labels_of_each_split_by_name(labelled, capsys):
     assert table_in(out, "records")[-1] == "14 (class14) 0 0"
 
 
-def test_info_counts_labels_without_names(labelled, capsys):
-    manifest = replace(Manifest.read(labelled), label_names=())
-    Path(labelled, "manifest.json").write_bytes(manifest.to_bytes())
-    _, out, _ = run("info", labelled, capsys=capsys)
-    assert table_in(out, "records") == ["records by kind train val", "0 1,203 0", "3 1 5"]
-
-
 def test_head_shows_the_names_of_classes(labelled, capsys):
     _, out, _ = run("head", labelled, capsys=capsys)
     assert out.splitlines() == [

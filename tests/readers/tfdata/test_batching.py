@@ -141,13 +141,6 @@ def test_sequences_of_fixed_arrays_are_masked_per_array():
         assert np.asarray(batch["x"])[1].tolist() == [[2, 3], [0, 0]]
 
 
-def test_ragged_sequences_are_nested_arrays():
-    values = [arrays([(1, 2), (3, 2)]), []]
-    graph, array = batches(Feature("float32", (None, None, 2), "sequence"), values, "ragged")
-    assert graph["x"].to_list() == [[v.tolist() for v in record] for record in values]
-    assert [[v.tolist() for v in record] for record in array["x"]] == graph["x"].to_list()
-
-
 @pytest.mark.parametrize("shape", [(None,), (None, 3), (None, None), (None, None, 2)])
 def test_a_batch_of_only_empty_records_is_empty(shape):
     empty = tuple(0 if d is None else d for d in shape)
