@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import multiprocessing
 import threading
 
 import numpy as np
@@ -42,19 +41,6 @@ def opened(reading):
 @pytest.fixture
 def ids(reading):
     return lambda batches: [batch[reading[2]].tolist() for batch in batches]
-
-
-def test_a_forked_process_opens_the_files_itself(opened, ids):
-    whole = ids(opened())
-    batches = opened(prefetch=1)
-    next(batches)
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=lambda: queue.put(ids(batches)))
-    child.start()
-    found = queue.get(timeout=60)
-    child.join()
-    assert found == ids(batches) == whole[1:]
 
 
 def test_the_length_is_that_of_a_pass_if_it_is_known(tmp_path):

@@ -16,7 +16,6 @@ from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from tests.readers import encodings
 from tests.support.datasets import write_dataset
-from tests.support.images import encoded
 
 LABELS = [0, 0, 0, 2, 2, 1, 0, 0]
 NAMES = ["cat", "dog", "bird", "never"]
@@ -111,14 +110,6 @@ def test_class_weights_are_those_of_scikit_learn(labelled):
         readers.open(labelled).class_weights("test")
 
 
-def test_without_labels_there_are_no_class_weights(tmp_path):
-    directory = write_dataset(
-        tmp_path / "d", Schema({"x": ("float32", ())}), {"train": [[{"x": 1}]]}
-    )
-    with pytest.raises(ValueError, match="no feature with one label a record was counted"):
-        readers.open(directory).class_weights()
-
-
 def test_a_notebook_shows_ten_records(tmp_path):
     encodings.write(tmp_path / "d")
     page = Page(readers.open(tmp_path / "d")._repr_html_())
@@ -126,13 +117,6 @@ def test_a_notebook_shows_ten_records(tmp_path):
     assert page.tags["table"] == 2
     assert page.tags["img"] == 31
     assert "10 of 37 records of train" in page.text
-
-
-def test_classes_are_shown_by_their_names(labelled):
-    page = Page(readers.open(labelled)._repr_html_())
-    assert page.tags["figure"] == len(LABELS)
-    assert page.text.count("cat") == LABELS.count(0)
-    assert page.tags["img"] == len(LABELS)
 
 
 def test_a_hostile_dataset_is_shown_as_text(tmp_path):
@@ -147,33 +131,6 @@ def test_a_hostile_dataset_is_shown_as_text(tmp_path):
     assert set(page.attributes) <= {"style", "class", "dir"}
     assert page.text.count("<script>alert(1)</script>") >= 4
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", html)
-
-
-def test_a_page_is_bounded_whatever_a_record_holds(tmp_path):
-    schema = Schema(
-        {
-            "text": ("string", ()),
-            "signal": ("float32", (None, None)),
-            "photo": ("uint8", (None, None, 3), "png"),
-            **{f"x{n}": ("int64", ()) for n in range(300)},
-        }
-    )
-    rng = np.random.default_rng(0)
-    noise = rng.integers(0, 256, (600, 900, 3), dtype=np.uint8)
-    records = [
-        {
-            "text": "word " * 100_000,
-            "signal": rng.normal(size=(50_000, 8)).astype(np.float32),
-            "photo": encoded(noise, "PNG"),
-            **{f"x{n}": n for n in range(300)},
-        }
-    ]
-    directory = write_dataset(tmp_path / "d", schema, {"train": [records * 12]})
-    page = Page(readers.open(directory)._repr_html_())
-    assert (page.tags["figure"], page.tags["img"], page.tags["path"]) == (10, 10, 60)
-    gallery = readers.open(directory)._gallery()
-    assert len("".join(gallery.itertext())) < 20_000
-    assert len(readers.open(directory)._repr_html_()) < 2_500_000
 
 
 @pytest.mark.parametrize("damage", ["missing", "flipped"])

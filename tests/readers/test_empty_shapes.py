@@ -59,13 +59,6 @@ def test_readers_refuse_it(dataset, read):
         assert WHY.replace("\\", "") in str(caught.value)
 
 
-def test_record_by_record_it_is_refused_too(dataset):
-    source = readers.RecordSource(dataset["source"], schema=dataset["schema"])
-    assert source[0]["x"].shape == (2, 3)
-    with pytest.raises(ValueError, match=WHY):
-        source[1]
-
-
 @pytest.mark.parametrize("encoding", ["tensor", "list"])
 def test_jobs_do_not_write_it(encoding):
     feature = readers.Feature("uint8", (None, None), encoding)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import resource
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +13,7 @@ from readers import export
 from readers.__main__ import main
 from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Schema
-from tests.support.datasets import NUMBERS, flip, write_dataset, write_numbers
+from tests.support.datasets import flip, write_dataset, write_numbers
 from tests.support.images import encoded
 
 SCHEMA = Schema(
@@ -103,12 +100,6 @@ def test_several_features_are_written_to_a_directory_in_one_pass(dataset, tmp_pa
         assert path.read_bytes() == expected_file(tmp_path, name)
     assert read == list(range(11))
     assert len(list((tmp_path / "a" / "b").iterdir())) == 3
-
-
-def test_files_without_a_manifest_can_be_exported(tmp_path):
-    files = sorted(write_numbers(tmp_path / "numbers").glob("train*.tfrecord"))
-    path = readers.export_npy(files, "id", tmp_path / "id.npy", schema=NUMBERS)
-    assert np.load(path).tolist() == list(range(20))
 
 
 @pytest.mark.parametrize(
@@ -212,50 +203,3 @@ def test_the_command_exports_one_feature_or_several(dataset, tmp_path, capsys):
 
 
 # Memory.
-
-BIG = Schema({"x": ("float32", (224, 224, 3)), "label": ("int64", ())})
-
-PEAK = """
-import pathlib, sys
-sys.modules["tensorflow"] = None
-import readers
-
-def peak():
-    status = pathlib.Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) << 10
-
-dataset, how, output = sys.argv[1:]
-before = peak()
-if how == "export":
-    readers.export_npy(dataset, ["x", "label"], output)
-else:
-    for batch in readers.as_numpy(dataset, batch_size=16, shuffle=how == "shuffled"):
-        batch["x"].sum()
-print(before, peak())
-"""
-
-
-@pytest.fixture(scope="module")
-def large(tmp_path_factory):
-    """A dataset of 0.6 GB."""
-    path = tmp_path_factory.mktemp("large")
-    record = {"x": np.ones((224, 224, 3), np.float32), "label": 1}
-    write_dataset(path / "data", BIG, {"train": [[record] * 128] * 8})
-    yield path / "data"
-    shutil.rmtree(path)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("how", ["in order", "shuffled", "export"])
-def test_memory_stays_within_four_batches(large, tmp_path, how):
-    batch = 16 * 224 * 224 * 3 * 4
-    size = sum(path.stat().st_size for path in large.iterdir())
-    assert size > 10 * (4 * batch + (20 << 20))
-    line = [sys.executable, "-c", PEAK, str(large), how, str(tmp_path / "out")]
-    done = subprocess.run(line, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    before, peak = map(int, done.stdout.split())
-    assert peak - before < 4 * batch + (20 << 20)
-    assert peak < 4 * batch + (200 << 20)
-    shutil.rmtree(tmp_path / "out", ignore_errors=True)

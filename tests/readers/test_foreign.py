@@ -85,7 +85,7 @@ def assert_readers_agree(path, schema, records):
                 assert_value(found[name], expected)
 
 
-@pytest.mark.slow(base=["raw"])
+@pytest.mark.slow(base=["raw", "list"])
 @pytest.mark.parametrize("encoding", list(WRITTEN))
 def test_every_reader_reads_every_encoding_of_every_dtype(tmp_path, rng, encoding):
     write, _ = WRITTEN[encoding]
@@ -106,35 +106,6 @@ def test_every_reader_reads_every_encoding_of_every_dtype(tmp_path, rng, encodin
     ]
     path = write_plain(tmp_path / "a.tfrecord", examples)
     assert_readers_agree(path, Schema(features), records)
-
-
-def test_every_reader_reads_a_file_that_mixes_encodings_and_omits_empty_lists(tmp_path, rng):
-    schema = Schema(
-        {
-            "image/encoded": Feature("uint8", (None, None, 3), "png"),
-            "image/object/bbox": Feature("float32", (None, 4), "list"),
-            "image/object/class": Feature("int64", (None,), "list"),
-            "image/object/name": Feature("string", (None,), "list"),
-            "image/filename": Feature("string"),
-        }
-    )
-    records, examples = [], []
-    for number, count in enumerate(LENGTHS):
-        pixels = rng.integers(0, 256, (4 + number, 5, 3)).astype(np.uint8)
-        record = {
-            "image/encoded": pixels,
-            "image/object/bbox": random_array(rng, "float32", (count, 4)),
-            "image/object/class": random_array(rng, "int64", (count,)),
-            "image/object/name": random_array(rng, "string", (count,)),
-            "image/filename": np.array(b"%d.png" % number, object),
-        }
-        written = {n: v.reshape(-1) for n, v in record.items() if v.size and "object" in n}
-        written["image/encoded"] = tf.io.encode_png(pixels).numpy()
-        written["image/filename"] = f"{number}.png"
-        records.append(record)
-        examples.append(example(**written))
-    path = write_plain(tmp_path / "a.tfrecord", examples)
-    assert_readers_agree(path, schema, records)
 
 
 # Encoded images.

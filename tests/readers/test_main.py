@@ -16,7 +16,6 @@ from PIL import Image
 
 import readers
 from readers.__main__ import main
-from readers.format.display import format_bytes
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.head import summary
@@ -66,30 +65,11 @@ def test_info_describes_a_dataset(dataset, capsys):
         assert expected in words
 
 
-def with_statistics(dataset, statistics):
-    """Gives the split `train` of a dataset these statistics."""
-    manifest = Manifest.read(dataset)
-    train = replace(manifest.splits["train"], statistics=statistics)
-    manifest = replace(manifest, splits={**manifest.splits, "train": train})
-    (Path(dataset) / "manifest.json").write_bytes(manifest.to_bytes())
-
-
 def table_in(out, first):
     """The words of the lines that follow the line which begins with this word, up to an empty one."""
     lines = [" ".join(line.split()) for line in out.splitlines()]
     (start,) = [number for number, line in enumerate(lines) if line.split()[:1] == [first]]
     return lines[start : [*lines, ""].index("", start)]
-
-
-def test_info_counts_values_that_are_not_finite(dataset, capsys):
-    vector = {"count": 1444, "nan": 140, "min": 0.5, "max": 12345.5, "mean": 1.0, "std": 2.0}
-    with_statistics(dataset, {"id": {"count": 20, "min": 0, "max": 19}, "vector": vector})
-    _, out, _ = run("info", dataset, capsys=capsys)
-    assert table_in(out, "statistics")[1:] == [
-        "feature of count nan or inf min max mean std",
-        "id values 20 0 19",
-        "vector values 1,444 140 0.5 12,345.5 1 2",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -116,27 +96,6 @@ def test_info_shows_the_number_of_classes(tmp_path, capsys, values, classes, lin
     (path / "manifest.json").write_bytes(manifest.to_bytes())
     _, out, _ = run("info", str(path), capsys=capsys)
     assert lines in " ".join(out.split())
-
-
-@pytest.mark.parametrize(
-    ("statistics", "classes"),
-    [
-        ({"min": 0, "max": "x"}, 1),
-        ({"min": None, "max": [7]}, None),
-        ({"min": 0, "max": 3, "values": {"a": 1}}, 4),
-        ({"min": 0, "max": 3, "values": {"1": "x"}}, 4),
-        ([1], None),
-    ],
-)
-def test_damaged_statistics_are_passed_over(tmp_path, capsys, statistics, classes):
-    path = write_signals(tmp_path / "signals")
-    manifest = Manifest.read(str(path))
-    train = replace(manifest.splits["train"], statistics={"label": statistics})
-    manifest = replace(manifest, splits={"train": train})
-    assert manifest.num_classes == classes
-    (path / "manifest.json").write_bytes(manifest.to_bytes())
-    code, _, error = run("info", str(path), capsys=capsys)
-    assert (code, error) == (0, "")
 
 
 def test_head_shows_the_first_records(dataset, capsys):
@@ -191,14 +150,6 @@ def test_classes_are_shown_with_their_names():
     names = ("cat", "dog")
     assert summary(np.array(1), names) == "int64 []  1 (dog)"
     assert summary(np.array([1, 0, -1, 7]), names) == "int64 [4]  1 (dog), 0 (cat), -1, 7"
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 30, "1.0 GiB"), (1 << 41, "2.0 TiB")],
-)
-def test_sizes_are_human_readable(count, text):
-    assert format_bytes(count) == text
 
 
 @pytest.mark.parametrize(
@@ -297,13 +248,6 @@ def test_info_counts_the_labels_of_each_split_by_name(labelled, capsys):
     assert "box_labels  2: car, tree\n" in out
     _, out, _ = run("info", labelled, "--labels", capsys=capsys)
     assert table_in(out, "records")[-1] == "14 (class14) 0 0"
-
-
-def test_info_counts_labels_without_names(labelled, capsys):
-    manifest = replace(Manifest.read(labelled), label_names=())
-    Path(labelled, "manifest.json").write_bytes(manifest.to_bytes())
-    _, out, _ = run("info", labelled, capsys=capsys)
-    assert table_in(out, "records") == ["records by kind train val", "0 1,203 0", "3 1 5"]
 
 
 def test_head_shows_the_names_of_classes(labelled, capsys):

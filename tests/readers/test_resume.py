@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import tensorflow as tf
 
 import readers
 from readers.shards.records import Records
-from tests.support.datasets import damage, in_memory, write_numbers
+from tests.support.datasets import damage, write_numbers
 
 # More shards than are interleaved at a time, one of them empty.
 COUNTS = (50, 40, 70, 44, 0, 91, 33, 64, 5, 17, 18, 19, 20, 21, 22, 23, 24, 25, 60, 61)
@@ -123,24 +122,6 @@ def test_files_without_an_index_are_scanned_to_start_at_a_step(tmp_path):
     assert sorted(shuffled) == list(range(20)) != shuffled
 
 
-@pytest.mark.slow
-def test_the_order_of_files_without_an_index_does_not_depend_on_the_first_step(
-    tmp_path, monkeypatch
-):
-    # Of files whose records are not counted, windows have a 16th of these.
-    monkeypatch.setattr("readers.batches.read_sizes._WINDOW_RECORDS", 320)
-    write_numbers(tmp_path, (40, 30, 50))
-    schema = readers.Manifest.read(tmp_path).schema
-    for index in tmp_path.glob("*.idx"):
-        index.unlink()
-    files = sorted(map(str, tmp_path.glob("train*.tfrecord")))
-    how = {"schema": schema, "batch_size": 8, "shuffle": True, "repeat": 2}
-    dataset = readers.load(files, **how)
-    whole = ids(dataset)
-    assert ids(readers.load(files, **how, start_step=4)) == whole[4:]
-    assert ids(readers.load(files, **how, state=readers.state_of(dataset, 20))) == whole[20:]
-
-
 def test_nothing_is_read_beyond_an_epoch(tmp_path, monkeypatch):
     write_numbers(tmp_path, (3, 2))
     asked = []
@@ -197,30 +178,6 @@ def test_transform_keys_depend_only_on_the_seed_the_epoch_and_the_place(dataset,
     assert len(set(shared.values())) == len(shared) > RECORDS - 3
     if way["order"] == "global":
         assert shared.items() <= keys.items()
-
-
-@pytest.fixture
-def remote(dataset):
-    """The dataset in a store, which is read by index even in the order of streams."""
-    with in_memory(Path(dataset)) as path:
-        yield path
-
-
-def keys_in_order(path, **more):
-    how = {"split": "train", "batch_size": 40, "order": "interleave", **more}
-    ds = readers.load(path, **how, transform=lambda batch, keys: {**batch, "key": keys})
-    pairs = (np.stack([batch["id"], batch["key"]], 1).tolist() for batch in ds)
-    return [tuple(pair) for several in pairs for pair in several]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shuffle", [True, False])
-def test_keys_differ_by_host_and_not_by_where_the_files_are(dataset, remote, shuffle, tmp_path):
-    how = {"shuffle": shuffle, "shuffle_buffer": 60, "repeat": 2}
-    hosts = [keys_in_order(dataset, **how, shard=(host, 2)) for host in (0, 1)]
-    assert not {key for _, key in hosts[0]} & {key for _, key in hosts[1]}
-    assert keys_in_order(remote, **how, shard=(1, 2)) == hosts[1]
-    assert keys_in_order(remote, **how, shard=(1, 2), cache_dir=tmp_path) == hosts[1]
 
 
 def test_hosts_that_would_each_draw_a_seed_are_refused(dataset):

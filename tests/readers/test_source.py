@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 import numpy as np
-import pyarrow
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -127,14 +126,6 @@ def test_numbers_and_strings_of_no_shape_are_scalars_and_bytes(tmp_path, times):
             "grid": list,
         }
         assert {found["key"]: found["key"].decode()} == {b"a\0": "a\0"}
-    # Hugging Face's datasets infer their features in this way.
-    inferred = pyarrow.Table.from_pylist(list(source)).schema
-    assert {name: str(inferred.field(name).type) for name in ("label", "score", "key", "tags")} == {
-        "label": "int64",
-        "score": "float",
-        "key": "binary",
-        "tags": "list<item: binary>",
-    }
 
 
 @given(st.data())
@@ -184,7 +175,7 @@ def test_threads_can_share_a_source(everything):
         return source.__getitems__(numbers), numbers
 
     with ThreadPoolExecutor(8) as pool:
-        for found, numbers in pool.map(read, range(300)):
+        for found, numbers in pool.map(read, range(90)):
             for record, number in zip(found, numbers, strict=True):
                 assert_same_record(record, expected[number])
 

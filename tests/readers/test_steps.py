@@ -134,16 +134,6 @@ def test_steps_of_one_shape_are_one_array(tmp_path, rng, encoding, dtype):
         assert_same(record["x"], array)
 
 
-@pytest.mark.parametrize("encoding", ["raw"])
-def test_steps_of_several_shapes_are_a_list_of_arrays(tmp_path, rng, encoding):
-    sizes = [[3, 1], [], [0, 2]]
-    values = [[random_array(rng, "int16", (n, 2)) for n in record] for record in sizes]
-    records = [sequence_example(x=map(WRITE[encoding], record)) for record in values]
-    path = write_plain(tmp_path / "a.tfrecord", records)
-    schema = Schema({"x": Feature("int16", (None, None, 2), f"{encoding} steps")})
-    assert_all_ways([[array.tolist() for array in record] for record in values], path, schema)
-
-
 @pytest.mark.parametrize("size", [(6, 8), (None, None)])
 def test_the_frames_of_a_video_are_decoded(tmp_path, size):
     def frame(step):
@@ -230,37 +220,6 @@ def test_any_feature_lists_equal_those_of_tensorflow(rows):
 
 
 # Records that do not fit the schema.
-
-STEPS = {"x": [[1, 2], [3]], "b": [b"abc", b"de"]}
-
-
-@pytest.mark.parametrize(
-    ("name", "spec", "message"),
-    [
-        ("x", ("int64", (None, 2), "list steps"), "step 1: 1 values do not fill shape [2]"),
-        ("x", ("int64", (3, None), "list steps"), "expected 3 steps, found 2"),
-        ("x", ("float32", (None, None), "list steps"), "step 0: the Example holds a list of int"),
-        ("x", ("int16", (None, 2), "raw steps"), "step 0: the Example holds numbers where bytes"),
-        ("b", ("int16", (None, 1), "raw steps"), "step 0: 3 bytes are not a whole number of int16"),
-        ("b", ("int16", (None, 1), "tensor steps"), "step 0: "),
-    ],
-)
-def test_a_step_that_does_not_fit_is_reported_by_feature(tmp_path, name, spec, message):
-    path = write_plain(tmp_path / "a.tfrecord", [sequence_example(**STEPS)])
-    schema = Schema({name: Feature(*spec)})
-    with pytest.raises(ValueError) as caught:
-        next(readers.as_numpy(path, schema=schema, batch_size=1, batching="ragged"))
-    text = str(caught.value)
-    assert f"a.tfrecord: record 0 at byte 0: feature {name!r} ({schema[name]}): " in text
-    assert message in text
-
-
-def test_a_step_that_does_not_fit_is_reported_by_feature_in_a_stream(tmp_path):
-    path = write_plain(tmp_path / "a.tfrecord", [sequence_example(**STEPS)])
-    schema = Schema({"x": Feature("int64", (None, 2), "list steps")})
-    ds = readers.load(path, schema=schema, batch_size=1, batching="ragged", order="interleave")
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(feature|list|key).*x\b"):
-        list(ds)
 
 
 def test_feature_lists_cannot_be_written():

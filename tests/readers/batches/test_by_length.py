@@ -102,27 +102,15 @@ def test_each_new_pass_reads_the_next_epochs(dataset, way):
     assert first == as_lists(same) == epochs[: len(first)]
 
 
-def test_packed_rows_are_consecutive_segments(dataset):
-    found, seen = records(), set()
+def test_features_that_are_packed_together_lie_side_by_side(dataset):
+    """`tests/readers/test_model.py` says where the tokens lie."""
     for batch in readers.as_numpy(dataset, **PACKED, shuffle=True, padding_values=-1):
-        for name in ("tokens", "tags"):
-            segments, positions = batch[f"{name}_segment_ids"], batch[f"{name}_positions"]
-            assert batch[name].shape[:2] == segments.shape == positions.shape
-            assert segments.dtype == positions.dtype == np.int32
-            assert segments.shape[1] == 40
-            for row in range(len(segments)):
-                used = int((segments[row] > 0).sum())
-                assert (segments[row, used:] == 0).all()
-                assert (positions[row, used:] == 0).all()
-                assert (batch[name][row, used:] == -1).all()
-                for segment in set(segments[row, :used].tolist()):
-                    here = segments[row] == segment
-                    label = int(batch[name][row][here].flat[0]) - 1
-                    seen.add((name, label))
-                    np.testing.assert_array_equal(batch[name][row][here], found[label][name])
-                    assert positions[row][here].tolist() == list(range(LENGTHS[label]))
-    filled = [label for label, length in enumerate(LENGTHS) if length]
-    assert seen == {(name, label) for name in ("tokens", "tags") for label in filled}
+        tokens, segments = batch["tokens"], batch["tokens_segment_ids"]
+        assert segments.dtype == batch["tokens_positions"].dtype == np.int32
+        np.testing.assert_array_equal(tokens == -1, segments == 0)
+        np.testing.assert_array_equal(batch["tags"], np.stack([tokens] * 2, axis=2))
+        for name in ("segment_ids", "positions"):
+            np.testing.assert_array_equal(batch[f"tags_{name}"], batch[f"tokens_{name}"])
 
 
 def test_packed_rows_have_static_shapes(dataset):
@@ -148,27 +136,6 @@ def test_a_damaged_record_is_skipped_alone_or_reported(dataset, way, tmp_path):
     for read in (readers.load, readers.as_numpy):
         with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=f"byte {offset}"):
             list(read(path, **way))
-
-
-@given(st.lists(st.integers(0, 30), max_size=200), st.integers(1, 5), st.booleans())
-def test_the_held_records_restore_a_grouping(lengths, cut, packed):
-    def new():
-        return Packing(3, [30]) if packed else Buckets([5, 20], [2, 4, 3])
-
-    def run(grouping, places):
-        found = [grouping.add(place, [lengths[place]]) for place in places]
-        return [group for group in found if group]
-
-    whole = new()
-    groups = run(whole, range(len(lengths)))
-    cut = len(lengths) // cut
-    first = new()
-    before = run(first, range(cut))
-    second = new()
-    assert run(second, first.held) == []
-    after = run(second, range(cut, len(lengths)))
-    assert before + after == groups
-    assert second.held == whole.held
 
 
 @given(st.lists(st.integers(0, 30), max_size=200), st.integers(1, 4), st.booleans())
@@ -239,21 +206,6 @@ def test_records_before_a_step_are_not_decoded(photos, decoded):
         assert not decoded
         assert (resumed.state(), as_lists(resumed)) == expected
         assert len(decoded) <= 7
-
-
-@given(st.integers(1, 40), st.integers(1, 7), st.sampled_from(["short", "pad"]))
-def test_hosts_split_a_group_evenly_and_lose_less_than_a_row_each(rows, hosts, remainder):
-    bucket = Buckets([], [rows])
-    group = next(filter(None, (bucket.add(place, [1]) for place in range(rows))))
-    shares = [group.of_host(host, hosts, remainder) for host in range(hosts)]
-    if rows < hosts and remainder == "short":
-        assert shares == [None] * hosts
-        return
-    kept = rows if remainder == "pad" else rows - rows % hosts
-    assert [place for share in shares for place in share.places] == list(range(kept))
-    counts = {len(share.places) for share in shares}
-    assert counts <= {rows // hosts, rows // hosts + (remainder == "pad")}
-    assert all(share.rows == list(range(len(share.rows))) for share in shares)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Datasets in object stores: real servers, behind a network that throttles, truncates and drops."""
 
-import itertools
 import os
 import shutil
 import subprocess
@@ -72,20 +71,6 @@ def test_all_readers_read_from_a_store(store: Bucket, numbered: Path, tmp_path: 
     assert np.load(path)[:, 0].tolist() == list(range(200))
     found = readers.as_numpy(f"{url}/val*.tfrecord", schema=NUMBERS, batch_size=8)
     assert ids(found) == [1000, 1001, 1002]
-
-
-# An order for a store, and the one on a local disk that must give the same records.
-ORDERS = [("interleave", "interleave"), ("global", "global"), (None, "interleave")]
-
-
-@pytest.mark.slow
-def test_load_reads_the_same_from_a_store_as_from_a_disk(s3: Bucket, gcs: Bucket, numbered) -> None:
-    for url, orders in [(s3.upload(numbered), ORDERS), (gcs.upload(numbered), ORDERS[2:])]:
-        for (order, local_order), shuffle in itertools.product(orders, [False, True]):
-            how = {"split": "train", "batch_size": 16, "shuffle": shuffle, "shuffle_buffer": 60}
-            local = ids(readers.as_numpy(numbered, **how, seed=5, order=local_order))
-            assert sorted(local) == list(range(200))
-            assert ids(readers.load(url, **how, seed=5, order=order)) == local
 
 
 def test_a_few_records_are_fetched_by_range_requests(s3: Bucket, large: Path) -> None:
@@ -163,21 +148,12 @@ def test_the_driver_of_s3_sends_more_than_ten_requests_at_a_time(monkeypatch) ->
     assert remote.filesystem_of("s3://b/x")[0].config_kwargs == {"max_pool_connections": 5}
 
 
-TWO_ITERATORS = {
-    "in order": {},
-    "in windows": {"shuffle": True, "shuffle_buffer": 16},
-    "in buckets": {"bucket_boundaries": [100]},
-}
-
-
-@pytest.mark.slow(base=["in windows"])
-@pytest.mark.parametrize("way", TWO_ITERATORS)
 def test_two_iterators_do_not_fetch_records_again_that_either_of_them_has(
-    s3: Bucket, large: Path, monkeypatch, way: str
+    s3: Bucket, large: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr("readers.batches.read_sizes._AHEAD_BYTES", 1 << 20)
     monkeypatch.setattr("readers.shards.fetch._GAP_BYTES", 0)
-    how = {"batching": "padded", "batch_size": 2, **TWO_ITERATORS[way]}
+    how = {"batching": "padded", "batch_size": 2, "shuffle": True, "shuffle_buffer": 16}
     dataset = readers.load(s3.upload(large), **how)
 
     # To the end of the epoch, beyond which nobody reads ahead.

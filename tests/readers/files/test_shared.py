@@ -150,12 +150,6 @@ def test_what_was_loaded_stays_when_the_disk_is_full(monkeypatch):
     assert not numbers.is_shared
 
 
-def test_without_room_nothing_is_shared(monkeypatch, folder):
-    monkeypatch.setattr(shared, "_MOST_BYTES", 79)
-    assert load_all(opened()) == WHOLE
-    assert list(folder.iterdir()) == []
-
-
 def test_the_longest_unused_make_room(monkeypatch, folder):
     monkeypatch.setattr(shared, "_MOST_BYTES", 2 * 4096 + 80)
     held, files = [], set()
@@ -207,9 +201,3 @@ def test_processes_that_start_together_agree(tmp_path):
     made = []
     load_all(opened(), made)
     assert made == []
-
-
-def test_descriptors_are_closed():
-    before = len(os.listdir("/proc/self/fd"))
-    load_all(opened())
-    assert len(os.listdir("/proc/self/fd")) == before

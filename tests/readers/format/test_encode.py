@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
-from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -173,7 +172,7 @@ def test_an_image_is_stored_as_its_own_bytes(encoding):
         ((2, 3), [(3,), (3,)]),
     ],
 )
-@pytest.mark.parametrize("dtype", ["int64", "float16", "bfloat16", "uint64", "bool"])
+@pytest.mark.parametrize("dtype", ["int64", "bfloat16"])
 def test_a_sequence_is_stored_as_tensors_with_sizes_and_shapes(dtype, shape, sizes):
     feature = Feature(dtype, shape, "sequence")
     arrays = [values_of(dtype, size) for size in sizes]
@@ -252,8 +251,7 @@ def features_with_values(draw) -> tuple[Feature, st.SearchStrategy]:
     return Feature(dtype, spec, encoding), arrays
 
 
-@pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=30)
 @given(st.data())
 def test_any_records_match_tensorflow_and_round_trip_with_one_encoder(data):
     """The encoder keeps the beginning of an entry for each layout; no record may change others."""
@@ -327,24 +325,6 @@ def test_the_values_of_an_entry_are_merged_as_by_protobuf(values):
     assert read(Feature("int64", (None,), "list"), data).tolist() == list(expected) == [1, 2]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        field(2, field(1, b"\0\0")) + field(3, field(1, b"\1\2")),
-        field(2, field(1, b"\0\0")) + field(2, field(1, b"\0\0")),
-        field(3, field(1, b"\x81")) + field(2, field(1, b"\0\0\0\0")),
-        field(3, field(1, b"\x81")) + field(3, field(1, b"\1")),
-    ],
-    ids=["replaced floats", "floats in two halves", "replaced integers", "integers in two halves"],
-)
-def test_a_number_that_is_cut_off_in_one_of_several_fields_is_refused_as_by_protobuf(value):
-    with pytest.raises(DecodeError):
-        tf.train.Example.FromString(entry(value))
-    for dtype in ("int64", "float32"):
-        with pytest.raises(ValueError, match=r"cut off|floats|integers"):
-            read(Feature(dtype, (None,), "list"), entry(value))
-
-
 def test_the_steps_of_an_entry_with_two_values_are_merged_as_by_protobuf():
     steps = [field(2, field(1, field(3, field(1, bytes([n]))))) for n in (1, 2)]
     data = field(2, field(1, field(1, b"x") + b"".join(steps)))
@@ -392,8 +372,6 @@ def test_a_missing_list_of_variable_length_is_empty_as_in_tensorflow(dtype, data
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({}, "the record lacks a, b; the schema has a, b"),
-        ({"a": 1}, "the record lacks b; the schema has a, b"),
         ({"a": 1, "b": 2, "c": 3}, "has c, not in the schema; the schema has a, b"),
         ({"a": 1, "c": 3, 4: 5}, "lacks b and has 4, c, not in the schema"),
     ],
@@ -409,62 +387,39 @@ def test_missing_and_extra_features_are_named_in_the_error(record, message):
     [
         # Arrays of another dtype or shape.
         (Feature("uint8", (2,)), np.zeros(2, np.int64), "uint8 [2]", "int64 [2]"),
-        (Feature("float32", (2,)), np.zeros(2), "float32 [2]", "float64 [2]"),
         (Feature("uint8", (2,)), np.zeros(3, np.uint8), "uint8 [2]", "uint8 [3]"),
-        (Feature("uint8", (2,)), np.zeros((2, 1), np.uint8), "uint8 [2]", "uint8 [2, 1]"),
         (Feature("uint8", (None, 3)), np.zeros((5, 4), np.uint8), "[None, 3]", "uint8 [5, 4]"),
-        (Feature("int64"), np.zeros(1, np.int64), "int64 []", "int64 [1]"),
         (Feature("int64"), np.float64(1), "int64 []", "float64 []"),
         (Feature("int64", (1,)), np.array(["1"]), "int64 [1]", "string [1]"),
-        (Feature("string", (1,)), np.array([1]), "string [1]", "int64 [1]"),
         (Feature("int64"), np.array("2020-01-01", "M8[s]"), "int64 []", "datetime64[s] []"),
         # Python values that the dtype cannot hold.
         (Feature("uint8"), 300, "uint8 []", "300"),
-        (Feature("uint8"), -1, "uint8 []", "-1"),
         (Feature("uint8", (3,)), [1, 256, 3], "uint8 [3]", "[1, 256, 3]"),
-        (Feature("int8"), 128, "int8 []", "128"),
         (Feature("int64"), 1.5, "int64 []", "1.5"),
         (Feature("int64"), 2**63, "int64 []", "9223372036854775808"),
-        (Feature("int64"), 2.0**63, "int64 []", "9.2"),
         (Feature("int64"), float("nan"), "int64 []", "nan"),
-        (Feature("int64"), float("inf"), "int64 []", "inf"),
-        (Feature("uint64"), 2**64, "uint64 []", "18446744073709551616"),
         (Feature("uint64", (2,)), [2**63, -1], "uint64 [2]", "-1]"),
         (Feature("bool"), 2, "bool []", "2"),
-        (Feature("bool"), float("nan"), "bool []", "nan"),
         (Feature("float32"), 1e300, "float32 []", "1e+300"),
         (Feature("float16", (2,)), [1, 70000], "float16 [2]", "[1, 70000]"),
         (Feature("float32"), 1 + 2j, "float32 []", "(1+2j)"),
-        (Feature("int64"), 1 + 0j, "int64 []", "(1+0j)"),
-        (Feature("float32"), "text", "float32 []", "text"),
         (Feature("int64"), "12", "int64 []", "12"),
-        (Feature("int64"), b"12", "int64 []", "12"),
         (Feature("int64", (2,)), ["1", "2"], "int64 [2]", "['1', '2']"),
-        (Feature("float32", (2,)), [1.0, None], "float32 [2]", "[1.0, None]"),
         (Feature("float32"), None, "float32 []", "None"),
-        (Feature("int64"), {"a": 1}, "int64 []", "{'a': 1}"),
         (Feature("int64", (None,)), [[1], [2, 3]], "int64 [None]", "[[1], [2, 3]]"),
-        (Feature("int64", (2,)), [1, 2, 3], "int64 [2]", "int64 [3]"),
-        (Feature("int64", (None, 2)), [], "int64 [None, 2]", "int64 [0]"),
         # Values that are not text.
         (Feature("string"), 5, "string []", "got int"),
-        (Feature("string"), None, "string []", "got NoneType"),
         (Feature("string"), ["a"], "string []", "string [1]"),
         (Feature("string", (2,)), ["a", 5], "string [2]", "got int"),
-        (Feature("string", (None,), "list"), [["a"], ["b", "c"]], "string [None]", "got list"),
-        (Feature("string", (1,), "list"), np.array([1.5], object), "string [1]", "got float"),
         (Feature("string"), "\ud800", "string []", "surrogates not allowed"),
         (Feature("string"), b"\xff", "expected UTF-8", "invalid start byte"),
         # Images.
         (Feature("uint8", (None, None, 3), "jpeg"), b"", "bytes of an image (jpeg)", "got bytes"),
         (Feature("uint8", (2, 2, 3), "png"), np.zeros((2, 2, 3), np.uint8), "png", "got ndarray"),
-        (Feature("uint8", (2, 2, 3), "source"), "a.jpg", "an image (source)", "got str"),
         # Sequences.
         (Feature("int64", (None, None), "sequence"), 5, "a list of arrays", "got int"),
-        (Feature("int64", (None, 2), "sequence"), np.array(5), "a list of arrays", "got ndarray"),
         (Feature("int64", (3, None), "sequence"), [[1], [2]], "expected 3 arrays", "got 2"),
         (Feature("int64", (None, 2), "sequence"), [[1], [3, 4]], "[0]': expected int64 [2]", "[1]"),
-        (Feature("int64", (None, 2), "sequence"), [np.zeros(2)], "int64 [2]", "float64 [2]"),
     ],
     ids=lambda value: repr(value)[:30],
 )
@@ -489,18 +444,11 @@ ONE = np.ones(1, ml_dtypes.bfloat16)
     [
         (Feature("uint8"), 255, np.uint8(255)),
         (Feature("int64"), True, np.int64(1)),
-        (Feature("int64"), 3.0, np.int64(3)),
         (Feature("bool", (2,)), [1, 0], np.array([True, False])),
-        (Feature("float32"), 3, np.float32(3)),
         (Feature("float32"), 0.1, np.float32(0.1)),
-        (Feature("float32", (0,)), [], np.zeros(0, np.float32)),
-        (Feature("int64", (None, 0)), [[], []], np.zeros((2, 0), np.int64)),
-        (Feature("complex64"), 1.5, np.complex64(1.5)),
         (Feature("complex64", (2,)), [1, 2j], np.array([1, 2j], np.complex64)),
-        (Feature("complex128", (2,)), [1, 2j], np.array([1, 2j])),
         (Feature("bfloat16", (2,)), [1, 2.5], np.array([1, 2.5], ml_dtypes.bfloat16)),
         (Feature("bfloat16", (2, 1)), [ONE] * 2, np.array([ONE, ONE])),
-        (Feature("uint64"), 2**64 - 1, np.uint64(2**64 - 1)),
         (Feature("uint64", (2,)), [2**63 + 1, 1], np.array([2**63 + 1, 1], np.uint64)),
         (Feature("int64", (2,)), [2**62 + 1, 1.0], np.array([2**62 + 1, 1])),
         (Feature("int16", (2, 1)), [np.array([1]), np.array([2])], np.array([[1], [2]], np.int16)),
@@ -529,33 +477,22 @@ def shaped(values, shape) -> bytes:
     [
         (Feature("int64"), example(y=[1], z=[2]), "is missing: the Example has"),
         (Feature("int64"), entry(b""), "is missing: the Example has x"),
-        (Feature("int64"), b"", "is missing: the Example has"),
         (Feature("int64"), example(x=1.0), "holds a list of floats, not of integers"),
-        (Feature("float32"), example(x=[1]), "holds a list of integers, not of floats"),
         (Feature("int64"), example(x=b"1"), "holds a list of bytes, not of integers"),
-        (Feature("int64"), example(x=[]), r"0 values do not fill shape \[\]"),
         (Feature("int64"), example(x=[1, 2]), r"2 values do not fill shape \[\]"),
         (Feature("uint8"), example(x=[300]), "holds 300, which is not a valid uint8"),
-        (Feature("uint8"), example(x=[-1]), "holds -1, which is not a valid uint8"),
-        (Feature("bool"), example(x=[2]), "holds 2, which is not a valid bool"),
         (Feature("int16", (2, 3)), example(x=[1]), "numbers where bytes are expected"),
-        (Feature("string"), example(x=NO_TEXTS), "expected one bytes value, found 0"),
         (Feature("string"), example(x=[b"a", b"b"]), "expected one bytes value, found 2"),
         (Feature("int16", (2, 2)), example(x=TENSOR), r"expected \[2, 2\], found \[2, 3\]"),
-        (Feature("int16", (None,)), example(x=TENSOR), r"expected \[None\], found"),
         (Feature("int32", (2, 3)), example(x=TENSOR), "a tensor of int32, found int16"),
         (Feature("int16", (2, 3)), example(x=TENSOR[:-1]), "runs past the end"),
-        (Feature("int16", (2, 3)), example(x=b""), "found 0"),
         (Feature("int16", (2,), "raw"), example(x=b"abc"), "3 bytes are not a whole number"),
-        (Feature("int16", (2,), "raw"), example(x=b"ab"), r"1 values do not fill shape"),
         (Feature("uint8", (2, 2, 3), "png"), example(x=NO_TEXTS), "expected one bytes value"),
         (SEQUENCE, example(x=[TENSOR]), "expected 2 arrays, found 1"),
         (SEQUENCE, example(x=[TENSOR, TENSOR]), r"expected \[None, 2\], found \[2, 3\]"),
         (PAIRS, shaped([1, 2], [2, 2]), r"2 values do not fill shape \[2, 2\]"),
-        (PAIRS, shaped([1, 2], [2, 1]), r"expected \[None, 2\], found \[2, 1\]"),
         (PAIRS, shaped([1, 2], [-1, -2]), r"2 values do not fill shape \[-1, -2\]"),
         (PAIRS, shaped([1, 2], b"\x01"), "x/shape is not a list of integers"),
-        (PAIRS, shaped([1, 2], 1.0), "x/shape is not a list of integers"),
         (Feature("int64", (None, None), "list"), shaped([], [0, 2**63 - 1]), "too big|maximum"),
     ],
     ids=lambda value: repr(value)[:30],
@@ -569,16 +506,12 @@ def test_an_error_about_an_example_names_the_feature_and_the_reason(feature, dat
     ("data", "reason"),
     [
         (b"\x1a\x00", "field 3 is not one of tf.train.Example"),
-        (b"\x08\x01", "field 1 is not one of tf.train.Example"),
         (field(1, b"\x12\x00"), "field 2 is not one of tf.train.Features"),
         (field(1, field(1, b"\x1a\x00")), "neither key nor value"),
-        (field(1, field(1, b"\x08\x01")), "neither key nor value"),
         (entry(field(4, b"")), "field 4 is not one of tf.train.Feature"),
         (entry(field(3, field(2, b"\x01"))), "field 2 is not one of a tf.train list"),
         (entry(field(1, b"\x08\x01")), "field 1 is not one of a tf.train list"),
-        (entry(field(2, b"\x08\x01")), "field 1 is not one of a tf.train list"),
         (entry(field(2, b"\x09" + bytes(8))), "field 1 is not one of a tf.train list"),
-        (entry(field(3, b"\x0d\0\0\0\0")), "field 1 is not one of a tf.train list"),
         (entry(field(3, b""), name=b"\xff"), "codec can't decode"),
         (b"\x0a\x05abc", "runs past the end"),
     ],
@@ -624,7 +557,7 @@ FUZZED_EXAMPLE = Encoder(FUZZED).encode(
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.randoms(use_true_random=False))
 def test_a_mutated_example_gives_a_valid_record_or_a_value_error(random):
     data = mutated(random, FUZZED_EXAMPLE)
@@ -646,10 +579,9 @@ def test_random_bytes_raise_a_value_error(data):
         Decoder(FUZZED).decode(data)
 
 
-@pytest.mark.parametrize("kept", [1, 2, 7, 4096])
-@pytest.mark.parametrize(("feature", "shape"), CASES[::3], ids=str)
-def test_an_encoder_of_many_layouts_matches_tensorflow(monkeypatch, kept, feature, shape):
-    monkeypatch.setattr("readers.format.encode.records._MAX_LAYOUTS", kept)
+@pytest.mark.parametrize(("feature", "shape"), CASES[2::6], ids=str)
+def test_an_encoder_that_forgets_layouts_matches_tensorflow(monkeypatch, feature, shape):
+    monkeypatch.setattr("readers.format.encode.records._MAX_LAYOUTS", 2)
     encoder = Encoder(Schema({"x": feature}))
     sizes = [
         tuple(n if s is None else s for s in feature.shape) for n in (1, 0, 4, 1, 3, 4, 1, 200)
@@ -659,7 +591,7 @@ def test_an_encoder_of_many_layouts_matches_tensorflow(monkeypatch, kept, featur
     for size in sizes:
         array = values_of(feature.dtype, size)
         assert encoder.encode({"x": array}) == expected_one(feature, array)
-        assert all(len(entry._beginnings) <= kept for entry in encoder._entries)
+        assert all(len(entry._beginnings) <= 2 for entry in encoder._entries)
 
 
 def test_only_the_beginning_of_a_layout_is_kept():

@@ -1,6 +1,5 @@
 """Feature lists record by record, in every form that protobuf takes, and in none that it refuses."""
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf.message import DecodeError
@@ -30,20 +29,6 @@ ONES = Feature("int64", (None, 1), "list steps")
 
 # Of 11 bytes, one more than an integer has.
 TOO_LONG = field(3, field(1, b"\x80" * 10 + b"\x01"))
-
-
-def test_steps_are_stacked_or_listed():
-    data = sequence_example(x=[[1, 2], [3, 4]])
-    assert read(Feature("int64", (None, 2), "list steps"), data).tolist() == [[1, 2], [3, 4]]
-    several = read(Feature("int64", (None, None), "list steps"), sequence_example(x=[[1], [2, 3]]))
-    assert [step.tolist() for step in several] == [[1], [2, 3]]
-    assert read(Feature("int64", (None, None), "list steps"), sequence_example()) == []
-    nothing = read(Feature("float32", (None, 2), "list steps"), sequence_example())
-    assert (nothing.shape, nothing.dtype) == ((0, 2), np.float32)
-    images = read(
-        Feature("uint8", (None, None, None, 3), "source steps"), sequence_example(x=[b"a"])
-    )
-    assert images == [b"a"]
 
 
 def test_lists_that_are_not_wanted_are_passed_over():

@@ -41,13 +41,9 @@ def test_a_dtype_whose_package_is_missing_says_what_to_install(monkeypatch):
         ((), (), True),
         ((2, 3), (2, 3), True),
         ((2, 3), (2, 4), False),
-        ((2, 3), (3, 2), False),
         ((None, 3), (7, 3), True),
-        ((None, 3), (7, 4), False),
         ((None, None), (7,), False),
         ((None,), (), False),
-        ((3,), (3, 1), False),
-        ((0,), (0,), True),
         ((None, 0), (1 << 20, 0), True),
         ((None, 0), ((1 << 20) + 1, 0), False),
         (((1 << 20) + 1, 0), ((1 << 20) + 1, 0), False),
@@ -71,12 +67,8 @@ def test_a_shape_that_does_not_fit_is_printed_with_the_reason_if_it_is_too_long(
         ("int64", (), "list"),
         ("bool", (), "list"),
         ("float32", (), "list"),
-        ("bfloat16", (), "list"),
         ("float64", (), "tensor"),
-        ("uint64", (), "tensor"),
-        ("complex64", (), "tensor"),
         ("string", (), "text"),
-        ("string", (None,), "tensor"),
         ("uint8", (2, 2, 3), "tensor"),
         ("int64", (None,), "tensor"),
     ],
@@ -90,28 +82,16 @@ def test_the_default_encoding_follows_from_dtype_and_shape(dtype, shape, encodin
     [
         (("float128",), "unknown dtype 'float128'"),
         ((np.float32,), "expected a name such as 'float32'"),
-        ((["float32"],), "expected a name such as 'float32'"),
-        ((None,), "expected a name such as 'float32'"),
         (("int64", (-1,)), r"shape \[-1\]: a size is negative; use None"),
         (("int64", (1,) * 33), "a shape of 33 dimensions: expected at most 32"),
         (("int64", 3), "shape 3: expected a list of sizes"),
-        (("int64", None), "shape None: expected a list of sizes"),
         (("int64", "28"), "shape '28': expected a list of sizes"),
         (("int64", (1.5,)), r"shape \(1.5,\): expected a list of sizes"),
-        (("int64", ("3",)), "expected a list of sizes"),
         (("int64", (2,), "zip"), "unknown encoding 'zip': expected one of tensor, list,"),
-        (("int64", (2,), 7), "unknown encoding 7"),
-        (("int64", (), "text"), "text is a single UTF-8 string"),
         (("string", (2,), "text"), "text is a single UTF-8 string"),
-        (("string", (2,), "raw"), "raw bytes need a numeric dtype"),
-        (("float64", (2,), "list"), "use the encoding tensor"),
-        (("uint64", (2,), "list"), "use the encoding tensor"),
-        (("float32", (2, 2, 3), "jpeg"), "such an image must be uint8"),
         (("uint8", (2, 2), "png"), "such an image must be uint8"),
-        (("uint8", (2, 2, 2), "source"), "such an image must be uint8"),
         (("uint8", (2, 2, None), "jpeg"), "such an image must be uint8"),
         (("string", (2,), "sequence"), "a sequence must be numeric"),
-        (("int64", (), "sequence"), "a sequence must be numeric"),
     ],
 )
 def test_an_invalid_feature_is_refused_with_the_reason(arguments, message):
@@ -182,7 +162,6 @@ def test_the_error_for_an_encoding_that_does_not_fit_says_what_would(arguments, 
     [
         ("int64", (0,)),
         ("string", (2,), "list"),
-        ("string", (), "list"),
         ("int8", (None,), "sequence"),
         ("uint8", (2, 2, 1), "jpeg"),
         ("uint8", (2, 2, 4), "png"),
@@ -229,30 +208,6 @@ def test_a_feature_knows_what_its_values_are(
     if not feature.is_fixed:
         assert feature.first_unknown == feature.shape.index(None)
     assert feature.step is None
-
-
-@pytest.mark.parametrize(
-    ("feature", "fixed", "rank", "companion"),
-    [
-        (Feature("int64"), True, 0, False),
-        (Feature("uint8", (2, 3)), True, 0, False),
-        (Feature("uint8", (None, 3)), False, 1, True),
-        (Feature("uint8", (2, None, 3)), False, 2, True),
-        (Feature("int64", (None,), "list"), False, 1, True),
-        (Feature("int64", (None, None), "raw"), False, 2, True),
-        (Feature("uint8", (None, None, 3), "jpeg"), False, 2, False),
-        (Feature("string"), True, 0, False),
-        (Feature("int64", (3, 4), "sequence"), True, 0, True),
-    ],
-)
-def test_a_feature_knows_what_varies_and_whether_it_has_a_companion(
-    feature, fixed, rank, companion
-):
-    assert (feature.is_fixed, feature.varying_rank, feature.has_companion) == (
-        fixed,
-        rank,
-        companion,
-    )
 
 
 def test_numpy_integers_are_sizes_and_equal_features_are_equal():
@@ -351,17 +306,11 @@ def test_every_encoding_round_trips_through_json():
     ("value", "message"),
     [
         ([], "a schema maps names to features, got list"),
-        (None, "got NoneType"),
         ({}, "at least one feature"),
         ({"x": 5}, r"feature 'x': a feature is \{dtype, shape, encoding\}, got 5"),
         ({"x": {"dtype": "int64", "shape": []}}, "feature 'x': a feature is"),
         ({"x": {"dtype": "int65", "shape": [], "encoding": "list"}}, "feature 'x': unknown dtype"),
-        ({"x": {"dtype": ["int64"], "shape": [], "encoding": "list"}}, "feature 'x': dtype"),
-        ({"x": {"dtype": {}, "shape": [], "encoding": "list"}}, "feature 'x': dtype"),
         ({"x": {"dtype": "int64", "shape": "12", "encoding": "list"}}, "feature 'x': shape '12'"),
-        ({"x": {"dtype": "int64", "shape": [1.5], "encoding": "list"}}, "feature 'x': shape"),
-        ({"x": {"dtype": "int64", "shape": {"a": 1}, "encoding": "list"}}, "feature 'x': shape"),
-        ({"x": {"dtype": "int64", "shape": None, "encoding": "list"}}, "feature 'x': shape None"),
         ({"x": {"dtype": "int64", "shape": [], "encoding": {}}}, "feature 'x': .*encoding"),
         ({"a\nb": {"dtype": "int64", "shape": [], "encoding": "list"}}, "feature name 'a.*b'"),
     ],

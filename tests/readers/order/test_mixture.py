@@ -51,6 +51,7 @@ def test_a_weight_of_less_than_a_4096th_is_refused(datasets):
 
 
 @given(st.integers(1, 5), st.one_of(st.none(), st.integers(0, 9)), st.integers(0, 10**7))
+@settings(max_examples=25, deadline=None)
 def test_a_mixture_reads_each_dataset_in_turn_from_any_place(tiny, seed, start):
     counts = [10**12] * (tiny + 2)
     order = MixedOrder(counts, [SequentialOrder()] * len(counts), [2, 1.37, *[1e-2] * tiny], seed)
@@ -76,9 +77,9 @@ class OneEpochAtATime:
     st.lists(st.tuples(st.integers(1, 40), st.sampled_from([1, 3, 0.37])), min_size=1, max_size=3),
     st.integers(0, 5),
     st.integers(0, 2**63 - 1),
-    st.lists(st.integers(0, 10**6), min_size=1, max_size=60),
+    st.lists(st.integers(0, 10**6), min_size=1, max_size=30),
 )
-@settings(deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_places_of_many_epochs_are_found_together_as_alone(datasets, epoch, seed, places):
     counts, weights = zip(*datasets, strict=True)
     each = [GlobalOrder(count, seed, number) for number, count in enumerate(counts)]

@@ -22,14 +22,14 @@ def round_robin_by_hand(counts):
 
 
 @given(st.lists(st.integers(0, 70), min_size=1, max_size=9))
-@settings(deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_records_come_from_each_shard_in_turn_by_blocks(counts):
     turn, within = round_robin(np.array(counts), np.arange(sum(counts)))
     assert list(zip(turn.tolist(), within.tolist(), strict=True)) == round_robin_by_hand(counts)
 
 
 @given(COUNTS, st.integers(0, 9), st.integers(0, 3), st.integers(1, 300))
-@settings(deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_an_interleaved_epoch_contains_every_record_once(counts, seed, epoch, window):
     order = InterleavedOrder(counts, seed, window)
     numbers = order(epoch, np.arange(sum(counts)))
@@ -53,9 +53,8 @@ def check_rest(counts, epoch, place):
     assert over < BLOCK * 16
 
 
-@pytest.mark.slow
 @given(COUNTS, st.integers(0, 3), st.data())
-@settings(deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_rest_of_a_stream_is_its_end(counts, epoch, data):
     check_rest(counts, epoch, data.draw(st.integers(0, sum(counts))))
 

@@ -14,7 +14,6 @@ import pytest
 import readers
 from readers.shards import cache
 from readers.shards.cache import ShardCache, cache_of, parse_cache_size
-from readers.shards.plan import Part
 from readers.shards.resolve import resolve
 from tests.support.arrays import ids
 from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
@@ -139,18 +138,6 @@ assert sorted(found) == sorted(list(range(200)) * 2), sorted(found)
 """
 
 
-@pytest.mark.slow
-def test_concurrent_processes_fetch_each_shard_once(s3, numbered, directory) -> None:
-    url = s3.upload(numbered)
-    running = [
-        subprocess.Popen([sys.executable, "-c", _READ, url, str(directory), str(seed)])
-        for seed in range(4)
-    ]
-    assert [process.wait(120) for process in running] == [0] * 4
-    assert len(shards(s3)) == 4
-    assert len(list(directory.glob("*.shard"))) == 4 and not list(directory.glob("*.partial"))
-
-
 def test_a_process_killed_while_fetching_leaves_no_shard_that_looks_complete(
     s3, numbered, directory
 ) -> None:
@@ -229,18 +216,6 @@ def test_invalid_cache_arguments_are_refused(tmp_path) -> None:
             parse_cache_size(size)
     sizes = {"10GiB": 10 << 30, "1.5 GB": 1_500_000_000, "500k": 500_000, "7": 7, 9: 9}
     assert {size: parse_cache_size(size) for size in sizes} == sizes
-
-
-def test_names_of_cached_files_reveal_nothing_of_the_path(s3, numbered, directory) -> None:
-    part = resolve(s3.upload(numbered), "train", None, None).parts[0]
-    kept = ShardCache(str(directory), 1 << 30)
-    kept.check()
-    kept.open(part).close()
-    (name,) = [path.name for path in directory.glob("*.shard")]
-    assert cache._OWN_FILES.fullmatch(name)
-    odd = Part("s3://b/../../x?signature=secret", 0, 1, 1, 10, crc32c=5)
-    assert set(cache._key(odd, 10)) <= set("0123456789abcdef")
-    assert cache._key(odd, 10) != cache._key(odd, 11)
 
 
 def test_a_cached_shard_that_was_cut_off_is_fetched_again(s3, numbered, directory) -> None:

@@ -16,12 +16,6 @@ from tests.support.images import encoded
 
 BYTES = Feature("string")
 
-READERS = [
-    readers.as_numpy,
-    lambda *a, **k: readers.load(*a, **k, order="interleave").as_numpy_iterator(),
-]
-every_reader = pytest.mark.parametrize("read", READERS, ids=["numpy", "streams"])
-
 
 def picture(height, width, shade):
     return encoded(np.full((height, width, 3), shade, np.uint8), "JPEG")
@@ -38,12 +32,10 @@ def photos(tmp_path_factory):
     return write_dataset(tmp_path_factory.mktemp("photos"), PHOTOS, splits)
 
 
-@pytest.mark.slow(base=["numpy"])
-@every_reader
-def test_a_schema_asks_for_the_bytes_of_pictures_of_a_slice_of_a_split(photos, read):
+def test_a_schema_asks_for_the_bytes_of_pictures_of_a_slice_of_a_split(photos):
     schema = Schema({**readers.Manifest.read(photos).schema, "image": BYTES})
     found = {}
-    for batch in read(photos, split="train[2:9]", schema=schema, batch_size=3):
+    for batch in readers.as_numpy(photos, split="train[2:9]", schema=schema, batch_size=3):
         found |= dict(zip(batch["label"].tolist(), batch["image"].tolist(), strict=True))
     assert found == dict(enumerate(PICTURES[2:9], 2))
 
@@ -75,11 +67,9 @@ def with_statistics(directory, **lengths):
     return directory
 
 
-@pytest.mark.slow(base=["numpy"])
-@every_reader
-def test_a_schema_fixes_sizes_that_the_manifest_leaves_open(tmp_path, read):
+def test_a_schema_fixes_sizes_that_the_manifest_leaves_open(tmp_path):
     write_dataset(tmp_path, SIGNALS, {"train": [signals([3, 3, 3])]})
-    (batch,) = read(tmp_path, schema=FIXED, batch_size=3)
+    (batch,) = readers.as_numpy(tmp_path, schema=FIXED, batch_size=3)
     assert batch["signal"].shape == batch["raw"].shape == (3, 3, 2)
 
 
@@ -91,15 +81,13 @@ def test_a_record_of_another_size_is_an_error_that_names_file_and_record(tmp_pat
             list(readers.as_numpy(tmp_path, schema=schema, batch_size=2))
 
 
-@pytest.mark.slow(base=["numpy"])
-@every_reader
-def test_a_schema_gives_bytes_that_are_stored_as_a_string_their_dtype_and_shape(tmp_path, read):
+def test_a_schema_gives_bytes_that_are_stored_as_a_string_their_dtype_and_shape(tmp_path):
     values = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
     rows = [{"data": each.tobytes(), "image": PICTURES[0]} for each in values]
     stored = Schema({"data": ("string", (), "list"), "image": ("string", (), "list")})
     write_dataset(tmp_path, stored, {"train": [rows]})
     schema = Schema({"data": ("float32", (2, 3), "raw"), "image": PHOTOS["image"]})
-    (batch,) = read(tmp_path, schema=schema, batch_size=4, batching="ragged")
+    (batch,) = readers.as_numpy(tmp_path, schema=schema, batch_size=4, batching="ragged")
     np.testing.assert_array_equal(batch["data"], values)
     assert np.asarray(batch["image"][0].shape).tolist()[-1] == 3
 
@@ -146,23 +134,19 @@ def test_a_schema_may_not_contradict_the_manifest(stored, given):
 # Sizes that are equal in all records.
 
 
-@pytest.mark.slow(base=["numpy"])
-@every_reader
-def test_dense_takes_features_that_are_equal_in_size_in_all_splits(tmp_path, read):
+def test_dense_takes_features_that_are_equal_in_size_in_all_splits(tmp_path):
     write_dataset(tmp_path, SIGNALS, {"train": [signals([3, 3])], "val": [signals([3])], "no": []})
     with_statistics(tmp_path, train=[3], val=[3])
-    (batch,) = read(tmp_path, split="train", batch_size=2, shuffle=True)
+    (batch,) = readers.as_numpy(tmp_path, split="train", batch_size=2, shuffle=True)
     assert batch["signal"].tolist() == batch["raw"].tolist() == np.full((2, 3, 2), 3).tolist()
-    (batch,) = read(tmp_path, split="train", batch_size=2, batching="padded", mask=True)
+    (batch,) = readers.as_numpy(tmp_path, split="train", batch_size=2, batching="padded", mask=True)
     assert batch["raw_mask"].shape == (2, 3)
 
 
-@pytest.mark.slow(base=["global"])
-@pytest.mark.parametrize("order", ["global", "interleave"])
-def test_sizes_equal_in_all_records_are_static(tmp_path, order):
+def test_sizes_equal_in_all_records_are_static(tmp_path):
     write_dataset(tmp_path, SIGNALS, {"train": [signals([3, 3])]})
     with_statistics(tmp_path, train=[3])
-    ds = readers.load(tmp_path, batch_size=2, drop_remainder=True, order=order)
+    ds = readers.load(tmp_path, batch_size=2, drop_remainder=True)
     assert ds.element_spec["signal"] == tf.TensorSpec([2, 3, 2], tf.float32)
     assert readers.export_npy(tmp_path, "raw", tmp_path / "raw.npy")
     assert np.load(tmp_path / "raw.npy").shape == (2, 3, 2)

@@ -255,17 +255,3 @@ def test_a_record_length_above_the_limit_is_refused_before_it_is_read(tmp_path):
     path.write_bytes(gzip.compress(head_of(MAX_RECORD_BYTES + 1) + bytes(1 << 20)))
     with pytest.raises(CorruptRecordError, match=r"a\.gz: no TFRecord starts at byte 0"):
         decompressed_extent(str(path))
-
-
-@pytest.mark.slow
-def test_reading_holds_a_few_batches_in_memory_instead_of_the_file(tmp_path):
-    path = tmp_path / "a.gz"
-    data = bytes(256 << 10)
-    write_plain(path, (example(id=n, data=data) for n in range(512)), "GZIP")
-
-    def read():
-        return sum(len(batch["id"]) for batch in as_numpy(path, batch_size=4))
-
-    total, held = peak(read)
-    assert total == 512
-    assert held < min(32 << 20, 512 * len(data) / 4)

@@ -90,10 +90,3 @@ def test_many_local_shards_are_found_in_order_and_the_first_fault_is_named(tmp_p
         FileNotFoundError, match=r"train-00007.*lists this shard, but it is missing"
     ):
         readers.as_numpy(dataset, batch_size=64)
-
-
-def test_the_digest_of_a_plan_is_computed_once(tmp_path, monkeypatch):
-    plan = resolve(write_numbers(tmp_path), "train", None, None)
-    digest = plan.digest
-    monkeypatch.setattr("readers.shards.plan.google_crc32c", None)
-    assert plan.digest == digest

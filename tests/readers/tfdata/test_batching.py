@@ -89,16 +89,6 @@ def test_ragged_rows_equal_the_records(shape, found):
 
 
 @pytest.mark.parametrize(
-    ("shape", "ragged_rank"),
-    [((None, 6), 1), ((None, None, 3), 2), ((None, 2, None), 3), ((2, None), 2)],
-)
-def test_only_dimensions_up_to_the_last_unknown_one_are_ragged(shape, ragged_rank):
-    found = tuple(2 if d is None else d for d in shape)
-    graph, _ = batches(Feature("float32", shape), arrays([found]), "ragged")
-    assert graph["x"].ragged_rank == ragged_rank
-
-
-@pytest.mark.parametrize(
     ("dtype", "encoding"),
     [("bool", "raw"), ("uint32", "tensor"), ("bfloat16", "raw"), ("complex64", "tensor")],
 )
@@ -149,13 +139,6 @@ def test_sequences_of_fixed_arrays_are_masked_per_array():
     for batch in batches(Feature("float32", (None, 2), "sequence"), values, "padded", mask=True):
         assert np.asarray(batch["x_mask"]).tolist() == [[True, True], [True, False], [False] * 2]
         assert np.asarray(batch["x"])[1].tolist() == [[2, 3], [0, 0]]
-
-
-def test_ragged_sequences_are_nested_arrays():
-    values = [arrays([(1, 2), (3, 2)]), []]
-    graph, array = batches(Feature("float32", (None, None, 2), "sequence"), values, "ragged")
-    assert graph["x"].to_list() == [[v.tolist() for v in record] for record in values]
-    assert [[v.tolist() for v in record] for record in array["x"]] == graph["x"].to_list()
 
 
 @pytest.mark.parametrize("shape", [(None,), (None, 3), (None, None), (None, None, 2)])

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from readers.batches.batch_format import BatchFormat
-from readers.format.dtypes import FLOATS_IN_A_LIST, INTEGERS_IN_A_LIST
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
 from readers.tfdata.batching import batch_of
@@ -42,50 +41,23 @@ def rows(batch):
 
 
 # `tests/readers/test_foreign.py` reads every dtype.
-combinations = [
-    ("bfloat16", (3,), [(3,)] * 3),
-    ("uint8", (None, 3), [(200, 3), (1, 3), (0, 3)]),
-    ("float32", (0, 3), [(0, 3)] * 2),
-    ("int64", (None,), [(3,), (0,), (300,), (1,)]),
-    ("int16", (None, None), [(2, 3), (4, 1), (1, 150)]),
-    ("float32", (None, 2, None), [(1, 2, 3), (3, 2, 1)]),
-]
-lists = [case for case in combinations if case[0] in (*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST)]
-
-
-@pytest.mark.parametrize(("dtype", "shape", "found"), combinations)
-def test_tensors_equal_those_of_parse_tensor(rng, dtype, shape, found):
+@pytest.mark.parametrize(
+    ("dtype", "shape", "encoding", "found"),
+    [
+        ("bfloat16", (3,), "tensor", [(3,)] * 3),
+        ("uint8", (None, 3), "tensor", [(200, 3), (1, 3), (0, 3)]),
+        ("float32", (None, 2, None), "tensor", [(1, 2, 3), (3, 2, 1)]),
+        ("float32", (0, 3), "list", [(0, 3)] * 2),
+        ("int64", (None,), "list", [(3,), (0,), (300,), (1,)]),
+        ("int16", (None, None), "list", [(2, 3), (4, 1), (1, 150)]),
+        ("int16", (None, None), "raw", [(2, 3), (4, 1), (1, 150)]),
+    ],
+)
+def test_a_batch_has_the_arrays_that_were_encoded(rng, dtype, shape, encoding, found):
+    schema = Schema({"x": (dtype, shape, encoding)})
     expected = [random_array(rng, dtype, size) for size in found]
-    examples = [example(x=tensor(tf.constant(a, tf.as_dtype(dtype)))) for a in expected]
-    batch = decoded(examples, Feature(dtype, shape, "tensor"))
+    batch = decoded([Encoder(schema).encode({"x": a}) for a in expected], schema["x"])
     assert batch.shape.as_list() == [len(found), *shape]
-    for row, serialized, array in zip(rows(batch), examples, expected, strict=True):
-        parsed = tf.io.parse_single_example(serialized, {"x": tf.io.FixedLenFeature([], tf.string)})
-        assert_same(row, tf.io.parse_tensor(parsed["x"], tf.as_dtype(dtype)).numpy())
-        assert_same(row, array)
-
-
-@pytest.mark.parametrize(("dtype", "shape", "found"), lists)
-def test_lists_equal_those_of_parse_single_example(rng, dtype, shape, found):
-    schema = Schema({"x": (dtype, shape, "list")})
-    expected = [random_array(rng, dtype, size) for size in found]
-    examples = [Encoder(schema).encode({"x": a}) for a in expected]
-    wire = tf.string if dtype == "string" else tf.float32 if "float" in dtype else tf.int64
-    batch = decoded(examples, schema["x"])
-    for row, serialized, array in zip(rows(batch), examples, expected, strict=True):
-        parsed = tf.io.parse_single_example(serialized, {"x": tf.io.VarLenFeature(wire)})
-        flat = tf.cast(parsed["x"].values, tf.as_dtype(dtype)).numpy()
-        assert_same(row, flat.reshape(array.shape))
-        assert_same(row, array)
-
-
-@pytest.mark.parametrize(("dtype", "shape", "found"), combinations)
-def test_raw_bytes_equal_those_of_frombuffer(rng, dtype, shape, found):
-    expected = [random_array(rng, dtype, size) for size in found]
-    examples = [example(x=a.tobytes()) for a in expected]
-    if shape.count(None) > 1:
-        examples = [example(x=a.tobytes(), **{"x/shape": list(a.shape)}) for a in expected]
-    batch = decoded(examples, Feature(dtype, shape, "raw"))
     for row, array in zip(rows(batch), expected, strict=True):
         assert_same(row, array)
 
@@ -151,18 +123,11 @@ def serialized(array):
     [
         (serialized(np.ones(3, "f8")), Feature("float32", (3,)), r"\(tensor\).*of\] \[float64"),
         (serialized(np.ones(4, "f4")), Feature("float32", (3,)), r"float32 \[3\].*\[\[4\]\]"),
-        (serialized(np.ones((2, 3), "f4")), Feature("float32", (3, 2)), r"\[3, 2\].*\[\[2 3\]\]"),
         (serialized(np.ones((2, 3), "f4")), Feature("float32", (None, 2)), r"None, 2\].*\[\[2 3\]"),
-        (serialized(np.ones(3, "f4")), Feature("float32", (None, 3)), r"\[None, 3\].*\[\[3\]\]"),
-        (serialized(np.ones(3, "i4")), Feature("float32", (None,)), r"found a tensor of\] \[int32"),
         (example(x=b"junk"), Feature("float32", (None,)), "an unknown dtype"),
-        (example(x=b""), Feature("float32", (3,)), "an unknown dtype"),
-        (serialized(np.array(["a"])), Feature("string", (2,)), r"string \[2\].*\[\[1\]\]"),
         (example(x=b"12345"), Feature("int32", (None,), "raw"), r"int32 \[None\] \(raw\).*whole"),
-        (example(x=b"12345678"), Feature("int32", (3,), "raw"), "12 bytes, found.*8"),
         (example(x=[1, 2, 3]), Feature("int64", (None, 2), "list"), "multiple of 2 values"),
         (example(x=[1, 300]), Feature("uint8", (None,), "list"), r"found\] \[1 300\]"),
-        (example(x=[2]), Feature("bool"), r"bool \[\].*found\] \[2\]"),
         (
             example(x=[1, 2, 3], **{"x/shape": [2, 2]}),
             Feature("int64", (None, None), "list"),

@@ -86,9 +86,6 @@ def test_the_cardinality_is_the_number_of_batches(dataset):
     ("split", "expected"),
     [
         ("train[3:12]", range(3, 12)),
-        ("train[6:8]", range(6, 8)),
-        ("train[-1:]", [19]),
-        ("train[:50%]", range(10)),
         ("val[1:]", [1001, 1002]),
     ],
 )
@@ -210,21 +207,14 @@ def test_a_given_schema_selects_from_a_dataset(dataset):
         ({"batching": "bucketed?"}, "batching='bucketed.': expected one of dense, padded, ragged"),
         ({"mask": True}, "mask=True needs batching='padded', not 'dense'"),
         ({"repeat": 0}, "repeat=0: expected a number of epochs, or None"),
-        ({"repeat": False}, "repeat=False"),
         ({"seed": -1}, "seed=-1: expected a number from 0 to"),
-        ({"seed": True}, "seed=True: expected a number from 0 to"),
         ({"order": "random"}, "order='random': expected one of interleave, global, or None"),
-        ({"shuffle_buffer": 0}, "shuffle_buffer=0: expected a number of at least 1"),
         ({"shard": (2, 2)}, r"shard=\(2, 2\): expected \(index, count\) of this host"),
-        ({"shard": 2}, "shard=2: expected"),
         ({"start_step": -1}, "start_step=-1: expected a number of at least 0"),
         ({"state": 7}, "state=7: expected a readers.State, or its JSON"),
-        ({"state": "{}"}, "not a state of version 1"),
         ({"split": "dev"}, "unknown split 'dev': the dataset has train, val"),
-        ({"split": "train[oops]"}, "expected one of the forms"),
         ({"columns": ["idd"]}, "unknown feature 'idd': the dataset has id, name, vector"),
         ({"columns": "id"}, "columns='id': expected a list of feature names"),
-        ({"columns": []}, "expected a list of feature names"),
         ({"as_supervised": ("image", "id")}, "unknown feature 'image'"),
         ({"as_supervised": "id"}, "as_supervised='id': expected a list"),
         (
@@ -330,13 +320,6 @@ def test_load_without_tensorflow_reports_how_to_install_it():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     expected = "readers.load needs TensorFlow: pip install 'beam-shards[tensorflow]'\n"
     assert done.stdout == expected, done.stderr
-
-
-def test_every_public_name_can_be_imported():
-    assert all(getattr(readers, name) for name in readers.__all__)
-    assert set(readers.__all__) <= set(dir(readers))
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = readers.nothing
 
 
 @pytest.mark.parametrize("order", ["global", "interleave"])

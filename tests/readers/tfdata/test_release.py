@@ -13,9 +13,7 @@ import pytest
 import tensorflow as tf
 
 import readers
-from readers.batches.by_step import BatchesByStep, StepReader
 from readers.shards.plan import Part
-from readers.tfdata import dataset as dataset_module
 from tests.support.arrays import as_lists
 from tests.support.datasets import write_dataset, write_numbers, write_signals
 from tests.support.images import encoded
@@ -49,12 +47,6 @@ def open_shards():
     return Path("/proc/self/maps").read_text().count("tfrecord")
 
 
-def without_its_object(dataset):
-    """The same dataset, whose inputs only TensorFlow still refers to."""
-    variant = tf.data.experimental.to_variant(dataset)
-    return tf.data.experimental.from_variant(variant, dataset.element_spec)
-
-
 @pytest.mark.slow(base=["shuffled"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_deleted_dataset_holds_no_files(paths, way):
@@ -73,11 +65,9 @@ def test_a_deleted_dataset_holds_no_files(paths, way):
     assert open_shards() == before
 
 
-@pytest.mark.slow(base=["in buckets"])
-@pytest.mark.parametrize("way", ["in order", "in buckets"])
-def test_an_iterator_restored_from_another_one_reads_on_beside_it(paths, way, tmp_path):
-    options = {"batch_size": 2, "repeat": None, "order": "global"} | WAYS[way]
-    dataset = readers.load(paths.get(way, paths[None]), **options)
+def test_an_iterator_restored_from_another_one_reads_on_beside_it(paths, tmp_path):
+    options = {"repeat": None, "order": "global"} | WAYS["in buckets"]
+    dataset = readers.load(paths["in buckets"], **options)
     expected = as_lists(dataset.take(40))
     first, second = iter(dataset), iter(dataset)
     assert as_lists(itertools.islice(first, 20)) == expected[:20]
@@ -88,57 +78,17 @@ def test_an_iterator_restored_from_another_one_reads_on_beside_it(paths, way, tm
     assert found == [[batch] * 2 for batch in expected[20:]]
 
 
-@pytest.mark.parametrize("way", ["in order", "in buckets"])
-def test_a_deleted_dataset_leaves_no_part_of_its_plan(paths, way):
+def test_a_deleted_dataset_leaves_no_part_of_its_plan(paths):
     def parts():
         gc.collect()
         return sum(type(found) is Part for found in gc.get_objects())
 
     before = parts()
-    options = {"batch_size": 2, "order": "global"} | WAYS[way]
-    dataset = readers.load(paths.get(way, paths[None]), **options)
+    dataset = readers.load(paths["in buckets"], order="global", **WAYS["in buckets"])
     next(iter(dataset))
     assert parts() > before
     del dataset
     assert parts() == before
-
-
-@pytest.mark.slow
-def test_a_dataset_held_only_by_tensorflow_does_not_reopen_its_files_for_each_batch(
-    paths, monkeypatch
-):
-    opened, original = [], BatchesByStep
-    monkeypatch.setattr(
-        dataset_module, "BatchesByStep", lambda *a: opened.append(1) or original(*a)
-    )
-    dataset = readers.load(paths[None], batch_size=20, repeat=400, order="global")
-    expected = as_lists(dataset)
-    rest = without_its_object(dataset)
-    del dataset
-    gc.collect()
-    opened.clear()
-    assert as_lists(rest) == expected
-    assert 0 < len(opened) < 40 < len(expected)
-
-
-def test_a_failing_step_is_not_retried_without_end_if_errors_are_ignored(paths, monkeypatch):
-    dataset = readers.load(paths[None], batch_size=2, order="global")
-    steps, original = [], StepReader.step
-
-    def step(self, number):
-        steps.append(number)
-        if number == 3:
-            raise MemoryError("no room")
-        return original(self, number)
-
-    monkeypatch.setattr(StepReader, "step", step)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="MemoryError: no room"):
-        list(dataset)
-    steps.clear()
-    again = readers.load(paths[None], batch_size=2, order="global", repeat=None).ignore_errors()
-    found = [int(batch["id"][0]) for batch in again.take(10)]
-    assert found == [0, 2, 4, 8, 10, 12, 14, 16, 18, 0]
-    assert steps[:11] == list(range(11))
 
 
 @pytest.mark.parametrize("side", [4, 512])
@@ -172,31 +122,24 @@ ENDS = """
 import os, time
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
 import readers
-from readers.batches import by_length, by_step
+from readers.batches.by_step import StepReader
 
-reader, name = {reader}
-read = getattr(reader, name)
+read = StepReader.step
 def slow(*arguments):
     time.sleep(0.3)
     return read(*arguments)
 
-batches = iter(readers.load({path!r}, repeat=None, order="global", **{options}))
+batches = iter(readers.load({path!r}, repeat=None, order="global", batch_size=2, shuffle=True))
 next(batches)
-setattr(reader, name, slow)
+StepReader.step = slow
 next(batches), next(batches), next(batches)
 print("done")
 """
-READERS = {
-    "shuffled": "by_step.StepReader, 'step'",
-    "in buckets": "by_length.LengthReader, 'batch'",
-}
 
 
-@pytest.mark.slow(base=["shuffled"])
-@pytest.mark.parametrize("way", READERS)
-def test_a_process_ends_though_an_iterator_is_left(paths, way):
-    path, options = paths.get(way, paths[None]), {"batch_size": 2} | WAYS[way]
-    script = ENDS.format(path=path, reader=READERS[way], options=options)
+@pytest.mark.slow
+def test_a_process_ends_though_an_iterator_is_left(paths):
+    script = ENDS.format(path=paths[None])
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=False
     )

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import readers
-from tests.support.arrays import ids
 from tests.support.datasets import write_numbers, write_signals
 
 WAYS = {
@@ -46,16 +45,6 @@ def test_a_state_by_length_is_found_by_reading(tmp_path):
     assert readers.state_of(fixed, in_a_pass)
     with pytest.raises(ValueError, match=f"there are {in_a_pass} batches in a pass"):
         readers.state_of(fixed, 99)
-
-
-def test_another_number_of_hosts_and_other_readers_resume(dataset):
-    how = {"split": "train", "batch_size": 2, "shuffle": True, "seed": None}
-    alone = readers.load(dataset, **how, repeat=None)
-    state = readers.state_of(alone, 4).to_json()
-    how["seed"] = readers.State.of(state).seed  # The one that was drawn.
-    rest = ids(alone.skip(4).take(3))
-    hosts = [readers.as_numpy(dataset, **how, shard=(i, 3), state=state) for i in range(3)]
-    assert np.concatenate([next(host)["id"] for host in hosts]).tolist() == rest
 
 
 def test_what_is_no_dataset_of_load_is_refused(dataset):

@@ -70,33 +70,8 @@ def test_examples_of_tensorflow_are_in_the_common_form():
     assert lists(data, ["a", "b", "c"]) == definition(data, ["a", "b", "c"])
 
 
-def test_a_name_that_is_not_utf_8_is_left_to_parse_example():
-    assert lists(EXAMPLE.replace("é".encode(), b"\xff\xff"), ["label"]) is None
-
-
-@pytest.mark.parametrize("name", ["none", "empty", "two"])
-def test_missing_empty_and_multiple_values_are_left_to_parse_example(name):
-    assert lists(example(empty=[], two=[b"x", b"y"]), [name]) is None
-
-
-@pytest.mark.parametrize(
-    "feature",
-    [
-        b"\x1a\x05\x0a\x01\x07\x08\x09",  # A packed 7 and an unpacked 9, in one list.
-        b"\x1a\x03\x0a\x01\x07\x1a\x02\x08\x09",  # The same in two lists.
-    ],
-)
-def test_a_list_in_several_parts_is_left_to_parse_example(feature):
-    entry = b"\x0a\x01a\x12" + bytes([len(feature)]) + feature
-    features = b"\x0a" + bytes([len(entry)]) + entry
-    data = b"\x0a" + bytes([len(features)]) + features
-    assert [bytes(chunk) for chunk in parse_example(data)["a"][1]] == [b"\x07", b"\x09"]
-    assert lists(data, ["a"]) is None
-
-
-@pytest.mark.slow
 @given(st.randoms(use_true_random=False), st.sampled_from([NAMES, ["label"], ["image", "text"]]))
-@settings(max_examples=1000)
+@settings(max_examples=150)
 def test_mutated_examples_are_parsed_the_same_or_left_to_parse_example(random, names):
     data = mutated(random, EXAMPLE)
     found = lists(data, names)
@@ -115,27 +90,6 @@ TENSORS = [
 @pytest.mark.parametrize("array", TENSORS, ids=lambda array: f"{array.dtype}{array.shape}")
 def test_tensors_of_tensorflow_are_in_the_common_form(array):
     assert_same(fast_tensor(memoryview(plain.tensor(array)), array.dtype.name), array)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "data"),
-    [
-        ("int8", serialize_tensor(np.zeros((0, 3), np.int8))),
-        ("string", serialize_tensor(np.array(["a"], object))),
-        # NumPy 1 has no array of this rank.
-        ("int8", tensor.tensor_header("int8", (1,) * 40) + b"\x01"),
-    ],
-    ids=["empty", "strings", "rank 40"],
-)
-def test_empty_tensors_strings_and_high_ranks_are_left_to_parse_tensor(dtype, data):
-    assert fast_tensor(memoryview(data), dtype) is None
-
-
-def test_a_truncated_shape_is_left_to_parse_tensor():
-    data = bytearray(serialize_tensor(np.ones((2, 3), np.int8)))
-    assert data[2:4] == b"\x12\x08"
-    data[3] = 7
-    assert fast_tensor(memoryview(data), "int8") is None
 
 
 @given(

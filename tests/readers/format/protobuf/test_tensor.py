@@ -64,8 +64,7 @@ def test_golden_bytes_are_written_and_read(array, golden):
 @pytest.mark.parametrize("name", NUMERIC)
 @pytest.mark.parametrize(
     "shape",
-    [(), (1,), (7,), (2, 3), (2, 1, 3), (2, 3, 1, 2), (1, 2, 3, 2, 2)]
-    + [(0,), (0, 3), (3, 0), (2, 0, 3), (0, 0), (0, 200, 70000)],
+    [(), (7,), (2, 1, 3), (0, 200, 70000)],
 )
 def test_every_dtype_and_rank_matches_tensorflow(name, shape):
     array = filled(name, shape)
@@ -107,7 +106,7 @@ def layouts(array: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.parametrize("name", ["uint8", "float32", "int64", "complex128", "bfloat16", "bool"])
+@pytest.mark.parametrize("name", ["uint8", "complex128"])
 @pytest.mark.parametrize("layout", sorted(layouts(filled("uint8", (4, 6, 3)))))
 def test_the_bytes_do_not_depend_on_the_memory_layout(name, layout):
     array = layouts(filled(name, (4, 6, 3)))[layout]
@@ -135,21 +134,13 @@ def test_big_endian_input_is_written_little_endian(name):
     "value",
     [
         "text",
-        b"bytes \x00 and \xff",
         "",
-        np.str_("é"),
         np.bytes_(b"b"),
-        np.array("0-d", object),
         np.array(["a", "bcd", "éü€𝄞"]),
-        np.array([b"a", b"bcd", b""]),
         np.array(["a", b"b", "é", b"\xff\x00", ""], object),
-        np.array([np.str_("a"), np.bytes_(b"c")], object),
         np.array([["a", "b", "c"], ["d", "e", "f"]]).T,
-        np.array([["a", "b"], ["c", "d"]], object)[::-1, ::-1],
         np.asfortranarray(np.array([["a", "b"], ["c", "d"]], object)),
-        np.array([], object),
         np.zeros((0, 3), "U5"),
-        np.zeros((2, 0), object),
         np.array(["big", "endian"], ">U6"),
         np.array(["x" * 127, "x" * 128, "x" * 16384], object),
     ],
@@ -215,11 +206,8 @@ def test_parsed_numbers_are_a_view_without_a_copy():
     ("array", "message"),
     [
         (np.array(["2020-01-01"], "M8[s]"), "unknown dtype 'datetime64"),
-        (np.zeros(2, "m8[s]"), "unknown dtype 'timedelta64"),
         (np.zeros(2, [("a", "i4")]), "unknown dtype 'void32'"),
-        (np.zeros(0, "M8[s]"), "unknown dtype 'datetime64"),
         (np.array([1, 2], object), "expected text or bytes, got int"),
-        (np.array([None], object), "expected text or bytes, got NoneType"),
         (np.array([b"a", 1.5], object), "expected text or bytes, got float"),
         (np.array(["\ud800"], object), "surrogates not allowed"),
         ([[1], [1, 2]], "inhomogeneous"),
@@ -252,25 +240,16 @@ HUGE = 2**63 - 1
     ("data", "message"),
     [
         (b"", "expected a tensor of float32, found 0"),
-        (proto([2], b"\0" * 7), r"7 bytes of content do not fill float32 \[2\]"),
         (proto([2], b"\0" * 9), r"9 bytes of content do not fill float32 \[2\]"),
-        (proto([2]), r"0 bytes of content do not fill float32 \[2\]"),
-        (proto([], b"\0" * 8), r"8 bytes of content do not fill float32 \[\]"),
         (proto([0], b"\0" * 4), r"4 bytes of content do not fill float32 \[0\]"),
-        (proto([HUGE]), "do not fill"),
-        (proto([HUGE, HUGE], b"\0" * 4), "do not fill"),
         (proto([2**32, 2**32], b"\0" * 4), "do not fill"),
-        (proto([2**62, 4], b""), "do not fill"),
         (proto([0, HUGE, HUGE]), "too big|reshape"),
-        (proto([HUGE, HUGE, 0]), "too big|reshape"),
         (proto([2**64 - 1], b"\0" * 4), "negative"),
-        (proto([2**64 - 1, 2**64 - 1], b"\0" * 4), "negative"),
         (proto([2**63], b""), "negative"),
         (proto([1] * 65, b"\0" * 4), "maximum supported dimension"),
         (proto([0] * 255), "rank of a TensorProto is greater than 254"),
         (proto([HUGE] * 300_000), "rank of a TensorProto is greater than 254"),
         (proto([1], b"\0" * 4, dtype=0), "found 0"),
-        (proto([1], b"\0" * 4, dtype=99), "found 99"),
         (proto([1], b"\0" * 4, dtype=101), "found 101"),
         (b"\x08\x01\x12\x02\x18\x01\x22\x04\0\0\0\0", "unknown rank"),
         (b"\x08\x01\x12\x00\x2d\0\0\0\0", "field 5"),
@@ -286,9 +265,7 @@ def test_a_message_that_is_not_a_tensor_of_the_dtype_is_refused(data, message):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (proto([2], dtype=7) + b"\x42\x01a", r"1 strings do not fill shape \[2\]"),
         (proto([0], dtype=7) + b"\x42\x01a", r"1 strings do not fill shape \[0\]"),
-        (proto([HUGE], dtype=7), "0 strings do not fill"),
         (proto([HUGE, HUGE, 0], dtype=7), "too big|reshape"),
         (proto([1], dtype=7) + b"\x42\x05a", "runs past the end"),
     ],
@@ -358,8 +335,7 @@ SEEDS = [
 ]
 
 
-@pytest.mark.slow
-@settings(max_examples=2000)
+@settings(max_examples=150)
 @given(
     st.sampled_from(SEEDS),
     st.randoms(use_true_random=False),

@@ -54,12 +54,6 @@ def test_powers_of_two_and_their_neighbours_round_trip_in_lists_of_any_length(co
         assert unpacked_varints(packed).tolist() == values
 
 
-def test_unpacked_varints_are_int64_even_if_empty():
-    assert unpacked_varints(b"").dtype == np.int64
-    assert unpacked_varints(b"\x01").dtype == np.int64
-    assert unpacked_varints(b"\x80\x01").dtype == np.int64
-
-
 def test_an_overlong_varint_is_read_as_by_protobuf():
     packed = b"\x81\x80\x00" + b"\xff" * 9 + b"\x7f"
     message = tf.train.Int64List.FromString(b"\x0a" + varint(len(packed)) + packed)

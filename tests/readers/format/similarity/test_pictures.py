@@ -49,13 +49,13 @@ COPIES = {
 
 @pytest.fixture(scope="module")
 def pictures():
-    made = [*photograph_tiles(), *(smooth_picture(seed) for seed in range(60))]
+    made = [*photograph_tiles(), *(smooth_picture(seed) for seed in range(15))]
     hashes = [picture_hash(pixels) for pixels in made]
     kept = [
         (pixels, found) for pixels, found in zip(made, hashes, strict=True) if found is not None
     ]
     # Some tiles show the sky.
-    assert len(kept) >= 84
+    assert len(kept) >= 39
     return kept
 
 
