@@ -59,10 +59,13 @@ def test_a_mutant_differs_from_the_module_in_one_place(line, change, expected):
     assert names["is_small"](3) == expected
 
 
-def test_faults_are_drawn_at_different_lines_and_are_the_same_for_the_same_seed():
-    faults = drawn(ROOT, 20, 1)
-    assert len({(fault.module, fault.line) for fault in faults}) == 20
-    assert faults == drawn(ROOT, 20, 1) != drawn(ROOT, 20, 2)
+def test_faults_are_drawn_at_different_lines_and_are_the_same_for_the_same_seed(tmp_path):
+    for package in ("beam_jobs", "readers"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "module.py").write_text(SOURCE)
+    faults = drawn(tmp_path, 10, 1)
+    assert len({(fault.module, fault.line) for fault in faults}) == 10
+    assert faults == drawn(tmp_path, 10, 1) != drawn(tmp_path, 10, 2)
     for fault in faults:
         compile(fault.source, fault.module, "exec")
 

@@ -17,6 +17,7 @@ from tests.support.datasets import files_of
 FOUND = [37, 123, 7533, 19554, 45026, 60181, 68277, 90637, 95326]
 
 
+@pytest.mark.slow(base=["text-names0"])
 @pytest.mark.parametrize(
     ("command", "names"), [("text", ("text", "merged", "replaced")), ("near", ("near",))]
 )
@@ -33,12 +34,13 @@ def test_the_simulated_runner_writes_what_beams_own_writes(tmp_path, command, na
 
 def test_whatever_fails_a_dataset_is_whole_or_has_no_manifest():
     struck = Counter[str]()
-    for seed in range(56):
+    for seed in range(32):
         struck += simulate(seed)
     everything = {"dies", "refused", "unanswered", "full", "retried", "zombie", "lost", "repeated"}
     assert {*everything, "runs: complete", "runs: failed", "runs: crashed"} <= struck.keys()
 
 
+@pytest.mark.slow
 def test_whatever_fails_near_duplicates_are_dropped_and_counted():
     struck = simulate(1, "near") + simulate(4, "near") + simulate(7, "near")
     assert {"runs: complete", "runs: failed"} <= struck.keys()
