@@ -14,7 +14,7 @@ from readers.format.schema import Schema
 from readers.gallery.look import Look
 from readers.page import shown
 from readers.page.document import document
-from readers.page.odd import extremes
+from readers.page.odd import copies, extremes
 from readers.page.study import Study
 from tests.readers.page.parsed import Parsed
 from tests.support.datasets import flip, write_dataset
