@@ -85,7 +85,7 @@ def write_hostile(folder: Path) -> Path:
 
     It has features of all kinds, with the numbers that are hardest to draw, and an empty split.
     """
-    names = [text for text in STRINGS if _is_name(text)]
+    names = [text for text in STRINGS if _is_name(text)][:12]
     own: dict[str, Any] = dict.fromkeys(("key", "text", "caption", *names), ("string", ()))
     own |= {
         "label": ("int64", ()),
@@ -105,7 +105,7 @@ def write_hostile(folder: Path) -> Path:
     records: list[Record] = []
     for number in range(10):
         record: Record = {
-            name: values[(number + place) % len(values)]
+            name: values[(4 * number + place) % len(values)]
             for place, name in enumerate(["key", "text", "caption", *names])
         }
         words = [*values[number::10], "\ud800".encode("utf-8", "surrogatepass"), b"\xff<script>\0"]

@@ -20,7 +20,6 @@ from readers.__main__ import main
 from readers.checks.against import _jensen_shannon
 from readers.checks.distributions import by_chance, kolmogorov_smirnov
 from readers.checks.registry import CHECKS
-from readers.format.dtypes import numpy_dtype
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from tests.support.checkout import ROOT
@@ -299,26 +298,59 @@ def test_names_of_categories_and_of_records_are_no_copies(tmp_path):
     assert [(f.check, f.feature) for f in report.findings] == [("identifiers", "patient")]
 
 
-def test_equal_rows_of_a_table_are_copies(tmp_path):
+TABLE = Schema(
+    {
+        "weight": ("float32", ()),
+        "values": ("float32", (3,)),
+        "rooms": ("int64", ()),
+        "city": ("string", ()),
+        "patient": ("string", ()),
+        "key": ("string", ()),
+        "label": ("int64", ()),
+    }
+)
+
+
+def rows_of_a_table() -> dict[str, list[dict]]:
     rng = np.random.default_rng(5)
-    schema = Schema({"weight": ("float32", ()), "city": ("string", ()), "label": ("int64", ())})
-    records = {
+    return {
         name: [
-            {"weight": rng.normal(), "city": str(rng.choice(["Berne", "Lyon"])), "label": n % 3}
-            for n in range(size)
+            {
+                "weight": round(rng.normal(50, 5), 1),
+                "values": rng.normal(50, 5, 3).astype(np.float32),
+                "rooms": int(rng.integers(1, 6)),
+                "city": str(rng.choice(["Berne", "Lyon", "Oslo"])),
+                "patient": f"patient-{name[0]}-{number:03d}",
+                "key": f"{name}-{number:03d}",
+                "label": int(rng.integers(0, 3)),
+            }
+            for number in range(size)
         ]
         for name, size in SIZES.items()
     }
-    assert readers.check(write(tmp_path / "clean", records, schema=schema)).findings == ()
+
+
+def test_equal_rows_of_a_table_are_copies(tmp_path):
+    def copied(row: dict, name: str) -> dict:
+        return {**row, "key": name, "patient": f"patient-{name}"}
+
+    records = rows_of_a_table()
+    clean = readers.check(write(tmp_path / "clean", records, schema=TABLE))
+    assert [(f.check, f.feature) for f in clean.findings] == [("identifiers", "patient")]
     train, val = records["train"], records["val"]
-    train[:4], val[:3] = train[50:54], train[100:103]
-    train[7] = train[70] | {"label": (train[70]["label"] + 1) % 3}
-    found = found_in(readers.check(write(tmp_path / "d", records, schema=schema)))
+    for number in range(4):
+        train[number] = copied(train[number + 50], f"c-{number:03d}")
+    for number in range(3):
+        val[number] = copied(train[number + 100], f"l-{number:03d}")
+    train[7] = copied(train[70], "o-007") | {"label": (train[70]["label"] + 1) % 3}
+    found = found_in(readers.check(write(tmp_path / "d", records, schema=TABLE)))
+    del found["identifiers"]
     assert {name: finding.count for name, finding in found.items()} == {
         "duplicates": 5,
         "leaks": 6,
         "contradictions": 2,
     }
+    assert found["contradictions"].examples == ("o-007", "train-070")
 
 
 def test_counts_of_splits_are_those_of_all_records(tmp_path):
@@ -414,15 +446,6 @@ def test_the_docs_list_all_checks():
     rows = [line for line in (ROOT / "docs/checks.md").read_text().splitlines() if "|" in line]
     listed = {line.split("|")[1].strip(" `"): line.split("|")[2].strip() for line in rows[2:]}
     assert {check.name: check.finds for check in CHECKS}.items() <= listed.items()
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "int16"])
-def test_levels_of_any_dtype_are_checked(tmp_path, dtype):
-    pixels = np.random.default_rng(0).integers(-90, 90, (40, 40, 3)).astype(numpy_dtype(dtype))
-    records = [{"p": pixels, "s": np.zeros((0, 2), numpy_dtype(dtype))}] * 5
-    schema = Schema({"p": (dtype, (None, None, 3)), "s": (dtype, (None, 2))})
-    found = readers.check(write_dataset(tmp_path / "d", schema, {"train": [records]})).findings
-    assert {f.check for f in found if f.feature == "s"} == {"empty_arrays", "constant_features"}
 
 
 def test_a_dataset_without_splits_is_checked(tmp_path):

@@ -220,9 +220,9 @@ def test_the_page_of_hostile_data_is_well_formed_and_the_same_twice(tmp_path):
     directory = write_hostile(tmp_path)
     page = document(studied(directory))
     parsed = Parsed(page)
-    assert parsed.text.count("<script>") > 20 and len(parsed.text) < 300_000
+    assert parsed.text.count("<script>") > 20
     assert "\N{MATHEMATICAL LEFT ANGLE BRACKET}U+202E" in parsed.text
-    drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    drawings = re.findall(r"<svg \w+=\".*?</svg>", page, re.DOTALL)
     assert len(drawings) > 20
     for each in drawings:
         assert "nan" not in re.sub("<title>.*?</title>", "", each)
