@@ -131,7 +131,7 @@ def test_the_number_of_processes_follows_from_the_flags(flags, expected):
 
 GOLDEN = {
     "sensors": {
-        "manifest.json": "93dd37b5137f47aaecf14249624816f2393abb2dc39894a1570df2ec9c1ba18a",
+        "manifest.json": "740484b0938ec2b98157a7831a2af2b6fcff545e8d94b846a7457f343ee9f817",
         "rejects/val-00000-of-00002.jsonl": "114e2d664a65991fa2c63eb4f77c5b7cb58ef492ee1b28b23c8bed1b1ad9245a",
         "train-00000-of-00003.tfrecord": "1c73e60b5e3b9e2d3c9352dd8189851551f873341b41c1108fdc0b7da311a41b",
         "train-00000-of-00003.tfrecord.idx": "f6c7845555d8e68668f67d7c6e082c4a27d938c8d6e962bc3987f59328ca63c9",
@@ -145,7 +145,7 @@ GOLDEN = {
         "val-00001-of-00002.tfrecord.idx": "6206894dd0267131d5650600787c24bba215dd67b9f1b838e18a7b78b1a9c538",
     },
     "text": {
-        "manifest.json": "17904d2c6da832d6348b5b65a2e42f83786ce9478086bdaa79d65cadff116fc1",
+        "manifest.json": "503df498869dcf2bdc4079ea6fd7a84d44c1bcc6215282fba1b7a4da8d98e1da",
         "rejects/train-00001-of-00003.jsonl": "ef92243254fa53e52f04c833f2e34c3c4880e9d3f4bf7bd98428d35619ed1713",
         "train-00000-of-00003.tfrecord": "727091b8a48ae9ce5cbc4afc8f566c57781e8bce945d89c8f9ea87fe2b3846f2",
         "train-00000-of-00003.tfrecord.idx": "f713261ae270145b733bab70f5f2af939da7e4fa391d363a4ba0babcf99c1d71",
