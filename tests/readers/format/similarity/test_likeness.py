@@ -50,6 +50,15 @@ def test_hashes_within_the_distance_share_a_key(distance, flips, value):
     assert min(int(mask).bit_count() for mask in masks) >= 16
 
 
+def test_a_picture_is_near_its_copies_and_not_one_with_another_part():
+    picture = smooth_picture(0, 96)
+    other = picture.copy()
+    other[:6, :6] = np.where(picture[:6, :6].mean() > picture.mean(), 0, 255)
+    assert all(are_near(PICTURES, picture, copy) for copy in (jpeg(picture), picture / 255))
+    lumas = PICTURES.sketch([picture, other]).probes
+    assert not PICTURES.near(lumas[:1], lumas[1:])[0]
+
+
 def test_a_threshold_of_one_asks_for_the_same():
     picture = smooth_picture(0, 96)
     assert are_near(Likeness("picture", 1), picture, picture)
