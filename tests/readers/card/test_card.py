@@ -335,7 +335,6 @@ def same(found, expected):
 
 
 @pytest.mark.frameworks
-@pytest.mark.ci
 def test_tensorflow_datasets_reads_the_records_that_the_readers_read(dataset):
     import tensorflow as tf
     import tensorflow_datasets as tfds
