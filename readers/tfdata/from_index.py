@@ -80,7 +80,7 @@ def dataset_by_step(
                 break
         return [np.int64(steps), name, failure, *arrays, *nothing * (together - steps)]
 
-    def call(state: _State, _: tf.Tensor) -> tuple[_State, tuple[tf.Tensor, tf.data.Dataset]]:
+    def call(state: _State, _: tf.Tensor) -> tuple[_State, tuple[tf.Tensor, ...]]:
         specs = [_SCALAR, _SCALAR, tf.TensorSpec([], tf.string), *bridge.specs * together]
         # Stateless as TensorFlow means it: reading steps again gives the same batches.
         failed, tensors = python_call(read, state, specs)
@@ -91,9 +91,11 @@ def dataset_by_step(
         batches = functools.reduce(tf.data.Dataset.concatenate, several).take(steps)
         # After a step that failed comes the next one.
         after = state[0] + tf.maximum(steps, 1), state[1], name, failure
-        return after, (failed, batches)
+        return after, (state[0] < state[1], failed, batches)
 
-    def unless_it_failed(failed: tf.Tensor, batches: tf.data.Dataset) -> tf.data.Dataset:
+    def unless_it_failed(
+        _: tf.Tensor, failed: tf.Tensor, batches: tf.data.Dataset
+    ) -> tf.data.Dataset:
         (count,) = unless_failed(failed, [tf.constant(_NO_END)])
         return batches.take(count)
 
@@ -104,6 +106,8 @@ def dataset_by_step(
     def one_pass(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
         state = (begin, end, _NO_NAME, b"")
         calls = tf.data.Dataset.counter().scan(state, call).prefetch(1)
+        # A pass in which steps failed has fewer batches, so it ends by the state, too.
+        calls = calls.take_while(lambda more, *_: more)
         return calls.flat_map(unless_it_failed).take(end - begin)
 
     passes = bounds_of_each_pass(bounds, [_SCALAR, _SCALAR], options.next_epochs).flat_map(one_pass)

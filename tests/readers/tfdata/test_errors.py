@@ -122,3 +122,13 @@ def test_an_error_of_a_gzip_file_holds_the_offset_after_decompression(tmp_path):
     with pytest.raises(tf.errors.InvalidArgumentError) as wrapped:
         list(readers.load(path, schema=schema, batch_size=2, order="global"))
     assert line_of(wrapped.value) == str(found)
+
+
+def test_a_pass_in_which_a_step_failed_ends(tmp_path, monkeypatch):
+    dataset, _ = damaged(tmp_path, NUMBERS)
+    # It raises an error, again and again, if there are fewer batches than it was told.
+    monkeypatch.setattr(
+        tf.data.experimental, "assert_cardinality", lambda _: lambda batches: batches
+    )
+    batches = list(readers.load(dataset, **NUMBERS).ignore_errors())
+    assert [batch["id"].numpy()[0] for batch in batches] == [0, 8, 12, 16]
