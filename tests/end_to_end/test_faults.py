@@ -60,8 +60,8 @@ def jobs(tmp_path_factory):
 @pytest.mark.slow(base=["elsewhere"])
 @pytest.mark.parametrize("on_disk", [True, False], ids=["disk", "elsewhere"])
 def test_two_simultaneous_attempts_at_an_encoded_shard_agree(jobs, tmp_path, monkeypatch, on_disk):
-    monkeypatch.setattr(Spool, "on_disk", on_disk)
     arguments, expected = jobs["text"]
+    monkeypatch.setattr(Spool, "on_disk", on_disk)
     once, commit_file = shard_writer.write_spooled, shards.ShardFile.commit
     meet = threading.Barrier(2)
 
@@ -171,8 +171,9 @@ def test_a_file_or_folder_in_the_way_of_the_output_is_named_in_one_line(jobs, tm
 
 
 def test_the_traceback_of_an_unexpected_failure_is_in_a_file(jobs, tmp_path, monkeypatch, capsys):
+    arguments, _ = jobs["sensors"]
     monkeypatch.setattr(commit, "plan_changes", lambda *_: [json.loads("{")])
-    assert run(*jobs["sensors"][0], *IN_MEMORY, "--output", tmp_path / "out") == 1
+    assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 1
     error = only_error(capsys.readouterr().err, "the pipeline failed.*the traceback is in")
     log = Path(error.split()[-1])
     assert "JSONDecodeError" in log.read_text()

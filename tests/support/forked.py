@@ -69,7 +69,7 @@ class Job:
             else:
                 stream = os.dup(stream)
             theirs.append(stream)
-        self._news, news = socket.socketpair()
+        self._news, news = _pair(socket.SOCK_STREAM)
         request = [[str(argument) for argument in arguments], env, file_bytes, before]
         socket.send_fds(_server(), [json.dumps(request).encode()], [*theirs, news.fileno()])
         for stream in theirs:
@@ -142,10 +142,18 @@ def run(*arguments: Any, timeout: float = 120, **how: Any) -> subprocess.Complet
     return subprocess.CompletedProcess(arguments, job.wait(), stdout, stderr)
 
 
+def _pair(kind: socket.SocketKind) -> tuple[socket.socket, socket.socket]:
+    """Two connected sockets that wait, whatever time limit a library has set for all new ones."""
+    sockets = socket.socketpair(socket.AF_UNIX, kind)
+    for end in sockets:
+        end.settimeout(None)
+    return sockets
+
+
 @functools.cache
 def _server() -> socket.socket:
     """The connection to the process that forks jobs."""
-    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    here, there = _pair(socket.SOCK_SEQPACKET)
     # No threads: a lock that one holds during a fork is never released.
     env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     process = subprocess.Popen(
