@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from readers.checks.facts import EXAMPLES, Check, Facts
-from readers.describe import class_names, counted_label, named
+from readers.describe import named
 from readers.format.findings import Finding
 
 # How many times rarer than the most frequent class the rarest is.
@@ -36,19 +36,19 @@ _CHANCE = 1e-6
 
 def _counts(facts: Facts) -> tuple[str, dict[str, dict[int, int]]]:
     """The feature of the labels, and of each split the number of records of each class."""
-    label = counted_label(facts.manifest)
+    label = facts.label
     counts = {
         name: dict(split.counts_of(label) or {}) for name, split in facts.manifest.splits.items()
     }
     total = {number for found in counts.values() for number in found}
     records = sum(split.records for split in facts.manifest.splits.values())
     few = len(total) <= min(_MOST_CLASSES, max(2, records // _RECORDS_A_CLASS))
-    is_named = label in class_names(facts.manifest)
+    is_named = label in facts.names
     return (label, counts) if label and (few or is_named) else ("", {})
 
 
 def _names(facts: Facts, label: str, numbers: list[int]) -> tuple[str, ...]:
-    names = class_names(facts.manifest).get(label, ())
+    names = facts.names.get(label, ())
     return tuple(named(number, names) for number in numbers[:EXAMPLES])
 
 
@@ -71,7 +71,7 @@ def _missing(facts: Facts) -> Iterator[Finding]:
 
 def _unused(facts: Facts) -> Iterator[Finding]:
     label, counts = _counts(facts)
-    names = class_names(facts.manifest).get(label, ())
+    names = facts.names.get(label, ())
     used = {number for found in counts.values() for number in found}
     unused = [number for number in range(len(names)) if number not in used]
     if unused:

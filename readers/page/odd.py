@@ -77,7 +77,7 @@ def extremes(study: Study, look: Look) -> list[Shown]:
 
 def _kinds(study: Study, look: Look) -> Iterator[tuple[str, str]]:
     """The measured features and what they are: what is drawn with others has no extremes."""
-    for feature, kind in study.kinds.items():
+    for feature, kind in study.facts.kinds.items():
         role = look.roles.get(feature, "")
         if role in ("boxes", "spectrogram"):
             yield feature, role

@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from readers.checks.facts import Facts
-from readers.describe import class_names, counted_label
 from readers.format.findings import CheckReport
 from readers.format.manifest import Manifest
 from readers.measures.channels import Channels
 from readers.measures.sample import Details, SplitSample
 from readers.measures.texts import Words
 from readers.measures.values import Values
-from readers.roles import kinds_of, undecoded
+from readers.roles import undecoded
 from readers.source import RecordSource
 
 _Part = TypeVar("_Part")
@@ -51,21 +50,6 @@ class Study:
     def samples(self) -> Mapping[str, SplitSample]:
         """The first records of each split, which are a sample drawn by hash."""
         return self.facts.samples
-
-    @functools.cached_property
-    def kinds(self) -> dict[str, str]:
-        """Feature -> `picture`, `text`, `signal`, `floats` or `integers`, of those that are measured."""
-        return kinds_of(self.manifest)
-
-    @functools.cached_property
-    def names(self) -> dict[str, tuple[str, ...]]:
-        """Feature -> names of its classes by id, of features that have any."""
-        return class_names(self.manifest)
-
-    @functools.cached_property
-    def label(self) -> str:
-        """The feature that holds one label a record; empty without one."""
-        return counted_label(self.manifest)
 
     def anchor(self, feature: str, split: str) -> str:
         """The id of the place in the report that a feature, or else a split, has; empty without one.

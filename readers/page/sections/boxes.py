@@ -20,16 +20,10 @@ _ROUNDING = 1e-5
 
 def section(study: Study) -> Section | None:
     """The boxes of each feature that holds any."""
-    found = [_boxes(study, name) for name in study.manifest.schema if is_boxes(study, name)]
+    names = [name for name, role in study.facts.roles.items() if role == "boxes"]
+    found = [_boxes(study, name) for name in names]
     shown = [each for each in found if each is not None]
     return Section("boxes", "Boxes", fill("boxes.html", shown=shown)) if shown else None
-
-
-def is_boxes(study: Study, name: str) -> bool:
-    """Whether a feature holds boxes: floats [None, 4] with a name that says so."""
-    feature = study.manifest.schema[name]
-    is_float = feature.dtype.startswith("float")
-    return is_float and feature.shape == (None, 4) and "box" in name.lower()
 
 
 def _boxes(study: Study, name: str) -> dict[str, Any] | None:

@@ -40,12 +40,16 @@ def _counted(study: Study) -> list[tuple[str, _Counts, Sequence[str], bool]]:
     """(feature, counts by split, names, whether they are those of all records) of features with classes."""
     found = list[tuple[str, _Counts, Sequence[str], bool]]()
     splits = study.manifest.splits
-    if study.label:
-        counts = {name: split.counts_of(study.label) or Counter() for name, split in splits.items()}
+    if study.facts.label:
+        counts = {
+            name: split.counts_of(study.facts.label) or Counter() for name, split in splits.items()
+        }
         if any(counts.values()):
-            found.append((study.label, counts, study.names.get(study.label, ()), True))
-    for feature, names in study.names.items():
-        if feature == study.label or feature not in study.manifest.schema:
+            found.append(
+                (study.facts.label, counts, study.facts.names.get(study.facts.label, ()), True)
+            )
+    for feature, names in study.facts.names.items():
+        if feature == study.facts.label or feature not in study.manifest.schema:
             continue
         parts = study.values(feature)
         counts = {split: _counts(values.drawn) for split, values in parts.items()}

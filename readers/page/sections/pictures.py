@@ -33,7 +33,7 @@ _MEASURES = (
 
 def section(study: Study) -> Section | None:
     """The pictures of each feature that holds them."""
-    names = [name for name, kind in study.kinds.items() if kind == "picture"]
+    names = study.facts.features("picture")
     found = [_pictures(study, name) for name in names[:_FEATURES]]
     shown = [each for each in found if each is not None]
     if not shown:

@@ -12,7 +12,6 @@ from readers.page import charts
 from readers.page.distributions.drawings import histograms
 from readers.page.numbers import percent, short
 from readers.page.section import Section, fill
-from readers.page.sections.boxes import is_boxes
 from readers.page.study import Study
 
 # Fewer steps of a fixed number are a vector, not a signal.
@@ -28,8 +27,7 @@ _COLUMNS = (
 
 def section(study: Study) -> Section | None:
     """The channels of each signal."""
-    names = [name for name, kind in study.kinds.items() if kind == "signal"]
-    names = [name for name in names if _is_signal(study, name)]
+    names = [name for name in study.facts.features("signal") if _is_signal(study, name)]
     found = [_signal(study, name) for name in names[:_FEATURES] if study.channels(name)]
     if not found:
         return None
@@ -49,7 +47,7 @@ def section(study: Study) -> Section | None:
 
 def _is_signal(study: Study, name: str) -> bool:
     steps = study.manifest.schema[name].shape[0]
-    return (steps is None or steps >= _FEWEST_STEPS) and not is_boxes(study, name)
+    return steps is None or steps >= _FEWEST_STEPS
 
 
 def _signal(study: Study, name: str) -> dict[str, Any]:

@@ -15,13 +15,14 @@ from readers.page.distributions.drawings import histograms
 from readers.page.numbers import percent, short
 from readers.page.section import Section, fill
 from readers.page.study import Study
+from readers.roles import feature_of
 
 _WORDS, _SCRIPTS, _CONTROL = 20, 12, 12
 
 
 def section(study: Study) -> Section | None:
     """The texts of each feature that holds them, and the tokens."""
-    names = [name for name, kind in study.kinds.items() if kind == "text"]
+    names = study.facts.features("text")
     shown = [_text(study, name) for name in names if study.words(name)]
     tokens = _tokens(study)
     if not shown and not tokens:
@@ -99,9 +100,9 @@ def _control(found: Words) -> list[tuple[str, int]]:
 def _tokens(study: Study) -> list[tuple[str, ...]]:
     """(split, tokens, unknown ones, padding, different ones) of all records of a dataset with a vocabulary of words or a tokenizer."""
     vocabulary = study.manifest.vocabulary or study.manifest.tokenizer
-    found = list[tuple[str, ...]]()
+    feature, found = feature_of("tokens", study.facts.roles), list[tuple[str, ...]]()
     for name, split in study.manifest.splits.items():
-        counts = split.counts_of("tokens")
+        counts = split.counts_of(feature)
         if not counts:
             continue
         total = counts.total()
