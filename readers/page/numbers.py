@@ -62,6 +62,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.{0 if 0.1 <= share <= 0.9 else 1}f} %"
 
 
+def part(count: int, total: int) -> str:
+    """A number, and the share that it is of a whole: `12 (3.1 %)`."""
+    return f"{count:,} ({percent(count / total)})" if total else "0"
+
+
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers from `low` to `high`, at equal distances.
 

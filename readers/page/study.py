@@ -51,13 +51,15 @@ class Study:
         """The first records of each split, which are a sample drawn by hash."""
         return self.facts.samples
 
-    def anchor(self, feature: str, split: str) -> str:
+    def anchor(self, feature: str, split: str = "", kind: str = "feature") -> str:
         """The id of the place in the report that a feature, or else a split, has; empty without one.
+
+        A feature has one in each section of a `kind` of features.
 
         Ids are numbered, so that no name of the data is part of one.
         """
         if feature in self.manifest.schema:
-            return f"feature-{list(self.manifest.schema).index(feature)}"
+            return f"{kind}-{list(self.manifest.schema).index(feature)}"
         if split in self.manifest.splits:
             return f"split-{list(self.manifest.splits).index(split)}"
         return ""

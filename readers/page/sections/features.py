@@ -10,7 +10,7 @@ from readers.format.schema import Feature, format_shape
 from readers.measures.values import Values, channels_of, has_numbers
 from readers.measures.visits import LARGEST
 from readers.page.distributions.drawings import histograms, spark
-from readers.page.distributions.figures import Counted, Sampled, counted, joint, sampled
+from readers.page.distributions.figures import Figures, counted, joint, sampled
 from readers.page.distributions.frequent import frequent_numbers, frequent_strings
 from readers.page.numbers import percent, short
 from readers.page.section import Section, fill
@@ -41,7 +41,7 @@ def section(study: Study) -> Section | None:
             rows=rows,
             heads=_HEADS,
             columns=_COLUMNS,
-            left=[study.anchor(name, "") for name, _ in features[_LINES:]],
+            left=[study.anchor(name) for name, _ in features[_LINES:]],
             opened=_OPEN,
             count=len(features),
             seen=study.checked.seen,
@@ -62,7 +62,7 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, 
         found = sampled(np.concatenate([*numbers, np.empty((0, channels_of(feature)))]))
         cells = list(zip(_HEADS, _cells(found, _of_all(study, name)), strict=True))
     return {
-        "anchor": study.anchor(name, ""),
+        "anchor": study.anchor(name),
         "name": name,
         "type": f"{feature.dtype} {format_shape(feature.shape)}",
         "spark": spark(drawn),
@@ -85,11 +85,11 @@ def _words(feature: Feature, parts: dict[str, Values]) -> str:
     return f"{ends} {noun}{different}"
 
 
-def _of_all(study: Study, name: str) -> Counted | None:
+def _of_all(study: Study, name: str) -> Figures | None:
     return counted(list(study.manifest.splits.values()), name)
 
 
-def _cells(found: Sampled, of_all: Counted | None) -> list[str]:
+def _cells(found: Figures, of_all: Figures | None) -> list[str]:
     """The figures of a line."""
     best = joint(found, of_all)
     return [
@@ -100,7 +100,7 @@ def _cells(found: Sampled, of_all: Counted | None) -> list[str]:
 
 
 def _details(study: Study, name: str, feature: Feature, parts: dict[str, Values]) -> dict[str, Any]:
-    shown, anchor = {"source": _source(study, name, parts)}, study.anchor(name, "")
+    shown, anchor = {"source": _source(study, name, parts)}, study.anchor(name)
     if not has_numbers(feature):
         lengths = {split: values.shapes[:, 0] for split, values in parts.items()}
         what = "bytes" if not feature.shape else "the size of their first dimension"
@@ -129,11 +129,11 @@ def _details(study: Study, name: str, feature: Feature, parts: dict[str, Values]
     return {**shown, "drawing": drawing, "tables": tables, "frequent": found, "note": note}
 
 
-def _figures(found: Sampled, of_all: Counted | None) -> list[str]:
+def _figures(found: Figures, of_all: Figures | None) -> list[str]:
     """The cells of a table."""
     best = joint(found, of_all)
     return [
-        f"{best.drawn:,}",
+        f"{best.count:,}",
         *map(percent, (best.missing, found.nan, found.infinite, found.zero)),
         *map(short, (best.low, *found.quantiles, best.high, best.mean, best.std)),
     ]

@@ -42,7 +42,7 @@ def _has_length(feature: Feature) -> bool:
 def _lengths(study: Study, name: str) -> dict[str, Any]:
     dimension = study.manifest.schema[name].first_unknown
     parts = {split: values.shapes[:, dimension] for split, values in study.values(name).items()}
-    anchor = study.anchor(name, "").replace("feature", "length")
+    anchor = study.anchor(name, kind="length")
     split, seen = next(iter(parts.items()))
     boundaries = suggested_boundaries(seen)
     buckets = {name: boundaries}

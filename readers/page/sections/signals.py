@@ -54,7 +54,7 @@ def _signal(study: Study, name: str) -> dict[str, Any]:
     parts = list(study.channels(name).values())
     found = parts[0].merge(parts[1:])
     shape = study.manifest.schema[name].shape
-    anchor = study.anchor(name, "").replace("feature", "signal")
+    anchor = study.anchor(name, kind="signal")
     measures = {s: sample.measures[name] for s, sample in study.samples.items() if sample.seen}
     drawings = [
         histograms(
