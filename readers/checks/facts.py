@@ -153,27 +153,25 @@ class Check:
     find: Callable[[Facts], Iterable[Finding]]
 
 
+# What the values of an array are checked for, whatever it holds.
+_VALUES = ("signal", "picture", "floats", "integers")
+
+
 def records_with(
-    name: str,
-    severity: str,
-    noun: str,
-    kinds: Iterable[str],
-    finds: str,
-    chosen: Callable[[Measures], np.ndarray],
+    name: str, severity: str, noun: str, finds: str, chosen: Callable[[Measures], np.ndarray]
 ) -> Check:
     """A check that looks at each record alone.
 
     Args:
         name: The name of the check.
         severity: Its severity; it is a `note` if more than half of the records are chosen.
-        noun: What a value is called in the list of checks, such as `picture`.
-        kinds: The kinds of features that it looks at.
+        noun: What it looks at: `picture`, `text`, `signal`, or the `value` of any array.
         finds: What the chosen records do or are, after their number.
         chosen: A mask over records, given their measures.
     """
 
     def find(facts: Facts) -> Iterator[Finding]:
-        for feature in facts.features(*kinds):
+        for feature in facts.features(*(_VALUES if noun == "value" else (noun,))):
             masks = [chosen(_Columns(s.measures[feature], s.seen)) for s in facts.samples.values()]
             mask = np.concatenate([*masks, np.empty(0, bool)])
             worst = "note" if mask.sum() > _USUAL * len(mask) else severity
