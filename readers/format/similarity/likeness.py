@@ -197,22 +197,21 @@ class Likeness:
 
     def _recording(self, arrays: Sequence[np.ndarray]) -> tuple[bool, int, bytes]:
         found = [recording_sketch(array) for array in arrays]
-        hashes = [sketch.hash for sketch in found if sketch]
+        hashes = [sketch[0] for sketch in found if sketch]
         if not hashes:
             return False, *_exact(arrays)
         parts = [
-            b"\1" + sketch.portrait.tobytes() if sketch else b"\0" + _exact([array])[1]
+            b"\1" + sketch[1].tobytes() if sketch else b"\0" + _exact([array])[1]
             for array, sketch in zip(arrays, found, strict=True)
         ]
         return True, hashes[0], b"\1" + b"".join(part.ljust(_ARRAY, b"\0") for part in parts)
 
     def _near_pictures(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        found = alike_pictures(*(probes.reshape(-1, 16, 16) for probes in (one, other)))
-        correlation = 1 - (1 - self.threshold) * (1 - PICTURE_CORRELATION) / 0.1
-        difference = (1 - self.threshold) * PICTURE_DIFFERENCE / 0.1
-        near: np.ndarray = (found.correlation >= correlation - _ROUNDING) & (
-            found.difference <= difference + _ROUNDING
-        )
+        lumas = (probes.reshape(-1, 16, 16) for probes in (one, other))
+        correlation, difference = alike_pictures(*lumas)
+        least = 1 - (1 - self.threshold) * (1 - PICTURE_CORRELATION) / 0.1
+        most = (1 - self.threshold) * PICTURE_DIFFERENCE / 0.1
+        near: np.ndarray = (correlation >= least - _ROUNDING) & (difference <= most + _ROUNDING)
         return near
 
     def _near_texts(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -8,8 +8,6 @@ Versions of a decoder of JPEGs may differ by a level or two, which changes a bit
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 # How many bits may differ between near duplicates. Of 980 photographs, parts of them, and made-up pictures, all copies
@@ -84,27 +82,19 @@ def _small(luma: np.ndarray) -> np.ndarray:
     return (parts / _WHITE).astype(np.float32)
 
 
-class PictureLikeness(NamedTuple):
-    """How alike pictures are, float64 [pairs] each.
-
-    Attributes:
-        correlation: The correlation of their lumas, -1 to 1.
-        difference: The largest difference of a part of them, in standard deviations of each.
-    """
-
-    correlation: np.ndarray
-    difference: np.ndarray
-
-
-def alike_pictures(one: np.ndarray, other: np.ndarray) -> PictureLikeness:
-    """How alike pictures are whose hashes are near.
+def alike_pictures(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How alike pictures are whose hashes are near, float64 [pairs] each.
 
     Args:
         one, other: Lumas of any scale, [pairs, 16, 16].
+
+    Returns:
+        The correlation of their lumas, -1 to 1; and the largest difference of a part of them, in standard
+        deviations of each.
     """
     first, second = (_normalized(lumas) for lumas in (one, other))
     apart = np.abs(first - second).max(axis=1, initial=0) * np.sqrt(first.shape[1])
-    return PictureLikeness(np.einsum("ij,ij->i", first, second), apart)
+    return np.einsum("ij,ij->i", first, second), apart
 
 
 def _normalized(lumas: np.ndarray) -> np.ndarray:
