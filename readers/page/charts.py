@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from readers.gallery.markup import element, line_path
+from readers.gallery.markup import element, line_path, svg
 from readers.page.numbers import compact, decades, part, short, ticks
 
 # Units of the viewBox, which are pixels unless the screen is narrower.
@@ -253,18 +253,10 @@ def _up(y: _Scale, places: Sequence[float], labels: Sequence[str]) -> list[Eleme
 
 
 def _figure(title: str, marks: Sequence[Element], caption: str, names: Sequence[str]) -> Element:
-    svg = element(
-        "svg",
-        element("title", title),
-        *marks,
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        width=str(WIDTH),
-        height=str(HEIGHT),
-        role="img",
-    )
     keys = [
         element("li", element("span", class_=f"key s{number % SERIES}"), name)
         for number, name in enumerate(names)
     ]
     legend = [element("ul", *keys, class_="keys")] if len(names) > 1 else []
-    return element("figure", element("figcaption", caption), svg, *legend, class_="chart")
+    drawing = svg(title, marks, WIDTH, HEIGHT)
+    return element("figure", element("figcaption", caption), drawing, *legend, class_="chart")
