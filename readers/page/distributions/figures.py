@@ -49,7 +49,8 @@ def sampled(values: np.ndarray) -> Figures:
     numbers = finite(values)
     unknown = int(np.isnan(values).sum()) if values.dtype.kind == "f" else 0
     counts = unknown, total - len(numbers) - unknown, int((numbers == 0).sum())
-    shares = Figures(total, *(count / total if total else math.nan for count in counts))
+    nan, infinite, zero = (count / total if total else math.nan for count in counts)
+    shares = Figures(total, nan, infinite, zero)
     if not len(numbers):
         return shares
     low, high = float(numbers.min()), float(numbers.max())
@@ -74,7 +75,7 @@ def joint(found: Figures, of_all: Figures | None) -> Figures:
 
 def counted(splits: Sequence[Split], feature: str) -> Figures | None:
     """The figures of all records of some splits; None if a split that has records lacks them."""
-    found = [split.statistics.get(feature) for split in splits if split.records]
+    found: list[Any] = [split.statistics.get(feature) for split in splits if split.records]
     if not found or not all(map(_are_figures, found)):
         return None
     count, missing = (sum(each.get(name, 0) for each in found) for name in ("count", "nan"))

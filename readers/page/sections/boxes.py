@@ -9,7 +9,7 @@ import numpy as np
 from readers.page import charts
 from readers.page.distributions.drawings import histograms
 from readers.page.numbers import part, short
-from readers.page.section import Section, fill
+from readers.page.section import Section
 from readers.page.study import Study
 
 _CELLS = 24
@@ -23,7 +23,7 @@ def section(study: Study) -> Section | None:
     names = [name for name, role in study.facts.roles.items() if role == "boxes"]
     found = [_boxes(study, name) for name in names]
     shown = [each for each in found if each is not None]
-    return Section("boxes", "Boxes", fill("boxes.html", shown=shown)) if shown else None
+    return Section.filled("boxes", shown=shown) if shown else None
 
 
 def _boxes(study: Study, name: str) -> dict[str, Any] | None:
@@ -80,5 +80,5 @@ def _corners(drawn: np.ndarray, is_xyxy: bool) -> np.ndarray:
 
 def _has_area(corners: np.ndarray) -> np.ndarray:
     """Which boxes have one, bool [n]."""
-    has_area: np.ndarray = (corners[:, 2:] > corners[:, :2]).all(axis=1)
-    return has_area & np.isfinite(corners).all(axis=1)
+    has_area = (corners[:, 2:] > corners[:, :2]).all(axis=1)
+    return np.asarray(has_area & np.isfinite(corners).all(axis=1))

@@ -13,7 +13,7 @@ from readers.page.distributions.drawings import histograms, spark
 from readers.page.distributions.figures import Figures, counted, joint, sampled
 from readers.page.distributions.frequent import frequent_numbers, frequent_strings
 from readers.page.numbers import percent, short
-from readers.page.section import Section, fill
+from readers.page.section import Section
 from readers.page.study import Study
 
 # Features with a line, and features of these that open: a page of 2,000 features has less than 5 MB.
@@ -33,22 +33,18 @@ def section(study: Study) -> Section | None:
         _row(study, name, feature, place < _OPEN)
         for place, (name, feature) in enumerate(features[:_LINES])
     ]
-    return Section(
+    return Section.filled(
         "features",
-        "Features",
-        fill(
-            "features.html",
-            rows=rows,
-            heads=_HEADS,
-            columns=_COLUMNS,
-            left=[study.anchor(name) for name, _ in features[_LINES:]],
-            opened=_OPEN,
-            count=len(features),
-            seen=study.checked.seen,
-            too_large=sum(sample.too_large for sample in study.samples.values()),
-            largest=LARGEST,
-            records=study.checked.records,
-        ),
+        rows=rows,
+        heads=_HEADS,
+        columns=_COLUMNS,
+        left=[study.anchor(name) for name, _ in features[_LINES:]],
+        opened=_OPEN,
+        count=len(features),
+        seen=study.checked.seen,
+        too_large=sum(sample.too_large for sample in study.samples.values()),
+        largest=LARGEST,
+        records=study.checked.records,
     )
 
 

@@ -14,7 +14,7 @@ from readers.describe import named
 from readers.format.display import shortened
 from readers.page.charts import bar_cell
 from readers.page.numbers import part, short
-from readers.page.section import Section, fill
+from readers.page.section import Section
 from readers.page.study import Study
 
 # Classes in a table; names of missing ones; characters of a name.
@@ -30,7 +30,7 @@ def section(study: Study) -> Section | None:
     shares = _shares(study)
     if not tables and not shares:
         return None
-    return Section("labels", "Labels", fill("labels.html", tables=tables, shares=shares))
+    return Section.filled("labels", tables=tables, shares=shares)
 
 
 _Counts = Mapping[str, Counter[int]]

@@ -13,7 +13,7 @@ from readers.measures.sample import Measures
 from readers.page import charts
 from readers.page.distributions.drawings import histograms
 from readers.page.numbers import short
-from readers.page.section import Section, fill
+from readers.page.section import Section
 from readers.page.study import Study
 
 _FEATURES = 12
@@ -37,7 +37,7 @@ def section(study: Study) -> Section | None:
     if not shown:
         return None
     left = len(names) - len(names[:_FEATURES])
-    return Section("pictures", "Pictures", fill("pictures.html", shown=shown, left=left))
+    return Section.filled("pictures", shown=shown, left=left)
 
 
 def _pictures(study: Study, name: str) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from readers.measures.channels import GAP, MOST_CHANNELS, WINDOW, Channels
 from readers.page import charts
 from readers.page.distributions.drawings import histograms
 from readers.page.numbers import percent, short
-from readers.page.section import Section, fill
+from readers.page.section import Section
 from readers.page.study import Study
 
 # Fewer steps of a fixed number are a vector, not a signal.
@@ -31,17 +31,13 @@ def section(study: Study) -> Section | None:
     found = [_signal(study, name) for name in names[:_FEATURES] if study.channels(name)]
     if not found:
         return None
-    return Section(
+    return Section.filled(
         "signals",
-        "Signals",
-        fill(
-            "signals.html",
-            shown=found,
-            columns=_COLUMNS,
-            gap=GAP,
-            rate=study.manifest.sample_rate,
-            left=len(names) - len(names[:_FEATURES]),
-        ),
+        shown=found,
+        columns=_COLUMNS,
+        gap=GAP,
+        rate=study.manifest.sample_rate,
+        left=len(names) - len(names[:_FEATURES]),
     )
 
 

@@ -12,7 +12,7 @@ from readers.measures.texts import CHARACTERS, Words, merged
 from readers.page.charts import bars
 from readers.page.distributions.drawings import histograms
 from readers.page.numbers import part, percent, short
-from readers.page.section import Section, fill
+from readers.page.section import Section
 from readers.page.study import Study
 from readers.roles import feature_of
 
@@ -26,7 +26,7 @@ def section(study: Study) -> Section | None:
     tokens = _tokens(study)
     if not shown and not tokens:
         return None
-    return Section("texts", "Texts", fill("texts.html", shown=shown, tokens=tokens))
+    return Section.filled("texts", shown=shown, tokens=tokens)
 
 
 def _text(study: Study, name: str) -> dict[str, Any]:
