@@ -55,12 +55,7 @@ class Drawn:
 
 
 def drawings_of(record: Mapping[str, Any], look: Look) -> Drawn:
-    """What is drawn of a record. A value that cannot be is said to be, with the reason.
-
-    Args:
-        record: The values by feature name, whose encoded images may be bytes.
-        look: What the features are.
-    """
+    """What is drawn of a record. A value that cannot be is said to be, with the reason."""
     drawn = Drawn()
     # Captions are below pictures, and tokens below texts.
     later = ("captions", "tokens")

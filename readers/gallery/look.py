@@ -43,10 +43,6 @@ class Look:
     def of(cls, directory: str, manifest: Manifest) -> Look:
         """What the options of its job, and the names of its features, say of a dataset.
 
-        Args:
-            directory: The dataset's directory.
-            manifest: Its manifest.
-
         Raises:
             StoreError: (an OSError) A store still fails after several retries.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -45,7 +45,7 @@ class Card:
     key: str = ""
     label: str = ""
     drawings: Sequence[Element] = ()
-    lines: Sequence[Element] = field(default_factory=tuple)
+    lines: Sequence[Element] = ()
 
     def figure(self, why: str = "", split: str = "", is_drawn: bool = True) -> Element:
         """The card as a `figure`.
@@ -78,12 +78,7 @@ class Card:
 
 
 def gallery(records: Iterable[Mapping[str, Any]], look: Look) -> Element:
-    """Records beside each other.
-
-    Args:
-        records: The values by feature name, whose encoded images may be bytes.
-        look: What the features are.
-    """
+    """Records beside each other."""
     cards = (card_of(record, look).figure() for record in records)
     return element("div", *cards, style=_GRID)
 

@@ -91,12 +91,6 @@ def sample_of(
 
     Together they are `most` records; fewer if these have more than 2 GiB, or more than four million values of features.
 
-    Args:
-        directory: The dataset's directory.
-        manifest: Its manifest.
-        most: The number of records.
-        has_details: Whether to collect what a report shows.
-
     Raises:
         CorruptRecordError: (a ValueError) The checksum of a record is wrong.
         DatasetError: (a ValueError) A shard differs from the manifest.
@@ -291,12 +285,7 @@ class DetailsCollector:
         self._words = {name: Words() for name in each if kinds.get(name) == "text"}
 
     def add(self, record: Mapping[str, Any], number: int) -> None:
-        """Adds a record.
-
-        Args:
-            record: The values by feature name.
-            number: The number of the record.
-        """
+        """Adds a record."""
         for name, collector in self._values.items():
             collector.add(record[name], number)
         with np.errstate(all="ignore"):  # Squares of the largest floats are infinite.

@@ -133,12 +133,7 @@ def heat_map(values: np.ndarray, caption: str, aspect: float = 1.0) -> Element:
 
 
 def strip(parts: Mapping[str, int], caption: str) -> Element:
-    """A whole as one bar of parts, each with its number and its share in the list below.
-
-    Args:
-        parts: Name -> number, not negative; parts of 0 are only listed.
-        caption: What the whole is.
-    """
+    """A whole as one bar of parts, each with its number and its share in the list below."""
     whole = sum(parts.values()) or 1
     cells, entries = [], []
     for number, (name, count) in enumerate(parts.items()):

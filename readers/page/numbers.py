@@ -35,12 +35,7 @@ def compact(value: float) -> str:
 
 
 def decades(top: float, most: int = 5) -> list[float]:
-    """0 and powers of ten up to a number, for an axis of the logarithm of one more than a count.
-
-    Args:
-        top: The largest count.
-        most: The most ticks, at least 2.
-    """
+    """0 and powers of ten up to a number, for an axis of the logarithm of one more than a count."""
     last = max(0, math.floor(math.log10(top))) if top > 0 else 0
     step = -(-(last + 1) // (most - 1))
     return [0.0, *(10.0**power for power in range(0, last + 1, step))]
@@ -68,13 +63,7 @@ def part(count: int, total: int) -> str:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers from `low` to `high`, at equal distances.
-
-    Args:
-        low: The beginning of the axis.
-        high: Its end, which is larger.
-        most: The most ticks, at least 2.
-    """
+    """Round numbers from `low` to `high`, at equal distances."""
     low, high = float(low), float(high)
     span = high - low
     if not (math.isfinite(span) and span > 0):

@@ -57,10 +57,6 @@ def extremes(study: Study, look: Look) -> list[Shown]:
     """The records of all samples with the smallest and the largest of each number, six of each.
 
     Numbers that are the same in all records make no extreme.
-
-    Args:
-        study: The dataset.
-        look: What its features are.
     """
     compared = [(feature, kind) for feature, kind in _kinds(study, look) if kind in _MEASURES][
         :_FEATURES
@@ -120,10 +116,6 @@ def copies(study: Study, look: Look) -> list[Shown]:
     """The largest groups of records whose pictures, texts or signals are equal or nearly the same.
 
     The records of a group that are shown are of as many splits as they can be.
-
-    Args:
-        study: The dataset.
-        look: What its features are.
     """
     features = [f for f in study.facts.features(*_CONTENT) if not look.roles.get(f)]
     return [shown for feature in features for shown in _groups(study, feature, len(features) > 1)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +18,6 @@ from readers.measures.texts import Words
 from readers.measures.values import Values
 from readers.roles import undecoded
 from readers.source import RecordSource
-
-_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -66,22 +64,19 @@ class Study:
 
     def values(self, feature: str) -> dict[str, Values]:
         """What the sample of each split keeps of a feature; without splits of which no record was seen."""
-        return self._detailed(lambda details: details.values.get(feature))
+        return {split: details.values[feature] for split, details in self._details}
 
     def channels(self, feature: str) -> dict[str, Channels]:
-        """What was found in the channels of a signal, by split; empty of any other feature."""
-        return self._detailed(lambda details: details.channels.get(feature))
+        """What was found in the channels of a signal, by split."""
+        return {split: details.channels[feature] for split, details in self._details}
 
     def words(self, feature: str) -> dict[str, Words]:
-        """What was found in the texts of a feature, by split; empty of any other feature."""
-        return self._detailed(lambda details: details.words.get(feature))
+        """What was found in the texts of a feature, by split."""
+        return {split: details.words[feature] for split, details in self._details}
 
-    def _detailed(self, part: Callable[[Details], _Part | None]) -> dict[str, _Part]:
-        found = {
-            name: part(sample.details) if sample.details else None
-            for name, sample in self.samples.items()
-        }
-        return {name: each for name, each in found.items() if each is not None}
+    @property
+    def _details(self) -> list[tuple[str, Details]]:
+        return [(name, each.details) for name, each in self.samples.items() if each.details]
 
     def stored(self, split: str, number: int) -> dict[str, Any]:
         """A record of a split by its number, whose encoded images are the bytes that are stored.

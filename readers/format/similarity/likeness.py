@@ -147,9 +147,6 @@ class Likeness:
 
         They are in the order of the first, then of the second. Of records with equal digests, each is compared with the first, and the first alone with those of other
         digests: a million equal records make a million pairs.
-
-        Args:
-            sketches: The sketches of the records.
         """
         _, first, number = np.unique(sketches.digests, return_index=True, return_inverse=True)
         firsts = first[number.reshape(-1)]

@@ -119,11 +119,7 @@ class Bins(NamedTuple):
     is_log: bool
 
     def counts(self, values: np.ndarray) -> np.ndarray:
-        """How many finite values are in each bin, int64 [bins].
-
-        Args:
-            values: Numbers of any real dtype and shape.
-        """
+        """How many finite values are in each bin, int64 [bins]."""
         numbers = finite(values)
         places = np.searchsorted(self.edges, numbers, side="right") - 1
         last = len(self.edges) - 2
@@ -140,9 +136,6 @@ def bins_of(parts: Sequence[np.ndarray]) -> Bins | None:
     """Bins for several lots of values together; None if no value is finite.
 
     Whole numbers have bins of whole numbers. Others have the width of Freedman and Diaconis, and 60 bins at most.
-
-    Args:
-        parts: Numbers of any real dtype.
     """
     numbers = np.concatenate([*(finite(part) for part in parts), np.empty(0)])
     if not len(numbers):

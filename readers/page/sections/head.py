@@ -59,11 +59,7 @@ _UNSET: tuple[Any, ...] = ("", None, False, [], {})
 
 
 def command_of(options: Mapping[str, Any]) -> str:
-    """The command line of a job, one flag a line; empty if no job of the command line wrote the dataset.
-
-    Args:
-        options: The options of a manifest.
-    """
+    """The command line of a job, one flag a line; empty if no job of the command line wrote the dataset."""
     job = options.get("job")
     if not isinstance(job, str) or "input" not in options:
         return ""

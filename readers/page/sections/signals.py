@@ -51,11 +51,10 @@ def _signal(study: Study, name: str) -> dict[str, Any]:
     found = parts[0].merge(parts[1:])
     shape = study.manifest.schema[name].shape
     anchor = study.anchor(name, kind="signal")
-    measures = {s: sample.measures[name] for s, sample in study.samples.items() if sample.seen}
+    measures = {split: sample.measures[name] for split, sample in study.samples.items()}
+    levels = {split: each["rms"] for split, each in measures.items() if "rms" in each}
     drawings = [
-        histograms(
-            {s: m["rms"] for s, m in measures.items() if "rms" in m}, anchor, "Records by RMS"
-        ),
+        histograms(levels, anchor, "Records by RMS"),
         _spectrum(found, study.manifest.sample_rate),
     ]
     more = (

@@ -116,11 +116,7 @@ class ListedReject(NamedTuple):
 
 
 def first_rejects(directory: str) -> Iterator[ListedReject]:
-    """Yields the first rejects that a dataset lists; nothing if the lists cannot be read.
-
-    Args:
-        directory: The dataset's directory, on any filesystem.
-    """
+    """Yields the first rejects that a dataset lists; nothing if the lists cannot be read."""
     for line in _lines(join(directory, REJECTS)):
         try:
             found = json.loads(line)
