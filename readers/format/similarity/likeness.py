@@ -40,7 +40,11 @@ from readers.format.similarity.texts import (
 
 Kind = Literal["picture", "text", "recording"]
 
-# The thresholds of the checks, and the smallest that there are keys for.
+# The thresholds of the checks, and the smallest that there are keys for. With 0.9, hashes of near duplicates differ in
+# six bits at most. Of 980 photographs, parts of them, and made-up pictures, all copies of half or double the size, in
+# gray, and as a JPEG of quality 50 are within it, but for 3 with too little detail left, and all but 7 brighter ones,
+# in which much had become white. Of the 480,000 pairs of originals two are: a chessboard that is there twice, and a
+# scene seen by two lenses.
 DEFAULTS: dict[Kind, float] = {"picture": 0.9, "text": TEXT_SIMILARITY, "recording": 0.9}
 SMALLEST: dict[Kind, float] = {"picture": 0.9, "text": 0.5, "recording": 0.9}
 

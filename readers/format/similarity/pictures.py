@@ -10,15 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-# How many bits may differ between near duplicates. Of 980 photographs, parts of them, and made-up pictures, all copies
-# of half or double the size, in gray, and as a JPEG of quality 50 are within it, but for 3 with too little
-# detail left, and all but 7 brighter ones, in which much had become white. Of the 480,000 pairs of
-# originals two are: a chessboard that is there twice, and a scene seen by two lenses.
-PICTURE_DISTANCE = 6
-
 # The correlation of the lumas of near duplicates, and the largest difference of a part of them, in standard
-# deviations. Of 1,797 digits of 8 pixels enlarged to 28, none of which is a copy, 396 pairs have hashes within the
-# distance; 24 also have the correlation, and 2 both. Of such copies of photographs of 64 pixels and more, none is
+# deviations. Of 1,797 digits of 8 pixels enlarged to 28, none of which is a copy, 396 pairs have hashes within six
+# bits; 24 also have the correlation, and 2 both. Of such copies of photographs of 64 pixels and more, none is
 # lost by the difference; of photographs of 32 pixels, 1 in 12 of 0.73 times the size.
 PICTURE_CORRELATION = 0.98
 PICTURE_DIFFERENCE = 0.6

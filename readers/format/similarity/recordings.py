@@ -20,9 +20,6 @@ from __future__ import annotations
 
 import numpy as np
 
-# How many bits may differ between near duplicates.
-RECORDING_DISTANCE = 6
-
 # The likeness of near duplicates. Of copies of made-up speech and drifts (resampled, amplified, trimmed, with noise) it
 # is above 0.999; of 46,226 pairs of made-up signals of 256 samples and one or two tones whose hashes are within the
 # distance, it is below for 99.6 %.

@@ -69,7 +69,8 @@ def spark(parts: Sequence[np.ndarray]) -> Element | None:
     if bins is None:
         return None
     counts = sum((bins.counts(part) for part in parts), np.zeros(len(bins.edges) - 1, np.int64))
-    counts = _fewer(bins, counts)
+    # At most 24 bars, of several neighbouring bins each.
+    counts = np.add.reduceat(counts, np.arange(0, len(counts), -(-len(counts) // _SPARK_BINS)))
     most, width = counts.max(), _SPARK_WIDTH / len(counts)
     marks = list[str]()
     for place, count in enumerate(counts):
@@ -87,12 +88,6 @@ def spark(parts: Sequence[np.ndarray]) -> Element | None:
         class_="spark",
         aria_hidden="true",
     )
-
-
-def _fewer(bins: Bins, counts: np.ndarray) -> np.ndarray:
-    """The counts of at most 24 bins, of several neighbouring ones each."""
-    several = -(-len(counts) // _SPARK_BINS)
-    return np.add.reduceat(counts, np.arange(0, len(counts), several))
 
 
 MOST_BINS = 60

@@ -8,12 +8,12 @@ from sklearn.datasets import load_digits
 from readers.format.similarity.pictures import (
     PICTURE_CORRELATION,
     PICTURE_DIFFERENCE,
-    PICTURE_DISTANCE,
     _luma,
     alike_pictures,
     hash_and_luma,
 )
 from tests.readers.format.similarity.lookalikes import (
+    DISTANCE,
     brighter,
     gray,
     jpeg,
@@ -63,7 +63,7 @@ def pictures():
 def test_a_copy_differs_in_few_bits(pictures, name):
     copies = [picture_hash(COPIES[name](pixels)) for pixels, _ in pictures]
     apart = [
-        found is None or (found ^ original).bit_count() > PICTURE_DISTANCE
+        found is None or (found ^ original).bit_count() > DISTANCE
         for found, (_, original) in zip(copies, pictures, strict=True)
     ]
     assert sum(apart) == 0
@@ -71,7 +71,7 @@ def test_a_copy_differs_in_few_bits(pictures, name):
 
 def test_different_pictures_are_not_near(pictures):
     hashes = np.array([found for _, found in pictures], np.uint64)
-    assert len(near_hashes(hashes, PICTURE_DISTANCE + 4)[0]) == 0
+    assert len(near_hashes(hashes, DISTANCE + 4)[0]) == 0
 
 
 def test_a_picture_without_detail_has_no_hash():
@@ -160,7 +160,7 @@ def test_digits_that_are_alike_are_no_copies_and_copies_of_them_are():
     ]
     hashes = np.array([picture_hash(digit) for digit in digits], np.uint64)
     lumas = np.array([small_luma(digit) for digit in digits])
-    first, second = near_hashes(hashes, PICTURE_DISTANCE)
+    first, second = near_hashes(hashes, DISTANCE)
     correlation, difference = alike_pictures(lumas[first], lumas[second])
     correlated = correlation >= PICTURE_CORRELATION
     assert (correlated.sum(), (correlated & (difference <= PICTURE_DIFFERENCE)).sum()) == (
