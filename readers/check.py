@@ -47,13 +47,7 @@ def check(
 def check_facts(
     facts: Facts, records: int, against: str | os.PathLike[str] | None = None
 ) -> CheckReport:
-    """Looks for what may be wrong in the facts about a dataset.
-
-    Args:
-        facts: The facts.
-        records: How many records of the other dataset to look at, at most.
-        against: Another dataset, with which to compare.
-    """
+    """Looks for what may be wrong in the facts, also against another dataset, of which it sees `records` at most."""
     from readers.checks.against import compare
     from readers.checks.registry import CHECKS
 

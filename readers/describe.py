@@ -21,13 +21,7 @@ _CLASSES_SHOWN = 12
 
 
 def describe(directory: str, manifest: Manifest, all_labels: bool = False) -> str:
-    """The schema, splits, labels, vocabulary, rejected inputs and statistics as text.
-
-    Args:
-        directory: The dataset's directory.
-        manifest: Its manifest.
-        all_labels: Whether to list all classes, not only the first ones.
-    """
+    """The schema, splits, labels, vocabulary, rejected inputs and statistics as text."""
     return "\n".join(_lines(directory, manifest, None if all_labels else _CLASSES_SHOWN))
 
 

@@ -25,11 +25,6 @@ def first_records(directory: str, split: str | None, count: int) -> Iterator[str
 
     Each array is shown by its dtype, shape and first values.
 
-    Args:
-        directory: The dataset's directory.
-        split: The split or slice; None means the only split, or `train`.
-        count: The number of records.
-
     Raises:
         ValueError: The count is below 1, or the dataset, split or a record cannot be read.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from readers.describe import class_names, counted_label
@@ -10,7 +11,12 @@ from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.similarity.kinds import kind_of
 
-_RATES = ("sample_rate", "sampling_rate", "samplerate")
+# Role -> names that it has beside its own.
+_NAMES = {
+    "boxes": re.compile(r"(?:.*_)?b?box(?:es)?", re.IGNORECASE),
+    "tokens": re.compile(r".*_tokens"),
+    "rate": re.compile("sample_?rate|sampling_rate"),
+}
 
 
 def roles_of(manifest: Manifest) -> dict[str, str]:
@@ -25,6 +31,11 @@ def roles_of(manifest: Manifest) -> dict[str, str]:
         if role:
             roles[name] = role
     return roles
+
+
+def feature_of(role: str, roles: Mapping[str, str]) -> str:
+    """The first feature of a role, given the roles of all; empty without one."""
+    return next((name for name, found in roles.items() if found == role), "")
 
 
 def _former_names(renamed: Any) -> dict[str, str]:
@@ -49,7 +60,7 @@ def _role(name: str, feature: Feature) -> str:
         "tokens": is_whole and rank == 1,
         "rate": rank == 0 and not is_text,
     }
-    role = "tokens" if name.endswith("_tokens") else "rate" if name in _RATES else name
+    role = next((role for role, names in _NAMES.items() if names.fullmatch(name)), name)
     if fits.get(role, False) and not feature.encoding.endswith("steps"):
         return role
     named = re.search("mel|spectrogram", name, re.IGNORECASE) is not None
@@ -69,9 +80,6 @@ def _undecoded(feature: Feature) -> Feature:
     return Feature("string")
 
 
-# The feature that names the input of a record.
-KEY = "key"
-
 # Roles of features that hold positions in a picture.
 _POSITIONS = ("boxes", "keypoints")
 
@@ -86,6 +94,6 @@ def kinds_of(manifest: Manifest) -> dict[str, str]:
     kinds = {
         name: "floats" if roles.get(name) in _POSITIONS else kind_of(feature, name in names)
         for name, feature in manifest.schema.items()
-        if name != KEY
+        if roles.get(name) != "key"
     }
     return {name: kind for name, kind in kinds.items() if kind}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -14,14 +13,7 @@ import numpy as np
 from readers.files.remote import file_size, open_file, path_text, read_file
 from readers.format.display import counted, format_bytes
 from readers.format.index import is_formatted
-from readers.format.manifest import (
-    INDEX_SUFFIX,
-    RESERVED_IDS,
-    TOKENIZER,
-    VOCABULARY,
-    Manifest,
-    join,
-)
+from readers.format.manifest import INDEX_SUFFIX, TOKENIZER, VOCABULARY, Manifest, join
 from readers.format.splits import Shard
 from readers.format.tfrecord import FRAME_BYTES, intact
 from readers.shards.fetch import ShardBytes
@@ -105,12 +97,9 @@ def verify(path: str | os.PathLike[str]) -> Report:
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         found = list(threads.map(lambda shard: list(_check(directory, shard)), shards))
     problems = [problem for several in found for problem in several]
-    if manifest.vocabulary:
-        file, words = join(directory, VOCABULARY), manifest.vocabulary - RESERVED_IDS
-        problems += _check_tokens(manifest, file, "vocabulary", "words", words, _words_in)
-    if manifest.tokenizer:
-        file, ids = join(directory, TOKENIZER), manifest.tokenizer
-        problems += _check_tokens(manifest, file, "tokenizer", "ids", ids, _ids_in)
+    for name, size in ((VOCABULARY, manifest.vocabulary), (TOKENIZER, manifest.tokenizer)):
+        if size:
+            problems += _check_file(directory, manifest, name)
     return Report(
         shards=len(shards),
         records=sum(shard.records for shard in shards),
@@ -212,41 +201,12 @@ def _damaged_records(path: str, index: np.ndarray, size: int) -> Iterator[Proble
             yield Problem(path, "truncated or missing", int(first) + row, int(rows[row, 0]))
 
 
-def _check_tokens(
-    manifest: Manifest,
-    path: str,
-    kind: str,
-    unit: str,
-    expected: int,
-    count: Callable[[bytes], int],
-) -> Iterator[Problem]:
-    """The problems of a vocabulary or tokenizer, whose words or ids `count` finds in its bytes."""
+def _check_file(directory: str, manifest: Manifest, name: str) -> Iterator[Problem]:
+    """The problem of a vocabulary or a tokenizer, if there is one."""
+    path = join(directory, name)
     try:
-        with open_file(path) as file:
-            content = file.read()
-        found = count(content)
+        manifest.check_file(name, read_file(path))
     except FileNotFoundError:
         yield Problem(path, "missing")
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        yield Problem(path, f"not a {kind} ({error})")
-    else:
-        if found != expected:
-            yield Problem(path, f"{found:,} {unit}, the manifest states {expected:,}")
-            return
-        try:
-            manifest.check_file(path.rpartition("/")[2], content)
-        except ValueError as error:
-            yield Problem(path, str(error))
-
-
-def _words_in(vocabulary: bytes) -> int:
-    return vocabulary.count(b"\n")
-
-
-def _ids_in(tokenizer: bytes) -> int:
-    """One more than the largest id of a tokenizer, given its JSON file."""
-    content = json.loads(tokenizer)
-    vocabulary = content["model"]["vocab"]
-    ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
-    added = (token["id"] for token in content.get("added_tokens") or ())
-    return 1 + max([-1, *ids, *added])
+    except ValueError as error:
+        yield Problem(path, str(error))

@@ -9,7 +9,6 @@ import numpy as np
 
 from readers.checks.distributions import differences
 from readers.checks.facts import Facts
-from readers.describe import class_names, counted_label
 from readers.format.findings import Finding
 from readers.format.schema import format_shape
 from readers.measures.sample import SplitSample
@@ -51,8 +50,8 @@ def _drift(
 
 def _labels(facts: Facts, other: Facts) -> Iterator[Finding]:
     """The difference of the shares of classes, which are compared by their names if they have any."""
-    label = counted_label(facts.manifest)
-    if not label or counted_label(other.manifest) != label:
+    label = facts.label
+    if not label or other.label != label:
         return
     one, two = (_shares(each, label) for each in (facts, other))
     names = sorted({*one, *two}, key=str)
@@ -71,7 +70,7 @@ def _labels(facts: Facts, other: Facts) -> Iterator[Finding]:
 
 
 def _shares(facts: Facts, label: str) -> dict[int | str, float]:
-    names = class_names(facts.manifest).get(label, ())
+    names = facts.names.get(label, ())
     counts = facts.manifest.counts_of(label) or Counter()
     total = sum(counts.values())
     return {

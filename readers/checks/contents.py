@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from readers.checks.facts import Facts
-from readers.describe import counted_label
 
 _KINDS = ("picture", "text", "signal")
 _COLUMNS = ("floats", "integers", "text")
@@ -57,7 +56,7 @@ def _rows(facts: Facts) -> list[Content]:
 
     Copies may differ in the label, and in columns that name each record.
     """
-    label, floats = counted_label(facts.manifest), set(facts.features("floats"))
+    label, floats = facts.label, set(facts.features("floats"))
     rows = np.zeros(len(facts.splits), np.uint64)
     pairs = len(rows) ** 2 / 2
     for name in facts.features(*_COLUMNS):

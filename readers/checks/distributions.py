@@ -11,6 +11,7 @@ from readers.checks.facts import Check, Facts
 from readers.format.findings import Finding
 from readers.format.manifest import UNKNOWN_ID
 from readers.measures.sample import SplitSample
+from readers.roles import feature_of
 
 # Of which measures outliers are looked for, on a logarithmic scale, and what they are called.
 _LENGTHS = {"text": "characters", "signal": "steps"}
@@ -76,15 +77,16 @@ def _far_out(values: np.ndarray, narrowest: float) -> tuple[np.ndarray, float, f
 
 
 def _unknown(facts: Facts) -> Iterator[Finding]:
+    tokens = feature_of("tokens", facts.roles)
     if not facts.manifest.vocabulary:
         return
     for name, split in facts.manifest.splits.items():
-        counts = split.counts_of("tokens")
+        counts = split.counts_of(tokens)
         total = sum(counts.values()) if counts else 0
         if counts and total and counts[UNKNOWN_ID] > _MOST_UNKNOWN * total:
             share = counts[UNKNOWN_ID] / total
             words = f"{share:.1%} of {total:,} tokens are not in the vocabulary"
-            yield Finding("unknown_tokens", "warning", words, "tokens", name)
+            yield Finding("unknown_tokens", "warning", words, tokens, name)
 
 
 def _drift(facts: Facts) -> Iterator[Finding]:

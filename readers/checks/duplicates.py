@@ -100,6 +100,20 @@ def _identifiers(facts: Facts) -> Iterator[Finding]:
             yield Finding("identifiers", "note", words, feature, seen=len(numbers))
 
 
+def _near(facts: Facts, name: str, words: str, in_one_split: bool) -> Iterator[Finding]:
+    splits = facts.splits
+    for feature, (first, second) in facts.similar.items():
+        chosen = (splits[first] == splits[second]) == in_one_split
+        mask = np.zeros(len(splits), bool)
+        mask[first[chosen]] = mask[second[chosen]] = True
+        for finding in facts.of_records(
+            name, "warning", feature, mask, f"are nearly the same as {words}"
+        ):
+            pairs = np.stack([first[chosen], second[chosen]], axis=1)[:EXAMPLES]
+            examples = tuple(" = ".join(facts.names_of_records(pair)) for pair in pairs)
+            yield replace(finding, examples=examples, places=facts.places(pairs.reshape(-1)))
+
+
 _CONTENTS = "pictures, texts and signals, or rows of a table without them,"
 
 CHECKS = (
@@ -115,40 +129,14 @@ CHECKS = (
         "whole numbers and words that differ in all of 100 records or more",
         _identifiers,
     ),
-)
-
-
-def _near(facts: Facts, name: str, words: str, in_one_split: bool) -> Iterator[Finding]:
-    splits = facts.splits
-    for feature, (first, second) in facts.similar.items():
-        chosen = (splits[first] == splits[second]) == in_one_split
-        mask = np.zeros(len(splits), bool)
-        mask[first[chosen]] = mask[second[chosen]] = True
-        for finding in facts.of_records(
-            name, "warning", feature, mask, f"are nearly the same as {words}"
-        ):
-            pairs = np.stack([first[chosen], second[chosen]], axis=1)[:EXAMPLES]
-            examples = tuple(" = ".join(facts.names_of_records(pair)) for pair in pairs)
-            yield replace(finding, examples=examples, places=facts.places(pairs.reshape(-1)))
-
-
-def _near_duplicates(facts: Facts) -> Iterator[Finding]:
-    yield from _near(facts, "near_duplicates", "another in their split", True)
-
-
-def _near_leaks(facts: Facts) -> Iterator[Finding]:
-    yield from _near(facts, "near_leaks", "one in another split", False)
-
-
-NEAR_CHECKS = (
     Check(
         "near_duplicates",
         "pictures, texts and signals that are nearly the same as another in their split, but not equal",
-        _near_duplicates,
+        lambda facts: _near(facts, "near_duplicates", "another in their split", True),
     ),
     Check(
         "near_leaks",
         "pictures, texts and signals that are nearly the same as one in another split, but not equal",
-        _near_leaks,
+        lambda facts: _near(facts, "near_leaks", "one in another split", False),
     ),
 )

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from readers.describe import class_names, counted_label
 from readers.format.display import counted
 from readers.format.findings import Finding
 from readers.format.manifest import Manifest
 from readers.format.similarity.likeness import Sketches
 from readers.measures.sample import LIKENESS, Measures, SplitSample
-from readers.roles import kinds_of
+from readers.roles import kinds_of, roles_of
 
 # Names of records in a finding.
 EXAMPLES = 5
@@ -40,8 +41,24 @@ class Facts:
     group_by: str = ""
 
     @functools.cached_property
-    def _kinds(self) -> dict[str, str]:
+    def kinds(self) -> dict[str, str]:
+        """Feature -> `picture`, `text`, `signal`, `floats` or `integers`, of those that are measured."""
         return kinds_of(self.manifest)
+
+    @functools.cached_property
+    def roles(self) -> dict[str, str]:
+        """Feature -> its role, such as `boxes` or `tokens`, of those that have one."""
+        return roles_of(self.manifest)
+
+    @functools.cached_property
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """Feature -> names of its classes by id, of features that have any."""
+        return class_names(self.manifest)
+
+    @functools.cached_property
+    def label(self) -> str:
+        """The feature that holds one label a record; empty without one."""
+        return counted_label(self.manifest)
 
     @functools.cached_property
     def similar(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -55,7 +72,7 @@ class Facts:
             if self.is_name(feature):
                 continue
             sketches = Sketches.joined([sample.sketches[feature] for sample in seen])
-            first, second = LIKENESS[self._kinds[feature]].pairs(sketches)
+            first, second = LIKENESS[self.kinds[feature]].pairs(sketches)
             digests = self.digests(feature)
             differ = digests[first] != digests[second]
             found[feature] = first[differ], second[differ]
@@ -64,7 +81,7 @@ class Facts:
     def is_name(self, feature: str) -> bool:
         """Whether a feature holds texts that are all as short as names are."""
         lengths = self.measured(feature, "characters")
-        return self._kinds[feature] == "text" and len(lengths) > 0 and bool((lengths < _NAME).all())
+        return self.kinds[feature] == "text" and len(lengths) > 0 and bool((lengths < _NAME).all())
 
     @functools.cached_property
     def splits(self) -> np.ndarray:
@@ -73,8 +90,8 @@ class Facts:
         return np.repeat(np.arange(len(seen)), seen)
 
     def features(self, *kinds: str) -> list[str]:
-        """The measured features of some kinds, which `measures.kinds.kinds_of` names."""
-        return [name for name, kind in self._kinds.items() if kind in kinds]
+        """The measured features of some kinds, as `kinds` names them."""
+        return [name for name, kind in self.kinds.items() if kind in kinds]
 
     def of_records(
         self, check: str, severity: str, feature: str, chosen: np.ndarray, finds: str
@@ -136,27 +153,25 @@ class Check:
     find: Callable[[Facts], Iterable[Finding]]
 
 
+# What the values of an array are checked for, whatever it holds.
+_VALUES = ("signal", "picture", "floats", "integers")
+
+
 def records_with(
-    name: str,
-    severity: str,
-    noun: str,
-    kinds: Iterable[str],
-    finds: str,
-    chosen: Callable[[Measures], np.ndarray],
+    name: str, severity: str, noun: str, finds: str, chosen: Callable[[Measures], np.ndarray]
 ) -> Check:
     """A check that looks at each record alone.
 
     Args:
         name: The name of the check.
         severity: Its severity; it is a `note` if more than half of the records are chosen.
-        noun: What a value is called in the list of checks, such as `picture`.
-        kinds: The kinds of features that it looks at.
+        noun: What it looks at: `picture`, `text`, `signal`, or the `value` of any array.
         finds: What the chosen records do or are, after their number.
         chosen: A mask over records, given their measures.
     """
 
     def find(facts: Facts) -> Iterator[Finding]:
-        for feature in facts.features(*kinds):
+        for feature in facts.features(*(_VALUES if noun == "value" else (noun,))):
             masks = [chosen(_Columns(s.measures[feature], s.seen)) for s in facts.samples.values()]
             mask = np.concatenate([*masks, np.empty(0, bool)])
             worst = "note" if mask.sum() > _USUAL * len(mask) else severity

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from readers.checks.facts import EXAMPLES, Check, Facts
-from readers.describe import class_names, counted_label, named
+from readers.describe import named
 from readers.format.findings import Finding
 
 # How many times rarer than the most frequent class the rarest is.
@@ -34,55 +35,50 @@ _DEVIATIONS = 6
 _CHANCE = 1e-6
 
 
-def _counts(facts: Facts) -> tuple[str, dict[str, dict[int, int]]]:
-    """The feature of the labels, and of each split the number of records of each class."""
-    label = counted_label(facts.manifest)
-    counts = {
-        name: dict(split.counts_of(label) or {}) for name, split in facts.manifest.splits.items()
-    }
-    total = {number for found in counts.values() for number in found}
-    records = sum(split.records for split in facts.manifest.splits.values())
-    few = len(total) <= min(_MOST_CLASSES, max(2, records // _RECORDS_A_CLASS))
-    is_named = label in class_names(facts.manifest)
-    return (label, counts) if label and (few or is_named) else ("", {})
+def _counts(facts: Facts) -> dict[str, Counter[int]]:
+    """The number of records of each class in each split; empty without labels that are classes."""
+    splits = facts.manifest.splits
+    counts = {name: split.counts_of(facts.label) or Counter() for name, split in splits.items()}
+    records = sum(split.records for split in splits.values())
+    few = min(_MOST_CLASSES, max(2, records // _RECORDS_A_CLASS))
+    is_class = facts.label in facts.names or len(_total(counts)) <= few
+    return counts if facts.label and is_class else {}
 
 
-def _names(facts: Facts, label: str, numbers: list[int]) -> tuple[str, ...]:
-    names = class_names(facts.manifest).get(label, ())
-    return tuple(named(number, names) for number in numbers[:EXAMPLES])
+def _total(counts: dict[str, Counter[int]]) -> Counter[int]:
+    """The number of records of each class in all splits."""
+    return sum(counts.values(), Counter())
+
+
+def _finding(
+    facts: Facts, check: str, severity: str, words: str, split: str, classes: Sequence[int] = ()
+) -> Finding:
+    """A finding about the labels of a split, or of all, with the first of some classes."""
+    names = facts.names.get(facts.label, ())
+    examples = tuple(named(number, names) for number in classes[:EXAMPLES])
+    return Finding(check, severity, words, facts.label, split, examples=examples)
 
 
 def _missing(facts: Facts) -> Iterator[Finding]:
-    label, counts = _counts(facts)
-    everywhere = {number for found in counts.values() for number in found}
+    counts = _counts(facts)
+    everywhere = _total(counts)
     for split, found in counts.items():
-        missing = sorted(everywhere - found.keys())
+        missing = sorted(everywhere.keys() - found.keys())
         if missing and facts.manifest.splits[split].records:
             words = f"{len(missing):,} of {len(everywhere):,} classes have no record"
-            yield Finding(
-                "missing_classes",
-                "warning",
-                words,
-                label,
-                split,
-                examples=_names(facts, label, missing),
-            )
+            yield _finding(facts, "missing_classes", "warning", words, split, missing)
 
 
 def _unused(facts: Facts) -> Iterator[Finding]:
-    label, counts = _counts(facts)
-    names = class_names(facts.manifest).get(label, ())
-    used = {number for found in counts.values() for number in found}
+    names, used = facts.names.get(facts.label, ()), _total(_counts(facts))
     unused = [number for number in range(len(names)) if number not in used]
     if unused:
         words = f"{len(unused):,} of {len(names):,} named classes have no record in any split"
-        examples = _names(facts, label, unused)
-        yield Finding("unused_classes", "note", words, label, examples=examples)
+        yield _finding(facts, "unused_classes", "note", words, "", unused)
 
 
 def _imbalance(facts: Facts) -> Iterator[Finding]:
-    label, counts = _counts(facts)
-    for split, found in counts.items():
+    for split, found in _counts(facts).items():
         if len(found) < 2:
             continue
         most, fewest = max(found.values()), min(found.values())
@@ -90,47 +86,38 @@ def _imbalance(facts: Facts) -> Iterator[Finding]:
             severity = "warning" if most >= _VERY_UNEQUAL * fewest else "note"
             words = f"the largest class has {most:,} records, the smallest {fewest:,}"
             rare = sorted(found, key=lambda number: (found[number], number))
-            yield Finding(
-                "imbalance", severity, words, label, split, examples=_names(facts, label, rare)
-            )
+            yield _finding(facts, "imbalance", severity, words, split, rare)
 
 
 def _rare(facts: Facts) -> Iterator[Finding]:
-    label, counts = _counts(facts)
-    for split, found in counts.items():
+    for split, found in _counts(facts).items():
         rare = [number for number, count in sorted(found.items()) if count < _FEW_RECORDS]
         if rare and facts.manifest.splits[split].records >= _FEW_RECORDS * _FEW_RECORDS:
             words = (
                 f"{len(rare):,} of {len(found):,} classes have fewer than {_FEW_RECORDS} records"
             )
-            examples = _names(facts, label, rare)
-            yield Finding("rare_classes", "note", words, label, split, examples=examples)
+            yield _finding(facts, "rare_classes", "note", words, split, rare)
 
 
 def _single(facts: Facts) -> Iterator[Finding]:
-    label, counts = _counts(facts)
-    everywhere = {number for found in counts.values() for number in found}
+    everywhere = list(_total(_counts(facts)))
     if len(everywhere) == 1:
-        examples = _names(facts, label, sorted(everywhere))
-        yield Finding("one_class", "warning", "all labels are the same", label, examples=examples)
+        yield _finding(facts, "one_class", "warning", "all labels are the same", "", everywhere)
 
 
 def _drift(facts: Facts) -> Iterator[Finding]:
     """Splits whose share of a class differs from that of all records."""
-    label, counts = _counts(facts)
-    total: dict[int, int] = {}
-    for found in counts.values():
-        for number, count in found.items():
-            total[number] = total.get(number, 0) + count
-    records = sum(total.values())
+    counts = _counts(facts)
+    total = _total(counts)
+    records = total.total()
     for split, found in counts.items():
-        size = sum(found.values())
+        size = found.total()
         if not size or len(counts) < 2:
             continue
         off = {}
         for number, count in total.items():
             share = count / records
-            difference = abs(found.get(number, 0) / size - share)
+            difference = abs(found[number] / size - share)
             if difference > max(0.05, 4 * math.sqrt(share * (1 - share) / size)):
                 off[number] = difference
         if off:
@@ -139,15 +126,12 @@ def _drift(facts: Facts) -> Iterator[Finding]:
                 f"the share of {len(off):,} of {len(total):,} classes differs by up to "
                 f"{off[worst[0]]:.0%} of the records (L-infinity) from that in all splits"
             )
-            yield Finding(
-                "label_drift", "warning", words, label, split, examples=_names(facts, label, worst)
-            )
+            yield _finding(facts, "label_drift", "warning", words, split, worst)
 
 
 def _giveaways(facts: Facts) -> Iterator[Finding]:
-    label, _ = _counts(facts)
     samples = [sample for sample in facts.samples.values() if sample.labels is not None]
-    if not label or not samples:
+    if not _counts(facts) or not samples:
         return
     labels = np.concatenate([s.labels for s in samples if s.labels is not None])
     for kind, measures in _GIVEAWAYS.items():
@@ -173,10 +157,10 @@ def _explained(values: np.ndarray, labels: np.ndarray) -> float:
 
 def _sorted(facts: Facts) -> Iterator[Finding]:
     """Labels whose neighbours are alike more often than if they were in any order."""
-    label, _ = _counts(facts)
+    are_classes = bool(_counts(facts))
     for split, sample in facts.samples.items():
         labels = sample.labels
-        if not label or labels is None or len(labels) < 2:
+        if not are_classes or labels is None or len(labels) < 2:
             continue
         shares = np.unique(labels, return_counts=True)[1] / len(labels)
         expected = float((shares**2).sum())
@@ -187,11 +171,11 @@ def _sorted(facts: Facts) -> Iterator[Finding]:
                 f"{found:.0%} of neighbouring records have the same label, where {expected:.0%} "
                 "would in a random order: read with shuffle=True"
             )
-            yield Finding("sorted_labels", "warning", words, label, split, seen=sample.seen)
+            yield Finding("sorted_labels", "warning", words, facts.label, split, seen=sample.seen)
 
 
 def _single_class_shards(facts: Facts) -> Iterator[Finding]:
-    label, counts = _counts(facts)
+    counts = _counts(facts)
     for split, sample in facts.samples.items():
         labels = sample.labels
         if labels is None or not counts.get(split) or len(np.unique(labels)) < 2:
@@ -208,7 +192,9 @@ def _single_class_shards(facts: Facts) -> Iterator[Finding]:
         if found:
             words = f"{len(found):,} shards have records of one class alone"
             examples = tuple(found[:EXAMPLES])
-            yield Finding("one_class_shards", "warning", words, label, split, examples=examples)
+            yield Finding(
+                "one_class_shards", "warning", words, facts.label, split, examples=examples
+            )
 
 
 CHECKS = (

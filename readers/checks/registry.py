@@ -14,7 +14,6 @@ from readers.checks import (
 CHECKS = (
     *splits.CHECKS,
     *duplicates.CHECKS,
-    *duplicates.NEAR_CHECKS,
     *groups.CHECKS,
     *labels.CHECKS,
     *records.CHECKS,

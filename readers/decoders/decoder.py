@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from readers.files.processors import on_all_processors
 from readers.format.decode.column import Allocator, FeatureColumn, column_of, object_array
-from readers.format.decode.image_columns import Located, image_column
+from readers.format.decode.image_columns import Located, image_column, of_each_row
 from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature, Schema, fits, format_shape
 
@@ -173,15 +172,12 @@ class Function(Decoder):
         """The function's result for each record."""
         feature = self.features(name, stored)[name]
         encoded, keys = encoded_values(name, batch), batch.keys.tolist()
-        values: list[Any] = [None] * len(encoded)
 
-        def decode(row: int) -> None:
-            with batch.located(row):
-                value = called(self.function, f"the decoder of {name!r}", encoded[row], keys[row])
-                values[row] = checked_value(name, feature, value, BY_DECODER)
+        def decode(row: int) -> Any:
+            value = called(self.function, f"the decoder of {name!r}", encoded[row], keys[row])
+            return checked_value(name, feature, value, BY_DECODER)
 
-        on_all_processors(decode, len(encoded))
-        return {name: column_of(feature, values)}
+        return {name: column_of(feature, of_each_row(decode, len(encoded), batch.located))}
 
 
 def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:

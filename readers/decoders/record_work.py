@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from readers.decoders.decoder import Batch, Decoder, MadeBy, called, checked_value
-from readers.files.processors import on_all_processors
 from readers.format.decode.column import FeatureColumn, column_of
+from readers.format.decode.image_columns import of_each_row
 from readers.format.dtypes import TENSORFLOW_DTYPES
 from readers.format.schema import Feature, Schema
 
@@ -102,14 +102,12 @@ class RecordWork:
 
     def _mapped(self, function: RecordFunction, batch: Batch) -> dict[str, FeatureColumn]:
         keys, columns = batch.keys.tolist(), {n: c.arrays() for n, c in batch.columns.items()}
-        values: list[dict[str, Any]] = [{}] * len(keys)
 
-        def work(row: int) -> None:
-            with batch.located(row):
-                record = {name: column[row] for name, column in columns.items()}
-                values[row] = self._checked(called(function, "map", record, keys[row]))
+        def work(row: int) -> dict[str, Any]:
+            record = {name: column[row] for name, column in columns.items()}
+            return self._checked(called(function, "map", record, keys[row]))
 
-        on_all_processors(work, len(keys))
+        values = of_each_row(work, len(keys), batch.located)
         return {
             name: column_of(feature, [record[name] for record in values])
             for name, feature in self.schema.items()

@@ -15,8 +15,8 @@ from readers.decoders.companions import Companions
 from readers.decoders.decoder import Batch, Decoder, image_of, is_bytes
 from readers.decoders.resampling import ArrayImage, opencv, read_view
 from readers.decoders.view import ATTEMPTS, View, central_view, random_view
-from readers.files.processors import on_all_processors
 from readers.format.decode.column import FeatureColumn, column_of
+from readers.format.decode.image_columns import of_each_row
 from readers.format.decode.images import EncodedImage
 from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature, Schema
@@ -76,20 +76,17 @@ class _Resized(Decoder):
             uniforms(batch.keys, self._salts).tolist() if self._salts else [()] * len(batch.keys)
         )
         pixels = batch.empty((len(draws), *features[name].known_sizes), numpy_dtype(image.dtype))
-        moved: list[dict[str, np.ndarray]] = [{}] * len(draws)
 
-        def decode(row: int) -> None:
-            with batch.located(row):
-                source = opened(stored_values[row])
-                whole = source.shape[0], source.shape[1]
-                if not all(whole):
-                    raise ValueError(f"feature {name!r}: the image has no pixels")
-                view = read_view(source, self._view(whole, draws[row]), pixels[row])
-                if moving:
-                    values = {other: column[row] for other, column in moving.items()}
-                    moved[row] = companions.moved(values, stored, view, whole, size)
+        def decode(row: int) -> dict[str, np.ndarray]:
+            source = opened(stored_values[row])
+            whole = source.shape[0], source.shape[1]
+            if not all(whole):
+                raise ValueError(f"feature {name!r}: the image has no pixels")
+            view = read_view(source, self._view(whole, draws[row]), pixels[row])
+            values = {other: column[row] for other, column in moving.items()}
+            return companions.moved(values, stored, view, whole, size)
 
-        on_all_processors(decode, len(draws))
+        moved = of_each_row(decode, len(draws), batch.located)
         found = {
             other: column_of(features[other], [values[other] for values in moved])
             for other in moving

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -46,14 +46,16 @@ class Drawn:
     words: dict[str, str] = field(default_factory=dict)
     features: set[str] = field(default_factory=set)
 
+    def add(self, name: str, pictures: Iterable[Element], words: str = "") -> None:
+        """Adds the drawings of a feature, and what is said of it."""
+        self.features.add(name)
+        self.pictures += pictures
+        if words:
+            self.words[name] = words
+
 
 def drawings_of(record: Mapping[str, Any], look: Look) -> Drawn:
-    """What is drawn of a record. A value that cannot be is said to be, with the reason.
-
-    Args:
-        record: The values by feature name, whose encoded images may be bytes.
-        look: What the features are.
-    """
+    """What is drawn of a record. A value that cannot be is said to be, with the reason."""
     drawn = Drawn()
     # Captions are below pictures, and tokens below texts.
     later = ("captions", "tokens")
@@ -65,8 +67,7 @@ def drawings_of(record: Mapping[str, Any], look: Look) -> Drawn:
             with np.errstate(all="ignore"):
                 _draw(name, record[name], record, look, drawn)
         except (ValueError, OSError, ImportError) as error:
-            drawn.features.add(name)
-            drawn.words[name] = shortened(spelled(f"cannot be drawn: {error}"), TEXT)
+            drawn.add(name, (), shortened(spelled(f"cannot be drawn: {error}"), TEXT))
     return drawn
 
 
@@ -82,18 +83,14 @@ def _draw(name: str, value: Any, record: Mapping[str, Any], look: Look, drawn: D
     elif role == "captions":
         captions = [decoded(caption, TEXT // 2) for caption in value[:_CAPTIONS]]
         rest = [f"and {len(value) - _CAPTIONS:,} more"] if len(value) > _CAPTIONS else []
-        drawn.pictures += [element("div", element("bdi", spelled(c))) for c in [*captions, *rest]]
-        drawn.features.add(name)
+        drawn.add(name, (element("div", element("bdi", spelled(c))) for c in [*captions, *rest]))
     elif role == "tokens":
         _draw_tokens(name, value, look, drawn)
     elif isinstance(value, bytes):
-        drawn.pictures.append(passage(value))
-        drawn.features.add(name)
-        drawn.words[name] = f"{len(value):,} bytes"
+        drawn.add(name, [passage(value)], f"{len(value):,} bytes")
     elif role == "spectrogram" and isinstance(value, np.ndarray) and value.size:
-        drawn.pictures.append(spectra.bands(value if value.ndim == 2 else value[..., 0]))
-        drawn.features.add(name)
-        drawn.words[name] = _extent(value)
+        bands = spectra.bands(value if value.ndim == 2 else value[..., 0])
+        drawn.add(name, [bands], _extent(value))
     elif is_signal(value):
         _draw_recording(name, value, record, look, drawn)
 
@@ -114,18 +111,15 @@ def _draw_picture(
 ) -> None:
     pixels, size = _pixels(name, look.schema[name], value)
     shown = thumbnail(pixels, size, most=look.most)
-    drawn.features.add(name)
     others = {role: look.feature_of(role) for role in _MARKS}
     first = not drawn.features & set(filter(None, others.values()))
     marks = _marks(record, look, others) if first else Marks()
-    if not marks:
-        drawn.pictures.append(picture(shown))
-    else:
-        drawn.pictures.append(marked(shown, marks))
+    pictures = [marked(shown, marks) if marks else picture(shown)]
+    if marks:
         drawn.features |= {other for other in others.values() if other in record}
-        if (below := legend(marks)) is not None:
-            drawn.pictures.append(below)
-    drawn.words[name] = _extent(value) if isinstance(value, np.ndarray) else shown.words
+        below = legend(marks)
+        pictures += [] if below is None else [below]
+    drawn.add(name, pictures, _extent(value) if isinstance(value, np.ndarray) else shown.words)
 
 
 def _pixels(name: str, feature: Feature, value: Any) -> tuple[np.ndarray, tuple[int, int]]:
@@ -169,37 +163,34 @@ def _array(value: Any, rank: int) -> np.ndarray | None:
 
 def _draw_frames(name: str, value: Sequence[Any], look: Look, drawn: Drawn) -> None:
     """The first, the middle and the last frame of a video."""
-    drawn.features.add(name)
-    drawn.words[name] = f"{len(value):,} frames"
     feature = look.schema[name].step or look.schema[name]
     places = sorted({0, len(value) // 2, len(value) - 1}) if len(value) else []
+    frames = []
     for place in places:
         pixels, size = _pixels(name, feature, value[place])
         shown = thumbnail(pixels, size, SIDE // 2, look.most // _FRAMES)
         words = f"frame {place + 1:,} of {len(value):,}, {shown.words}"
-        drawn.pictures.append(picture(shown._replace(words=words)))
+        frames.append(picture(shown._replace(words=words)))
+    drawn.add(name, frames, f"{len(value):,} frames")
 
 
 def _draw_tokens(name: str, ids: np.ndarray, look: Look, drawn: Drawn) -> None:
-    drawn.pictures.append(tokenized(ids, look.vocabulary))
-    drawn.features.add(name)
     words = f"{len(ids):,}"
     if look.vocabulary:
         unknown = int((ids == UNKNOWN_ID).sum())
         words += f", {unknown:,} unknown{' (dashed)' if unknown else ''}"
-    drawn.words[name] = words
+    drawn.add(name, [tokenized(ids, look.vocabulary)], words)
 
 
 def _draw_recording(
     name: str, value: np.ndarray, record: Mapping[str, Any], look: Look, drawn: Drawn
 ) -> None:
-    drawn.features.add(name)
-    drawn.pictures.append(lines(value))
-    channels, rate = value.reshape(len(value), -1), look.rate_of(record)
+    pictures, rate = [lines(value)], look.rate_of(record)
+    channels = value.reshape(len(value), -1)
     if rate >= _AUDIBLE or (channels.shape[1] == 1 and len(value) >= _LONG):
-        drawn.pictures.append(spectra.spectrogram(channels[:, 0]))
+        pictures.append(spectra.spectrogram(channels[:, 0]))
     seconds = f"{len(value) / rate:,.4g} s at {rate:,.6g} Hz, " if rate else ""
-    drawn.words[name] = seconds + _extent(value)
+    drawn.add(name, pictures, seconds + _extent(value))
 
 
 def _extent(array: np.ndarray) -> str:

@@ -13,7 +13,7 @@ from readers.files.remote import read_file
 from readers.format.manifest import RESERVED_IDS, UNKNOWN, UNKNOWN_ID, VOCABULARY, Manifest, join
 from readers.format.schema import Schema
 from readers.gallery.pictures import MOST_BYTES
-from readers.roles import roles_of
+from readers.roles import feature_of, roles_of
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,6 @@ class Look:
     def of(cls, directory: str, manifest: Manifest) -> Look:
         """What the options of its job, and the names of its features, say of a dataset.
 
-        Args:
-            directory: The dataset's directory.
-            manifest: Its manifest.
-
         Raises:
             StoreError: (an OSError) A store still fails after several retries.
         """
@@ -61,7 +57,7 @@ class Look:
 
     def feature_of(self, role: str) -> str:
         """The first feature of a role; empty without one."""
-        return next((name for name, found in self.roles.items() if found == role), "")
+        return feature_of(role, self.roles)
 
     def value_of(self, role: str, record: Mapping[str, Any]) -> Any:
         """The value that a record has for a role; None without one."""

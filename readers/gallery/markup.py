@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -34,13 +35,24 @@ def element(tag: str, *children: Element | str, **attributes: str) -> Element:
     return made
 
 
-def data_uri(kind: str, data: bytes) -> str:
-    """The URI of bytes that are part of the page.
+def svg(
+    title: str, marks: Iterable[Element], width: int, height: int, **attributes: str
+) -> Element:
+    """An `svg` with a title for those who cannot see it, in units of pixels."""
+    return element(
+        "svg",
+        element("title", title),
+        *marks,
+        viewBox=f"0 0 {width} {height}",
+        width=str(width),
+        height=str(height),
+        role="img",
+        **attributes,
+    )
 
-    Args:
-        kind: Their media type, such as `image/png`.
-        data: The bytes.
-    """
+
+def data_uri(kind: str, data: bytes) -> str:
+    """The URI of bytes of a media type, such as `image/png`, that are part of the page."""
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ import numpy as np
 
 from readers.format.display import shortened
 from readers.gallery.levels import bright, rgb
-from readers.gallery.markup import data_uri, element
-from readers.gallery.pictures import Thumbnail
+from readers.gallery.markup import data_uri, element, svg
+from readers.gallery.pictures import Thumbnail, saved
 
 # What is drawn over a picture at most, and how many boxes have their names beside them.
 _BOXES, _NAMED, _POINTS = 40, 6, 200
@@ -73,16 +72,8 @@ def marked(shown: Thumbnail, marks: Marks) -> Element:
         for y, x in marks.points[inside][:_POINTS]:
             place = {"cx": f"{x * width:.1f}", "cy": f"{y * height:.1f}"}
             layers.append(element("circle", r="2", fill="#fff", stroke="#000", **place))
-    return element(
-        "svg",
-        element("title", ", ".join([shown.words, *words])),
-        *layers,
-        viewBox=f"0 0 {width} {height}",
-        width=str(width),
-        height=str(height),
-        role="img",
-        style="max-width:100%;height:auto;image-rendering:pixelated",
-    )
+    style = "max-width:100%;height:auto;image-rendering:pixelated"
+    return svg(", ".join([shown.words, *words]), layers, width, height, style=style)
 
 
 def legend(marks: Marks) -> Element | None:
@@ -201,6 +192,4 @@ def _overlay(numbers: np.ndarray, colors: np.ndarray, size: tuple[int, int]) -> 
     if image.width > size[1] or image.height > size[0]:
         image = image.resize((size[1], size[0]), Image.Resampling.NEAREST)
     image.putpalette(colors[:, :3].tobytes())
-    file = io.BytesIO()
-    image.save(file, "PNG", transparency=colors[:, 3].tobytes())
-    return data_uri("image/png", file.getvalue())
+    return data_uri("image/png", saved(image, "PNG", transparency=colors[:, 3].tobytes()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -128,19 +128,20 @@ def _on_squares(pixels: np.ndarray) -> np.ndarray:
 def _encoded(image: Image.Image, most: int) -> str:
     """A picture as the URI of a PNG if it is small or has few colours, else of a JPEG."""
     if max(image.size) <= _SMALL_SIDE or image.getcolors(_FEW_COLORS) is not None:
-        data = _saved(image, "PNG")
+        data = saved(image, "PNG")
         if len(data) <= most:
             return data_uri("image/png", data)
     quality = _QUALITY
-    data = _saved(image, "JPEG", quality=quality)
+    data = saved(image, "JPEG", quality=quality)
     while len(data) > most and max(image.size) > 32:
         image = image.resize(tuple(max(1, length * 2 // 3) for length in image.size))  # type: ignore[arg-type]
         quality = max(40, quality - 10)
-        data = _saved(image, "JPEG", quality=quality)
+        data = saved(image, "JPEG", quality=quality)
     return data_uri("image/jpeg", data)
 
 
-def _saved(image: Image.Image, kind: str, **options: int) -> bytes:
+def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
+    """The bytes of a picture as a PNG or a JPEG."""
     file = io.BytesIO()
     image.save(file, kind, **options)
     return file.getvalue()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -45,7 +45,7 @@ class Card:
     key: str = ""
     label: str = ""
     drawings: Sequence[Element] = ()
-    lines: Sequence[Element] = field(default_factory=tuple)
+    lines: Sequence[Element] = ()
 
     def figure(self, why: str = "", split: str = "", is_drawn: bool = True) -> Element:
         """The card as a `figure`.
@@ -60,13 +60,11 @@ class Card:
             cut = self.key if len(self.key) <= _KEY else f"...{self.key[-_KEY:]}"
             title = {"title": self.key[:_WHOLE_KEY]} if cut != self.key else {}
             parts.append(element("div", element("bdi", cut, **title), class_="name"))
-        tags = [
-            element("bdi", tag, class_=name)
-            for tag, name in ((self.label, "label"), (split, "split"))
-            if tag
-        ]
+        tags = list[Element | str]()
+        for tag, name in ((self.label, "label"), (split, "split")):
+            tags += [element("bdi", tag, class_=name), " "] if tag else []
         if tags:
-            parts.append(element("div", *_between(tags, " ")))
+            parts.append(element("div", *tags))
         if not is_drawn:
             parts.append(element("div", _NOT_DRAWN))
         caption = element("figcaption", *parts, *(self.lines if is_drawn else ()))
@@ -80,12 +78,7 @@ class Card:
 
 
 def gallery(records: Iterable[Mapping[str, Any]], look: Look) -> Element:
-    """Records beside each other.
-
-    Args:
-        records: The values by feature name, whose encoded images may be bytes.
-        look: What the features are.
-    """
+    """Records beside each other."""
     cards = (card_of(record, look).figure() for record in records)
     return element("div", *cards, style=_GRID)
 
@@ -114,14 +107,6 @@ def card_of(record: Mapping[str, Any], look: Look) -> Card:
         drawn.pictures,
         lines,
     )
-
-
-def _between(elements: Sequence[Element], words: str) -> list[Element | str]:
-    """Elements with words between them."""
-    found: list[Element | str] = []
-    for each in elements:
-        found += [words, each] if found else [each]
-    return found
 
 
 def _line(name: str, words: str) -> Element:

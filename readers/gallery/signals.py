@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from readers.gallery.levels import bright, finite_range, levels
-from readers.gallery.markup import element, line_path
+from readers.gallery.markup import element, line_path, svg
 
 _WIDTH, _HEIGHT = 240, 80
 
@@ -42,24 +42,13 @@ def lines(signal: np.ndarray) -> Element:
     envelopes = [_envelope(channels[:, channel]) for channel in range(shown)]
     low, high = finite_range(np.concatenate(envelopes))
     title = f"{len(signal):,} steps of {channels.shape[1]:,}, {low:.6g} to {high:.6g}"
-    return element(
-        "svg",
-        element("title", title),
-        *(
-            element(
-                "path",
-                d=_path(found, low, high),
-                fill="none",
-                stroke=bright(channel),
-                stroke_width="1",
-            )
-            for channel, found in enumerate(envelopes)
-        ),
-        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-        width=str(_WIDTH),
-        height=str(_HEIGHT),
-        role="img",
+    drawn = (
+        element(
+            "path", d=_path(found, low, high), fill="none", stroke=bright(channel), stroke_width="1"
+        )
+        for channel, found in enumerate(envelopes)
     )
+    return svg(title, drawn, _WIDTH, _HEIGHT)
 
 
 def _envelope(values: np.ndarray) -> np.ndarray:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
 from readers.gallery.levels import finite_range, levels, viridis
 from readers.gallery.markup import data_uri, element
+from readers.gallery.pictures import saved
 
 # Pixels at most.
 _COLUMNS, _ROWS = 240, 80
@@ -85,11 +85,9 @@ def _drawn(values: np.ndarray, words: str) -> Element:
     numbers = (np.clip(shares, 0, 1) * (_COLORS - 1) + 0.5).astype(np.uint8)
     image = Image.fromarray(np.ascontiguousarray(numbers.T[::-1]))
     image.putpalette(viridis(_COLORS).tobytes())
-    file = io.BytesIO()
-    image.save(file, "PNG")
     return element(
         "img",
-        src=data_uri("image/png", file.getvalue()),
+        src=data_uri("image/png", saved(image, "PNG")),
         alt=words,
         title=words,
         width=str(_COLUMNS),

@@ -23,8 +23,8 @@ from readers.measures.channels import MOST_CHANNELS, Channels
 from readers.measures.pictures import measure_picture
 from readers.measures.texts import Words, measure_text, merged
 from readers.measures.values import Collector, Values, joined, rows_each
-from readers.measures.visits import Record, Undecodable, visit
-from readers.roles import KEY, kinds_of
+from readers.measures.visits import UNDECODABLE, Record, visit
+from readers.roles import feature_of, kinds_of, roles_of
 
 # Bytes of all samples of a dataset as they are stored, and values of features: a table may have thousands of columns.
 _MOST_BYTES, _MOST_VALUES = 2 << 30, 1 << 22
@@ -35,8 +35,6 @@ LIKENESS = {
     "text": Likeness("text", DEFAULTS["text"]),
     "signal": Likeness("recording", DEFAULTS["recording"]),
 }
-
-_NO_PIXELS = np.zeros((0, 0, 3), np.uint8)
 
 Measures = dict[str, np.ndarray]
 
@@ -93,12 +91,6 @@ def sample_of(
 
     Together they are `most` records; fewer if these have more than 2 GiB, or more than four million values of features.
 
-    Args:
-        directory: The dataset's directory.
-        manifest: Its manifest.
-        most: The number of records.
-        has_details: Whether to collect what a report shows.
-
     Raises:
         CorruptRecordError: (a ValueError) The checksum of a record is wrong.
         DatasetError: (a ValueError) A shard differs from the manifest.
@@ -118,84 +110,84 @@ def sample_of(
     return {name: _sample(directory, manifest, name, count, each) for name, count in seen.items()}
 
 
-class _Kept(NamedTuple):
-    """What is kept of a window of records, by feature."""
-
-    numbers: list[int]
-    keys: list[str]
-    measures: dict[str, Measures]
-    digests: dict[str, list[int]]
-    sketches: dict[str, Sketches]
-    details: Details | None
-
-
 def _sample(
     directory: str, manifest: Manifest, name: str, most: int, each: Mapping[str, int]
 ) -> SplitSample:
     split, label, kinds = manifest.splits[name], counted_label(manifest), kinds_of(manifest)
+    key = feature_of("key", roles_of(manifest))
     schema = manifest.schema.select(
-        tuple(f for f in manifest.schema if each or f in (*kinds, label, KEY))
+        tuple(f for f in manifest.schema if each or f in (*kinds, label, key))
     )
 
-    def visitor(records: Iterator[tuple[int, Record]]) -> _Kept:
-        collector = DetailsCollector(schema, kinds, each) if each else None
-        return _kept(records, kinds, collector)
+    def visitor(records: Iterator[tuple[int, Record]]) -> _Window:
+        return _looked_at(records, kinds, key, DetailsCollector(schema, kinds, each))
 
     windows = visit(directory, f"{name}[:{most}]", schema, visitor) if most and schema else []
     kept = [window for window in windows if window.numbers]
     numbers = np.array([number for window in kept for number in window.numbers], np.int64)
-    measures = {f: _joined([window.measures[f] for window in kept]) for f in kinds}
-    details = [window.details for window in kept if window.details]
+    columns = {f: [window.columns[f] for window in kept] for f in kinds}
+    measures = {f: _joined([found.measures for found in columns[f]]) for f in kinds}
     return SplitSample(
         split,
         len(numbers),
         numbers,
         most - len(numbers) if windows else 0,
         measures,
-        {f: np.array([d for w in kept for d in w.digests[f]], np.uint64) for f in kinds},
+        {f: np.array([d for c in columns[f] for d in c.digests], np.uint64) for f in kinds},
         {
-            f: Sketches.joined([w.sketches[f] for w in kept])
-            for f in (kept[0].sketches if kept else ())
+            f: Sketches.joined([found.sketches for found in columns[f] if found.sketches])
+            for f, kind in kinds.items()
+            if kept and kind in LIKENESS
         },
         measures[label].get("mean", np.empty(0)).astype(np.int64) if label else None,
         tuple(key for window in kept for key in window.keys),
-        joined_details(details) if details else None,
+        joined_details([window.details for window in kept]) if each and kept else None,
     )
 
 
-def _kept(
+class _Column(NamedTuple):
+    """What is kept of a feature in a window of records; sketches of those that can be compared."""
+
+    measures: Measures
+    digests: tuple[int, ...]
+    sketches: Sketches | None
+
+
+class _Window(NamedTuple):
+    """What is kept of a window of records."""
+
+    numbers: list[int]
+    keys: list[str]
+    columns: dict[str, _Column]
+    details: Details
+
+
+def _looked_at(
     records: Iterator[tuple[int, Record]],
     kinds: Mapping[str, str],
-    collector: DetailsCollector | None,
-) -> _Kept:
+    key: str,
+    collector: DetailsCollector,
+) -> _Window:
     """Looks at records one after another, and keeps their numbers, but none of their values."""
     numbers, keys = list[int](), list[str]()
-    measures: dict[str, list[dict[str, float]]] = {feature: [] for feature in kinds}
-    digests: dict[str, list[int]] = {feature: [] for feature in kinds}
-    compared: dict[str, list[Any]] = {f: [] for f, kind in kinds.items() if kind in LIKENESS}
-    for number, found in records:
-        broken = [name for name, value in found.items() if isinstance(value, Undecodable)]
-        record = {**found, **dict.fromkeys(broken, _NO_PIXELS)}
+    rows: dict[str, list[tuple[dict[str, float], int, Any]]] = {name: [] for name in kinds}
+    for number, record in records:
         numbers.append(number)
-        if isinstance(key := record.get(KEY), bytes):
-            keys.append(key.decode("utf-8", "replace"))
-        for feature, kind in kinds.items():
-            value = record[feature]
-            is_broken = feature in broken
-            measures[feature].append({"undecodable": 1.0} if is_broken else _measured(kind, value))
-            digests[feature].append(_digest(value))
-            if kind in LIKENESS:
-                compared[feature].append(_compared(kind, value))
-        if collector:
-            collector.add(record, number)
-    return _Kept(
-        numbers,
-        keys,
-        {feature: _columns(rows) for feature, rows in measures.items()},
-        digests,
-        {feature: _sketches(kinds[feature], found) for feature, found in compared.items() if found},
-        collector.details() if collector else None,
-    )
+        if key:
+            keys.append(record[key].decode("utf-8", "replace"))
+        for name, kind in kinds.items():
+            value = record[name]
+            compared = _compared(kind, value) if kind in LIKENESS else None
+            rows[name].append((_measured(kind, value), _digest(value), compared))
+        collector.add(record, number)
+    columns = {name: _column(kinds[name], found) for name, found in rows.items() if found}
+    return _Window(numbers, keys, columns, collector.details())
+
+
+def _column(kind: str, rows: list[tuple[dict[str, float], int, Any]]) -> _Column:
+    measures, digests, compared = zip(*rows, strict=True)
+    sketches = _sketches(kind, compared) if kind in LIKENESS else None
+    return _Column(_columns(measures), digests, sketches)
 
 
 def _compared(kind: str, value: Any) -> Any:
@@ -208,11 +200,13 @@ def _compared(kind: str, value: Any) -> Any:
     return LIKENESS[kind].sketch([array]) if kind == "picture" else [array]
 
 
-def _sketches(kind: str, compared: list[Any]) -> Sketches:
+def _sketches(kind: str, compared: Sequence[Any]) -> Sketches:
     return Sketches.joined(compared) if kind == "picture" else LIKENESS[kind].sketch(compared)
 
 
 def _measured(kind: str, value: Any) -> dict[str, float]:
+    if value is UNDECODABLE:
+        return {"undecodable": 1.0}
     if kind == "text":
         return measure_text(value)
     if isinstance(value, np.generic):
@@ -251,7 +245,7 @@ def _joined(parts: list[Measures]) -> Measures:
     }
 
 
-def _columns(rows: list[dict[str, float]]) -> Measures:
+def _columns(rows: Sequence[dict[str, float]]) -> Measures:
     """The measures of all records as columns; NaN where a record has none of a name."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: np.array([row.get(name, np.nan) for row in rows], np.float64) for name in names}
@@ -278,25 +272,20 @@ class DetailsCollector:
     Args:
         schema: The features.
         kinds: Feature -> its kind, as `kinds_of` names it.
-        each: Feature -> how many rows of values to draw of each record.
+        each: Feature -> how many rows of values to draw of each record; empty to collect nothing.
     """
 
     def __init__(self, schema: Schema, kinds: Mapping[str, str], each: Mapping[str, int]) -> None:
-        self._values = {name: Collector(feature, each[name]) for name, feature in schema.items()}
+        self._values = {name: Collector(schema[name], rows) for name, rows in each.items()}
         self._channels = {
-            name: Channels(_channels(feature.shape))
-            for name, feature in schema.items()
+            name: Channels(_channels(schema[name].shape))
+            for name in each
             if kinds.get(name) == "signal"
         }
-        self._words = {name: Words() for name, kind in kinds.items() if kind == "text"}
+        self._words = {name: Words() for name in each if kinds.get(name) == "text"}
 
     def add(self, record: Mapping[str, Any], number: int) -> None:
-        """Adds a record.
-
-        Args:
-            record: The values by feature name.
-            number: The number of the record.
-        """
+        """Adds a record."""
         for name, collector in self._values.items():
             collector.add(record[name], number)
         with np.errstate(all="ignore"):  # Squares of the largest floats are infinite.

@@ -73,12 +73,7 @@ def has_numbers(feature: Feature) -> bool:
 
 
 def rows_each(schema: Schema, records: int) -> dict[str, int]:
-    """How many rows to draw of each record, by feature, such that all fit the bounds.
-
-    Args:
-        schema: The features.
-        records: The number of records of all splits together.
-    """
+    """How many rows to draw of each record, by feature, such that all fit the bounds."""
     most = min(_MOST, max(_FEWEST, _MOST_IN_ALL // len(schema)))
     return {
         name: max(1, most // (max(1, records) * channels_of(feature)))
@@ -102,12 +97,7 @@ def drawn_places(count: int, most: int, number: int) -> np.ndarray | None:
 
 
 class Collector:
-    """Collects the values of a feature from records, one after another.
-
-    Args:
-        feature: The feature.
-        each: How many rows to draw of a record.
-    """
+    """Collects the values of a feature from records, one after another."""
 
     def __init__(self, feature: Feature, each: int) -> None:
         self._each, self._channels = each, channels_of(feature)
@@ -122,12 +112,7 @@ class Collector:
         self._texts: list[bytes] = []
 
     def add(self, value: Any, number: int) -> None:
-        """Adds the value of a record, of which it keeps copies alone.
-
-        Args:
-            value: The value, as `RecordSource` returns it.
-            number: The number of the record.
-        """
+        """Adds the value of a record, of which it keeps copies alone."""
         if isinstance(value, bytes):
             self._note((len(value),), 1)
             self._texts.append(value[:TEXT_BYTES])

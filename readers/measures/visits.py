@@ -34,9 +34,8 @@ _LARGEST_TEXT = 32 << 20
 _Kept = TypeVar("_Kept")
 Record = Mapping[str, Any]
 
-
-class Undecodable:
-    """Stands for the pixels of a picture that cannot be decoded."""
+# Stands for the pixels of a picture that cannot be decoded.
+UNDECODABLE = np.zeros((0, 0, 3), np.uint8)
 
 
 def visit(
@@ -118,7 +117,7 @@ def _pixels(name: str, feature: Feature, encoded: Any) -> Any:
             return None
         return pixels_of(name, feature, encoded)
     except ValueError:
-        return Undecodable()
+        return UNDECODABLE
 
 
 def _bytes_of(image: EncodedImage) -> int:

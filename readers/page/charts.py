@@ -10,8 +10,8 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from readers.gallery.markup import element, line_path
-from readers.page.numbers import compact, decades, percent, short, ticks
+from readers.gallery.markup import element, line_path, svg
+from readers.page.numbers import compact, decades, part, short, ticks
 
 # Units of the viewBox, which are pixels unless the screen is narrower.
 WIDTH, HEIGHT = 340, 150
@@ -97,37 +97,6 @@ def lines(
     return _figure(caption, [*axes, *marks], caption, list(series))
 
 
-def scatter(across: np.ndarray, up: np.ndarray, caption: str) -> Element:
-    """Points; those that fall on the same place are one, darker the more they are.
-
-    Args:
-        across, up: The coordinates, float64 [points], finite.
-        caption: What is shown.
-    """
-    x, y = _Scale(*_ends([across]), True), _Scale(*_ends([up]), False)
-    places: dict[tuple[int, int], int] = {}
-    for a, b in zip(across, up, strict=True):
-        place = round(x(a) / 2) * 2, round(y(b) / 2) * 2
-        places[place] = places.get(place, 0) + 1
-    most = max(places.values(), default=1)
-    marks = [
-        element(
-            "circle",
-            cx=str(cx),
-            cy=str(cy),
-            r="2.5",
-            class_="bar s0",
-            opacity=f"{0.35 + 0.65 * count / most:.2f}",
-        )
-        for (cx, cy), count in places.items()
-    ]
-    axes = [
-        *_across(x, ticks(x.low, x.high)),
-        *_up(y, up_ticks := ticks(y.low, y.high, 4), [compact(tick) for tick in up_ticks]),
-    ]
-    return _figure(caption, [*axes, *marks], caption, [])
-
-
 def heat_map(values: np.ndarray, caption: str, aspect: float = 1.0) -> Element:
     """A grid whose cells are the darker the larger their values.
 
@@ -164,21 +133,14 @@ def heat_map(values: np.ndarray, caption: str, aspect: float = 1.0) -> Element:
 
 
 def strip(parts: Mapping[str, int], caption: str) -> Element:
-    """A whole as one bar of parts, each with its number and its share in the list below.
-
-    Args:
-        parts: Name -> number, not negative; parts of 0 are only listed.
-        caption: What the whole is.
-    """
+    """A whole as one bar of parts, each with its number and its share in the list below."""
     whole = sum(parts.values()) or 1
     cells, entries = [], []
     for number, (name, count) in enumerate(parts.items()):
         color = f"s{number % SERIES}"
         if count:
             cells.append(element("span", class_=f"part {color}", style=f"flex-grow: {count}"))
-        words = f"{name} {count:,}"
-        if count:
-            words += f" ({percent(count / whole)})"
+        words = f"{name} {part(count, whole)}" if count else f"{name} 0"
         entries.append(element("li", element("span", class_=f"key {color}"), words))
     bar = element("div", *cells, class_="strip", aria_hidden="true")
     return element(
@@ -204,6 +166,11 @@ def bar_cell(value: float, most: float, text: str, series: int = 0) -> Element:
     return element(
         "td", element("span", bar, class_="track", aria_hidden="true"), text, class_="measured"
     )
+
+
+def bars(counts: Sequence[tuple[str, int]], total: int) -> list[tuple[str, Element]]:
+    """Names, the most frequent first, each with a cell of its number and of its share of all."""
+    return [(name, bar_cell(count, counts[0][1], part(count, total))) for name, count in counts]
 
 
 class _Scale:
@@ -281,18 +248,10 @@ def _up(y: _Scale, places: Sequence[float], labels: Sequence[str]) -> list[Eleme
 
 
 def _figure(title: str, marks: Sequence[Element], caption: str, names: Sequence[str]) -> Element:
-    svg = element(
-        "svg",
-        element("title", title),
-        *marks,
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        width=str(WIDTH),
-        height=str(HEIGHT),
-        role="img",
-    )
     keys = [
         element("li", element("span", class_=f"key s{number % SERIES}"), name)
         for number, name in enumerate(names)
     ]
     legend = [element("ul", *keys, class_="keys")] if len(names) > 1 else []
-    return element("figure", element("figcaption", caption), svg, *legend, class_="chart")
+    drawing = svg(title, marks, WIDTH, HEIGHT)
+    return element("figure", element("figcaption", caption), drawing, *legend, class_="chart")

@@ -38,11 +38,7 @@ SECTIONS = (
 
 
 def document(study: Study) -> str:
-    """The report on a dataset, as HTML that needs no other file and runs no script.
-
-    Args:
-        study: The dataset.
-    """
+    """The report on a dataset, as HTML that needs no other file and runs no script."""
     sections = [made for make in SECTIONS if (made := make(study)) is not None]
     return str(
         fill(

@@ -35,12 +35,7 @@ def compact(value: float) -> str:
 
 
 def decades(top: float, most: int = 5) -> list[float]:
-    """0 and powers of ten up to a number, for an axis of the logarithm of one more than a count.
-
-    Args:
-        top: The largest count.
-        most: The most ticks, at least 2.
-    """
+    """0 and powers of ten up to a number, for an axis of the logarithm of one more than a count."""
     last = max(0, math.floor(math.log10(top))) if top > 0 else 0
     step = -(-(last + 1) // (most - 1))
     return [0.0, *(10.0**power for power in range(0, last + 1, step))]
@@ -62,14 +57,13 @@ def percent(share: float) -> str:
     return f"{100 * share:.{0 if 0.1 <= share <= 0.9 else 1}f} %"
 
 
-def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers from `low` to `high`, at equal distances.
+def part(count: int, total: int) -> str:
+    """A number, and the share that it is of a whole: `12 (3.1 %)`."""
+    return f"{count:,} ({percent(count / total)})" if total else "0"
 
-    Args:
-        low: The beginning of the axis.
-        high: Its end, which is larger.
-        most: The most ticks, at least 2.
-    """
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers from `low` to `high`, at equal distances."""
     low, high = float(low), float(high)
     span = high - low
     if not (math.isfinite(span) and span > 0):

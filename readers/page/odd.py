@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -58,10 +57,6 @@ def extremes(study: Study, look: Look) -> list[Shown]:
     """The records of all samples with the smallest and the largest of each number, six of each.
 
     Numbers that are the same in all records make no extreme.
-
-    Args:
-        study: The dataset.
-        look: What its features are.
     """
     compared = [(feature, kind) for feature, kind in _kinds(study, look) if kind in _MEASURES][
         :_FEATURES
@@ -77,7 +72,7 @@ def extremes(study: Study, look: Look) -> list[Shown]:
 
 def _kinds(study: Study, look: Look) -> Iterator[tuple[str, str]]:
     """The measured features and what they are: what is drawn with others has no extremes."""
-    for feature, kind in study.kinds.items():
+    for feature, kind in study.facts.kinds.items():
         role = look.roles.get(feature, "")
         if role in ("boxes", "spectrogram"):
             yield feature, role
@@ -121,53 +116,36 @@ def copies(study: Study, look: Look) -> list[Shown]:
     """The largest groups of records whose pictures, texts or signals are equal or nearly the same.
 
     The records of a group that are shown are of as many splits as they can be.
-
-    Args:
-        study: The dataset.
-        look: What its features are.
     """
     features = [f for f in study.facts.features(*_CONTENT) if not look.roles.get(f)]
     return [shown for feature in features for shown in _groups(study, feature, len(features) > 1)]
 
 
 def _groups(study: Study, feature: str, several: bool) -> list[Shown]:
-    digests, splits = study.facts.digests(feature), study.facts.splits
+    digests = study.facts.digests(feature)
     _, first, number = np.unique(digests, return_index=True, return_inverse=True)
     firsts = np.where(digests == 0, np.arange(len(digests)), first[number.reshape(-1)])
     pairs = [(firsts, np.arange(len(digests))), study.facts.similar.get(feature, ((), ()))]
     groups = groups_of(len(digests), *np.concatenate(pairs, axis=1).astype(np.int64))
     roots, sizes = np.unique(groups, return_counts=True)
     largest = roots[np.argsort(-sizes, kind="stable")][: min(_GROUPS, int((sizes > 1).sum()))]
-    return [
-        _group(study, feature, np.flatnonzero(groups == root), splits, digests, several)
-        for root in largest
-    ]
+    return [_group(study, feature, np.flatnonzero(groups == root), several) for root in largest]
 
 
-def _group(
-    study: Study,
-    feature: str,
-    members: np.ndarray,
-    splits: np.ndarray,
-    digests: np.ndarray,
-    several: bool,
-) -> Shown:
-    names = list(study.samples)
-    counts = Counter(splits[members].tolist())
-    where = ", ".join(f"{count:,} in {names[split]}" for split, count in sorted(counts.items()))
-    is_equal = len(np.unique(digests[members])) == 1
+def _group(study: Study, feature: str, members: np.ndarray, several: bool) -> Shown:
+    digests, splits = study.facts.digests(feature), study.facts.splits[members]
     # The first of each split, then the others.
-    first = np.unique(splits[members], return_index=True)[1]
+    numbers, first, counts = np.unique(splits, return_index=True, return_counts=True)
+    names = list(study.samples)
+    where = ", ".join(f"{n:,} in {names[s]}" for s, n in zip(numbers, counts, strict=True))
     order = np.concatenate([members[first], np.delete(members, first)])[:_RECORDS]
-    words = [
-        "" if n == 0 else _compared(digests[order[0]], digests[m]) for n, m in enumerate(order)
-    ]
+    words = ["", *(_compared(digests[order[0]], digests[member]) for member in order[1:])]
     (name,) = study.facts.names_of_records(order[:1])
     title = f"{shortened(name.rpartition('/')[2], _KEY)} \u00d7{len(members):,}"
-    kind = "are equal" if is_equal else "are nearly the same"
+    kind = "equal" if len(np.unique(digests[members])) == 1 else "nearly the same"
     return Shown(
         f"{shortened(feature, _NAME)}: {title}" if several else title,
-        f"{len(members):,} records {kind} in {shortened(feature, _NAME)}: {where}",
+        f"{len(members):,} records are {kind} in {shortened(feature, _NAME)}: {where}",
         tuple(zip(study.facts.places(order), words, strict=True)),
     )
 

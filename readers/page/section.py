@@ -31,6 +31,11 @@ class Section(NamedTuple):
     title: str
     body: Markup
 
+    @classmethod
+    def filled(cls, name: str, **values: Any) -> Section:
+        """The section of a name, whose body is the template of this name with values."""
+        return cls(name, name.capitalize(), fill(f"{name}.html", **values))
+
 
 def fill(template: str, **values: Any) -> Markup:
     """A template of `readers/page/templates` with values.

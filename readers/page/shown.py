@@ -60,11 +60,6 @@ def figures(study: Study, look: Look, galleries: Sequence[Shown]) -> list[list[E
     """The cards of some galleries, as figures.
 
     A record that cannot be read is a card that says why. The last of many large cards are not drawn.
-
-    Args:
-        study: The dataset.
-        look: What its features are.
-        galleries: The records.
     """
     places = dict.fromkeys(place for gallery in galleries for place, _ in gallery.records)
     with ThreadPoolExecutor(processors()) as threads:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from readers.checks.facts import Facts
-from readers.describe import class_names, counted_label
 from readers.format.findings import CheckReport
 from readers.format.manifest import Manifest
 from readers.measures.channels import Channels
 from readers.measures.sample import Details, SplitSample
 from readers.measures.texts import Words
 from readers.measures.values import Values
-from readers.roles import kinds_of, undecoded
+from readers.roles import undecoded
 from readers.source import RecordSource
-
-_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -52,50 +49,34 @@ class Study:
         """The first records of each split, which are a sample drawn by hash."""
         return self.facts.samples
 
-    @functools.cached_property
-    def kinds(self) -> dict[str, str]:
-        """Feature -> `picture`, `text`, `signal`, `floats` or `integers`, of those that are measured."""
-        return kinds_of(self.manifest)
-
-    @functools.cached_property
-    def names(self) -> dict[str, tuple[str, ...]]:
-        """Feature -> names of its classes by id, of features that have any."""
-        return class_names(self.manifest)
-
-    @functools.cached_property
-    def label(self) -> str:
-        """The feature that holds one label a record; empty without one."""
-        return counted_label(self.manifest)
-
-    def anchor(self, feature: str, split: str) -> str:
+    def anchor(self, feature: str, split: str = "", kind: str = "feature") -> str:
         """The id of the place in the report that a feature, or else a split, has; empty without one.
+
+        A feature has one in each section of a `kind` of features.
 
         Ids are numbered, so that no name of the data is part of one.
         """
         if feature in self.manifest.schema:
-            return f"feature-{list(self.manifest.schema).index(feature)}"
+            return f"{kind}-{list(self.manifest.schema).index(feature)}"
         if split in self.manifest.splits:
             return f"split-{list(self.manifest.splits).index(split)}"
         return ""
 
     def values(self, feature: str) -> dict[str, Values]:
         """What the sample of each split keeps of a feature; without splits of which no record was seen."""
-        return self._detailed(lambda details: details.values.get(feature))
+        return {split: details.values[feature] for split, details in self._details}
 
     def channels(self, feature: str) -> dict[str, Channels]:
-        """What was found in the channels of a signal, by split; empty of any other feature."""
-        return self._detailed(lambda details: details.channels.get(feature))
+        """What was found in the channels of a signal, by split."""
+        return {split: details.channels[feature] for split, details in self._details}
 
     def words(self, feature: str) -> dict[str, Words]:
-        """What was found in the texts of a feature, by split; empty of any other feature."""
-        return self._detailed(lambda details: details.words.get(feature))
+        """What was found in the texts of a feature, by split."""
+        return {split: details.words[feature] for split, details in self._details}
 
-    def _detailed(self, part: Callable[[Details], _Part | None]) -> dict[str, _Part]:
-        found = {
-            name: part(sample.details) if sample.details else None
-            for name, sample in self.samples.items()
-        }
-        return {name: each for name, each in found.items() if each is not None}
+    @property
+    def _details(self) -> list[tuple[str, Details]]:
+        return [(name, each.details) for name, each in self.samples.items() if each.details]
 
     def stored(self, split: str, number: int) -> dict[str, Any]:
         """A record of a split by its number, whose encoded images are the bytes that are stored.

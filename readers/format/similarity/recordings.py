@@ -18,12 +18,7 @@ signals the spectrum.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-
-# How many bits may differ between near duplicates.
-RECORDING_DISTANCE = 6
 
 # The likeness of near duplicates. Of copies of made-up speech and drifts (resampled, amplified, trimmed, with noise) it
 # is above 0.999; of 46,226 pairs of made-up signals of 256 samples and one or two tones whose hashes are within the
@@ -51,19 +46,7 @@ _TERMS = 8
 _CONTRASTS = np.array([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, -1, 1], [1, -1, 1, -1]]) / 2
 
 
-class RecordingSketch(NamedTuple):
-    """What near duplicates of a recording share.
-
-    Attributes:
-        hash: From 0 to 2**64 - 1.
-        portrait: int8 [129], for `alike_recordings`.
-    """
-
-    hash: int
-    portrait: np.ndarray
-
-
-def recording_sketch(signal: np.ndarray) -> RecordingSketch | None:
+def recording_sketch(signal: np.ndarray) -> tuple[int, np.ndarray] | None:
     """The hash and the portrait of a recording, or None for one without enough to tell it by.
 
     Constant signals, pure tones and what has fewer than 64 samples have none: their bits would be those of the
@@ -72,6 +55,9 @@ def recording_sketch(signal: np.ndarray) -> RecordingSketch | None:
 
     Args:
         signal: Real numbers [time] or [time, channels].
+
+    Returns:
+        The hash, from 0 to 2**64 - 1; and the portrait, int8 [129], for `alike_recordings`.
 
     Raises:
         ValueError: It is no such array.
@@ -97,7 +83,7 @@ def recording_sketch(signal: np.ndarray) -> RecordingSketch | None:
         return None
     spectrum = np.zeros(64) if is_slow else _octaves(power)
     portrait = np.concatenate([_rounded(terms), _rounded(spectrum), [is_slow]]).astype(np.int8)
-    return RecordingSketch(int(_BITS[terms > 0].sum()), portrait)
+    return int(_BITS[terms > 0].sum()), portrait
 
 
 def alike_recordings(one: np.ndarray, other: np.ndarray) -> np.ndarray:

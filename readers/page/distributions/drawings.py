@@ -69,7 +69,8 @@ def spark(parts: Sequence[np.ndarray]) -> Element | None:
     if bins is None:
         return None
     counts = sum((bins.counts(part) for part in parts), np.zeros(len(bins.edges) - 1, np.int64))
-    counts = _fewer(bins, counts)
+    # At most 24 bars, of several neighbouring bins each.
+    counts = np.add.reduceat(counts, np.arange(0, len(counts), -(-len(counts) // _SPARK_BINS)))
     most, width = counts.max(), _SPARK_WIDTH / len(counts)
     marks = list[str]()
     for place, count in enumerate(counts):
@@ -87,12 +88,6 @@ def spark(parts: Sequence[np.ndarray]) -> Element | None:
         class_="spark",
         aria_hidden="true",
     )
-
-
-def _fewer(bins: Bins, counts: np.ndarray) -> np.ndarray:
-    """The counts of at most 24 bins, of several neighbouring ones each."""
-    several = -(-len(counts) // _SPARK_BINS)
-    return np.add.reduceat(counts, np.arange(0, len(counts), several))
 
 
 MOST_BINS = 60
@@ -119,11 +114,7 @@ class Bins(NamedTuple):
     is_log: bool
 
     def counts(self, values: np.ndarray) -> np.ndarray:
-        """How many finite values are in each bin, int64 [bins].
-
-        Args:
-            values: Numbers of any real dtype and shape.
-        """
+        """How many finite values are in each bin, int64 [bins]."""
         numbers = finite(values)
         places = np.searchsorted(self.edges, numbers, side="right") - 1
         last = len(self.edges) - 2
@@ -140,9 +131,6 @@ def bins_of(parts: Sequence[np.ndarray]) -> Bins | None:
     """Bins for several lots of values together; None if no value is finite.
 
     Whole numbers have bins of whole numbers. Others have the width of Freedman and Diaconis, and 60 bins at most.
-
-    Args:
-        parts: Numbers of any real dtype.
     """
     numbers = np.concatenate([*(finite(part) for part in parts), np.empty(0)])
     if not len(numbers):

@@ -11,8 +11,8 @@ import numpy as np
 
 from readers.describe import named
 from readers.format.display import shortened
-from readers.page.charts import bar_cell
-from readers.page.numbers import percent, short
+from readers.page.charts import bars
+from readers.page.numbers import short
 
 SHOWN = 10
 
@@ -42,10 +42,7 @@ class Frequent(NamedTuple):
         most = self.top[0][1]
         if most == 1 or (self.distinct > _DIFFERENT * self.total and most < _RARE * self.total):
             return []
-        return [
-            (text, bar_cell(count, most, f"{count:,} ({percent(count / self.total)})"))
-            for text, count in self.top
-        ]
+        return bars(self.top, self.total)
 
 
 def frequent_numbers(numbers: np.ndarray, names: Sequence[str] = ()) -> Frequent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from readers.format.display import shortened
 from readers.format.findings import Finding
-from readers.page.section import Section, fill
+from readers.page.section import Section
 from readers.page.study import Study
 
 # Alerts, and those whose records are drawn; characters of their texts.
@@ -29,9 +29,7 @@ def section(study: Study) -> Section:
         for number, finding in enumerate(findings[:_ALERTS])
     ]
     more = len(findings) - len(rows)
-    return Section(
-        "alerts", "Alerts", fill("alerts.html", rows=rows, more=more, checked=study.checked)
-    )
+    return Section.filled("alerts", rows=rows, more=more, checked=study.checked)
 
 
 def with_records(study: Study) -> list[tuple[int, Finding]]:

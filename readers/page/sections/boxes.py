@@ -8,8 +8,8 @@ import numpy as np
 
 from readers.page import charts
 from readers.page.distributions.drawings import histograms
-from readers.page.numbers import percent, short
-from readers.page.section import Section, fill
+from readers.page.numbers import part, short
+from readers.page.section import Section
 from readers.page.study import Study
 
 _CELLS = 24
@@ -20,16 +20,10 @@ _ROUNDING = 1e-5
 
 def section(study: Study) -> Section | None:
     """The boxes of each feature that holds any."""
-    found = [_boxes(study, name) for name in study.manifest.schema if is_boxes(study, name)]
+    names = [name for name, role in study.facts.roles.items() if role == "boxes"]
+    found = [_boxes(study, name) for name in names]
     shown = [each for each in found if each is not None]
-    return Section("boxes", "Boxes", fill("boxes.html", shown=shown)) if shown else None
-
-
-def is_boxes(study: Study, name: str) -> bool:
-    """Whether a feature holds boxes: floats [None, 4] with a name that says so."""
-    feature = study.manifest.schema[name]
-    is_float = feature.dtype.startswith("float")
-    return is_float and feature.shape == (None, 4) and "box" in name.lower()
+    return Section.filled("boxes", shown=shown) if shown else None
 
 
 def _boxes(study: Study, name: str) -> dict[str, Any] | None:
@@ -39,40 +33,34 @@ def _boxes(study: Study, name: str) -> dict[str, Any] | None:
     is_xyxy = study.manifest.options.get("box_order") == "xyxy"
     counts = {split: values.shapes[:, 0] for split, values in parts.items()}
     corners = {split: _corners(values.drawn, is_xyxy) for split, values in parts.items()}
-    every = np.concatenate(list(corners.values()))
-    top, left, bottom, right = every.T
-    height, width = bottom - top, right - left
-    is_good = np.isfinite(every).all(axis=1) & (height > 0) & (width > 0)
+    good = {split: each[_has_area(each)] for split, each in corners.items()}
+    sides = {split: each[:, 2:] - each[:, :2] for split, each in good.items()}
+    every, right = (np.concatenate(list(each.values())) for each in (corners, good))
     is_off = (every < -_ROUNDING).any(axis=1) | (every > 1 + _ROUNDING).any(axis=1)
     number = np.concatenate(list(counts.values()))
-    anchor = study.anchor(name, "").replace("feature", "boxes")
+    anchor = study.anchor(name, kind="boxes")
     facts = [
         ("Boxes a picture", f"{short(float(number.mean()))} (0 to {int(number.max()):,})"),
-        ("Pictures without", _of(int((number == 0).sum()), len(number))),
-        ("Without area, or NaN", _of(int((~is_good).sum()), len(every))),
-        ("Beyond the picture", _of(int(is_off.sum()), len(every))),
+        ("Pictures without", part(int((number == 0).sum()), len(number))),
+        ("Without area, or NaN", part(len(every) - len(right), len(every))),
+        ("Beyond the picture", part(int(is_off.sum()), len(every))),
     ]
     drawings = [
         histograms(counts, f"{anchor}-count", "Pictures by their number of boxes"),
         histograms(
-            {split: np.sqrt(_area(found)) for split, found in corners.items()},
+            {split: np.sqrt(each.prod(axis=1)) for split, each in sides.items()},
             f"{anchor}-size",
             "Boxes by size, the root of their share of the picture",
         ),
         histograms(
-            {split: _aspect(found) for split, found in corners.items()},
+            {split: each[:, 1] / each[:, 0] for split, each in sides.items()},
             f"{anchor}-aspect",
             "Boxes by aspect of the picture's sides, width / height",
         ),
     ]
     # Coordinates in pixels are shown, too, on the scale of the largest.
-    scale = max(1.0, float(every[is_good].max(initial=1.0)))
-    heat, _, _ = np.histogram2d(
-        ((top + bottom) / 2)[is_good] / scale,
-        ((left + right) / 2)[is_good] / scale,
-        _CELLS,
-        [[0, 1], [0, 1]],
-    )
+    down, across = ((right[:, :2] + right[:, 2:]) / 2 / max(1.0, right.max(initial=1.0))).T
+    heat, _, _ = np.histogram2d(down, across, _CELLS, [[0, 1], [0, 1]])
     drawn = [each for each in drawings if each is not None]
     source = f"Of {len(number):,} pictures and {len(every):,} of their boxes, in the sample."
     return {
@@ -84,26 +72,13 @@ def _boxes(study: Study, name: str) -> dict[str, Any] | None:
     }
 
 
-def _of(count: int, total: int) -> str:
-    return f"{count:,} ({percent(count / total)})" if total else "0"
-
-
 def _corners(drawn: np.ndarray, is_xyxy: bool) -> np.ndarray:
     """Boxes as top, left, bottom and right, float64 [n, 4]."""
     corners = drawn.astype(np.float64)
     return corners[:, [1, 0, 3, 2]] if is_xyxy else corners
 
 
-def _good(corners: np.ndarray) -> np.ndarray:
-    top, left, bottom, right = corners.T
-    return corners[np.isfinite(corners).all(axis=1) & (bottom > top) & (right > left)]
-
-
-def _area(corners: np.ndarray) -> np.ndarray:
-    top, left, bottom, right = _good(corners).T
-    return np.asarray((bottom - top) * (right - left))
-
-
-def _aspect(corners: np.ndarray) -> np.ndarray:
-    top, left, bottom, right = _good(corners).T
-    return np.asarray((right - left) / (bottom - top))
+def _has_area(corners: np.ndarray) -> np.ndarray:
+    """Which boxes have one, bool [n]."""
+    has_area = (corners[:, 2:] > corners[:, :2]).all(axis=1)
+    return np.asarray(has_area & np.isfinite(corners).all(axis=1))

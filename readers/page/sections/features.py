@@ -10,10 +10,10 @@ from readers.format.schema import Feature, format_shape
 from readers.measures.values import Values, channels_of, has_numbers
 from readers.measures.visits import LARGEST
 from readers.page.distributions.drawings import histograms, spark
-from readers.page.distributions.figures import Counted, Sampled, counted, joint, sampled
+from readers.page.distributions.figures import Figures, counted, joint, sampled
 from readers.page.distributions.frequent import frequent_numbers, frequent_strings
 from readers.page.numbers import percent, short
-from readers.page.section import Section, fill
+from readers.page.section import Section
 from readers.page.study import Study
 
 # Features with a line, and features of these that open: a page of 2,000 features has less than 5 MB.
@@ -33,22 +33,18 @@ def section(study: Study) -> Section | None:
         _row(study, name, feature, place < _OPEN)
         for place, (name, feature) in enumerate(features[:_LINES])
     ]
-    return Section(
+    return Section.filled(
         "features",
-        "Features",
-        fill(
-            "features.html",
-            rows=rows,
-            heads=_HEADS,
-            columns=_COLUMNS,
-            left=[study.anchor(name, "") for name, _ in features[_LINES:]],
-            opened=_OPEN,
-            count=len(features),
-            seen=study.checked.seen,
-            too_large=sum(sample.too_large for sample in study.samples.values()),
-            largest=LARGEST,
-            records=study.checked.records,
-        ),
+        rows=rows,
+        heads=_HEADS,
+        columns=_COLUMNS,
+        left=[study.anchor(name) for name, _ in features[_LINES:]],
+        opened=_OPEN,
+        count=len(features),
+        seen=study.checked.seen,
+        too_large=sum(sample.too_large for sample in study.samples.values()),
+        largest=LARGEST,
+        records=study.checked.records,
     )
 
 
@@ -62,7 +58,7 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, 
         found = sampled(np.concatenate([*numbers, np.empty((0, channels_of(feature)))]))
         cells = list(zip(_HEADS, _cells(found, _of_all(study, name)), strict=True))
     return {
-        "anchor": study.anchor(name, ""),
+        "anchor": study.anchor(name),
         "name": name,
         "type": f"{feature.dtype} {format_shape(feature.shape)}",
         "spark": spark(drawn),
@@ -85,11 +81,11 @@ def _words(feature: Feature, parts: dict[str, Values]) -> str:
     return f"{ends} {noun}{different}"
 
 
-def _of_all(study: Study, name: str) -> Counted | None:
+def _of_all(study: Study, name: str) -> Figures | None:
     return counted(list(study.manifest.splits.values()), name)
 
 
-def _cells(found: Sampled, of_all: Counted | None) -> list[str]:
+def _cells(found: Figures, of_all: Figures | None) -> list[str]:
     """The figures of a line."""
     best = joint(found, of_all)
     return [
@@ -100,7 +96,7 @@ def _cells(found: Sampled, of_all: Counted | None) -> list[str]:
 
 
 def _details(study: Study, name: str, feature: Feature, parts: dict[str, Values]) -> dict[str, Any]:
-    shown, anchor = {"source": _source(study, name, parts)}, study.anchor(name, "")
+    shown, anchor = {"source": _source(study, name, parts)}, study.anchor(name)
     if not has_numbers(feature):
         lengths = {split: values.shapes[:, 0] for split, values in parts.items()}
         what = "bytes" if not feature.shape else "the size of their first dimension"
@@ -124,16 +120,16 @@ def _details(study: Study, name: str, feature: Feature, parts: dict[str, Values]
         ]
         tables.append({"title": "Channel, of the sample", "rows": channels})
     drawing = histograms(drawn, anchor, "Values, of the sample")
-    found = frequent_numbers(together, study.names.get(name, ())) if together.size else None
+    found = frequent_numbers(together, study.facts.names.get(name, ())) if together.size else None
     note = "" if drawing else "No finite value was seen."
     return {**shown, "drawing": drawing, "tables": tables, "frequent": found, "note": note}
 
 
-def _figures(found: Sampled, of_all: Counted | None) -> list[str]:
+def _figures(found: Figures, of_all: Figures | None) -> list[str]:
     """The cells of a table."""
     best = joint(found, of_all)
     return [
-        f"{best.drawn:,}",
+        f"{best.count:,}",
         *map(percent, (best.missing, found.nan, found.infinite, found.zero)),
         *map(short, (best.low, *found.quantiles, best.high, best.mean, best.std)),
     ]

@@ -13,7 +13,7 @@ from readers.files.remote import local_path
 from readers.format.display import counted
 from readers.format.findings import SEVERITIES
 from readers.format.manifest import MANIFEST, SAMPLE_RATE, join
-from readers.page.section import Section, fill
+from readers.page.section import Section
 from readers.page.study import Study
 
 
@@ -21,23 +21,19 @@ def section(study: Study) -> Section:
     """The name, the verdict, sizes and origin of a dataset."""
     manifest = study.manifest
     records = sum(split.records for split in manifest.splits.values())
-    return Section(
+    return Section.filled(
         "overview",
-        "Overview",
-        fill(
-            "head.html",
-            directory=study.directory,
-            records=records,
-            seen=study.checked.seen,
-            shards=sum(len(split.shards) for split in manifest.splits.values()),
-            size=sum(split.bytes for split in manifest.splits.values()),
-            manifest=manifest,
-            written=_written(study.directory),
-            command=command_of(manifest.options),
-            verdict=_verdict(study),
-            worst=study.checked.worst() or "good",
-            checks=study.checked.checks,
-        ),
+        directory=study.directory,
+        records=records,
+        seen=study.checked.seen,
+        shards=sum(len(split.shards) for split in manifest.splits.values()),
+        size=sum(split.bytes for split in manifest.splits.values()),
+        manifest=manifest,
+        written=_written(study.directory),
+        command=command_of(manifest.options),
+        verdict=_verdict(study),
+        worst=study.checked.worst() or "good",
+        checks=study.checked.checks,
     )
 
 
@@ -63,11 +59,7 @@ _UNSET: tuple[Any, ...] = ("", None, False, [], {})
 
 
 def command_of(options: Mapping[str, Any]) -> str:
-    """The command line of a job, one flag a line; empty if no job of the command line wrote the dataset.
-
-    Args:
-        options: The options of a manifest.
-    """
+    """The command line of a job, one flag a line; empty if no job of the command line wrote the dataset."""
     job = options.get("job")
     if not isinstance(job, str) or "input" not in options:
         return ""

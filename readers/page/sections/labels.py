@@ -13,8 +13,8 @@ from readers.checks.splits import wanted_shares
 from readers.describe import named
 from readers.format.display import shortened
 from readers.page.charts import bar_cell
-from readers.page.numbers import percent, short
-from readers.page.section import Section, fill
+from readers.page.numbers import part, short
+from readers.page.section import Section
 from readers.page.study import Study
 
 # Classes in a table; names of missing ones; characters of a name.
@@ -30,7 +30,7 @@ def section(study: Study) -> Section | None:
     shares = _shares(study)
     if not tables and not shares:
         return None
-    return Section("labels", "Labels", fill("labels.html", tables=tables, shares=shares))
+    return Section.filled("labels", tables=tables, shares=shares)
 
 
 _Counts = Mapping[str, Counter[int]]
@@ -40,12 +40,16 @@ def _counted(study: Study) -> list[tuple[str, _Counts, Sequence[str], bool]]:
     """(feature, counts by split, names, whether they are those of all records) of features with classes."""
     found = list[tuple[str, _Counts, Sequence[str], bool]]()
     splits = study.manifest.splits
-    if study.label:
-        counts = {name: split.counts_of(study.label) or Counter() for name, split in splits.items()}
+    if study.facts.label:
+        counts = {
+            name: split.counts_of(study.facts.label) or Counter() for name, split in splits.items()
+        }
         if any(counts.values()):
-            found.append((study.label, counts, study.names.get(study.label, ()), True))
-    for feature, names in study.names.items():
-        if feature == study.label or feature not in study.manifest.schema:
+            found.append(
+                (study.facts.label, counts, study.facts.names.get(study.facts.label, ()), True)
+            )
+    for feature, names in study.facts.names.items():
+        if feature == study.facts.label or feature not in study.manifest.schema:
             continue
         parts = study.values(feature)
         counts = {split: _counts(values.drawn) for split, values in parts.items()}
@@ -72,8 +76,8 @@ def _table(
     most, least = total[present[0]], total[present[-1]]
     facts = [
         ("Classes", f"{len(present):,} of {len(classes):,}" if names else f"{len(present):,}"),
-        ("Largest", f"{_name(present[0], names)}: {most:,} ({percent(most / total.total())})"),
-        ("Smallest", f"{_name(present[-1], names)}: {least:,} ({percent(least / total.total())})"),
+        ("Largest", f"{_name(present[0], names)}: {part(most, total.total())}"),
+        ("Smallest", f"{_name(present[-1], names)}: {part(least, total.total())}"),
         ("Imbalance", f"{short(most / least)} times"),
     ]
     shown = classes[:_CLASSES]
@@ -82,7 +86,7 @@ def _table(
     noun = "records" if not study.manifest.schema[feature].shape else "values"
     seen = sum(len(values.sizes) for values in study.values(feature).values())
     return {
-        "anchor": study.anchor(feature, "").replace("feature", "classes"),
+        "anchor": study.anchor(feature, kind="classes"),
         "feature": feature,
         "source": f"Counts are those of {'all' if is_all else format(seen, ',')} records.",
         "noun": noun,
@@ -100,14 +104,11 @@ def _table(
 
 def _cells(label: int, counts: _Counts, total: Counter[int], most: int) -> list[Element]:
     """The cells of a class: its records, and its share of each split."""
-    cells = [
-        bar_cell(total[label], most, f"{total[label]:,} ({percent(total[label] / total.total())})")
-    ]
+    cells = [bar_cell(total[label], most, part(total[label], total.total()))]
     splits = [each for each in counts.values() if each]
     for number, each in enumerate(splits if len(splits) > 1 else []):
-        largest = max(each.values()) / each.total()
-        share = each[label] / each.total()
-        cells.append(bar_cell(share, largest, f"{each[label]:,} ({percent(share)})", number))
+        words = part(each[label], each.total())
+        cells.append(bar_cell(each[label], max(each.values()), words, number))
     return cells
 
 

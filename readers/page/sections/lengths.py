@@ -10,7 +10,7 @@ import numpy as np
 
 from readers.format.schema import Feature
 from readers.page.distributions.drawings import histograms
-from readers.page.section import Section, fill
+from readers.page.section import Section
 from readers.page.study import Study
 
 _BATCH_SIZES = (16, 32, 64, 128, 256)
@@ -32,7 +32,7 @@ def section(study: Study) -> Section | None:
     if not shown:
         return None
     left = len(names) - len(names[:_FEATURES])
-    return Section("lengths", "Lengths", fill("lengths.html", shown=shown, left=left))
+    return Section.filled("lengths", shown=shown, left=left)
 
 
 def _has_length(feature: Feature) -> bool:
@@ -42,7 +42,7 @@ def _has_length(feature: Feature) -> bool:
 def _lengths(study: Study, name: str) -> dict[str, Any]:
     dimension = study.manifest.schema[name].first_unknown
     parts = {split: values.shapes[:, dimension] for split, values in study.values(name).items()}
-    anchor = study.anchor(name, "").replace("feature", "length")
+    anchor = study.anchor(name, kind="length")
     split, seen = next(iter(parts.items()))
     boundaries = suggested_boundaries(seen)
     buckets = {name: boundaries}

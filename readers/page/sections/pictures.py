@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from typing import Any
-from xml.etree.ElementTree import Element
 
 import numpy as np
 
@@ -14,15 +13,14 @@ from readers.measures.sample import Measures
 from readers.page import charts
 from readers.page.distributions.drawings import histograms
 from readers.page.numbers import short
-from readers.page.section import Section, fill
+from readers.page.section import Section
 from readers.page.study import Study
 
 _FEATURES = 12
 
-# Points of a scatter; of more pictures, every n-th is drawn.
-_POINTS = 5000
-
 _MEASURES = (
+    ("width", "Pictures by width in pixels"),
+    ("height", "Pictures by height in pixels"),
     ("aspect", "Pictures by aspect, width / height"),
     ("brightness", "Pictures by brightness, the mean of their luma"),
     ("contrast", "Pictures by contrast, the standard deviation of their luma"),
@@ -33,13 +31,13 @@ _MEASURES = (
 
 def section(study: Study) -> Section | None:
     """The pictures of each feature that holds them."""
-    names = [name for name, kind in study.kinds.items() if kind == "picture"]
+    names = study.facts.features("picture")
     found = [_pictures(study, name) for name in names[:_FEATURES]]
     shown = [each for each in found if each is not None]
     if not shown:
         return None
     left = len(names) - len(names[:_FEATURES])
-    return Section("pictures", "Pictures", fill("pictures.html", shown=shown, left=left))
+    return Section.filled("pictures", shown=shown, left=left)
 
 
 def _pictures(study: Study, name: str) -> dict[str, Any] | None:
@@ -50,14 +48,13 @@ def _pictures(study: Study, name: str) -> dict[str, Any] | None:
     }
     if not parts:
         return None
-    anchor = study.anchor(name, "").replace("feature", "picture")
+    anchor = study.anchor(name, kind="picture")
     width, height = (_joined(parts, side) for side in ("width", "height"))
     drawings = [
         histograms({s: m[measure] for s, m in parts.items()}, f"{anchor}-{measure}", caption)
         for measure, caption in _MEASURES
         if len(np.unique(_joined(parts, measure))) > 1
     ]
-    is_one_size = width.min() == width.max() and height.min() == height.max()
     source, moments = _moments(study, name, next(iter(parts)))
     feature = study.manifest.schema[name]
     return {
@@ -70,7 +67,6 @@ def _pictures(study: Study, name: str) -> dict[str, Any] | None:
             ("Aspect", _ends(width / height)),
             ("Megapixels", _ends(width * height / 1e6)),
         ],
-        "scatter": None if is_one_size else _scatter(width, height),
         "drawings": [drawing for drawing in drawings if drawing is not None],
         "modes": charts.strip(_modes(feature, parts), f"Modes of {len(width):,} pictures"),
         "channels": [(str(n), short(mean), short(std)) for n, (mean, std) in enumerate(moments)],
@@ -89,11 +85,6 @@ def _ends(values: np.ndarray) -> str:
     if low == high:
         return short(low)
     return f"{short(low)} to {short(high)}, median {short(float(np.median(values)))}"
-
-
-def _scatter(width: np.ndarray, height: np.ndarray) -> Element:
-    every = -(-len(width) // _POINTS)
-    return charts.scatter(width[::every], height[::every], "Width and height in pixels")
 
 
 def _modes(feature: Feature, parts: Mapping[str, Measures]) -> dict[str, int]:

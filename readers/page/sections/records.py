@@ -8,7 +8,7 @@ from readers.format.display import counted, shortened
 from readers.format.findings import Finding
 from readers.gallery.look import Look
 from readers.page.odd import copies, extremes
-from readers.page.section import Section, fill
+from readers.page.section import Section
 from readers.page.sections.alerts import alert_anchor, row_anchor, with_records
 from readers.page.shown import Shown, figures, picture_bytes
 from readers.page.study import Study
@@ -28,15 +28,14 @@ def section(study: Study) -> Section:
     small = replace(look, most=picture_bytes(every))
     filled = zip(every, figures(study, small, every), strict=True)
     splits, alerts, odd, equal = ([next(filled) for _ in kind] for kind in kinds)
-    body = fill(
-        "records.html",
+    return Section.filled(
+        "records",
         splits=splits,
         alerts=alerts,
         extremes=odd,
         copies=equal,
         more=len(study.manifest.splits) - len(splits),
     )
-    return Section("records", "Records", body)
 
 
 def _drawn(study: Study) -> list[Shown]:

@@ -11,8 +11,7 @@ from readers.measures.channels import GAP, MOST_CHANNELS, WINDOW, Channels
 from readers.page import charts
 from readers.page.distributions.drawings import histograms
 from readers.page.numbers import percent, short
-from readers.page.section import Section, fill
-from readers.page.sections.boxes import is_boxes
+from readers.page.section import Section
 from readers.page.study import Study
 
 # Fewer steps of a fixed number are a vector, not a signal.
@@ -28,40 +27,34 @@ _COLUMNS = (
 
 def section(study: Study) -> Section | None:
     """The channels of each signal."""
-    names = [name for name, kind in study.kinds.items() if kind == "signal"]
-    names = [name for name in names if _is_signal(study, name)]
+    names = [name for name in study.facts.features("signal") if _is_signal(study, name)]
     found = [_signal(study, name) for name in names[:_FEATURES] if study.channels(name)]
     if not found:
         return None
-    return Section(
+    return Section.filled(
         "signals",
-        "Signals",
-        fill(
-            "signals.html",
-            shown=found,
-            columns=_COLUMNS,
-            gap=GAP,
-            rate=study.manifest.sample_rate,
-            left=len(names) - len(names[:_FEATURES]),
-        ),
+        shown=found,
+        columns=_COLUMNS,
+        gap=GAP,
+        rate=study.manifest.sample_rate,
+        left=len(names) - len(names[:_FEATURES]),
     )
 
 
 def _is_signal(study: Study, name: str) -> bool:
     steps = study.manifest.schema[name].shape[0]
-    return (steps is None or steps >= _FEWEST_STEPS) and not is_boxes(study, name)
+    return steps is None or steps >= _FEWEST_STEPS
 
 
 def _signal(study: Study, name: str) -> dict[str, Any]:
     parts = list(study.channels(name).values())
     found = parts[0].merge(parts[1:])
     shape = study.manifest.schema[name].shape
-    anchor = study.anchor(name, "").replace("feature", "signal")
-    measures = {s: sample.measures[name] for s, sample in study.samples.items() if sample.seen}
+    anchor = study.anchor(name, kind="signal")
+    measures = {split: sample.measures[name] for split, sample in study.samples.items()}
+    levels = {split: each["rms"] for split, each in measures.items() if "rms" in each}
     drawings = [
-        histograms(
-            {s: m["rms"] for s, m in measures.items() if "rms" in m}, anchor, "Records by RMS"
-        ),
+        histograms(levels, anchor, "Records by RMS"),
         _spectrum(found, study.manifest.sample_rate),
     ]
     more = (

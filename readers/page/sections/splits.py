@@ -14,7 +14,7 @@ from readers.format.manifest import join
 from readers.format.rejects import REJECTS, reasons_of
 from readers.format.splits import Split
 from readers.page import charts
-from readers.page.section import Section, fill
+from readers.page.section import Section
 from readers.page.study import Study
 
 # Bars of shards; of more shards, each bar is the largest of several.
@@ -41,10 +41,9 @@ def section(study: Study) -> Section:
     ]
     rejects = first_rejects(study.directory) if study.manifest.rejected else ()
     reasons = reasons_of(rejects)
-    body = fill(
-        "splits.html", rows=rows, reasons=reasons[:_REASONS], rejected=study.manifest.rejected
+    return Section.filled(
+        "splits", rows=rows, reasons=reasons[:_REASONS], rejected=study.manifest.rejected
     )
-    return Section("splits", "Splits", body)
 
 
 def _strip(split: Split) -> Element:
@@ -117,11 +116,7 @@ class ListedReject(NamedTuple):
 
 
 def first_rejects(directory: str) -> Iterator[ListedReject]:
-    """Yields the first rejects that a dataset lists; nothing if the lists cannot be read.
-
-    Args:
-        directory: The dataset's directory, on any filesystem.
-    """
+    """Yields the first rejects that a dataset lists; nothing if the lists cannot be read."""
     for line in _lines(join(directory, REJECTS)):
         try:
             found = json.loads(line)

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import unicodedata
 from typing import Any
-from xml.etree.ElementTree import Element
 
 import numpy as np
 
 from readers.format.manifest import RESERVED_IDS, UNKNOWN_ID
 from readers.measures.texts import CHARACTERS, Words, merged
-from readers.page.charts import bar_cell
+from readers.page.charts import bars
 from readers.page.distributions.drawings import histograms
-from readers.page.numbers import percent, short
-from readers.page.section import Section, fill
+from readers.page.numbers import part, percent, short
+from readers.page.section import Section
 from readers.page.study import Study
+from readers.roles import feature_of
 
 _WORDS, _SCRIPTS, _CONTROL = 20, 12, 12
 
 
 def section(study: Study) -> Section | None:
     """The texts of each feature that holds them, and the tokens."""
-    names = [name for name, kind in study.kinds.items() if kind == "text"]
+    names = study.facts.features("text")
     shown = [_text(study, name) for name in names if study.words(name)]
     tokens = _tokens(study)
     if not shown and not tokens:
         return None
-    return Section("texts", "Texts", fill("texts.html", shown=shown, tokens=tokens))
+    return Section.filled("texts", shown=shown, tokens=tokens)
 
 
 def _text(study: Study, name: str) -> dict[str, Any]:
@@ -36,17 +36,17 @@ def _text(study: Study, name: str) -> dict[str, Any]:
         measure: np.concatenate([measures[measure] for measures in samples.values()])
         for measure in ("characters", "words", "mojibake", "markup", "control")
     }
-    anchor = study.anchor(name, "").replace("feature", "text")
+    anchor = study.anchor(name, kind="text")
     seen = len(every["characters"])
     letters = sum(count for script, count in found.scripts.items() if script)
     facts = [
         ("Characters a text", _middle(every["characters"])),
         ("Words a text", _middle(every["words"])),
         ("Different words", f"{len(found.words):,}"),
-        ("Without a word", _texts(every["words"] == 0)),
-        ("With control characters", _texts(every["control"] > 0)),
-        ("With a wrong encoding", _texts(every["mojibake"] > 0)),
-        ("With markup", _texts(every["markup"] > 0)),
+        ("Without a word", part(int((every["words"] == 0).sum()), seen)),
+        ("With control characters", part(int((every["control"] > 0).sum()), seen)),
+        ("With a wrong encoding", part(int((every["mojibake"] > 0).sum()), seen)),
+        ("With markup", part(int((every["markup"] > 0).sum()), seen)),
     ]
     drawings = [
         histograms({s: m[measure] for s, m in samples.items()}, f"{anchor}-{measure}", caption)
@@ -63,8 +63,8 @@ def _text(study: Study, name: str) -> dict[str, Any]:
         "source": f"Of {seen:,} texts of the sample; words, scripts and control characters of the first "
         f"{CHARACTERS:,} characters of each.",
         "drawings": [drawing for drawing in drawings if drawing is not None],
-        "words": _bars(found.words.most_common(_WORDS), found.words.total()),
-        "scripts": _bars(scripts, letters),
+        "words": bars(found.words.most_common(_WORDS), found.words.total()),
+        "scripts": bars(scripts, letters),
         "control": _control(found),
     }
 
@@ -73,19 +73,6 @@ def _middle(values: np.ndarray) -> str:
     """The median, and the ends."""
     low, middle, high = np.quantile(values, (0, 0.5, 1), method="inverted_cdf")
     return f"{short(float(middle))} ({short(float(low))} to {short(float(high))})"
-
-
-def _texts(chosen: np.ndarray) -> str:
-    count = int(chosen.sum())
-    return f"{count:,} ({percent(count / len(chosen))})" if count else "0"
-
-
-def _bars(counts: list[tuple[str, int]], total: int) -> list[tuple[str, Element]]:
-    most = max((count for _, count in counts), default=0)
-    return [
-        (text, bar_cell(count, most, f"{count:,} ({percent(count / total)})"))
-        for text, count in counts
-    ]
 
 
 def _control(found: Words) -> list[tuple[str, int]]:
@@ -99,9 +86,9 @@ def _control(found: Words) -> list[tuple[str, int]]:
 def _tokens(study: Study) -> list[tuple[str, ...]]:
     """(split, tokens, unknown ones, padding, different ones) of all records of a dataset with a vocabulary of words or a tokenizer."""
     vocabulary = study.manifest.vocabulary or study.manifest.tokenizer
-    found = list[tuple[str, ...]]()
+    feature, found = feature_of("tokens", study.facts.roles), list[tuple[str, ...]]()
     for name, split in study.manifest.splits.items():
-        counts = split.counts_of("tokens")
+        counts = split.counts_of(feature)
         if not counts:
             continue
         total = counts.total()

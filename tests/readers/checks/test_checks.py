@@ -354,10 +354,14 @@ def test_equal_rows_of_a_table_are_copies(tmp_path):
 
 
 def test_counts_of_splits_are_those_of_all_records(tmp_path):
-    tokens = {"tokens": {"values": {"1": 30, "2": 100, "5": 70}}}
+    tokens = {"input_tokens": {"values": {"1": 30, "2": 100, "5": 70}}}
+    schema = Schema({**TEXT, "input_tokens": ("int64", (None,))})
     changes = {"shares": "train=0.5,val=0.5", "rejected": 50, "statistics": tokens}
-    records = texts() | {"test": []}
-    directory = write(tmp_path / "d", records, schema=TEXT, vocabulary=6, **changes)
+    records = {
+        name: [{**record, "input_tokens": np.array([1, 2])} for record in found]
+        for name, found in (texts() | {"test": []}).items()
+    }
+    directory = write(tmp_path / "d", records, schema=schema, vocabulary=6, **changes)
     report = readers.check(directory, records=10)
     found = {(f.check, f.split): f.message for f in report.findings}
     assert found["rejected_inputs", "train"] == "50 of 290 inputs were rejected (17.2%)"

@@ -152,6 +152,9 @@ def test_the_kind_of_a_feature_follows_from_its_schema():
         for feature in features:
             assert kinds_of(Manifest(Schema({"x": feature}), {})).get("x") == kind
     assert kinds_of(Manifest(Schema({"key": ("string", ())}), {})) == {}
+    renamed = Schema({"path": ("string", ()), "face_boxes": ("float32", (None, 4))})
+    options = {"names": "key=path"}
+    assert kinds_of(Manifest(renamed, {}, options=options)) == {"face_boxes": "floats"}
     mask = Schema({"mask": ("uint8", (None, None, 1))})
     names = {"mask": ("sky", "road")}
     assert kinds_of(Manifest(mask, {}, class_names=names)) == {"mask": "integers"}

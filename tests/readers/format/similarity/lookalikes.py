@@ -10,6 +10,9 @@ from sklearn.datasets import load_sample_images
 
 from readers.format.similarity.pairs import popcount
 
+# How many bits of hashes differ between near duplicates, at most.
+DISTANCE = 6
+
 
 def smooth_picture(seed: int, side: int = 224) -> np.ndarray:
     """Colours whose waves weaken with their frequency as those of photographs, uint8 [side, side, 3]."""

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from readers.format.similarity import likeness as module
 from readers.format.similarity.likeness import DEFAULTS, Likeness
-from readers.format.similarity.pictures import PICTURE_DISTANCE
-from readers.format.similarity.recordings import RECORDING_DISTANCE
 from readers.format.similarity.texts import TEXT_SIMILARITY
 from tests.readers.format.similarity.lookalikes import (
+    DISTANCE,
     drift,
     jpeg,
     noisy,
@@ -33,7 +32,7 @@ def are_near(likeness, one, other):
 
 
 def test_the_thresholds_of_the_checks_are_the_defaults():
-    assert PICTURES.distance == PICTURE_DISTANCE and RECORDINGS.distance == RECORDING_DISTANCE
+    assert PICTURES.distance == RECORDINGS.distance == DISTANCE
     assert DEFAULTS == {"picture": 0.9, "text": TEXT_SIMILARITY, "recording": 0.9}
 
 
