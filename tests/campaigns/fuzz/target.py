@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.campaigns.fuzz.limits import DEFAULT, Limits, measured
 
@@ -59,6 +60,18 @@ class Target:
             raise AssertionError(
                 f"an undocumented error, {type(error).__name__}: {error}"
             ) from error
+
+
+def by_choice(
+    variants: Sequence[Any], examine: Callable[[Any, bytes], None]
+) -> Callable[[bytes], None]:
+    """A check of inputs whose first byte chooses a variant, with which the rest is examined."""
+
+    def check(data: bytes) -> None:
+        if data:
+            examine(variants[data[0] % len(variants)], data[1:])
+
+    return check
 
 
 def after_choice(mutate: Mutate) -> Mutate:

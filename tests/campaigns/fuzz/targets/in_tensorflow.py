@@ -13,14 +13,14 @@ from readers.format.protobuf.wire import fields
 from readers.format.schema import Feature, Schema
 from tests.campaigns.fuzz import protobuf
 from tests.campaigns.fuzz.limits import Limits
-from tests.campaigns.fuzz.target import Target
+from tests.campaigns.fuzz.target import by_choice
 from tests.campaigns.fuzz.targets.examples import (
     SCHEMAS,
     STEP_SCHEMAS,
-    after_first,
     examples,
     one_by_one,
     sequence_examples,
+    target_of_messages,
 )
 from tests.campaigns.values import trace
 
@@ -146,10 +146,7 @@ def _begins_otherwise(schema: Schema, record: bytes) -> bool:
     return False
 
 
-def _examine(kind: str, schemas: tuple[Schema, ...], data: bytes) -> None:
-    if not data:
-        return
-    schema, record = schemas[data[0] % len(schemas)], data[1:]
+def _examine(kind: str, schema: Schema, record: bytes) -> None:
     found = _in_tensorflow(schema, record)
     if found is not None and _is_plain(record):
         expected = _flattened(schema, record)
@@ -174,19 +171,19 @@ def _examine(kind: str, schemas: tuple[Schema, ...], data: bytes) -> None:
         assert again == _flattened(schema, canonical), f"{again!r:.300} in TensorFlow"
 
 
-def _examine_example(data: bytes) -> None:
-    _examine("Example", SCHEMAS, data)
-
-
-def _examine_sequence_example(data: bytes) -> None:
-    _examine("SequenceExample", STEP_SCHEMAS, data)
-
-
 _LIMITS = Limits(memory=256 << 20, seconds=3)  # A schema's graph is made when it is first used.
 
 TARGETS = (
-    Target("example_in_tensorflow", examples, _examine_example, after_first, max_bytes=1024,
-           limits=_LIMITS),
-    Target("sequence_example_in_tensorflow", sequence_examples, _examine_sequence_example,
-           after_first, max_bytes=1024, limits=_LIMITS),
-)  # fmt: skip
+    target_of_messages(
+        "example_in_tensorflow",
+        examples,
+        by_choice(SCHEMAS, functools.partial(_examine, "Example")),
+        limits=_LIMITS,
+    ),
+    target_of_messages(
+        "sequence_example_in_tensorflow",
+        sequence_examples,
+        by_choice(STEP_SCHEMAS, functools.partial(_examine, "SequenceExample")),
+        limits=_LIMITS,
+    ),
+)
