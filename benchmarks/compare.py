@@ -94,7 +94,7 @@ _DIFFERENT = {"sensors": 5_000, "images": 200, "text": None}
 _PICTURE = 500, 375
 _SHARDS, _BATCH = 8, 128
 _READ_SECONDS, _QUICK_SECONDS = 0.3, 0.05
-_STARTS = 2  # of which a turn has the mean
+_IMPORTS = 2  # of which a turn has the mean
 
 _IMPORT = """
 import time
@@ -150,11 +150,11 @@ class Side:
 
     def help(self) -> Cost:
         """Starts the command line."""
-        return _mean([self.run("-m", "beam_jobs", "--help")[0] for _ in range(_STARTS)])
+        return self.run("-m", "beam_jobs", "--help")[0]
 
     def import_(self, package: str) -> Cost:
         """Imports a package."""
-        printed = [self.run("-c", _IMPORT.format(package))[1] for _ in range(_STARTS)]
+        printed = [self.run("-c", _IMPORT.format(package))[1] for _ in range(_IMPORTS)]
         return _mean([Cost(*map(float, each.split())) for each in printed])
 
 
@@ -388,7 +388,10 @@ class Comparison:
 
     def _started(self, stack: contextlib.ExitStack, make: Callable[[Side], P]) -> dict[Side, P]:
         """A process of each side that is ready, until the end of a context."""
-        started = {side: stack.enter_context(make(side)) for side in (self._before, self._now)}
+        sides = self._before, self._now
+        started: dict[Side, P] = {side: make(side) for side in sides}
+        for process in started.values():
+            stack.enter_context(process)
         for process in started.values():
             process.answer()
         return started
@@ -422,9 +425,11 @@ class Comparison:
             for columns in ("all", f"{kind.feature}, label"):
                 with contextlib.ExitStack() as stack:
                     make = partial(Reader, kind=kind, way=way, columns=columns)
-                    readers = self._started(stack, make)
                     name = f"read {kind.job} by `{way}`: {columns}"
-                    yield self._measure(name, lambda side, of=readers: of[side].read(seconds))
+                    yield self._read(name, self._started(stack, make), seconds)
+
+    def _read(self, name: str, readers: Mapping[Side, Reader], seconds: float) -> Row:
+        return self._measure(name, lambda side: readers[side].read(seconds))
 
     def _write(self, kind: Kind, writers: Mapping[Side, Writer]) -> Row:
         small, large = (TINY, 2 * TINY) if self._quick else (kind.small, kind.large)

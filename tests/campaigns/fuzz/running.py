@@ -46,7 +46,7 @@ class Run:
     failed: str = ""
 
 
-def run(name: str, seconds: float, work: Path) -> Run:
+def fuzz(name: str, seconds: float, work: Path) -> Run:
     """Runs a target for some seconds, again and again if its process ends before.
 
     Args:

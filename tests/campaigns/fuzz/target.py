@@ -10,11 +10,11 @@ import re
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.campaigns.fuzz.limits import DEFAULT, Limits, measured
+from tests.campaigns.fuzz.limits import Limits, measured
 
 # Plain mutations: (bytes, the most bytes of the result) -> bytes.
 Plain = Callable[[bytes, int], bytes]
@@ -43,7 +43,7 @@ class Target:
     mutate: Mutate | None = None
     words: Sequence[bytes] = ()
     max_bytes: int = 4096
-    limits: Limits = DEFAULT
+    limits: Limits = field(default_factory=Limits)
 
     def check(self, data: bytes) -> None:
         """Checks one input, as in a campaign.

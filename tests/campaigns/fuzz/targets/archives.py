@@ -125,13 +125,7 @@ def _zips() -> list[bytes]:
 
 
 class _Unseekable(io.BytesIO):
-    def seekable(self) -> bool:
-        return False
-
     def tell(self) -> int:
-        raise OSError
-
-    def seek(self, *_: int) -> int:
         raise OSError
 
 

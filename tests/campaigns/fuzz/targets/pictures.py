@@ -25,23 +25,18 @@ from tests.campaigns.fuzz.target import Target, after_choice, by_choice
 
 _MOST_PIXELS = 1 << 16
 
-_JOB: dict[str, Any] = {"max_pixels": _MOST_PIXELS}
 
+_job = functools.partial(ImageJob, Inputs(("none",), ""), Labels(), max_pixels=_MOST_PIXELS)
 
-def _jobs() -> tuple[ImageJob, ...]:
-    inputs, labels = Inputs(("none",), ""), Labels()
-    return (
-        ImageJob(inputs, labels, **_JOB),
-        ImageJob(inputs, labels, (8, 8), "fit", 1, "raw", **_JOB),
-        ImageJob(inputs, labels, encoding="source", **_JOB),
-        ImageJob(inputs, labels, frames="all", image_size=(4, 6), resize="crop", **_JOB),
-        ImageJob(inputs, labels, dtype="uint16", encoding="png", **_JOB),
-        ImageJob(inputs, labels, dtype="float32", channels=1, **_JOB),
-        ImageJob(inputs, labels, channels=4, encoding="png", **_JOB),
-    )
-
-
-_JOBS = _jobs()
+_JOBS = (
+    _job(),
+    _job((8, 8), "fit", 1, "raw"),
+    _job(encoding="source"),
+    _job(frames="all", image_size=(4, 6), resize="crop"),
+    _job(dtype="uint16", encoding="png"),
+    _job(dtype="float32", channels=1),
+    _job(channels=4, encoding="png"),
+)
 
 
 def _examine_job(job: ImageJob, data: bytes) -> None:
