@@ -8,20 +8,21 @@ Each revision has an environment of its own, with the package and what it requir
 All write the same inputs by their command line, and read the datasets that they wrote themselves. In each of five
 turns every revision is measured once, the other one first in every second turn:
 
-- *write*: two sizes of inputs, and the difference of both runs, so that the start does not count;
+- *write*: a process for each revision, which has written before, runs the command line with two sizes of inputs, and
+  the difference of both counts, so that what every job does does not;
 - *read*: processes that have begun to read before, one for each row and revision, read for some tenths of a second;
 - *start*: the command line until it has printed its help, and imports, without the start of Python.
 
 A ratio is the time before divided by the time now in the same turn: above 1 is faster. Every row has the median, the
 smallest and the largest of the five, once of the wall time and once of the processor time of all processes, which
-other programs on the machine disturb less. SLOWER marks a row whose largest ratio of either is below 0.97. It needs Linux.
+other programs on the machine disturb less. SLOWER marks a row whose largest ratio of either is below 0.97. It needs Linux. After the preparation
+it takes less than 6 minutes on two cores that have nothing else to do.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import itertools
 import json
 import os
@@ -34,10 +35,11 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from command import run_command
 from environment import describe_machine, rival_variables, versions
@@ -50,7 +52,6 @@ SLOWER = 0.97
 
 _CACHE = Path.home() / ".cache" / "beam-shards-compare"
 _STAMPED = ("setup.py", "pyproject.toml", "readers/format/compiled/kernel.c")
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,12 @@ class Kind:
 
 
 KINDS = (
-    Kind("sensors", "*/*.npy", ((),), 5_000, 50_000, {"batching": "padded"}, "signal"),
-    Kind("images", "*/*.jpg", (("--image_size", "224x224"),), 200, 2_200, {}, "image"),
-    Kind("text", "*.jsonl", (("--label_field", "label"),), 50_000, 400_000, {}, "text"),
+    Kind("sensors", "*/*.npy", ((),), 2_000, 24_000, {"batching": "padded"}, "signal"),
+    Kind("images", "*/*.jpg", (("--image_size", "224x224"),), 100, 1_200, {}, "image"),
+    Kind("text", "*.jsonl", (("--label_field", "label"),), 20_000, 200_000, {}, "text"),
 )
 # The first call that a revision knows is used.
+WRITES = ("beam_jobs.__main__.main(arguments)",)
 READS = {
     "as_numpy": ("readers.as_numpy(path, **options)",),
     "load": ("readers.load(path, **options)",),
@@ -91,8 +93,8 @@ TINY = 40  # records of each kind, to see that a revision works
 _DIFFERENT = {"sensors": 5_000, "images": 200, "text": None}
 _PICTURE = 500, 375
 _SHARDS, _BATCH = 8, 128
-_READ_SECONDS, _QUICK_SECONDS = 0.4, 0.05
-_STARTS = 2  # of which a turn has the mean
+_READ_SECONDS, _QUICK_SECONDS = 0.3, 0.05
+_IMPORTS = 2  # of which a turn has the mean
 
 _IMPORT = """
 import time
@@ -130,64 +132,29 @@ class Side:
         Raises:
             BenchmarkError: It failed.
         """
-        log = self.outputs / "log.txt"
         before, began = _cpu_of_children(), time.perf_counter()
-        with log.open("w") as output:
-            process = subprocess.Popen(
-                [self.python, *arguments],
-                cwd=self.outputs,
-                env=_variables(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            code = process.wait()
+        done = subprocess.run(
+            [self.python, *arguments],
+            cwd=self.outputs,
+            env=_variables(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         wall = time.perf_counter() - began
-        # A fork server outlives the process that started it, and only who waits for it learns its time.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                os.waitpid(-1, 0)
-        printed = log.read_text(errors="replace")
-        if code:
-            raise BenchmarkError(f"{self.name}: {' '.join(arguments)}: {printed.strip()[-500:]}")
-        return Cost(wall, _cpu_of_children() - before), printed
-
-    def write(self, kind: Kind, flags: Sequence[str], folder: Path) -> Cost:
-        """Writes the dataset of a kind, in place of the one before.
-
-        Raises:
-            BenchmarkError: The job failed.
-        """
-        output = self.outputs / kind.job
-        shutil.rmtree(output, ignore_errors=True)
-        command = ["-m", "beam_jobs", kind.job, "--input", str(folder / kind.pattern)]
-        command += ["--output", str(output), "--num_shards", str(_SHARDS), *flags]
-        return self.run(*command)[0]
-
-    def accepted(self, kind: Kind, folder: Path) -> tuple[str, ...]:
-        """Returns the flags of a kind that this revision accepts.
-
-        Raises:
-            BenchmarkError: It accepts none.
-        """
-        for flags in kind.flags:
-            try:
-                self.write(kind, flags, folder)
-                return flags
-            except BenchmarkError as error:
-                problem = error
-        raise problem
+        if done.returncode:
+            problem = done.stdout.strip()[-500:]
+            raise BenchmarkError(f"{self.name}: {' '.join(arguments)}: {problem}")
+        return Cost(wall, _cpu_of_children() - before), done.stdout
 
     def help(self) -> Cost:
         """Starts the command line."""
-        return _mean([self.run("-m", "beam_jobs", "--help")[0] for _ in range(_STARTS)])
+        return self.run("-m", "beam_jobs", "--help")[0]
 
     def import_(self, package: str) -> Cost:
         """Imports a package."""
-        printed = [self.run("-c", _IMPORT.format(package))[1] for _ in range(_STARTS)]
+        printed = [self.run("-c", _IMPORT.format(package))[1] for _ in range(_IMPORTS)]
         return _mean([Cost(*map(float, each.split())) for each in printed])
 
 
@@ -295,53 +262,114 @@ def _install(python: Path, root: Path) -> None:
         raise BenchmarkError(f"cannot install {root}: {error}") from None
 
 
-class Readers:
-    """Processes of both sides that read by turns, for one row."""
+class Process:
+    """A process of a side that does what each line of its input says, and answers it by a line.
 
-    def __init__(self, sides: Sequence[Side], kind: Kind, way: str, columns: str) -> None:
+    Args:
+        side: The side.
+        script: A file beside this one, which prints a line when it is ready.
+        arguments: Its arguments, of which it gets the JSON.
+    """
+
+    def __init__(self, side: Side, script: str, arguments: object) -> None:
+        self._side, self._log = side, side.outputs / f"{script}.log"
+        self._process = subprocess.Popen(
+            [side.python, str(HERE / script), json.dumps(arguments)],
+            cwd=side.outputs,
+            env=_variables(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log.open("w"),
+            text=True,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A fork server outlives the process that started it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+    def answer(self) -> str:
+        """Returns the next line that it prints.
+
+        Raises:
+            BenchmarkError: It has ended.
+        """
+        assert self._process.stdout
+        if line := self._process.stdout.readline():
+            return line
+        raise BenchmarkError(f"{self._side.name} failed: {self.said()}")
+
+    def ask(self, question: object) -> Any:
+        """Returns the answer to a line of JSON."""
+        assert self._process.stdin
+        self._process.stdin.write(f"{json.dumps(question)}\n")
+        self._process.stdin.flush()
+        return json.loads(self.answer())
+
+    def said(self) -> str:
+        """Returns the end of what it printed beside its answers."""
+        return self._log.read_text(errors="replace").strip()[-500:]
+
+
+class Writer(Process):
+    """Writes the datasets of a side."""
+
+    def __init__(self, side: Side) -> None:
+        super().__init__(side, "writing_turns.py", WRITES)
+
+    def write(self, kind: Kind, flags: Sequence[str], folder: Path) -> Cost:
+        """Writes the dataset of a kind, in place of the one before.
+
+        Raises:
+            BenchmarkError: The job failed.
+        """
+        output = self._side.outputs / kind.job
+        shutil.rmtree(output, ignore_errors=True)
+        command = [kind.job, "--input", str(folder / kind.pattern), "--output", str(output)]
+        command += ["--num_shards", str(_SHARDS), *flags]
+        code, wall, cpu = self.ask(command)
+        if code:
+            raise BenchmarkError(f"{self._side.name}: {' '.join(command)}: {self.said()}")
+        return Cost(wall, cpu)
+
+    def accepted(self, kind: Kind, folder: Path) -> tuple[str, ...]:
+        """Returns the flags of a kind that this revision accepts.
+
+        Raises:
+            BenchmarkError: It accepts none.
+        """
+        for flags in kind.flags:
+            try:
+                self.write(kind, flags, folder)
+                return flags
+            except BenchmarkError as error:
+                problem = error
+        raise problem
+
+
+class Reader(Process):
+    """Reads a dataset that a side wrote."""
+
+    def __init__(self, side: Side, kind: Kind, way: str, columns: str) -> None:
         options: dict[str, object] = {"batch_size": _BATCH, "shuffle": True, "seed": 0}
         options |= {"repeat": None, **kind.options}
         if columns != "all":
             options["as_supervised"] = [kind.feature, "label"]
-        self._processes = {}
-        for side in sides:
-            call = {"calls": READS[way], "path": str(side.outputs / kind.job), "options": options}
-            self._processes[side] = subprocess.Popen(
-                [side.python, str(HERE / "reading_turns.py"), json.dumps(call)],
-                cwd=side.outputs,
-                env=_variables(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=(side.outputs / "log.txt").open("w"),
-                text=True,
-            )
+        call = {"calls": READS[way], "path": str(side.outputs / kind.job), "options": options}
+        super().__init__(side, "reading_turns.py", call)
 
-    def __enter__(self) -> Readers:
-        for side in self._processes:
-            self._answer(side)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self._processes.values():
-            process.kill()
-            process.communicate()
-
-    def _answer(self, side: Side) -> str:
-        process = self._processes[side]
-        assert process.stdout
-        if line := process.stdout.readline():
-            return line
-        problem = (side.outputs / "log.txt").read_text().strip()[-500:]
-        raise BenchmarkError(f"{side.name} cannot read its dataset: {problem}")
-
-    def read(self, side: Side, seconds: float) -> Cost:
+    def read(self, seconds: float) -> Cost:
         """Returns the cost of a record in a turn."""
-        process = self._processes[side]
-        assert process.stdin
-        process.stdin.write(f"{seconds}\n")
-        process.stdin.flush()
-        count, wall, cpu = json.loads(self._answer(side))
+        count, wall, cpu = self.ask(seconds)
         return Cost(wall / count, cpu / count)
+
+
+P = TypeVar("P", bound=Process)
 
 
 class Comparison:
@@ -357,6 +385,16 @@ class Comparison:
     def __init__(self, before: Side, now: Side, inputs: Path, turns: int, quick: bool) -> None:
         self._before, self._now, self._inputs = before, now, inputs
         self._turns, self._quick = turns, quick
+
+    def _started(self, stack: contextlib.ExitStack, make: Callable[[Side], P]) -> dict[Side, P]:
+        """A process of each side that is ready, until the end of a context."""
+        sides = self._before, self._now
+        started: dict[Side, P] = {side: make(side) for side in sides}
+        for process in started.values():
+            stack.enter_context(process)
+        for process in started.values():
+            process.answer()
+        return started
 
     def _measure(self, name: str, cost: Callable[[Side], Cost]) -> Row:
         print(f"  {name}", file=sys.stderr, flush=True)
@@ -374,8 +412,10 @@ class Comparison:
             BenchmarkError: A side failed.
         """
         kinds = KINDS[:1] if self._quick else KINDS
-        for kind in kinds:
-            yield self._write(kind)
+        with contextlib.ExitStack() as stack:
+            writers = self._started(stack, Writer)
+            for kind in kinds:
+                yield self._write(kind, writers)
         yield self._measure("start: `python -m beam_jobs --help`", Side.help)
         for package in IMPORTS:
             import_ = partial(Side.import_, package=package)
@@ -383,19 +423,23 @@ class Comparison:
         seconds = _QUICK_SECONDS if self._quick else _READ_SECONDS
         for way, kind in itertools.product(READS, kinds):
             for columns in ("all", f"{kind.feature}, label"):
-                with Readers([self._before, self._now], kind, way, columns) as reading:
+                with contextlib.ExitStack() as stack:
+                    make = partial(Reader, kind=kind, way=way, columns=columns)
                     name = f"read {kind.job} by `{way}`: {columns}"
-                    yield self._measure(name, partial(reading.read, seconds=seconds))
+                    yield self._read(name, self._started(stack, make), seconds)
 
-    def _write(self, kind: Kind) -> Row:
+    def _read(self, name: str, readers: Mapping[Side, Reader], seconds: float) -> Row:
+        return self._measure(name, lambda side: readers[side].read(seconds))
+
+    def _write(self, kind: Kind, writers: Mapping[Side, Writer]) -> Row:
         small, large = (TINY, 2 * TINY) if self._quick else (kind.small, kind.large)
         folders = {size: input_folder(self._inputs, kind, size) for size in (TINY, small, large)}
-        flags = {side: side.accepted(kind, folders[TINY]) for side in (self._before, self._now)}
+        flags = {side: each.accepted(kind, folders[TINY]) for side, each in writers.items()}
         read_all(folders[large])
 
         def margin(side: Side) -> Cost:
-            less = side.write(kind, flags[side], folders[small])
-            more = side.write(kind, flags[side], folders[large])
+            less = writers[side].write(kind, flags[side], folders[small])
+            more = writers[side].write(kind, flags[side], folders[large])
             added = large - small
             return Cost((more.wall - less.wall) / added, (more.cpu - less.cpu) / added)
 
@@ -464,7 +508,6 @@ def main() -> None:
             input_folder(inputs, kind, size)
     if flags.prepare:
         return
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with tempfile.TemporaryDirectory(dir=flags.outputs, prefix="beam-shards-compare-") as outputs:
         sides = []
         for place, (name, python) in enumerate(zip(names, pythons, strict=True)):

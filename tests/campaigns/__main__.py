@@ -12,18 +12,35 @@ Each says more with --help, prints a table at its end, and exits with 1 if it fo
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.campaigns.tally import Tally
 
 NAMES = ("kills", "simulation", "fuzz", "damage", "mutation", "soak")
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Runs the campaign that the first argument names; returns the exit code."""
     if not arguments or arguments[0] not in NAMES:
         print(__doc__, end="", file=sys.stderr)
         return 2
-    return importlib.import_module(f"tests.campaigns.{arguments[0]}.__main__").main(arguments[1:])
+    name, *flags = arguments
+    campaign = importlib.import_module(f"tests.campaigns.{name}.__main__")
+    parser = argparse.ArgumentParser(
+        prog=f"python -m tests.campaigns {name}",
+        description=campaign.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--log", type=Path, metavar="FILE", help="a line of JSON for each case")
+    campaign.add_flags(parser)
+    given = parser.parse_args(flags)
+    tally = Tally(given.log)
+    campaign.run(given, tally)
+    return tally.end()
 
 
 if __name__ == "__main__":

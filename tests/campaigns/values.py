@@ -1,7 +1,9 @@
-"""Values in a form in which those of several readers can be compared."""
+"""What campaigns compare: values of several readers, and the files of directories."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,3 +21,19 @@ def trace(value: Any) -> Any:
         nested = tuple(trace(i) if isinstance(i, (list, np.ndarray)) else i for i in items)
         return "object", array.shape, nested if array.shape else nested[0]
     return array.dtype.name, array.shape, array.tobytes()
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    """The content of every file in a directory, hidden ones included, by its relative path."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes the files of a directory, which is created if there are some."""
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)

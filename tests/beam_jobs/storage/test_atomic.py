@@ -33,3 +33,15 @@ def test_a_file_replaces_only_what_was_seen(tmp_path, monkeypatch, local):
         atomic.write_file(directory, "x", b"some", seen)
     assert [path.name for path in tmp_path.iterdir()] == [".staging"]
     assert not list((tmp_path / ".staging").iterdir())
+
+
+def test_syncing_waits_for_each_file_and_for_the_folders_that_name_them(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    (out / "rejects").mkdir(parents=True)
+    for name in ("shard", "rejects/list"):
+        (out / name).write_bytes(b"x")
+    synced = []
+    monkeypatch.setattr(atomic, "_sync", synced.append)
+    atomic.sync_files(str(out), ["shard", "rejects/list"])
+    assert set(synced[:2]) == {f"{out}/shard", f"{out}/rejects/list"}
+    assert synced[2:] == [str(tmp_path), str(out), f"{out}/rejects"]

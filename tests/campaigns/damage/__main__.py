@@ -17,24 +17,23 @@ from tests.campaigns.tally import Tally
 _MEMORY = Path("/dev/shm")
 
 
-def main(arguments: list[str]) -> int:
-    """Runs the campaign; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.campaigns damage", description=__doc__)
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of the campaign."""
     parser.add_argument("--kinds", nargs="+", choices=list(kinds()), default=list(kinds()))
     parser.add_argument("--every", type=int, default=1, help="only every Nth case")
     parser.add_argument("--load", action="store_true", help="with TensorFlow, too")
-    parser.add_argument("--log", type=Path, help="a line of JSON for each case")
-    options = parser.parse_args(arguments)
-    tally = Tally(options.log)
+
+
+def run(flags: argparse.Namespace, tally: Tally) -> None:
+    """Runs the campaign."""
     logging.getLogger("readers").setLevel(logging.ERROR)
-    for name in options.kinds:
+    for name in flags.kinds:
         print(name, flush=True)
         with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
-            oracle = Oracle(kinds()[name], Path(folder), options.load)
-            for case in itertools.islice(cases(kinds()[name]), 0, None, options.every):
+            oracle = Oracle(kinds()[name], Path(folder), flags.load)
+            for case in itertools.islice(cases(kinds()[name]), 0, None, flags.every):
                 outcomes, faults = oracle.judge(case)
                 row = f"{name}: {case.damage} of {case.what}"
                 tally.add({"cases": 1, **outcomes}, row, "all", kind=name, case=case)
                 for fault in faults:
                     tally.fault(f"{name}: {case}: {fault}")
-    return tally.end()

@@ -94,16 +94,10 @@ def _swapped_records(kind: Kind) -> Iterator[Case]:
         if first == second:
             continue
         where = f"at {a} and {c}"
-        if one == other:
-            data = kind.files[one]
-            changes = {one: data[:a] + second + data[b:c] + first + data[d:]}
-            damage = "swapped records"
-        else:
-            changes = {
-                one: kind.files[one][:a] + second + kind.files[one][b:],
-                other: kind.files[other][:c] + first + kind.files[other][d:],
-            }
-            damage = "swapped records of two shards"
+        damage = "swapped records" if one == other else "swapped records of two shards"
+        changes = {other: kind.files[other][:c] + first + kind.files[other][d:]}
+        data = changes.get(one, kind.files[one])  # The first record comes before the second.
+        changes[one] = data[:a] + second + data[b:]
         yield Case(damage, "shard", changes, where)
         if f"{one}{INDEX_SUFFIX}" in kind.files:
             indexes = {f"{name}{INDEX_SUFFIX}": _index(data) for name, data in changes.items()}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from readers.format.schema import Schema
 from readers.format.tfrecord import frame
+from tests.campaigns.values import read_files
 from tests.corpus.makers.datasets import OURS
 from tests.support.plain import example
 
@@ -61,14 +62,8 @@ def spans(data: bytes) -> list[tuple[int, int]]:
 
 
 def _of_corpus(name: str) -> Kind:
-    root = OURS / name
-    files = {
-        str(path.relative_to(root)): path.read_bytes()
-        for path in sorted(root.rglob("*"))
-        if path.is_file()
-    }
     # Records of a reshard job have no key; these have labels that differ.
-    return Kind(name, files, key="label" if "steps" in name else "key")
+    return Kind(name, read_files(OURS / name), key="label" if "steps" in name else "key")
 
 
 _WAVES = Schema({"key": ("string", ()), "wave": ("float32", (2,), "list")})

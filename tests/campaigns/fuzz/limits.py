@@ -31,9 +31,6 @@ class Limits:
     seconds: float = 1.0
 
 
-DEFAULT = Limits()
-
-
 def measured(function: Callable[[bytes], None], data: bytes, limits: Limits) -> None:
     """Calls a function with an input.
 

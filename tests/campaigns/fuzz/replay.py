@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.campaigns.fuzz import registry
@@ -19,9 +19,9 @@ from tests.support.checkout import ROOT as CHECKOUT
 _PROCESSOR, _CLOCK = 40, 1200
 
 
-def replay(name: str, files: Sequence[Path]) -> int:
-    """Prints the inputs that fail as JSON; returns 1 if there is one."""
-    target, failed = registry.find(name), False
+def replay(name: str, files: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """Prints the inputs that fail as JSON, and yields each with its message."""
+    target = registry.find(name)
     for file in files:
         used = int(time.process_time())
         _, hard = resource.getrlimit(resource.RLIMIT_CPU)
@@ -29,10 +29,9 @@ def replay(name: str, files: Sequence[Path]) -> int:
         try:
             target.check(file.read_bytes())
         except AssertionError as error:
-            failed = True
             note = {"file": str(file), "signature": signature(error), "message": str(error)[:2000]}
             print(json.dumps(note), flush=True)
-    return int(failed)
+            yield file, str(error)
 
 
 def in_a_process(name: str, file: Path) -> tuple[str, str] | None:
@@ -46,7 +45,7 @@ def in_a_process(name: str, file: Path) -> tuple[str, str] | None:
         return "timeout", f"it takes a processor longer than {_PROCESSOR} s"
     if done.returncode < 0:
         return f"signal {-done.returncode}", done.stderr.decode(errors="replace")[-500:]
-    lines = done.stdout.splitlines()
+    lines = [line for line in done.stdout.splitlines() if line.startswith(b"{")]
     if done.returncode == 0 or not lines:
         return None
     found = json.loads(lines[-1])

@@ -46,7 +46,7 @@ class Run:
     failed: str = ""
 
 
-def run(name: str, seconds: float, work: Path) -> Run:
+def fuzz(name: str, seconds: float, work: Path) -> Run:
     """Runs a target for some seconds, again and again if its process ends before.
 
     Args:
@@ -102,7 +102,6 @@ def _output(name: str, found: Path, arguments: list[str], seconds: float) -> tup
 def confirmed(name: str, work: Path) -> list[str]:
     """The findings of a target that fail again in a new process, made smaller, saved, and put in words."""
     folder, kept, said = work / "found" / name, registry.CRASHES / name, []
-    (folder / "notes.jsonl").unlink(missing_ok=True)  # Another campaign may find a fault again.
     for file in sorted(folder.iterdir()):
         failed = in_a_process(name, file)
         if failed is None:

@@ -10,10 +10,11 @@ import re
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tests.campaigns.fuzz.limits import DEFAULT, Limits, measured
+from tests.campaigns.fuzz.limits import Limits, measured
 
 # Plain mutations: (bytes, the most bytes of the result) -> bytes.
 Plain = Callable[[bytes, int], bytes]
@@ -42,7 +43,7 @@ class Target:
     mutate: Mutate | None = None
     words: Sequence[bytes] = ()
     max_bytes: int = 4096
-    limits: Limits = DEFAULT
+    limits: Limits = field(default_factory=Limits)
 
     def check(self, data: bytes) -> None:
         """Checks one input, as in a campaign.
@@ -59,6 +60,18 @@ class Target:
             raise AssertionError(
                 f"an undocumented error, {type(error).__name__}: {error}"
             ) from error
+
+
+def by_choice(
+    variants: Sequence[Any], examine: Callable[[Any, bytes], None]
+) -> Callable[[bytes], None]:
+    """A check of inputs whose first byte chooses a variant, with which the rest is examined."""
+
+    def check(data: bytes) -> None:
+        if data:
+            examine(variants[data[0] % len(variants)], data[1:])
+
+    return check
 
 
 def after_choice(mutate: Mutate) -> Mutate:

@@ -1,17 +1,16 @@
 """Runs one target under libFuzzer: `python -m tests.campaigns.fuzz.worker NAME FOUND [FLAGS] CORPUS [FOLDERS] [FLAGS]`.
 
-A failed check is saved in the folder FOUND with its message, once for each signature, and the process runs
+A failed check is saved in the folder FOUND, once for each signature, and the process runs
 on. What ends it (a crash of a library, a timeout, memory) is saved there by libFuzzer.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import atheris
@@ -30,33 +29,20 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (mapped + _ADDRESS_SPACE, hard))
 
 
-class _Noting:
-    """Checks inputs, and saves the first of each kind that fails."""
+def _saving(target: Target, folder: Path) -> Callable[[bytes], None]:
+    """A check of inputs that saves the first of each kind that fails, under the name of its kind."""
 
-    def __init__(self, target: Target, folder: Path) -> None:
-        self._target, self._folder = target, folder
-        self._notes = folder / "notes.jsonl"
-        self._seen = set[str]()
-        if self._notes.exists():
-            lines = self._notes.read_text().splitlines()
-            self._seen = {json.loads(line)["signature"] for line in lines}
-
-    def __call__(self, data: bytes) -> None:
+    def check(data: bytes) -> None:
         try:
-            self._target.check(data)
+            target.check(data)
         except AssertionError as error:
             found = signature(error)
-            if found not in self._seen:
-                self._seen.add(found)
-                self._save(data, found, str(error))
+            file = folder / name_of(found.encode())
+            if not file.exists():
+                file.write_bytes(data)
+                print(f"FINDING {target.name}: {found}", file=sys.stderr, flush=True)
 
-    def _save(self, data: bytes, found: str, message: str) -> None:
-        name = name_of(data)
-        (self._folder / name).write_bytes(data)
-        note = {"file": name, "signature": found, "message": message[:2000]}
-        with self._notes.open("a") as file:
-            file.write(json.dumps(note) + "\n")
-        print(f"FINDING {self._target.name}: {found}", file=sys.stderr, flush=True)
+    return check
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -88,7 +74,7 @@ def main(arguments: Sequence[str]) -> None:
     program = f"{sys.executable} -m tests.campaigns.fuzz.worker {name} {folder}"
     options = {} if mutate is None else {"custom_mutator": mutated}
     atheris.Setup(
-        [program, *others], _Noting(target, Path(folder)), enable_python_coverage=True, **options
+        [program, *others], _saving(target, Path(folder)), enable_python_coverage=True, **options
     )
     atheris.Fuzz()
 

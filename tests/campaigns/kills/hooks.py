@@ -125,13 +125,14 @@ class Watch:
         write()
         self.reached(name, "after")
 
-    def around(self, owner: Any, method: str, name_of: Callable[..., str]) -> None:
-        """Makes calls of a function or method steps, whose names follow from its arguments."""
+    def around(self, owner: Any, method: str, name_of: Callable[..., str | None]) -> None:
+        """Makes calls of a function or method steps, whose names follow from its arguments; None names no step."""
         original = getattr(owner, method)
 
         @functools.wraps(original)
         def watched(*given: Any, **options: Any) -> Any:
-            with self.step(name_of(*given, **options)):
+            name = name_of(*given, **options)
+            with self.step(name) if name else contextlib.nullcontext():
                 return original(*given, **options)
 
         setattr(owner, method, watched)
@@ -211,33 +212,20 @@ def _begin(role: str) -> Watch:
     _watch = Watch(role, plan["folder"], plan["root"], fatal, plan["way"], plan["power"])
     _hook_disk(_watch)
     _hook_files(_watch)
-    if _watch.root.startswith("s3://"):
-        _hook_s3(_watch)
-    if _watch.root.startswith("gs://"):
-        _hook_gcs(_watch)
+    if "://" in _watch.root:
+        _hook_stores(_watch)
     return _watch
 
 
-# Functions that change the disk -> the verb; those of two paths are a rename or a link.
+# Functions that change the disk or make a change durable -> the verb; those of two paths are a rename or a link.
 _CALLS = {"rename": "renamed", "replace": "renamed", "link": "linked", "unlink": "deleted"}
 _CALLS |= {"remove": "deleted", "mkdir": "made", "rmdir": "removed", "truncate": "cut"}
+_CALLS |= {"fsync": "synced"}
 
 
 def _hook_disk(watch: Watch) -> None:
     for name in _CALLS:
         setattr(os, name, _watched_call(watch, name, getattr(os, name)))
-    fsync = os.fsync
-
-    def watched_fsync(fd: Any) -> None:
-        number = fd if isinstance(fd, int) else fd.fileno()
-        path = watch.whole(number) if watch.watches else ""
-        thing = watch.name_of(path)
-        if thing is None:
-            return fsync(fd)
-        with watch.step(f"{thing}: synced"), watch.changing("fsync", path):
-            fsync(fd)
-
-    os.fsync = watched_fsync
 
     def opened(event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" or not arguments[2] & _WRITES or not watch.watches:
@@ -258,6 +246,7 @@ def _watched_call(watch: Watch, name: str, call: Callable[..., Any]) -> Any:
     def watched(path: Any, *more: Any, **options: Any) -> Any:
         if not watch.watches:
             return call(path, *more, **options)
+        path = path.fileno() if hasattr(path, "fileno") else path
         dir_fd = options.get("dir_fd")
         thing = watch.name_of(path, dir_fd)
         paths = [watch.whole(path, dir_fd)]
@@ -266,7 +255,7 @@ def _watched_call(watch: Watch, name: str, call: Callable[..., Any]) -> Any:
             thing = watch.name_of(more[0]) or thing
         if thing is None or (name == "mkdir" and Path(paths[0]).exists()):
             return call(path, *more, **options)
-        buries = paths[-1] if name not in ("mkdir", "rmdir", "link") else ""
+        buries = paths[-1] if name not in ("mkdir", "rmdir", "link", "fsync") else ""
         kind = {"replace": "rename", "remove": "unlink"}.get(name, name)
         with (
             watch.step(f"{thing}: {_CALLS[name]}"),
@@ -384,44 +373,42 @@ _S3_CALLS = {
     "delete_objects": "deleted",
 }
 
+# Methods of the store and of its uploads -> the verb.
+_GCS_CALLS = {"put": "put", "create": "created", "_delete": "deleted", "copy": "copied"}
+_GCS_UPLOAD_CALLS = {
+    "_initiate_upload": "upload begun",
+    "_upload_chunks_from_buffer": "part sent",
+    "finish": "upload completed",
+}
 
-def _hook_s3(watch: Watch) -> None:
-    from beam_jobs.storage.s3.store import S3Store
 
-    call = S3Store.call
+def _hook_stores(watch: Watch) -> None:
+    """Requests that change something."""
 
-    @functools.wraps(call)
-    def watched(store: Any, method: str, path: str, **arguments: Any) -> Any:
+    def name_of(path: str, verb: str | None) -> str | None:
         thing = watch.name_of(path)
-        if method not in _S3_CALLS or thing is None:
-            return call(store, method, path, **arguments)
-        with watch.step(f"{thing}: {_S3_CALLS[method]}"):
-            return call(store, method, path, **arguments)
+        return f"{thing}: {verb}" if verb and thing is not None else None
 
-    S3Store.call = watched
+    if watch.root.startswith("s3://"):
+        from beam_jobs.storage.s3.store import S3Store
 
-
-def _hook_gcs(watch: Watch) -> None:
+        watch.around(
+            S3Store, "call", lambda _, method, path, **more: name_of(path, _S3_CALLS.get(method))
+        )
+        return
     from beam_jobs.storage import gcs
 
     gcs.PART_BYTES = _PART_BYTES
-    store, upload = gcs.GcsStore, gcs._ResumableUpload
-    for owner, method, verb, path_of in (
-        (store, "put", "put", lambda _, path, *more, **options: path),
-        (store, "create", "created", lambda _, path, *more, **options: path),
-        (store, "_delete", "deleted", lambda _, path: path),
-        (store, "copy", "copied", lambda _, path, target: target),
-        (upload, "_initiate_upload", "upload begun", lambda file, *_: file._path),
-        (upload, "_upload_chunks_from_buffer", "part sent", lambda file, *_: file._path),
-        (upload, "finish", "upload completed", lambda file: file._path),
-    ):
-        watch.around(owner, method, _named(watch, verb, path_of))
-
-
-def _named(watch: Watch, verb: str, path_of: Callable[..., str]) -> Callable[..., str]:
-    return lambda *given, **options: (
-        f"{watch.name_of(path_of(*given, **options)) or 'input'}: {verb}"
-    )
+    for method, verb in _GCS_CALLS.items():
+        # What is copied is an input; the last path is the target.
+        place = 2 if method == "copy" else 1
+        watch.around(
+            gcs.GcsStore, method, lambda *given, at=place, verb=verb, **_: name_of(given[at], verb)
+        )
+    for method, verb in _GCS_UPLOAD_CALLS.items():
+        watch.around(
+            gcs._ResumableUpload, method, lambda file, *_, verb=verb: name_of(file._path, verb)
+        )
 
 
 def _hook_worker() -> None:

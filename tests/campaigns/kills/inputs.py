@@ -41,8 +41,3 @@ def write_inputs(base: Path) -> None:
     # Some shards have more than one part of an upload.
     lengths = [1000 + 900 * (n % 9) for n in range(90)]
     write_recordings(base / "sensors", lengths, [1, 4, 5, 9, 16, 17, 21, 25])
-
-
-def command_of(job: str, base: Path) -> list[str]:
-    """The arguments of a job, without its output."""
-    return [word.replace("{}", str(base)) for word in COMMANDS[job]]

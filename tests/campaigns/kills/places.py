@@ -14,6 +14,7 @@ from typing import Any
 import boto3
 
 from beam_jobs.storage import atomic
+from tests.campaigns.values import read_files, write_files
 from tests.support.object_stores import Bucket
 
 _NUMBERS = itertools.count()
@@ -30,18 +31,12 @@ class Disk:
     def new(self, files: Mapping[str, bytes]) -> str:
         """A new output directory with some files; empty, it does not exist."""
         root = self._base / f"out-{os.getpid()}-{next(_NUMBERS)}"
-        for name, data in files.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes(data)
+        write_files(root, files)
         return str(root)
 
     def files(self, root: str) -> dict[str, bytes]:
         """All files in an output directory, by their names relative to it."""
-        return {
-            str(path.relative_to(root)): path.read_bytes()
-            for path in sorted(Path(root).rglob("*"))
-            if path.is_file()
-        }
+        return read_files(Path(root))
 
     def unfinished(self, root: str) -> list[str]:
         """Folders that no dataset has, because they are empty."""

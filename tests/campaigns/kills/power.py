@@ -106,11 +106,8 @@ def _undo(change: Change) -> None:
             os.mkdir(first)
         elif change.call == "link" or (change.call == "open" and not change.grave):
             os.unlink(last)
-    if change.grave and change.call != "open":
-        target = last if change.call == "rename" else first
-        shutil.copyfile(change.grave, target)
-    elif change.grave:
-        shutil.copyfile(change.grave, first)
+    if change.grave:
+        shutil.copyfile(change.grave, last)
 
 
 def _spoil(path: Path, former: Path | None, way: str, chance: random.Random) -> None:

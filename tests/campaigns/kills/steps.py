@@ -67,8 +67,6 @@ def thing_at(name: str) -> str:
     Args:
         name: Its path relative to the output directory; names that differ from run to run are left out.
     """
-    if name == ".staging/next":
-        return _THINGS[name]
     if name.startswith(".staging/next/"):
         return f"new {thing_at(name.removeprefix('.staging/next/'))}"
     if name.startswith(".staging/records."):
@@ -86,12 +84,8 @@ def thing_at(name: str) -> str:
         kind = _SHARD_THINGS.get(match["more"], f"{match['more']} of shard")
         thing = f"{kind} {match['split']} {int(match['number'])}"
     elif inside.startswith("rejects/"):
-        thing = f"rejects of {inside.removeprefix('rejects/').split('.')[0]}"
-        thing = re.sub(r"rejects of (\S+)-(\d{5})-of-\d{5}", _rejects, thing)
+        split, number = inside.removeprefix("rejects/").split("-of-")[0].rsplit("-", 1)
+        thing = f"rejects of shard {split} {int(number)}"
     else:
         thing = _THINGS.get(name, name)
     return f"staged {thing}" if staged else thing
-
-
-def _rejects(match: re.Match[str]) -> str:
-    return f"rejects of shard {match[1]} {int(match[2])}"

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.storage import atomic
 from tests.campaigns.kills.campaign import World, world_of
 from tests.campaigns.kills.power import Change, lose_power
 from tests.campaigns.kills.steps import Step, family_of, thing_at
@@ -142,17 +141,3 @@ def test_what_a_rename_replaced_comes_back_with_a_lost_name(tmp_path: Path):
     while not lose_power([rename], random.Random(next(seeds)))["names"]:
         pass
     assert (staged.read_bytes(), file.read_bytes()) == (b"new", b"old")
-
-
-def test_syncing_waits_for_each_file_and_for_the_folders_that_name_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "out" / "rejects").mkdir(parents=True)
-    for name in ("shard", "rejects/list"):
-        (tmp_path / "out" / name).write_bytes(b"x")
-    synced: list[str] = []
-    monkeypatch.setattr(atomic, "_sync", synced.append)
-    atomic.sync_files(str(tmp_path / "out"), ["shard", "rejects/list"])
-    out = str(tmp_path / "out")
-    assert set(synced[:2]) == {f"{out}/shard", f"{out}/rejects/list"}
-    assert synced[2:] == [str(tmp_path), out, f"{out}/rejects"]

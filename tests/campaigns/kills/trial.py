@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
-import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import readers
 from tests.campaigns.kills.hooks import VARIABLE
-from tests.campaigns.kills.inputs import OLDER, command_of
+from tests.campaigns.kills.inputs import COMMANDS, OLDER
 from tests.campaigns.kills.places import Place, sums_of
 from tests.campaigns.kills.power import changes_in, lose_power
 from tests.campaigns.kills.steps import Step
+from tests.campaigns.values import write_files
 from tests.support import forked
 
 # A machine may be busy with other tests.
@@ -27,9 +27,6 @@ _SECONDS = 400
 # How a run begins: in a new directory, over an older dataset, after a run that was killed before its
 # manifest, and after one that was killed while it replaced an older dataset.
 STARTS = ("new", "overwrite", "resumed", "moved")
-
-# What is killed; a loss of power kills everything.
-WAYS = ("driver", "worker", "both", "power")
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,8 @@ class Case:
         """The command that is killed, and run again."""
         flags = {"new": [], "resumed": [], "older": [*OLDER]}.get(self.start, ["--overwrite"])
         workers = ["--direct_num_workers", str(self.workers)]
-        return [*command_of(self.job, self.base), *workers, *flags, "--output", root]
+        command = [word.replace("{}", str(self.base)) for word in COMMANDS[self.job]]
+        return [*command, *workers, *flags, "--output", root]
 
 
 @dataclass
@@ -78,15 +76,6 @@ class Outcome:
     state: str = ""
     faults: list[str] = field(default_factory=list)
     notes: dict[str, int] = field(default_factory=dict)
-
-
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="kills-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _watched(
@@ -107,7 +96,8 @@ def _watched(
 
 def run_through(case: Case, fatal: Step | None = None) -> tuple[list[Step], dict[str, bytes]]:
     """The steps of an undisturbed run, or of one up to a kill of its driver; and the files it left."""
-    with _folder() as folder:
+    with tempfile.TemporaryDirectory(prefix="kills-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         root = case.place.new(case.before)
         code, error = _watched(case, folder, root, fatal)
         assert code == (-9 if fatal else 0), error
@@ -128,7 +118,8 @@ def kill(case: Case, step: Step, way: str, seed: int = 0) -> Outcome:
         seed: Decides what a loss of power leaves.
     """
     found = Outcome()
-    with _folder() as folder:
+    with tempfile.TemporaryDirectory(prefix="kills-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         root = case.place.new(case.before)
         code, error = _watched(case, folder, root, step, way)
         found.fired = (folder / "fired").exists()
@@ -152,10 +143,9 @@ def kill(case: Case, step: Step, way: str, seed: int = 0) -> Outcome:
 def _lose_power(folder: Path, seed: int) -> dict[str, int]:
     """Loses what the processes of a job have not synced; those of the driver in order, then the workers'."""
     logs = sorted(folder.glob("worker-*")) + sorted(folder.glob("driver-*"))
-    chance, lost = random.Random(seed), dict[str, int]()
+    chance, lost = random.Random(seed), Counter[str]()
     for log in reversed(logs):
-        for name, number in lose_power(changes_in(log), chance).items():
-            lost[name] = lost.get(name, 0) + number
+        lost.update(lose_power(changes_in(log), chance))
     return lost
 
 
@@ -186,9 +176,7 @@ def _state(case: Case, left: Mapping[str, bytes], faults: list[str]) -> str:
         return "moving" if has_older else "no manifest"
     dataset = {name: data for name, data in left.items() if not name.startswith(".staging/")}
     with tempfile.TemporaryDirectory(prefix="kills-") as copy:
-        for name, data in dataset.items():
-            (Path(copy) / name).parent.mkdir(exist_ok=True)
-            (Path(copy) / name).write_bytes(data)
+        write_files(Path(copy), dataset)
         try:
             report = readers.verify(copy)
             faults += [f"a manifest, and {problem}" for problem in report.problems]

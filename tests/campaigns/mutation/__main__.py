@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.campaigns.mutation.mutants import Mutant, mutants_of, mutated
+from tests.campaigns.mutation.mutants import lines_of_mutants, mutated
 from tests.campaigns.tally import Tally
 from tests.conftest import TIERS
 from tests.support.checkout import ROOT
@@ -53,12 +53,12 @@ class Fault:
 
 def drawn(checkout: Path, lines: int, seed: int) -> list[Fault]:
     """Faults at different lines of both packages, each line as likely as another."""
-    sources, mutants = dict[str, str](), dict[tuple[str, int], list[Mutant]]()
+    sources, mutants = dict[str, str](), dict[tuple[str, int], list[int]]()
     for path in sorted(path for name in _PACKAGES for path in (checkout / name).rglob("*.py")):
         module = str(path.relative_to(checkout))
         sources[module] = path.read_text(encoding="utf-8")
-        for mutant in mutants_of(sources[module]):
-            mutants.setdefault((module, mutant.line), []).append(mutant)
+        for number, line in enumerate(lines_of_mutants(sources[module])):
+            mutants.setdefault((module, line), []).append(number)
     chance, faults = random.Random(seed), []
     for module, line in chance.sample(sorted(mutants), lines):
         source = sources[module]
@@ -162,19 +162,17 @@ def unnoticed(checkout: Path, faults: Sequence[Fault], processes: int) -> list[F
         return stay
 
 
-def main(arguments: list[str]) -> int:
-    """Runs the campaign; returns 1 if a fault survives, which may be one that changes nothing."""
-    parser = argparse.ArgumentParser(
-        "python -m tests.campaigns mutation",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of the campaign."""
     parser.add_argument("--lines", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--checkout", type=Path, default=ROOT, help="of another revision")
-    flags = parser.parse_args(arguments)
-    checkout, tally = flags.checkout.resolve(), Tally()
+
+
+def run(flags: argparse.Namespace, tally: Tally) -> None:
+    """Runs the campaign, whose faults are those that survive; one of these may change nothing."""
+    checkout = flags.checkout.resolve()
     faults = drawn(checkout, flags.lines, flags.seed)
     left = unnoticed(checkout, faults, flags.processes)
     for fault in faults:
@@ -182,4 +180,3 @@ def main(arguments: list[str]) -> int:
         tally.add({"faults": 1, "noticed": int(fault not in left)}, package, "all")
     for fault in left:
         tally.fault(f"no test notices {fault}")
-    return tally.end()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -37,36 +36,19 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 
 _FUNCTIONS = {"min": "max", "max": "min", "any": "all", "all": "any", "sorted": "list"}
 
-# They change nothing in a program that is right.
-_KEPT_KEYWORDS = {"strict", "stacklevel"}
-
 # Fields that are for names and types alone.
 _KEPT_FIELDS = {"annotation", "returns", "decorator_list", "bases", "type_params"}
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """One fault in a module.
-
-    Attributes:
-        line: The line of the fault.
-        number: Which of the module's mutants it is.
-    """
-
-    line: int
-    number: int
+def lines_of_mutants(source: str) -> list[int]:
+    """The line of each mutant of a module."""
+    return [node.lineno for node, _ in _changes(ast.parse(source))]  # type: ignore[attr-defined]
 
 
-def mutants_of(source: str) -> list[Mutant]:
-    """All mutants of a module."""
-    changes = enumerate(_changes(ast.parse(source)))
-    return [Mutant(node.lineno, number) for number, (node, _) in changes]  # type: ignore[attr-defined]
-
-
-def mutated(source: str, mutant: Mutant) -> tuple[str, str]:
-    """The fault in words, as the code before and after, and the source with it, without comments."""
+def mutated(source: str, number: int) -> tuple[str, str]:
+    """The fault of a mutant in words, as the code before and after, and the source with it, without comments."""
     tree = ast.parse(source)
-    node, after = next(itertools.islice(_changes(tree), mutant.number, None))
+    node, after = next(itertools.islice(_changes(tree), number, None))
     ast.fix_missing_locations(ast.copy_location(after, node))
     change = f"{_text(node)} -> {_text(after)}"
     node.__class__, node.__dict__ = after.__class__, after.__dict__  # type: ignore[assignment]
@@ -101,6 +83,7 @@ def _is_kept(node: ast.AST) -> bool:
     """Whether a node stays as it is: docstrings, assertions, names, and what is for type checkers."""
     match node:
         case ast.Expr(value=ast.Constant()) | ast.keyword(arg="strict" | "stacklevel"):
+            # These keywords change nothing in a program that is right.
             return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.JoinedStr():
             return True
@@ -156,5 +139,5 @@ def _changes_of(node: ast.AST, in_raise: bool) -> Iterator[ast.AST]:
                 other = ast.Name(_FUNCTIONS[function.id], ast.Load())
                 yield ast.Call(other, arguments, keywords)
             for n, keyword in enumerate(keywords):
-                if keyword.arg and keyword.arg not in _KEPT_KEYWORDS:
+                if keyword.arg and not _is_kept(keyword):
                     yield ast.Call(function, arguments, [*keywords[:n], *keywords[n + 1 :]])

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.campaigns.mutation.__main__ import drawn, folder_beside
-from tests.campaigns.mutation.mutants import mutants_of, mutated
+from tests.campaigns.mutation.mutants import lines_of_mutants, mutated
 from tests.support.checkout import ROOT
 
 SOURCE = '''"""A module."""
@@ -31,7 +31,8 @@ class Basket:
 
 
 def test_a_module_has_a_mutant_for_each_small_fault():
-    assert {(mutant.line, mutated(SOURCE, mutant)[0]) for mutant in mutants_of(SOURCE)} == {
+    lines = enumerate(lines_of_mutants(SOURCE))
+    assert {(line, mutated(SOURCE, number)[0]) for number, line in lines} == {
         (5, "3 -> 4"),
         (6, "LIMIT * 2 -> LIMIT + 2"),
         (6, "2 -> 3"),
@@ -52,7 +53,8 @@ def test_a_module_has_a_mutant_for_each_small_fault():
     [(12, "<= LIMIT", True), (5, "3 -> 4", True), (10, "0 -> 1", False), (6, "+ 2", False)],
 )
 def test_a_mutant_differs_from_the_module_in_one_place(line, change, expected):
-    found = [mutated(SOURCE, mutant) for mutant in mutants_of(SOURCE) if mutant.line == line]
+    lines = enumerate(lines_of_mutants(SOURCE))
+    found = [mutated(SOURCE, number) for number, at in lines if at == line]
     (source,) = (source for words, source in found if words.endswith(change))
     names: dict = {}
     exec(source, names)

@@ -1,38 +1,41 @@
-"""A campaign of many seeds, of all jobs or of one: `python -m tests.campaigns simulation 100000 [--first N] [--job near]`."""
+"""Jobs on a simulated runner and store: `python -m tests.campaigns simulation 100000 [--first N] [--job near]`.
+
+The pipelines, steps and files are those of real jobs. The runner cuts collections into bundles at random,
+runs them in any order, loses attempts half-way, repeats them, and lets attempts that it believes dead run
+beside later ones; it may lose or repeat elements, too. The store fails before a request or after it, is full,
+or the whole job dies at a request. Whatever happens, the dataset has the bytes of an undisturbed run or
+no manifest, and the next run completes it.
+"""
 
 from __future__ import annotations
 
 import argparse
 from functools import partial
-from pathlib import Path
 
 from beam_jobs.engines.direct import cores
 from beam_jobs.engines.fork_server import fork_context
-from tests.campaigns.simulation.scenario import run_seeds
+from tests.campaigns.simulation.scenario import outcome
 from tests.campaigns.tally import Tally
 
 _PER_TASK = 50
 
 
-def main(arguments: list[str]) -> int:
-    """Runs the campaign; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.campaigns simulation", description=__doc__
-    )
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of the campaign."""
     parser.add_argument("seeds", type=int)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--job", default="", help="the only one; else the seed decides")
-    parser.add_argument("--log", type=Path, help="a line of JSON for some seeds together")
-    options = parser.parse_args(arguments)
-    tally, end = Tally(options.log), options.first + options.seeds
-    tasks = [range(at, min(at + _PER_TASK, end)) for at in range(options.first, end, _PER_TASK)]
+
+
+def run(flags: argparse.Namespace, tally: Tally) -> None:
+    """Runs the campaign."""
+    seeds = range(flags.first, flags.first + flags.seeds)
     with fork_context(()).Pool(cores()) as pool:
-        found = pool.imap_unordered(partial(run_seeds, name=options.job), tasks)
-        for number, (struck, failed) in enumerate(found, 1):
+        outcomes = pool.imap_unordered(partial(outcome, name=flags.job), seeds, _PER_TASK)
+        for number, (seed, struck, failure) in enumerate(outcomes, 1):
             for name, times in struck.items():
-                tally.add({"times": times}, name)
-            for seed, text in failed.items():
-                tally.fault(f"seed {seed}\n{text}")
-            if number % 100 == 0:
-                print(f"{number * _PER_TASK:,} seeds", flush=True)
-    return tally.end()
+                tally.add({"times": times}, name, seed=seed)
+            if failure:
+                tally.fault(f"seed {seed}\n{failure}")
+            if number % 5000 == 0:
+                print(f"{number:,} seeds", flush=True)

@@ -265,12 +265,9 @@ def _run(job: Job, world: World, runner: Runner, what: str) -> str:
     return "complete"
 
 
-def run_seeds(seeds: range, name: str = "") -> tuple[Counter[str], dict[int, str]]:
-    """Simulates some seeds of a job; returns what struck, and the traceback of each seed that failed."""
-    struck, failures = Counter[str](), {}
-    for seed in seeds:
-        try:
-            struck += simulate(seed, name)
-        except Exception:
-            failures[seed] = traceback.format_exc()
-    return struck, failures
+def outcome(seed: int, name: str = "") -> tuple[int, Counter[str], str]:
+    """Simulates a seed; returns it, what struck, and the traceback if something does not hold."""
+    try:
+        return seed, simulate(seed, name), ""
+    except Exception:
+        return seed, Counter(), traceback.format_exc()

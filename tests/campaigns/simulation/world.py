@@ -158,31 +158,36 @@ class World(Store):
         if fault:
             raise failing(path, "the connection broke")
 
+    def _ask(self, kind: str, path: str) -> None:
+        """A request without an effect."""
+        self._answer(self._request(kind, path), path)
+
+    def _content(self, path: str) -> bytes:
+        if path not in self.objects:
+            raise FileNotFoundError(f"{path}: no such object")
+        return self.objects[path]
+
     def listed(self, prefix: str) -> Iterator[FileInfo]:
-        fault = self._request("list", prefix)
-        self._answer(fault, prefix)
+        self._ask("list", prefix)
         for path in sorted(self.objects):
             if path.startswith(prefix):
                 yield FileInfo(path, len(self.objects[path]), 0)
 
     def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
-        self._answer(self._request("read", path), path)
-        if path not in self.objects:
-            raise FileNotFoundError(f"{path}: no such object")
-        data = self.objects[path]
+        self._ask("read", path)
+        data = self._content(path)
         if version is not None and version != google_crc32c.value(data):
             raise ChangedError(f"{path}: it was replaced while it was read")
         stop = len(data) if size is None else start + size
         return Part(data[start:stop], len(data), google_crc32c.value(data))
 
     def checksum(self, path: str) -> tuple[int, int | None]:
-        self._answer(self._request("checksum", path), path)
-        if path not in self.objects:
-            raise FileNotFoundError(f"{path}: no such object")
-        return len(self.objects[path]), google_crc32c.value(self.objects[path])
+        self._ask("checksum", path)
+        data = self._content(path)
+        return len(data), google_crc32c.value(data)
 
     def look(self, path: str) -> Seen:
-        self._answer(self._request("look", path), path)
+        self._ask("look", path)
         return self.seen(path)
 
     def seen(self, path: str) -> Seen:
@@ -202,14 +207,12 @@ class World(Store):
         self._answer(fault, path)
 
     def upload(self, path: str, seen: Seen | None = None) -> Upload:
-        self._answer(self._request("upload", path), path)
+        self._ask("upload", path)
         return _Upload(self, path, seen)
 
     def copy(self, path: str, target: str) -> None:
         fault = self._request("copy", path)
-        if path not in self.objects:
-            raise FileNotFoundError(f"{path}: no such object")
-        self.objects[target] = self.objects[path]
+        self.objects[target] = self._content(path)
         self._answer(fault, path)
 
     def delete(self, paths: Sequence[str]) -> None:
@@ -219,7 +222,7 @@ class World(Store):
             self._answer(fault, path)
 
     def drop_uploads(self, prefix: str) -> None:
-        self._answer(self._request("drop", prefix), prefix)
+        self._ask("drop", prefix)
         for number, path in list(self.uploads.items()):
             if path.startswith(prefix):
                 del self.uploads[number]

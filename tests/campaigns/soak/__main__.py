@@ -1,6 +1,6 @@
 """A soak: jobs and readers work for hours on a faulty store, and their memory is measured.
 
-    python -m tests.campaigns soak --hours 2 --log soak
+    python -m tests.campaigns soak --hours 2 --folder soak
     python -m tests.campaigns soak --judge soak
 
 One process runs job after job, one reads epoch after epoch, both through a proxy that makes 1 % of the requests
@@ -69,12 +69,12 @@ def _start(process: str, rest: float, folder: Path, url: str) -> subprocess.Pope
 
 
 def soak(flags: argparse.Namespace) -> None:
-    """Runs writer and reader until the time or something else ends them; their steps are in the folder of the log."""
-    flags.log.mkdir(parents=True, exist_ok=True)
+    """Runs writer and reader until the time or something else ends them; their steps are in the folder."""
+    flags.folder.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="soak-") as name,
         s3_running(Path(name) / "s3") as server,
-        (flags.log / "soak.jsonl").open("w") as log,
+        (flags.folder / "soak.jsonl").open("w") as log,
         contextlib.ExitStack() as stack,
     ):
         url = f"http://127.0.0.1:{server.port}/{_BUCKET}"
@@ -84,39 +84,35 @@ def soak(flags: argparse.Namespace) -> None:
         stack.callback(weather.close)
         stack.callback(lambda: print(json.dumps({"counts": weather.counts}), file=log))
         os.environ.update(server.environment)
-        started = {p: _start(p, flags.rest, flags.log, weather.url) for p in PROCESSES}
+        started = {p: _start(p, flags.rest, flags.folder, weather.url) for p in PROCESSES}
         for each in started.values():
             stack.callback(_end, each)
         end = time.monotonic() + flags.hours * 3600
         while time.monotonic() < end:
-            done = [(flags.log / f"{p}.jsonl").read_bytes().count(b"\n") for p in PROCESSES]
+            done = [(flags.folder / f"{p}.jsonl").read_bytes().count(b"\n") for p in PROCESSES]
             if flags.steps and min(done) >= flags.steps:
                 return
             for process in PROCESSES:
-                if failure := _problem(process, started[process], flags.log, flags.patience):
+                if failure := _problem(process, started[process], flags.folder, flags.patience):
                     print(json.dumps({"process": process, "failure": failure}), file=log)
                     return
             time.sleep(0.5)
 
 
-def main(arguments: list[str]) -> int:
-    """Runs a soak or judges an old one; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        "python -m tests.campaigns soak",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of the campaign."""
     parser.add_argument("--hours", type=float, default=2)
-    parser.add_argument("--log", type=Path, default=Path("soak"), help="a folder")
-    parser.add_argument("--judge", type=Path, help="a log that exists; nothing else is run")
+    parser.add_argument("--folder", type=Path, default=Path("soak"), help="of the steps")
+    parser.add_argument("--judge", type=Path, help="a folder that exists; nothing else is run")
     parser.add_argument("--rest", type=float, default=1, help="times the usual rest")
     parser.add_argument("--patience", type=float, default=120, help="seconds without progress")
     parser.add_argument("--steps", type=int, help="end when each process has done this many")
-    flags = parser.parse_args(arguments)
+
+
+def run(flags: argparse.Namespace, tally: Tally) -> None:
+    """Runs a soak or judges an old one."""
     if not flags.judge:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt):
             soak(flags)
-    tally = Tally()
-    judge(lines_of(flags.judge or flags.log), tally)
-    return tally.end()
+    judge(lines_of(flags.judge or flags.folder), tally)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+
+from tests.support.images import encoded
 
 KINDS = ("images", "text", "sensors")
 
@@ -25,34 +26,26 @@ def write_inputs(kind: str, seed: int, folder: Path) -> dict[str, int]:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "a").mkdir(parents=True)
     random = np.random.default_rng(seed)
-    return {"images": _images, "text": _texts, "sensors": _sensors}[kind](random, folder)
-
-
-def _images(random: np.random.Generator, folder: Path) -> dict[str, int]:
+    if kind == "text":
+        return dict(_texts(random, folder))
     found = {}
     for number in range(random.integers(30, 60)):
-        pixels = random.integers(0, 256, (_SIDE, _SIDE, 3), dtype=np.uint8)
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "PNG", compress_level=1)
-        (folder / "a" / f"{number}.png").write_bytes(file.getvalue())
-        found[f"a/{number}.png"] = checksum(pixels)
-    (folder / "a" / "broken.png").write_bytes(random.bytes(100))  # Becomes a reject.
+        if kind == "images":
+            name, value = f"a/{number}.png", random.integers(0, 256, (_SIDE, _SIDE, 3), np.uint8)
+            (folder / name).write_bytes(encoded(value, "PNG", compress_level=1))
+        else:
+            name = f"a/{number}.npy"
+            value = random.normal(size=(random.integers(1, 500), 3)).astype(np.float32)
+            np.save(folder / name, value)
+        found[name] = checksum(value)
+    if kind == "images":
+        (folder / "a" / "broken.png").write_bytes(random.bytes(100))  # Becomes a reject.
     return found
 
 
-def _texts(random: np.random.Generator, folder: Path) -> dict[str, int]:
-    found = {}
+def _texts(random: np.random.Generator, folder: Path) -> Iterator[tuple[str, int]]:
     for name in ("a/1.txt", "a/2.txt"):
         lines = [bytes(random.integers(97, 123, random.integers(1, 400))) for _ in range(100)]
         (folder / name).write_bytes(b"\n".join(lines))
-        found |= {f"{name}#{n}": checksum(line) for n, line in enumerate(lines, 1)}
-    return found
-
-
-def _sensors(random: np.random.Generator, folder: Path) -> dict[str, int]:
-    found = {}
-    for number in range(random.integers(30, 60)):
-        signal = random.normal(size=(random.integers(1, 500), 3)).astype(np.float32)
-        np.save(folder / "a" / f"{number}.npy", signal)
-        found[f"a/{number}.npy"] = checksum(signal)
-    return found
+        for number, line in enumerate(lines, 1):
+            yield f"{name}#{number}", checksum(line)

@@ -1,16 +1,13 @@
 """The soak works for seconds, and its checks see what they are for."""
 
-import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from tests.campaigns.soak.verdict import growth_of, judge, lines_of, slope_of
+from tests.campaigns.soak.verdict import judge, lines_of, slope_of
 from tests.campaigns.tally import Tally
-
-SLOPE = 0.4
 
 
 def log_of(megabytes=0.0, descriptors=0):
@@ -55,16 +52,10 @@ def test_a_failure_is_wrong_and_so_is_no_work():
 def test_the_slope_is_not_moved_by_a_tenth_of_wild_points():
     random = np.random.default_rng(0)
     hours = np.linspace(0, 2, 400)
-    values = 100 + SLOPE * hours + random.normal(0, 0.2, 400) + 500 * (random.random(400) < 0.1)
+    values = 100 + 0.4 * hours + random.normal(0, 0.2, 400) + 500 * (random.random(400) < 0.1)
     found = slope_of(np.stack([hours, values], 1))
-    assert found and abs(found[0] - SLOPE) < 0.1 and found[1] < SLOPE < found[2]
+    assert found and abs(found[0] - 0.4) < 0.1 and found[1] < 0.4 < found[2]
     assert slope_of(np.zeros((3, 2))) is None
-
-
-def test_a_count_that_rises_and_falls_has_not_grown():
-    wave = np.stack([np.arange(99), np.arange(99) % 10], 1)
-    assert growth_of(wave) == 0
-    assert growth_of(np.stack([np.arange(99), np.arange(99) // 33], 1)) == 2
 
 
 def test_a_line_that_a_kill_has_cut_is_left_out(tmp_path):
@@ -72,26 +63,23 @@ def test_a_line_that_a_kill_has_cut_is_left_out(tmp_path):
     assert lines_of(tmp_path) == [{"process": "reader", "a": 1}, {"process": "reader", "a": 2}]
 
 
-def soaked(log, plant, seconds, *flags):
-    """Runs a soak with a plant for seconds; returns what it said and its log, after an exit code of 1."""
-    command = [sys.executable, "-m", "tests.campaigns", "soak", "--hours", str(seconds / 3600)]
-    command += ["--log", str(log), "--rest", "0.05", *flags]
-    environment = os.environ | {"SOAK_PLANT": plant}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 1, done.stdout + done.stderr
+def soaked(log, *flags):
+    """Runs a soak that ends soon; returns what it said and its log."""
+    command = [sys.executable, "-m", "tests.campaigns", "soak", "--hours", "0.07", "--rest", "0.05"]
+    command += ["--folder", str(log), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     return done.stdout, lines_of(log)
 
 
 @pytest.mark.slow
-def test_epochs_of_seconds_are_whole_and_planted_descriptors_are_seen(tmp_path):
-    said, lines = soaked(tmp_path / "log", "reader files", 250, "--steps", "6")
-    assert "FAULT: reader: descriptors have grown by" in said
-    assert not [line for line in lines if "failure" in line]
+def test_jobs_and_epochs_of_seconds_are_whole(tmp_path):
+    said, lines = soaked(tmp_path / "log", "--steps", "6")
+    assert not [line for line in lines if "failure" in line], said
     assert {line.get("what") for line in lines} >= {"as_numpy", "source", "images"}
 
 
 @pytest.mark.slow
 def test_a_process_that_stands_still_ends_the_soak_with_its_stacks(tmp_path):
-    said, _ = soaked(tmp_path / "log", "reader sleep", 250, "--patience", "60")
-    assert "FAULT: reader: no progress" in said
-    assert "in spoil" in said or "in <lambda>" in said
+    # Each job takes longer than this.
+    said, _ = soaked(tmp_path / "log", "--patience", "0.5")
+    assert "no progress in 0 s: " in said and "most recent call first" in said

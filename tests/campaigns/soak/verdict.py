@@ -19,9 +19,6 @@ _WARM_UP = 0.2
 _MEMORY = ("rss", "anonymous")
 _COUNTS = ("descriptors", "threads", "children")
 
-# The most points of a process that are compared: the time grows with the square of their number.
-_MOST_POINTS = 1500
-
 Line = dict[str, Any]
 
 
@@ -38,10 +35,7 @@ def _points(lines: Iterable[Line], name: str) -> np.ndarray:
     """Hours and values after the steps of a process, float64 [n, 2], without the first fifth of the time."""
     found = [(line["hours"], line[name]) for line in lines if name in line]
     points = np.array(found, np.float64).reshape(-1, 2)
-    points = points[points[:, 0] >= _WARM_UP * points[:, 0].max(initial=0)]
-    if len(points) > _MOST_POINTS:
-        points = points[np.linspace(0, len(points) - 1, _MOST_POINTS).astype(int)]
-    return points
+    return points[points[:, 0] >= _WARM_UP * points[:, 0].max(initial=0)]
 
 
 def slope_of(points: np.ndarray) -> tuple[float, float, float] | None:

@@ -25,7 +25,6 @@ import numpy as np
 import readers
 from beam_jobs.__main__ import main as run_job
 from tests.campaigns.soak.inputs import KINDS, checksum, write_inputs
-from tests.campaigns.soak.resources import resources
 
 _BATCH, _EPOCHS = 16, 4
 # Less than the datasets: shards are evicted all the time.
@@ -41,6 +40,9 @@ _OPTIONS = {
 _SPLITS = ("--splits", "train=0.8,val=0.2", "--num_shards", "train=3,val=1")
 _EVERY_WITH_TWO = 5
 _PASSES_OF_A_DATASET = 8
+
+# Lines of Linux's account of this process's memory -> their names.
+_MEMORY = {"Rss": "rss", "Anonymous": "anonymous"}
 
 # The value of a record and its key.
 Epoch = list[tuple[bytes | np.ndarray, str]]
@@ -167,17 +169,18 @@ class Writer:
         return {"what": kind, "records": len(expected)}
 
 
-def _planted(process: str) -> Callable[[], None]:
-    """What is wrong after each step of a process, for the tests of the soak.
-
-    `SOAK_PLANT` names the process and a fault: `reader files` keeps three descriptors, `reader sleep` does not return.
-    """
-    kept: list[int] = []
-    faults: dict[str, Callable[[], Any]] = {
-        "files": lambda: kept.extend(os.open("/dev/null", os.O_RDONLY) for _ in range(3)),
-        "sleep": lambda: time.sleep(1e6),
-    }
-    return faults.get(os.environ.get("SOAK_PLANT", "").removeprefix(f"{process} "), lambda: None)
+def resources() -> dict[str, float]:
+    """What this process has: memory in MB, and counts of descriptors, threads and processes that it has started."""
+    proc = Path("/proc/self")
+    found: dict[str, float] = {}
+    for line in (proc / "smaps_rollup").read_text().splitlines()[1:]:
+        name, _, rest = line.partition(":")
+        if name in _MEMORY:
+            found[_MEMORY[name]] = round(int(rest.split()[0]) / 1024, 3)
+    tasks = list((proc / "task").iterdir())
+    found["descriptors"], found["threads"] = sum(1 for _ in (proc / "fd").iterdir()), len(tasks)
+    found["children"] = sum(len((task / "children").read_text().split()) for task in tasks)
+    return found
 
 
 def main(process: str, folder: Path, bucket: str, rest: float) -> None:
@@ -193,7 +196,7 @@ def main(process: str, folder: Path, bucket: str, rest: float) -> None:
         signal.SIGUSR1, (folder / f"{process}.stacks").open("w"), all_threads=True
     )
     step = {"reader": Reader, "writer": Writer}[process](folder, bucket)
-    spoil, number, parent = _planted(process), 0, os.getppid()
+    number, parent = 0, os.getppid()
     start = time.monotonic()
     answers, sys.stdout = sys.stdout, sys.stderr  # stdout is for the lines of JSON.
     while os.getppid() == parent:
@@ -208,7 +211,6 @@ def main(process: str, folder: Path, bucket: str, rest: float) -> None:
         gc.collect()
         line = {"hours": round((time.monotonic() - start) / 3600, 6), **done, **resources()}
         print(json.dumps(line), file=answers, flush=True)
-        spoil()
         number += 1
         time.sleep(min(max(seconds * rest, 0.2), 30))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable
 
@@ -76,10 +77,6 @@ def _examine_file(
 def _examine_coco(data: bytes) -> None:
     _examine_file(lambda path: read_coco(path, details=True), "a.json", data, details=True)
     _examine_file(read_coco, "a.json", data)
-
-
-def _examine_table(data: bytes) -> None:
-    _examine_file(read_table, "a.csv", data)
 
 
 def _examine_voc(data: bytes) -> None:
@@ -160,7 +157,7 @@ _LIMITS = Limits(memory=32 << 20)
 
 TARGETS = (
     Target("coco", _cocos, _examine_coco, json_values.mutate, (b'"counts"', b'"iscrowd"'), 2048, _LIMITS),
-    Target("boxes_csv", _tables, _examine_table, None, _NUMBERS, 512, _LIMITS),
+    Target("boxes_csv", _tables, functools.partial(_examine_file, read_table, "a.csv"), None, _NUMBERS, 512, _LIMITS),
     Target("voc", _vocs, _examine_voc, None, _XML, 1024, _LIMITS),
     Target("yolo", lambda: [b"0 0.5 0.5 0.25 0.2\r\n1 0 0 1 0 1 1\n", b"7 0.1 0.2 0.3 0.4"],
            _examine_yolo, None, _NUMBERS, 256, _LIMITS),

@@ -9,18 +9,17 @@ import numpy as np
 
 from readers.format.decode.records import parse_example, parse_feature_lists
 from readers.format.dtypes import TENSORFLOW_DTYPES
-from readers.format.protobuf.wire import fields
 from readers.format.schema import Feature, Schema
 from tests.campaigns.fuzz import protobuf
 from tests.campaigns.fuzz.limits import Limits
-from tests.campaigns.fuzz.target import Target
+from tests.campaigns.fuzz.target import by_choice
 from tests.campaigns.fuzz.targets.examples import (
     SCHEMAS,
     STEP_SCHEMAS,
-    after_first,
     examples,
     one_by_one,
     sequence_examples,
+    target_of_messages,
 )
 from tests.campaigns.values import trace
 
@@ -78,46 +77,13 @@ def _flattened(schema: Schema, record: bytes) -> dict[str, Any] | None:
     return flat
 
 
-def _is_plain(record: bytes) -> bool:
-    """Whether no field that protobuf would merge is given twice, and none is unknown.
+def _is_plain(message: Any, record: bytes) -> bool:
+    """Whether protobuf needs as many bytes for a message that has no unknown fields.
 
     Known, and not a finding: TensorFlow's fast parser departs from protobuf for a list, or a packed run, that is
     given twice. It skips fields that tf.train does not have, and record by record they are refused.
     """
-    try:
-        whole = list(fields(memoryview(record)))
-        numbers = {number for number, _, _ in whole}
-        if len(numbers) != len(whole) or not numbers <= {1, 2}:
-            return False
-        for number, _, message in whole:
-            names = set()
-            for _, _, entry in fields(message):
-                parts = list(fields(entry))
-                if sorted(part for part, _, _ in parts) != [1, 2]:
-                    return False
-                values = {part: content for part, _, content in parts}
-                if (name := bytes(values[1])) in names:
-                    return False
-                names.add(name)
-                features = [values[2]]
-                if number == 2:
-                    features = [step for _, _, step in fields(values[2])]
-                if not all(map(_is_plain_feature, features)):
-                    return False
-    except (ValueError, TypeError):
-        return False
-    return True
-
-
-def _is_plain_feature(feature: memoryview) -> bool:
-    lists = list(fields(feature))
-    if not lists:
-        return True
-    kind, _, content = lists[0]
-    items = [(number, wire) for number, wire, _ in fields(content)]
-    if len(lists) > 1 or not 1 <= kind <= 3 or not set(items) <= {(1, 2)}:
-        return False
-    return kind == 1 or len(items) == 1
+    return message is not None and message.ByteSize() == len(record)
 
 
 def _states_a_shape(schema: Schema, record: bytes) -> bool:
@@ -146,12 +112,13 @@ def _begins_otherwise(schema: Schema, record: bytes) -> bool:
     return False
 
 
-def _examine(kind: str, schemas: tuple[Schema, ...], data: bytes) -> None:
-    if not data:
+def _examine(kind: str, schema: Schema, record: bytes) -> None:
+    found, message = _in_tensorflow(schema, record), protobuf.parse(kind, record)
+    if message is None:
+        assert found is None, "TensorFlow takes what protobuf refuses"
         return
-    schema, record = schemas[data[0] % len(schemas)], data[1:]
-    found = _in_tensorflow(schema, record)
-    if found is not None and _is_plain(record):
+    message.DiscardUnknownFields()
+    if found is not None and _is_plain(message, record):
         expected = _flattened(schema, record)
         if expected is None:
             assert _states_a_shape(schema, record), "TensorFlow takes what is refused one by one"
@@ -159,12 +126,8 @@ def _examine(kind: str, schemas: tuple[Schema, ...], data: bytes) -> None:
         assert found == expected, (
             f"{found!r:.300} in TensorFlow, {expected!r:.300} record by record"
         )
-    message = protobuf.parse(kind, record)
-    if message is None:
-        assert found is None, "TensorFlow takes what protobuf refuses"
-        return
     canonical = message.SerializeToString(deterministic=True)
-    if one_by_one(schema, canonical) is not None and _is_plain(canonical):
+    if one_by_one(schema, canonical) is not None:
         again = _in_tensorflow(schema, canonical)
         if again is None:
             assert _begins_otherwise(schema, canonical), (
@@ -174,19 +137,19 @@ def _examine(kind: str, schemas: tuple[Schema, ...], data: bytes) -> None:
         assert again == _flattened(schema, canonical), f"{again!r:.300} in TensorFlow"
 
 
-def _examine_example(data: bytes) -> None:
-    _examine("Example", SCHEMAS, data)
-
-
-def _examine_sequence_example(data: bytes) -> None:
-    _examine("SequenceExample", STEP_SCHEMAS, data)
-
-
 _LIMITS = Limits(memory=256 << 20, seconds=3)  # A schema's graph is made when it is first used.
 
 TARGETS = (
-    Target("example_in_tensorflow", examples, _examine_example, after_first, max_bytes=1024,
-           limits=_LIMITS),
-    Target("sequence_example_in_tensorflow", sequence_examples, _examine_sequence_example,
-           after_first, max_bytes=1024, limits=_LIMITS),
-)  # fmt: skip
+    target_of_messages(
+        "example_in_tensorflow",
+        examples,
+        by_choice(SCHEMAS, functools.partial(_examine, "Example")),
+        limits=_LIMITS,
+    ),
+    target_of_messages(
+        "sequence_example_in_tensorflow",
+        sequence_examples,
+        by_choice(STEP_SCHEMAS, functools.partial(_examine, "SequenceExample")),
+        limits=_LIMITS,
+    ),
+)

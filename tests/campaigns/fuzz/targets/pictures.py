@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import io
 from typing import Any
 
@@ -19,33 +21,25 @@ from readers.format.decode.images import EncodedImage, decode_image
 from readers.format.schema import Feature
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import chunks
-from tests.campaigns.fuzz.target import Target, after_choice
+from tests.campaigns.fuzz.target import Target, after_choice, by_choice
 
 _MOST_PIXELS = 1 << 16
 
-_JOB: dict[str, Any] = {"max_pixels": _MOST_PIXELS}
+
+_job = functools.partial(ImageJob, Inputs(("none",), ""), Labels(), max_pixels=_MOST_PIXELS)
+
+_JOBS = (
+    _job(),
+    _job((8, 8), "fit", 1, "raw"),
+    _job(encoding="source"),
+    _job(frames="all", image_size=(4, 6), resize="crop"),
+    _job(dtype="uint16", encoding="png"),
+    _job(dtype="float32", channels=1),
+    _job(channels=4, encoding="png"),
+)
 
 
-def _jobs() -> tuple[ImageJob, ...]:
-    inputs, labels = Inputs(("none",), ""), Labels()
-    return (
-        ImageJob(inputs, labels, **_JOB),
-        ImageJob(inputs, labels, (8, 8), "fit", 1, "raw", **_JOB),
-        ImageJob(inputs, labels, encoding="source", **_JOB),
-        ImageJob(inputs, labels, frames="all", image_size=(4, 6), resize="crop", **_JOB),
-        ImageJob(inputs, labels, dtype="uint16", encoding="png", **_JOB),
-        ImageJob(inputs, labels, dtype="float32", channels=1, **_JOB),
-        ImageJob(inputs, labels, channels=4, encoding="png", **_JOB),
-    )
-
-
-_JOBS = _jobs()
-
-
-def _examine_job(data: bytes) -> None:
-    if not data:
-        return
-    job, data = _JOBS[data[0] % len(_JOBS)], data[1:]
+def _examine_job(job: ImageJob, data: bytes) -> None:
     source = Source("a/b.png", len(data))
     header_of(io.BytesIO(data), _MOST_PIXELS)
     try:
@@ -56,11 +50,8 @@ def _examine_job(data: bytes) -> None:
                 break
     except RejectError as error:
         assert str(error), "a reject without a reason"
-    try:
-        mask = read_mask(io.BytesIO(data), _MOST_PIXELS)
-        assert mask.mode == "L"
-    except RejectError:
-        pass
+    with contextlib.suppress(RejectError):
+        assert read_mask(io.BytesIO(data), _MOST_PIXELS).mode == "L"
 
 
 def _check_picture(job: ImageJob, data: bytes, image: Any) -> None:
@@ -87,10 +78,7 @@ _FEATURES = (
 )
 
 
-def _examine_reader(data: bytes) -> None:
-    if not data:
-        return
-    feature, data = _FEATURES[data[0] % len(_FEATURES)], data[1:]
+def _examine_reader(feature: Feature, data: bytes) -> None:
     try:
         pixels = decode_image("photo", feature, data)
     except ValueError as error:
@@ -156,25 +144,12 @@ def _of_reader() -> list[bytes]:
 
 _WORDS = (b"IHDR", b"IDAT", b"acTL", b"fcTL", b"tRNS", b"\xff\xd8", b"\xff\xc0", b"\xff\xda", b"II*\0", b"MM\0*", b"GIF89a",
           b"RIFF", b"WEBPVP8X", b"ANMF", b"ftypavif", b"jP  \r\n\x87\n", b"DDS |", b"qoif", b"\0\0\1\0", b"P6 ")  # fmt: skip
-_LIMITS = Limits(memory=64 << 20)
+
+_target = functools.partial(
+    Target, mutate=after_choice(chunks.mutate_picture), words=_WORDS, limits=Limits(64 << 20)
+)
 
 TARGETS = (
-    Target(
-        "picture_of_job",
-        _of_job,
-        _examine_job,
-        after_choice(chunks.mutate_picture),
-        _WORDS,
-        4096,
-        _LIMITS,
-    ),
-    Target(
-        "picture_of_reader",
-        _of_reader,
-        _examine_reader,
-        after_choice(chunks.mutate_picture),
-        _WORDS,
-        4096,
-        _LIMITS,
-    ),
+    _target("picture_of_job", _of_job, by_choice(_JOBS, _examine_job)),
+    _target("picture_of_reader", _of_reader, by_choice(_FEATURES, _examine_reader)),
 )

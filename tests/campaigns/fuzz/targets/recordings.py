@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.registry import read_recording
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+from tests.campaigns.fuzz.target import by_choice
 
 # Small, so that a file that unpacks to more than it should shows in the memory of the process.
 MOST_BYTES = 1 << 20
@@ -29,26 +29,22 @@ def examining(
         variants: The options.
         compare: Compares a recording that was read with the first options.
     """
-    return functools.partial(_examine, suffix, tuple(variants), compare)
 
+    def examine(options: ReadOptions, data: bytes) -> None:
+        try:
+            found = read_recording(f"walk{suffix}", data, options)
+        except RejectError as error:
+            assert str(error).strip(), "a reject without a reason"
+            return
+        for name, array in found.arrays.items():
+            assert isinstance(array, np.ndarray), f"{name!r} is no array"
+            is_object = array.dtype.kind == "O" and array.size
+            assert not is_object or isinstance(array.flat[0], (str, bytes))
+            assert array.nbytes <= max(4 * MOST_BYTES, len(data)), f"{name!r}: {array.nbytes} bytes"
+        if compare and options is variants[0]:
+            compare(data, found)
 
-def _examine(
-    suffix: str, variants: tuple[ReadOptions, ...], compare: Compare | None, data: bytes
-) -> None:
-    if not data:
-        return
-    number, data = data[0] % len(variants), data[1:]
-    try:
-        found = read_recording(f"walk{suffix}", data, variants[number])
-    except RejectError as error:
-        assert str(error).strip(), "a reject without a reason"
-        return
-    for name, array in found.arrays.items():
-        assert isinstance(array, np.ndarray), f"{name!r} is no array"
-        assert array.dtype.kind != "O" or array.size == 0 or isinstance(array.flat[0], (str, bytes))
-        assert array.nbytes <= max(4 * MOST_BYTES, len(data)), f"{name!r} has {array.nbytes} bytes"
-    if compare and number == 0:
-        compare(data, found)
+    return by_choice(variants, examine)
 
 
 def chosen(*files: bytes, variants: int = 1) -> list[bytes]:

@@ -33,9 +33,6 @@ def _wavs() -> list[bytes]:
     return chosen(*files, _sound("WAVEX", "PCM_16"), variants=len(_VARIANTS))
 
 
-_DTYPES = {"int16": "int16", "int32": "int32", "float32": "float32", "float64": "float64"}
-
-
 def _like_libsndfile(data: bytes, found: Recording) -> None:
     """Compares with libsndfile where it reads as many samples: it repairs some damage, and refuses other.
 
@@ -45,17 +42,15 @@ def _like_libsndfile(data: bytes, found: Recording) -> None:
         return
     (signal,) = found.arrays.values()
     assert signal.ndim == 2 and found.rate
-    dtype: Any = _DTYPES.get(signal.dtype.name)
-    if dtype is None:
-        return
+    dtype: Any = signal.dtype.name
     try:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
-            if file.format not in ("WAV", "WAVEX") or file.subtype not in _EXACT:
+            if file.format not in ("WAV", "WAVEX") or _EXACT.get(file.subtype) != dtype:
                 return
             expected = file.read(dtype=dtype, always_2d=True)
     except (soundfile.LibsndfileError, RuntimeError):
         return
-    if expected.shape == signal.shape and _EXACT[file.subtype] == dtype:
+    if expected.shape == signal.shape:
         # NaNs of one sample may have other bits.
         assert np.array_equal(signal, expected, equal_nan=dtype.startswith("float")), (
             "other samples"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import gzip
@@ -10,7 +11,7 @@ import json
 
 import numpy as np
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
 from beam_jobs.sources.rows import Dialect
 from beam_jobs.sources.tables import column_names, read_rows
@@ -84,12 +85,8 @@ def _examine_rows(kind: str, data: bytes) -> None:
             for text_value in row.values:
                 text_value.encode()
     assert len(found) - len(rows) <= 1 and (len(found) == len(rows) or found[-1].number == 0)
-    try:
+    with contextlib.suppress(RejectError, UsageError):
         column_names(io.BytesIO(text), kind, packed, dialect)
-    except Exception as error:
-        from beam_jobs.errors import RejectError
-
-        assert isinstance(error, (RejectError, UsageError)), f"{type(error).__name__}: {error}"
     if kind == "csv" and not packed and data[0] % 3 == 0 and len(rows) == len(found):
         _like_csv(text, [row.values for row in rows])
 
