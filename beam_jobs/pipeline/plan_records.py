@@ -17,10 +17,10 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.passes import FirstPassResult
 from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
-from beam_jobs.jobs.text.duplicates import Tally, check_tally, with_dropped
+from beam_jobs.jobs.text.duplicates import Tally, check_tally
 from beam_jobs.jobs.text.sample import check_training
-from beam_jobs.pipeline.near.drop import DropNear, listed_tally
-from beam_jobs.pipeline.near.find import SKETCHING, SketchTasks
+from beam_jobs.pipeline.near.drop import DropNear
+from beam_jobs.pipeline.near.find import SKETCHING
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
 from beam_jobs.pipeline.plan_strata import PlanSplits
@@ -39,7 +39,6 @@ from beam_jobs.pipeline.text_steps import (
     DigestFn,
     LearnTokenizer,
     MarkDuplicates,
-    with_id,
 )
 from beam_jobs.plan.group_splits import GroupSizes, check_planned
 from beam_jobs.plan.labels import LabelHashes
@@ -218,12 +217,8 @@ class PlanRecords(beam.PTransform):
         if not self._near:
             return tasks, None
         rules = SplitRules(self._output.placement)
-        sketch = SketchTasks(self._job.sketcher(self._near, rules), self._processes)
-        counted = found | "CountListed" >> beam.Map(listed_tally)
-        named = tasks | "NameTask" >> beam.Map(with_id)
-        drop = DropNear(self._near, sketch, with_dropped, self._processes)
-        dropped = (tasks, named, counted) | "DropNear" >> drop
-        return dropped.left, dropped.tally
+        drop = DropNear(self._near, self._job.sketcher(self._near, rules), self._processes)
+        return (tasks, found) | "DropNear" >> drop
 
     def _strata(self, tasks: beam.PCollection) -> Side[bytes]:
         """The packed splits by group or by label; empty if hashes alone decide."""

@@ -17,13 +17,12 @@ from beam_jobs.dataset.directory import prepare_output
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.file_sketches import reference_sketches
+from beam_jobs.jobs.file_sketches import ReferenceTask, reference_sketches
 from beam_jobs.jobs.loading import Loader, classes_in, source_error
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.pipeline.near.drop import DropNear, TakeOut, named_block
-from beam_jobs.pipeline.near.find import SketchReferences
+from beam_jobs.pipeline.near.drop import DropNear
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
 from beam_jobs.pipeline.plan_strata import PlanSplits
@@ -171,25 +170,27 @@ class _Resplit(beam.DoFn):
         yield Block(block.hashes, splits, block.payloads).pack(compress=True)
 
 
-class _CountGone(beam.DoFn):
-    """Packed blocks of references that are dropped -> a summary of each block."""
+def _left(task: ReferenceTask) -> Iterator[bytes]:
+    """Yields the packed block of the references that a task does not drop, if there are any."""
+    left, _ = task.divided()
+    if len(left.hashes):
+        yield left.pack(compress=True)
 
-    def __init__(self, output: Output) -> None:
-        self._output = output
 
-    def process(self, packed: bytes, strata: bytes) -> Iterator[Summary]:
-        block, placement = Block.unpack(packed), self._output.placement
-        splits = block.splits
-        # Strata only know the labels of records that are kept; a group that was not dealt follows its hash.
-        if strata and placement.deals_groups:
-            sources = map(unpack_reference, block.payloads)
-            groups = [placement.groups.of(source.file, source.row) for source in sources]
-            rules = SplitRules(placement, strata)
-            splits = rules.splits_of_groups(placement.hashes_of(groups)).astype(np.uint8)
-        summary = Summary.empty(len(self._output.num_shards))
-        summary.inputs = summary.texts = len(splits)
-        summary.add_duplicates(splits)
-        yield summary
+def _count_gone(task: ReferenceTask, output: Output, strata: bytes) -> Summary:
+    """A summary of the references that a task drops."""
+    (_, gone), placement = task.divided(), output.placement
+    splits = gone.splits
+    # Strata only know the labels of records that are kept; a group that was not dealt follows its hash.
+    if strata and placement.deals_groups:
+        sources = map(unpack_reference, gone.payloads)
+        groups = [placement.groups.of(source.file, source.row) for source in sources]
+        rules = SplitRules(placement, strata)
+        splits = rules.splits_of_groups(placement.hashes_of(groups)).astype(np.uint8)
+    summary = Summary.empty(len(output.num_shards))
+    summary.inputs = summary.texts = len(splits)
+    summary.add_duplicates(splits)
+    return summary
 
 
 def _check_passes(
@@ -249,12 +250,11 @@ class PlanReferences(beam.PTransform):
         dropped = None
         if self._near:
             # Each file is read and decoded, once more than without this.
-            packed = pickle.dumps(partial(reference_sketches, job, self._near))
-            sketch = SketchReferences(packed, self._processes)
-            drop = DropNear(self._near, sketch, TakeOut(), self._processes)
-            named = blocks | "NameBlock" >> beam.Map(named_block)
-            dropped = (named, named) | "DropNear" >> drop
-            blocks = dropped.left
+            sketch = partial(reference_sketches, job, self._near)
+            drop = DropNear(self._near, sketch, self._processes)
+            tasks = blocks | "Tasks" >> beam.Map(ReferenceTask.of)
+            dropped = (tasks,) | "DropNear" >> drop
+            blocks = dropped.tasks | "Left" >> beam.FlatMap(_left)
         strata: Side[bytes] = b""
         if output.placement.plans_splits:
             counted = blocks | "Count" >> beam.ParDo(_Count(job, output))
@@ -269,7 +269,7 @@ class PlanReferences(beam.PTransform):
         )
         summaries = places[_Summarise.SUMMARY]
         if dropped:
-            gone = dropped.gone | "CountGone" >> beam.ParDo(_CountGone(output), strata)
+            gone = dropped.tasks | "CountGone" >> beam.Map(_count_gone, output, strata)
             summaries = (summaries, gone) | "AllSummaries" >> beam.Flatten()
         counted = (summaries, places["blocks"], listed[_ListFiles.FOUND], cut)
         shards = counted | "Plan" >> PlanShards(

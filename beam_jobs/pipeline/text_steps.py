@@ -220,9 +220,22 @@ class _Find(beam.DoFn):
         yield TaggedOutput(self.TALLY, tally)
 
 
-def with_id(task: Task) -> tuple[str, Task]:
-    """A task with its id."""
+def _with_id(task: Any) -> tuple[str, Any]:
     return task.id, task
+
+
+def drop_records(tasks: beam.PCollection, numbers: beam.PCollection) -> beam.PCollection:
+    """The tasks, each with the records that it drops.
+
+    Args:
+        tasks: Each has an `id`, and a method `without` that takes numbers of records.
+        numbers: (id of a task, numbers of its records to drop, int64 as bytes).
+    """
+    return (
+        (tasks | "TaskId" >> beam.Map(_with_id), numbers)
+        | "JoinTask" >> beam.CoGroupByKey()
+        | "Mark" >> beam.FlatMap(with_dropped)
+    )
 
 
 class MarkedTasks(NamedTuple):
@@ -247,10 +260,5 @@ class MarkDuplicates(beam.PTransform):
             | "GroupDigests" >> beam.GroupByKey()
             | "Find" >> beam.ParDo(_Find()).with_outputs(_Find.TALLY, main="dropped")
         )
-        marked = (
-            (tasks | "TaskId" >> beam.Map(with_id), found["dropped"])
-            | "JoinTask" >> beam.CoGroupByKey()
-            | "Mark" >> beam.FlatMap(with_dropped)
-        )
         tally = found[_Find.TALLY] | "MergeTallies" >> beam.CombineGlobally(MergeFn(Tally))
-        return MarkedTasks(marked, tally)
+        return MarkedTasks(drop_records(tasks, found["dropped"]), tally)

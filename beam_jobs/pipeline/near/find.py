@@ -6,22 +6,19 @@ it has handed over and received, and these numbers must agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsSideInput, AsSingleton, TaggedOutput
 
-from beam_jobs import progress
-from beam_jobs.engines.pool import call_pickled
 from beam_jobs.jobs.near import Near, Sketched
-from beam_jobs.pipeline.steps import MergeFn, TaskStep, WindowStep
+from beam_jobs.pipeline.steps import MergeFn, TaskStep
 from beam_jobs.plan.near.blocks import PARTS, ROW, Probes
 from beam_jobs.plan.near.candidates import PAIR, candidates
 from beam_jobs.plan.near.tally import NearTally
-from beam_jobs.plan.near.verify import NearPairs, Sent, near_pairs, only_one, sent
-from beam_jobs.sources.chunks import Task
+from beam_jobs.plan.near.verify import Sent, near_pairs, only_one, sent
 from readers.format.similarity.likeness import Likeness
 
 # What progress calls the pass that makes sketches.
@@ -30,26 +27,11 @@ SKETCHING = "sketching"
 PROBES, TALLY = "probes", "tally"
 
 
-def _sketch_outputs(result: Sketched, kept_out: bool) -> Iterator[Any]:
-    """Yields (partition, (block, whether it is kept out, keys)), and the probes and a tally."""
-    tally = NearTally(read=result.chunks)
-    if kept_out:
-        tally.kept_out = result.records
-    else:
-        tally.records = result.records
-    for block in result.blocks:
-        for partition, rows in block.partitions():
-            tally.keys_sent += len(rows) // ROW.itemsize
-            yield partition, (block.name, kept_out, rows)
-        yield TaggedOutput(PROBES, (block.name, block.probes()))
-    yield TaggedOutput(TALLY, tally)
-
-
 class SketchTasks(TaskStep[Sketched]):
-    """Task -> the sketches of its records.
+    """Task -> (partition, (block, whether it is kept out, keys)), and the probes and a tally.
 
     Args:
-        sketch: Makes them.
+        sketch: Makes the sketches of a task's records.
         processes: The number of processes of the pool.
         kept_out: Whether its records are to keep out of others.
     """
@@ -57,37 +39,61 @@ class SketchTasks(TaskStep[Sketched]):
     PHASE = SKETCHING
 
     def __init__(
-        self, sketch: Callable[[Task], Sketched], processes: int, kept_out: bool = False
+        self, sketch: Callable[[Any], Sketched], processes: int, kept_out: bool = False
     ) -> None:
         super().__init__(processes)
         self._sketch, self._kept_out = sketch, kept_out
 
-    def work(self) -> Callable[[Task], Sketched]:
+    def work(self) -> Callable[[Any], Sketched]:
         return self._sketch
 
     def outputs(self, result: Sketched) -> Iterator[Any]:
-        yield from _sketch_outputs(result, self._kept_out)
+        tally = NearTally(read=result.chunks)
+        if self._kept_out:
+            tally.kept_out = result.records
+        else:
+            tally.records = result.records
+        for block in result.blocks:
+            for partition, rows in block.partitions():
+                tally.keys_sent += len(rows) // ROW.itemsize
+                yield partition, (block.name, self._kept_out, rows)
+            yield TaggedOutput(PROBES, (block.name, block.probes()))
+        yield TaggedOutput(TALLY, tally)
 
 
-class SketchReferences(WindowStep[Sketched]):
-    """(Id, packed block of references) -> the sketches of its records.
+class Sketches(NamedTuple):
+    """The sketches of all records of a job, or of a dataset.
 
-    Args:
-        packed: A pickled function that makes them.
-        processes: The number of processes of the pool.
+    Attributes:
+        keys, probes, tallies: PCollections of the outputs of `SketchTasks`.
     """
 
-    def __init__(self, packed: bytes, processes: int) -> None:
-        super().__init__(processes)
-        self._packed = packed
+    keys: beam.PCollection
+    probes: beam.PCollection
+    tallies: beam.PCollection
 
-    def process(self, element: tuple[str, bytes]) -> Iterator[Any]:
-        progress.advance(SKETCHING, 0)
-        yield from self.submit(call_pickled, self._packed, element)
 
-    def outputs(self, result: Sketched) -> Iterator[Any]:
-        progress.advance(SKETCHING, result.records)
-        yield from _sketch_outputs(result, kept_out=False)
+def sketches_of(
+    tasks: beam.PCollection, listed: beam.PCollection | None, step: SketchTasks, name: str = ""
+) -> Sketches:
+    """Makes the sketches of the records of tasks.
+
+    Args:
+        tasks: The tasks.
+        listed: The numbers of the chunks that were listed; None if tasks have none.
+        step: Makes the sketches of a task.
+        name: The end of the names of the steps.
+    """
+    found = tasks | f"Sketch{name}" >> beam.ParDo(step).with_outputs(PROBES, TALLY, main="keys")
+    tallies = found[TALLY]
+    if listed:
+        counted = listed | f"CountListed{name}" >> beam.Map(_listed_tally)
+        tallies = (tallies, counted) | f"AllListed{name}" >> beam.Flatten()
+    return Sketches(found["keys"], found[PROBES], tallies)
+
+
+def _listed_tally(found: int) -> NearTally:
+    return NearTally(listed=found)
 
 
 class _Pair(beam.DoFn):
@@ -120,22 +126,8 @@ class _Send(beam.DoFn):
         yield TaggedOutput(TALLY, tally)
 
 
-class BlockPairs(NamedTuple):
-    """The near duplicates whose second is in one block.
-
-    Attributes:
-        name: The block.
-        probes: Its records.
-        pairs: The pairs.
-    """
-
-    name: bytes
-    probes: Probes
-    pairs: NearPairs
-
-
 class _Compare(beam.DoFn):
-    """(Name, (probes, probes of the firsts)) -> `BlockPairs`."""
+    """(Name, (probes, probes of the firsts)) -> (probes, the near pairs whose second is in the block)."""
 
     def __init__(self, likeness: Likeness) -> None:
         self._likeness = likeness
@@ -147,60 +139,39 @@ class _Compare(beam.DoFn):
         if probes and arrived:
             pairs = near_pairs(probes, arrived, self._likeness)
             tally.dropped = len(np.unique(pairs.second))
-            tally.as_kept_out = len(np.unique(pairs.second[pairs.kept_out]))
             if tally.dropped:
-                yield BlockPairs(name, probes, pairs)
+                yield probes, pairs
         yield TaggedOutput(TALLY, tally)
 
 
-class Found(NamedTuple):
-    """The answers of `FindNear`.
+def find_near(sketches: Sequence[Sketches], near: Near) -> tuple[beam.PCollection, AsSideInput]:
+    """Finds the near duplicates among the records of all sketches.
 
-    Attributes:
-        pairs: PCollection of `BlockPairs`.
-        tally: The side input of one `NearTally`.
+    Returns:
+        PCollection of (probes of a block, the `NearPairs` whose second is in it), without blocks that have
+        none; and the side input of one `NearTally`.
     """
-
-    pairs: beam.PCollection
-    tally: AsSideInput
-
-
-class FindNear(beam.PTransform):
-    """(Keys, probes, tallies) of all sketches -> `Found`.
-
-    Args:
-        near: Which records are near.
-    """
-
-    def __init__(self, near: Near) -> None:
-        super().__init__()
-        self._near = near
-
-    def expand(self, inputs: tuple[beam.PCollection, ...]) -> Found:
-        keys, probes, tallies = inputs
-        paired = (
-            keys
-            | "GroupKeys" >> beam.GroupByKey()
-            | "Pair"
-            >> beam.ParDo(_Pair(self._near.likeness, self._near.drops)).with_outputs(
-                TALLY, main="pairs"
-            )
+    keys, probes, tallies = (
+        tuple(parts) | f"All{name}" >> beam.Flatten()
+        for name, parts in zip(
+            ("Keys", "Probes", "Sketched"), zip(*sketches, strict=True), strict=True
         )
-        sent_probes = (
-            (probes, paired["pairs"])
-            | "JoinFirsts" >> beam.CoGroupByKey()
-            | "Send" >> beam.ParDo(_Send()).with_outputs(TALLY, main="probes")
-        )
-        compared = (
-            (probes, sent_probes["probes"])
-            | "JoinSeconds" >> beam.CoGroupByKey()
-            | "Compare"
-            >> beam.ParDo(_Compare(self._near.likeness)).with_outputs(TALLY, main="near")
-        )
-        parts = (tallies, paired[TALLY], sent_probes[TALLY], compared[TALLY])
-        tally = (
-            parts
-            | "AllTallies" >> beam.Flatten()
-            | "MergeTallies" >> beam.CombineGlobally(MergeFn(NearTally))
-        )
-        return Found(compared["near"], AsSingleton(tally))
+    )
+    pair = beam.ParDo(_Pair(near.likeness, near.drops)).with_outputs(TALLY, main="pairs")
+    paired = keys | "GroupKeys" >> beam.GroupByKey() | "Pair" >> pair
+    sent_probes = (
+        (probes, paired["pairs"])
+        | "JoinFirsts" >> beam.CoGroupByKey()
+        | "Send" >> beam.ParDo(_Send()).with_outputs(TALLY, main="probes")
+    )
+    compared = (
+        (probes, sent_probes["probes"])
+        | "JoinSeconds" >> beam.CoGroupByKey()
+        | "Compare" >> beam.ParDo(_Compare(near.likeness)).with_outputs(TALLY, main="near")
+    )
+    tally = (
+        (tallies, paired[TALLY], sent_probes[TALLY], compared[TALLY])
+        | "AllTallies" >> beam.Flatten()
+        | "MergeTallies" >> beam.CombineGlobally(MergeFn(NearTally))
+    )
+    return compared["near"], AsSingleton(tally)

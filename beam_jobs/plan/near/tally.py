@@ -20,7 +20,6 @@ class NearTally:
         pairs_sent, pairs_received: Candidates.
         probes_sent, probes_received: Bytes of probes.
         dropped: The records that are dropped.
-        as_kept_out: How many of those are near a record to keep out.
     """
 
     records: int = 0
@@ -34,7 +33,6 @@ class NearTally:
     probes_sent: int = 0
     probes_received: int = 0
     dropped: int = 0
-    as_kept_out: int = 0
 
     def merge(self, other: NearTally) -> None:
         """Adds the counts of another instance."""
