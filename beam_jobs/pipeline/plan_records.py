@@ -17,8 +17,7 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.passes import FirstPassResult
 from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
-from beam_jobs.jobs.text.duplicates import Tally, check_tally
-from beam_jobs.jobs.text.sample import check_training
+from beam_jobs.jobs.text.duplicates import Tally
 from beam_jobs.pipeline.near.drop import DropNear
 from beam_jobs.pipeline.near.find import SKETCHING
 from beam_jobs.pipeline.near.rules import NearRules
@@ -40,11 +39,9 @@ from beam_jobs.pipeline.text_steps import (
     LearnTokenizer,
     MarkDuplicates,
 )
-from beam_jobs.plan.group_splits import GroupSizes, check_planned
+from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import LabelHashes
-from beam_jobs.plan.near.tally import NearTally, check_near
-from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.summary import Summary
+from beam_jobs.plan.near.tally import NearTally
 from beam_jobs.sources.chunks import Task
 from readers.format.schema import Schema
 
@@ -95,22 +92,6 @@ class _FirstPass(TaskStep[FirstPassResult]):
 
 def _found_after(found: int, _: Schema) -> int:
     return found
-
-
-def _check_passes(
-    summary: Summary,
-    strata: bytes,
-    tally: Tally | None,
-    near: NearTally | None,
-    learns_from: int | None,
-    placement: Placement,
-) -> Summary:
-    if learns_from is not None:
-        check_training(summary, learns_from)
-    check_near(summary, near, tally.dropped if tally else 0)
-    # What is dropped besides equal texts was checked above.
-    near_dropped = near.dropped if near else 0
-    return check_tally(check_planned(summary, strata, placement), tally, near_dropped)
 
 
 class PlanRecords(beam.PTransform):
@@ -169,8 +150,7 @@ class PlanRecords(beam.PTransform):
             output,
             patterns=len(job.inputs.patterns),
             prepare=self._prepare,
-            check=_check_passes,
-            against=(strata, tally, near_tally, learns_from, output.placement),
+            passes=(output.placement, strata, near_tally, tally, learns_from),
         )
         vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
         if isinstance(job.learns, LearnWords):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Iterator
 from functools import partial
@@ -27,9 +28,8 @@ from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
 from beam_jobs.pipeline.plan_strata import PlanSplits
 from beam_jobs.pipeline.steps import AsWhole, cut_patterns, loading_pool, with_span
-from beam_jobs.plan.group_splits import GroupSizes, check_planned, unpack_splits
+from beam_jobs.plan.group_splits import GroupSizes, unpack_splits
 from beam_jobs.plan.labels import LabelHashes
-from beam_jobs.plan.near.tally import NearTally, check_near
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
@@ -115,59 +115,36 @@ class _Summarise(beam.DoFn):
         yield TaggedOutput(self.SUMMARY, summary)
 
 
-class _Measure:
-    """References -> the size in bytes of each record with its framing, or why it cannot be loaded."""
-
-    def __init__(self, job: FileJob, output: Output, processes: int) -> None:
-        loader = Loader(
-            job, output.schema, feature_names=output.feature_names, mapper=output.mapper
-        )
-        self._loader, self._processes = loader, processes
-
-    def __call__(self, references: list[bytes]) -> list[int | Reject]:
-        packed = pickle.dumps(self._loader.measure)
-        step = -(-len(references) // self._processes) or 1
-        starts = range(0, len(references), step)
-        tasks = ((packed, references[start : start + step]) for start in starts)
-        return [
-            size
-            for sizes in loading_pool(self._processes).map(call_pickled, tasks)
-            for size in sizes
-        ]
+def _measure(references: list[bytes], loader: Loader, processes: int) -> list[int | Reject]:
+    """The size in bytes of each record with its framing, or why it cannot be loaded."""
+    packed = pickle.dumps(loader.measure)
+    step = -(-len(references) // processes) or 1
+    starts = range(0, len(references), step)
+    tasks = ((packed, references[start : start + step]) for start in starts)
+    measured = loading_pool(processes).map(call_pickled, tasks)
+    return list(itertools.chain.from_iterable(measured))
 
 
-class _Count(beam.DoFn):
-    """Packed blocks of references -> the labels of those without an error, or the sizes of groups."""
-
-    def __init__(self, job: FileJob, output: Output) -> None:
-        self._job, self._placement = job, output.placement
-
-    def process(self, packed: bytes) -> Iterator[LabelHashes | GroupSizes]:
-        block = Block.unpack(packed)
-        _, found = label_hashes(self._job, self._placement, block)
-        if not self._placement.deals_groups:
-            yield found
-            return
-        sizes = GroupSizes(inputs=len(block.payloads))
-        sizes.add(found)
-        yield sizes
+def _count(packed: bytes, job: FileJob, placement: Placement) -> LabelHashes | GroupSizes:
+    """The labels of the references without an error in a packed block, or the sizes of their groups."""
+    block = Block.unpack(packed)
+    _, found = label_hashes(job, placement, block)
+    if not placement.deals_groups:
+        return found
+    sizes = GroupSizes(inputs=len(block.payloads))
+    sizes.add(found)
+    return sizes
 
 
-class _Resplit(beam.DoFn):
-    """Packed blocks of references -> the same blocks, with the splits that strata or groups give."""
-
-    def __init__(self, job: FileJob, output: Output) -> None:
-        self._job, self._placement = job, output.placement
-
-    def process(self, packed: bytes, strata: bytes) -> Iterator[bytes]:
-        if not strata:  # There are too many groups: hashes have decided.
-            yield packed
-            return
-        block = Block.unpack(packed)
-        splits = block.splits.copy()
-        rows, found = label_hashes(self._job, self._placement, block)
-        splits[rows] = unpack_splits(strata, self._placement).splits_of(found)
-        yield Block(block.hashes, splits, block.payloads).pack(compress=True)
+def _resplit(packed: bytes, job: FileJob, placement: Placement, strata: bytes) -> bytes:
+    """The packed block of references, with the splits that strata or groups give."""
+    if not strata:  # There are too many groups: hashes have decided.
+        return packed
+    block = Block.unpack(packed)
+    splits = block.splits.copy()
+    rows, found = label_hashes(job, placement, block)
+    splits[rows] = unpack_splits(strata, placement).splits_of(found)
+    return Block(block.hashes, splits, block.payloads).pack(compress=True)
 
 
 def _left(task: ReferenceTask) -> Iterator[bytes]:
@@ -191,13 +168,6 @@ def _count_gone(task: ReferenceTask, output: Output, strata: bytes) -> Summary:
     summary.inputs = summary.texts = len(splits)
     summary.add_duplicates(splits)
     return summary
-
-
-def _check_passes(
-    summary: Summary, strata: bytes, near: NearTally | None, placement: Placement
-) -> Summary:
-    check_near(summary, near)
-    return check_planned(summary, strata, placement)
 
 
 def label_hashes(
@@ -257,12 +227,12 @@ class PlanReferences(beam.PTransform):
             blocks = dropped.tasks | "Left" >> beam.FlatMap(_left)
         strata: Side[bytes] = b""
         if output.placement.plans_splits:
-            counted = blocks | "Count" >> beam.ParDo(_Count(job, output))
+            counted = blocks | "Count" >> beam.Map(_count, job, output.placement)
             strata = AsWhole(counted | "PlanSplits" >> PlanSplits(output.placement))
             blocks = (
                 blocks
                 | "SpreadAgain" >> beam.Reshuffle()
-                | "Resplit" >> beam.ParDo(_Resplit(job, output), strata)
+                | "Resplit" >> beam.Map(_resplit, job, output.placement, strata)
             )
         places = blocks | "Summarise" >> beam.ParDo(_Summarise(job, output)).with_outputs(
             _Summarise.SUMMARY, main="blocks"
@@ -271,14 +241,16 @@ class PlanReferences(beam.PTransform):
         if dropped:
             gone = dropped.tasks | "CountGone" >> beam.Map(_count_gone, output, strata)
             summaries = (summaries, gone) | "AllSummaries" >> beam.Flatten()
+        loader = Loader(
+            job, output.schema, feature_names=output.feature_names, mapper=output.mapper
+        )
         counted = (summaries, places["blocks"], listed[_ListFiles.FOUND], cut)
         shards = counted | "Plan" >> PlanShards(
             output,
-            _Measure(job, output, self._processes),
+            partial(_measure, loader=loader, processes=self._processes),
             len(job.inputs.patterns),
             self._prepare,
-            _check_passes,
-            (strata, dropped.tally if dropped else None, output.placement),
+            (output.placement, strata, dropped.tally if dropped else None),
         )
         names = names_of_labels(pipeline, shards.summary, job.class_names)
         return Planned(

@@ -169,17 +169,17 @@ class LearnTokenizer(beam.PTransform):
                 _SampleFn.INPUTS, main="texts"
             )
         )
-        start = tasks.pipeline | "LearnOnce" >> beam.Create([None])
         sent = AsList(sampled[_SampleFn.INPUTS])
         spans = sampled["texts"] | "Spans" >> beam.Map(_span)
-        wanted = AsSingleton(once(start, "Wanted", _wanted, AsList(spans), sent))
+        wanted = AsSingleton(once(tasks.pipeline, "Wanted", _wanted, AsList(spans), sent))
         chosen = (
             sampled["texts"]
             | "SpreadTexts" >> beam.Reshuffle()
             | "Choose" >> beam.Filter(_is_wanted, wanted)
         )
         found = (AsIter(chosen), wanted, sent, AsList(listed))
-        return in_pieces(once(start, "Learn", _learn, *found, self._learns.size), "Tokenizer")
+        text = once(tasks.pipeline, "Learn", _learn, *found, self._learns.size)
+        return in_pieces(text, "Tokenizer")
 
 
 class BuildVocabulary(beam.PTransform):
@@ -195,17 +195,17 @@ class BuildVocabulary(beam.PTransform):
         self._size, self._summary = size, summary
 
     def expand(self, counts: beam.PCollection) -> beam.PCollection:
-        start = counts.pipeline | "Once" >> beam.Create([None])
+        pipeline = counts.pipeline
         pieces = counts | "Count" >> MergeInPieces(WordCounts)
         found = pieces | "Marks" >> beam.FlatMap(marks)
         sides = AsList(found), self._size - RESERVED_IDS
-        smallest = once(start, "Smallest", smallest_wanted, *sides)
+        smallest = once(pipeline, "Smallest", smallest_wanted, *sides)
         frequent = (
             pieces
             | "SpreadWords" >> beam.Reshuffle()
             | "Frequent" >> beam.Map(frequent_words, AsSingleton(smallest))
         )
-        return once(start, "Rank", rank_words, self._summary, AsList(frequent), self._size)
+        return once(pipeline, "Rank", rank_words, self._summary, AsList(frequent), self._size)
 
 
 class _Find(beam.DoFn):

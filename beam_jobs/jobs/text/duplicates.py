@@ -177,8 +177,8 @@ class Tally:
         self.dropped += other.dropped
 
 
-def check_tally(summary: Summary, tally: Tally | None, near: int = 0) -> Summary:
-    """The summary itself, once all of its texts are known to have been compared.
+def check_tally(summary: Summary, tally: Tally | None, near: int = 0) -> None:
+    """Checks that all texts of a summary were compared.
 
     Args:
         summary: The summary of all texts.
@@ -196,4 +196,3 @@ def check_tally(summary: Summary, tally: Tally | None, near: int = 0) -> Summary
                 f"{tally.dropped} duplicates {dropped} were dropped. The runner lost or repeated "
                 "some: no dataset was written, run the job again"
             )
-    return summary
