@@ -14,7 +14,7 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.file_parts import placed_parts
 from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
-from beam_jobs.jobs.protocols import FileJob, PartsJob
+from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.blocks import Block
 from beam_jobs.sources.chunks import Task
@@ -22,7 +22,7 @@ from beam_jobs.sources.source import reference_key, unpack_reference
 from beam_jobs.storage.objects import reading_ahead
 
 
-def file_sketches(job: PartsJob, near: Near, rules: SplitRules, task: Task) -> Sketched:
+def file_sketches(job: FileJob, near: Near, rules: SplitRules, task: Task) -> Sketched:
     """The sketches of the records in a task's files."""
     builder = SketchBuilder(near, task.id)
     for placed in placed_parts(job, rules, task, numbered=True):

@@ -160,10 +160,10 @@ def _count_gone(task: ReferenceTask, output: Output, strata: bytes) -> Summary:
     splits = gone.splits
     # Strata only know the labels of records that are kept; a group that was not dealt follows its hash.
     if strata and placement.deals_groups:
-        sources = map(unpack_reference, gone.payloads)
-        groups = [placement.groups.of(source.file, source.row) for source in sources]
-        rules = SplitRules(placement, strata)
-        splits = rules.splits_of_groups(placement.hashes_of(groups)).astype(np.uint8)
+        sources = list(map(unpack_reference, gone.payloads))
+        names = [source.file.encode("utf-8", "surrogateescape") for source in sources]
+        rows = [source.row for source in sources]
+        splits, _ = SplitRules(placement, strata).splits_of(names, rows, [])
     summary = Summary.empty(len(output.num_shards))
     summary.inputs = summary.texts = len(splits)
     summary.add_duplicates(splits)

@@ -29,7 +29,6 @@ from beam_jobs.jobs.text.tokens import (
 )
 from beam_jobs.pipeline.plan_shards import Side
 from beam_jobs.pipeline.steps import (
-    MergeFn,
     MergeInPieces,
     TaskStep,
     at_end_of_bundle,
@@ -37,6 +36,7 @@ from beam_jobs.pipeline.steps import (
     once,
 )
 from beam_jobs.plan.shards import loss_error
+from beam_jobs.records.pieces import merged
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from readers.format.manifest import RESERVED_IDS
 
@@ -260,5 +260,5 @@ class MarkDuplicates(beam.PTransform):
             | "GroupDigests" >> beam.GroupByKey()
             | "Find" >> beam.ParDo(_Find()).with_outputs(_Find.TALLY, main="dropped")
         )
-        tally = found[_Find.TALLY] | "MergeTallies" >> beam.CombineGlobally(MergeFn(Tally))
+        tally = found[_Find.TALLY] | "MergeTallies" >> beam.CombineGlobally(merged, Tally)
         return MarkedTasks(drop_records(tasks, found["dropped"]), tally)

@@ -14,11 +14,12 @@ import numpy as np
 from apache_beam.pvalue import AsSideInput, AsSingleton, TaggedOutput
 
 from beam_jobs.jobs.near import Near, Sketched
-from beam_jobs.pipeline.steps import MergeFn, TaskStep
+from beam_jobs.pipeline.steps import TaskStep
 from beam_jobs.plan.near.blocks import PARTS, ROW, Probes
 from beam_jobs.plan.near.candidates import PAIR, candidates
 from beam_jobs.plan.near.tally import NearTally
 from beam_jobs.plan.near.verify import Sent, near_pairs, only_one, sent
+from beam_jobs.records.pieces import merged
 from readers.format.similarity.likeness import Likeness
 
 # What progress calls the pass that makes sketches.
@@ -172,6 +173,6 @@ def find_near(sketches: Sequence[Sketches], near: Near) -> tuple[beam.PCollectio
     tally = (
         (tallies, paired[TALLY], sent_probes[TALLY], compared[TALLY])
         | "AllTallies" >> beam.Flatten()
-        | "MergeTallies" >> beam.CombineGlobally(MergeFn(NearTally))
+        | "MergeTallies" >> beam.CombineGlobally(merged, NearTally)
     )
     return compared["near"], AsSingleton(tally)

@@ -14,11 +14,12 @@ from beam_jobs.jobs.reshard.near import dataset_sketches
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.near.find import SketchTasks, find_near, sketches_of
 from beam_jobs.pipeline.reading.list_tasks import ListTasks
-from beam_jobs.pipeline.steps import MergeFn, once
+from beam_jobs.pipeline.steps import once
 from beam_jobs.plan.near.survey import NearSurvey
 from beam_jobs.plan.near.tally import NearTally, check_survey
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
+from beam_jobs.records.pieces import merged
 from beam_jobs.storage.atomic import write_file
 
 # The file for the process that started the pipeline, which deletes it.
@@ -60,7 +61,7 @@ class SurveyNear(beam.PTransform):
         survey = (
             pairs
             | "Survey" >> beam.MapTuple(NearSurvey.of)
-            | "MergeSurveys" >> beam.CombineGlobally(MergeFn(NearSurvey))
+            | "MergeSurveys" >> beam.CombineGlobally(merged, NearSurvey)
         )
         sides = AsSingleton(survey), tally, self._directory, self._records
         return once(pipeline, "Report", _report, *sides)
