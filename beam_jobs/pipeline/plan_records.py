@@ -10,7 +10,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.directory import prepare_output
 from beam_jobs.dataset.output import Output
@@ -28,16 +28,17 @@ from beam_jobs.pipeline.steps import (
     AsMerged,
     AsWhole,
     MergeInPieces,
+    ReadTasks,
     TaskStep,
     as_whole,
     once,
 )
 from beam_jobs.pipeline.text_steps import (
+    COMPARING,
     SAMPLING,
     BuildVocabulary,
-    DigestFn,
+    DropDuplicates,
     LearnTokenizer,
-    MarkDuplicates,
 )
 from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import LabelHashes
@@ -47,31 +48,17 @@ from readers.format.schema import Schema
 
 Counted = LabelHashes | GroupSizes
 
-
-class _Count(TaskStep[Counted]):
-    """Task -> the labels, or the sizes of the groups, of its records."""
-
-    PHASE = "counting"
-
-    def __init__(self, read: Callable[[Task], Counted], processes: int) -> None:
-        super().__init__(processes)
-        self._read = read
-
-    def work(self) -> Callable[[Task], Counted]:
-        return self._read
-
-    def outputs(self, result: Counted) -> Iterator[Counted]:
-        yield result
+# The names of passes in progress.
+COUNTING, READING = "counting", "reading"
 
 
 class _FirstPass(TaskStep[FirstPassResult]):
     """Task -> packed blocks of hashes, a summary, and what the job learns."""
 
-    PHASE = "reading"
     SUMMARY, LEARNED = "summary", "learned"
 
     def __init__(self, job: RecordJob, output: Output, processes: int) -> None:
-        super().__init__(processes)
+        super().__init__(READING, processes)
         self._job, self._output = job, output
 
     def work(self, strata: bytes, tokenizer: str) -> Callable[[Task], FirstPassResult]:
@@ -130,7 +117,7 @@ class PlanRecords(beam.PTransform):
         strata = self._strata(tasks)
         tokenizer = self._tokenizer((tasks, listed.bytes, found), strata)
         first_pass = _FirstPass(job, output, self._processes)
-        has_earlier_pass = self._phases()[0] != _FirstPass.PHASE
+        has_earlier_pass = self._phases()[0] != READING
         spread = tasks | "SpreadAgain" >> beam.Reshuffle() if has_earlier_pass else tasks
         read = spread | "ReadKeys" >> beam.ParDo(first_pass, strata, tokenizer).with_outputs(
             _FirstPass.SUMMARY, _FirstPass.LEARNED, main="hashes"
@@ -172,11 +159,11 @@ class PlanRecords(beam.PTransform):
         """What progress calls the passes over all tasks, in order."""
         samples = isinstance(self._job.learns, LearnSubwords)
         return [
-            *[DigestFn.PHASE] * bool(self._digester),
+            *[COMPARING] * bool(self._digester),
             *[SKETCHING] * bool(self._near),
-            *[_Count.PHASE] * self._output.placement.plans_splits,
+            *[COUNTING] * self._output.placement.plans_splits,
             *[SAMPLING] * samples,
-            _FirstPass.PHASE,
+            READING,
             *self._later,
         ]
 
@@ -186,9 +173,7 @@ class PlanRecords(beam.PTransform):
         """The tasks, which know the records that they drop, and a tally of those."""
         if not self._digester:
             return tasks, None
-        digests = tasks | "Digest" >> beam.ParDo(DigestFn(self._digester, self._processes))
-        marked = (tasks, digests) | "DropDuplicates" >> MarkDuplicates()
-        return marked.tasks, AsSingleton(marked.tally)
+        return tasks | "DropDuplicates" >> DropDuplicates(self._digester, self._processes)
 
     def _without_near(
         self, tasks: beam.PCollection, found: beam.PCollection
@@ -210,7 +195,7 @@ class PlanRecords(beam.PTransform):
             count = self._job.first_pass(GroupRules(placement), "skip").group_sizes
         else:
             count = self._job.first_pass(SplitRules(placement), "skip").label_hashes
-        counted = tasks | "Count" >> beam.ParDo(_Count(count, self._processes))
+        counted = tasks | "Count" >> beam.ParDo(ReadTasks(COUNTING, count, self._processes))
         return AsWhole(counted | "PlanSplits" >> PlanSplits(placement))
 
     def _schema(self, read: beam.pvalue.DoOutputsTuple) -> Side[Schema]:

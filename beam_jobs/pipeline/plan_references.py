@@ -19,9 +19,9 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_sketches import ReferenceTask, reference_sketches
-from beam_jobs.jobs.loading import Loader, classes_in, source_error
+from beam_jobs.jobs.loading import Loader, classes_in
 from beam_jobs.jobs.protocols import FileJob
-from beam_jobs.jobs.record import label_or_none
+from beam_jobs.jobs.record import label_or_none, source_values
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.near.drop import DropNear
 from beam_jobs.pipeline.near.rules import NearRules
@@ -67,7 +67,10 @@ class _ListFiles(beam.DoFn):
                 split = placement.split(source.file)
                 source = source._replace(error=source.error or str(error))
             if not source.error:
-                source = source._replace(error=source_error(self._job, source))
+                try:
+                    source_values(self._job, source)
+                except RejectError as error:
+                    source = source._replace(error=str(error))
             block = builder.add(placement.order(key), split, pack_reference(source))
             if block:
                 progress.advance("listing", found - reported)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -124,11 +124,14 @@ class WindowStep(beam.DoFn, abc.ABC, Generic[T]):
 class TaskStep(WindowStep[T]):
     """A step that reads tasks: a pass over all files, with progress in bytes.
 
-    Attributes:
-        PHASE: What progress calls the pass.
+    Args:
+        phase: The name of the pass in progress.
+        processes: The number of processes of the pool.
     """
 
-    PHASE: ClassVar[str]
+    def __init__(self, phase: str, processes: int) -> None:
+        super().__init__(processes)
+        self._phase = phase
 
     def start_bundle(self) -> None:
         super().start_bundle()
@@ -143,13 +146,32 @@ class TaskStep(WindowStep[T]):
     def process(self, task: Task, *sides: Any) -> Iterator[Any]:
         if self._packed is None:
             self._packed = pickle.dumps(self.work(*sides))
-        progress.advance(self.PHASE, 0)
+        progress.advance(self._phase, 0)
         self._sizes.append(task.size)
         yield from self.submit(call_pickled, self._packed, task)
 
     def _finished(self, result: T) -> Iterator[Any]:
-        progress.advance(self.PHASE, self._sizes.popleft())
+        progress.advance(self._phase, self._sizes.popleft())
         yield from self.outputs(result)
+
+
+class ReadTasks(TaskStep[T]):
+    """Task -> the result of a function.
+
+    Args:
+        phase, processes: As for `TaskStep`.
+        read: The function.
+    """
+
+    def __init__(self, phase: str, read: Callable[[Any], T], processes: int) -> None:
+        super().__init__(phase, processes)
+        self._read = read
+
+    def work(self) -> Callable[[Any], T]:
+        return self._read
+
+    def outputs(self, result: T) -> Iterator[T]:
+        yield result
 
 
 class ShardStep(WindowStep[T]):

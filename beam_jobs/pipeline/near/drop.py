@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsSideInput
 
 from beam_jobs.jobs.near import Sketched
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.pipeline.near.find import SketchTasks, find_near, sketches_of
+from beam_jobs.pipeline.near.find import find_near, sketches_of
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.reading.list_tasks import ListTasks
-from beam_jobs.pipeline.text_steps import drop_records
+from beam_jobs.pipeline.text_steps import Dropped, drop_records
 from beam_jobs.plan.near.blocks import Probes
 from beam_jobs.plan.near.verify import NearPairs
 from beam_jobs.plan.placement import Placement
@@ -35,18 +34,6 @@ def _dropped(probes: Probes, pairs: NearPairs) -> tuple[str, bytes]:
     return probes.owner, numbers[np.unique(pairs.second)].tobytes()
 
 
-class Dropped(NamedTuple):
-    """The answers of `DropNear`.
-
-    Attributes:
-        tasks: The tasks, each with the records that it drops.
-        tally: The side input of one `NearTally`.
-    """
-
-    tasks: beam.PCollection
-    tally: AsSideInput
-
-
 class DropNear(beam.PTransform):
     """(tasks, the numbers of their chunks if they have any) -> `Dropped`.
 
@@ -62,10 +49,19 @@ class DropNear(beam.PTransform):
 
     def expand(self, inputs: tuple[beam.PCollection, ...]) -> Dropped:
         tasks, listed = inputs[0], inputs[1] if len(inputs) > 1 else None
-        sketches = [sketches_of(tasks, listed, SketchTasks(self._sketch, self._processes))]
+        sketches = [sketches_of(tasks, listed, self._sketch, self._processes)]
         for number, (job, near) in enumerate(self._near.keep_out, 1):
             other = tasks.pipeline | f"ListKeptOut{number}" >> ListTasks(job, self._processes)
-            step = SketchTasks(job.sketcher(near, _ANY_SPLIT), self._processes, kept_out=True)
-            sketches.append(sketches_of(other.tasks, other.found, step, f"KeptOut{number}"))
+            sketch = job.sketcher(near, _ANY_SPLIT)
+            sketches.append(
+                sketches_of(
+                    other.tasks,
+                    other.found,
+                    sketch,
+                    self._processes,
+                    f"KeptOut{number}",
+                    kept_out=True,
+                )
+            )
         pairs, tally = find_near(sketches, self._near)
         return Dropped(drop_records(tasks, pairs | "Dropped" >> beam.MapTuple(_dropped)), tally)

@@ -14,7 +14,7 @@ import numpy as np
 from apache_beam.pvalue import AsSideInput, AsSingleton, TaggedOutput
 
 from beam_jobs.jobs.near import Near, Sketched
-from beam_jobs.pipeline.steps import TaskStep
+from beam_jobs.pipeline.steps import ReadTasks
 from beam_jobs.plan.near.blocks import PARTS, ROW, Probes
 from beam_jobs.plan.near.candidates import PAIR, candidates
 from beam_jobs.plan.near.tally import NearTally
@@ -28,45 +28,28 @@ SKETCHING = "sketching"
 PROBES, TALLY = "probes", "tally"
 
 
-class SketchTasks(TaskStep[Sketched]):
-    """Task -> (partition, (block, whether it is kept out, keys)), and the probes and a tally.
-
-    Args:
-        sketch: Makes the sketches of a task's records.
-        processes: The number of processes of the pool.
-        kept_out: Whether its records are to keep out of others.
-    """
-
-    PHASE = SKETCHING
-
-    def __init__(
-        self, sketch: Callable[[Any], Sketched], processes: int, kept_out: bool = False
-    ) -> None:
-        super().__init__(processes)
-        self._sketch, self._kept_out = sketch, kept_out
-
-    def work(self) -> Callable[[Any], Sketched]:
-        return self._sketch
-
-    def outputs(self, result: Sketched) -> Iterator[Any]:
-        tally = NearTally(read=result.chunks)
-        if self._kept_out:
-            tally.kept_out = result.records
-        else:
-            tally.records = result.records
-        for block in result.blocks:
-            for partition, rows in block.partitions():
-                tally.keys_sent += len(rows) // ROW.itemsize
-                yield partition, (block.name, self._kept_out, rows)
-            yield TaggedOutput(PROBES, (block.name, block.probes()))
-        yield TaggedOutput(TALLY, tally)
+def _sketch_outputs(result: Sketched, kept_out: bool) -> Iterator[Any]:
+    """Yields (partition, (block, whether it is kept out, keys)), and the probes and a tally."""
+    tally = NearTally(read=result.chunks)
+    if kept_out:
+        tally.kept_out = result.records
+    else:
+        tally.records = result.records
+    for block in result.blocks:
+        for partition, rows in block.partitions():
+            tally.keys_sent += len(rows) // ROW.itemsize
+            yield partition, (block.name, kept_out, rows)
+        yield TaggedOutput(PROBES, (block.name, block.probes()))
+    yield TaggedOutput(TALLY, tally)
 
 
 class Sketches(NamedTuple):
     """The sketches of all records of a job, or of a dataset.
 
     Attributes:
-        keys, probes, tallies: PCollections of the outputs of `SketchTasks`.
+        keys: (partition, (block, whether it is kept out, keys)).
+        probes: (block, its `Probes`).
+        tallies: `NearTally`.
     """
 
     keys: beam.PCollection
@@ -75,17 +58,29 @@ class Sketches(NamedTuple):
 
 
 def sketches_of(
-    tasks: beam.PCollection, listed: beam.PCollection | None, step: SketchTasks, name: str = ""
+    tasks: beam.PCollection,
+    listed: beam.PCollection | None,
+    sketch: Callable[[Any], Sketched],
+    processes: int,
+    name: str = "",
+    kept_out: bool = False,
 ) -> Sketches:
     """Makes the sketches of the records of tasks.
 
     Args:
         tasks: The tasks.
         listed: The numbers of the chunks that were listed; None if tasks have none.
-        step: Makes the sketches of a task.
+        sketch: Makes the sketches of a task.
+        processes: The number of processes that read, in each of the runner's workers.
         name: The end of the names of the steps.
+        kept_out: Whether the records are to keep out of others.
     """
-    found = tasks | f"Sketch{name}" >> beam.ParDo(step).with_outputs(PROBES, TALLY, main="keys")
+    found = (
+        tasks
+        | f"Sketch{name}" >> beam.ParDo(ReadTasks(SKETCHING, sketch, processes))
+        | f"Pack{name}"
+        >> beam.FlatMap(_sketch_outputs, kept_out).with_outputs(PROBES, TALLY, main="keys")
+    )
     tallies = found[TALLY]
     if listed:
         counted = listed | f"CountListed{name}" >> beam.Map(_listed_tally)
@@ -152,12 +147,8 @@ def find_near(sketches: Sequence[Sketches], near: Near) -> tuple[beam.PCollectio
         PCollection of (probes of a block, the `NearPairs` whose second is in it), without blocks that have
         none; and the side input of one `NearTally`.
     """
-    keys, probes, tallies = (
-        tuple(parts) | f"All{name}" >> beam.Flatten()
-        for name, parts in zip(
-            ("Keys", "Probes", "Sketched"), zip(*sketches, strict=True), strict=True
-        )
-    )
+    keys = tuple(each.keys for each in sketches) | "AllKeys" >> beam.Flatten()
+    probes = tuple(each.probes for each in sketches) | "AllProbes" >> beam.Flatten()
     pair = beam.ParDo(_Pair(near.likeness, near.drops)).with_outputs(TALLY, main="pairs")
     paired = keys | "GroupKeys" >> beam.GroupByKey() | "Pair" >> pair
     sent_probes = (
@@ -171,7 +162,7 @@ def find_near(sketches: Sequence[Sketches], near: Near) -> tuple[beam.PCollectio
         | "Compare" >> beam.ParDo(_Compare(near.likeness)).with_outputs(TALLY, main="near")
     )
     tally = (
-        (tallies, paired[TALLY], sent_probes[TALLY], compared[TALLY])
+        (*(each.tallies for each in sketches), paired[TALLY], sent_probes[TALLY], compared[TALLY])
         | "AllTallies" >> beam.Flatten()
         | "MergeTallies" >> beam.CombineGlobally(merged, NearTally)
     )

@@ -12,7 +12,7 @@ from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.reshard.job import ReshardJob
 from beam_jobs.jobs.reshard.near import dataset_sketches
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.pipeline.near.find import SketchTasks, find_near, sketches_of
+from beam_jobs.pipeline.near.find import SKETCHING, find_near, sketches_of
 from beam_jobs.pipeline.reading.list_tasks import ListTasks
 from beam_jobs.pipeline.steps import once
 from beam_jobs.plan.near.survey import NearSurvey
@@ -53,10 +53,8 @@ class SurveyNear(beam.PTransform):
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         placement = Placement(seed=0, splits=Splits.of_shards(self._job.splits.names))
         sketch = partial(dataset_sketches, self._job, self._near, SplitRules(placement))
-        listed = pipeline | "ListTasks" >> ListTasks(
-            self._job, self._processes, [SketchTasks.PHASE]
-        )
-        sketches = sketches_of(listed.tasks, listed.found, SketchTasks(sketch, self._processes))
+        listed = pipeline | "ListTasks" >> ListTasks(self._job, self._processes, [SKETCHING])
+        sketches = sketches_of(listed.tasks, listed.found, sketch, self._processes)
         pairs, tally = find_near([sketches], self._near)
         survey = (
             pairs
