@@ -60,7 +60,7 @@ def complete_schema(
 
 @dataclass(frozen=True)
 class RangeCounter:
-    """How the records of files that are cut by bytes are counted and numbered.
+    """Counts and numbers the records of files that are cut by bytes.
 
     Attributes:
         count: A task of uncounted ranges -> what is in each.
@@ -214,7 +214,7 @@ class RecordJob(abc.ABC):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the job knows of all its inputs, which the manifest states with the options."""
+        """Facts about all inputs, which the manifest states with the options."""
         return {}
 
     def decoded(self) -> RecordJob:
@@ -250,7 +250,7 @@ class RecordJob(abc.ABC):
     @property
     @abc.abstractmethod
     def compared(self) -> Compared:
-        """By what records are compared with each other.
+        """The features by which records are compared with each other.
 
         Raises:
             UsageError: They have nothing that can be compared.
@@ -261,7 +261,7 @@ class RecordJob(abc.ABC):
         """Computes the sketches that near duplicates are found by.
 
         Args:
-            near: What is compared.
+            near: The rules.
             rules: Decides the split of each record, as far as no pass plans it.
         """
 

@@ -18,12 +18,12 @@ from beam_jobs.jobs.passes import FirstPassResult
 from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
 from beam_jobs.jobs.text.duplicates import Tally
+from beam_jobs.pipeline.list_tasks import ListTasks
 from beam_jobs.pipeline.near.drop import DropNear
 from beam_jobs.pipeline.near.find import SKETCHING
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
 from beam_jobs.pipeline.plan_strata import PlanSplits
-from beam_jobs.pipeline.reading.list_tasks import ListTasks
 from beam_jobs.pipeline.steps import (
     AsMerged,
     AsWhole,
@@ -90,7 +90,7 @@ class PlanRecords(beam.PTransform):
         processes: The number of processes that read, in each of the runner's workers.
         prepare: Makes the output directory ready for shards; None leaves it alone.
         near: Which near duplicates are dropped; None if they are kept.
-        later: What progress calls the passes over all tasks that follow the plan.
+        later: The names in progress of the passes over all tasks that follow the plan.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class PlanRecords(beam.PTransform):
         )
 
     def _phases(self) -> list[str]:
-        """What progress calls the passes over all tasks, in order."""
+        """The names of the passes over all tasks in progress, in order."""
         samples = isinstance(self._job.learns, LearnSubwords)
         return [
             *[COMPARING] * bool(self._digester),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -246,5 +247,7 @@ class DropDuplicates(beam.PTransform):
             | "GroupDigests" >> beam.GroupByKey()
             | "Find" >> beam.FlatMap(_find).with_outputs("tally", main="dropped")
         )
-        tally = found["tally"] | "MergeTallies" >> beam.CombineGlobally(merged, Tally)
+        tally = found["tally"] | "MergeTallies" >> beam.CombineGlobally(
+            partial(merged, empty=Tally)
+        )
         return Dropped(drop_records(tasks, found["dropped"]), AsSingleton(tally))

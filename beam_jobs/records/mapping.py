@@ -119,7 +119,7 @@ class Mapper:
         return stored, {n: _decoded(n, f, stored[n]) for n, f in self.features.items()}
 
     def call(self, given: Mapping[str, Any], key: str) -> dict[str, Any]:
-        """What the function returns, and the features of `kept`; see `values`."""
+        """The dict that the function returns, with the features of `kept`; see `values`."""
         function, file = self._loaded
         own = given.get("key")  # That of a dataset, whose records are named by their files.
         info = Info(own if isinstance(own, str) else key, self.rate, self.channels)
@@ -145,7 +145,7 @@ class Mapper:
         return made | {name: given[name] for name in self.kept}
 
     def fitted(self, made: Mapping[str, Any]) -> dict[str, Any]:
-        """What the function returned, as `Encoder.check` returns values.
+        """The features that the function returned, as `Encoder.check` returns values.
 
         Raises:
             RejectError: It does not fit `schema`; the message says which features do.

@@ -11,9 +11,9 @@ from apache_beam.metrics import Metrics
 
 from beam_jobs.jobs.near import Sketched
 from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.pipeline.list_tasks import ListTasks
 from beam_jobs.pipeline.near.find import find_near, sketches_of
 from beam_jobs.pipeline.near.rules import NearRules
-from beam_jobs.pipeline.reading.list_tasks import ListTasks
 from beam_jobs.pipeline.text_steps import Dropped, drop_records
 from beam_jobs.plan.near.blocks import Probes
 from beam_jobs.plan.near.verify import NearPairs

@@ -7,6 +7,7 @@ it has handed over and received, and these numbers must agree.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -39,7 +40,7 @@ def _sketch_outputs(result: Sketched, kept_out: bool) -> Iterator[Any]:
         for partition, rows in block.partitions():
             tally.keys_sent += len(rows) // ROW.itemsize
             yield partition, (block.name, kept_out, rows)
-        yield TaggedOutput(PROBES, (block.name, block.probes()))
+        yield TaggedOutput(PROBES, (block.name, block.probes))
     yield TaggedOutput(TALLY, tally)
 
 
@@ -164,6 +165,6 @@ def find_near(sketches: Sequence[Sketches], near: Near) -> tuple[beam.PCollectio
     tally = (
         (*(each.tallies for each in sketches), paired[TALLY], sent_probes[TALLY], compared[TALLY])
         | "AllTallies" >> beam.Flatten()
-        | "MergeTallies" >> beam.CombineGlobally(merged, NearTally)
+        | "MergeTallies" >> beam.CombineGlobally(partial(merged, empty=NearTally))
     )
     return compared["near"], AsSingleton(tally)

@@ -12,8 +12,8 @@ from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.reshard.job import ReshardJob
 from beam_jobs.jobs.reshard.near import dataset_sketches
 from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.pipeline.list_tasks import ListTasks
 from beam_jobs.pipeline.near.find import SKETCHING, find_near, sketches_of
-from beam_jobs.pipeline.reading.list_tasks import ListTasks
 from beam_jobs.pipeline.steps import once
 from beam_jobs.plan.near.survey import NearSurvey
 from beam_jobs.plan.near.tally import NearTally, check_survey
@@ -59,7 +59,7 @@ class SurveyNear(beam.PTransform):
         survey = (
             pairs
             | "Survey" >> beam.MapTuple(NearSurvey.of)
-            | "MergeSurveys" >> beam.CombineGlobally(merged, NearSurvey)
+            | "MergeSurveys" >> beam.CombineGlobally(partial(merged, empty=NearSurvey))
         )
         sides = AsSingleton(survey), tally, self._directory, self._records
         return once(pipeline, "Report", _report, *sides)

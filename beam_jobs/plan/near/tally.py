@@ -1,4 +1,4 @@
-"""How many sketches, pairs and probes were handed over and received, which have to be the same."""
+"""Counts of the sketches, pairs and probes that steps send and receive, which have to be the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from beam_jobs.plan.summary import Summary
 
 @dataclass
 class NearTally:
-    """What the search for near duplicates has handed over, received and found.
+    """Counts of a search for near duplicates.
 
     Attributes:
         records: The records of the job that it has seen, with a sketch or without.

@@ -22,7 +22,7 @@ class _ListTasks(beam.DoFn):
     """(Pattern, span) -> tasks, tasks of ranges whose records must be counted first, and their numbers.
 
     Args:
-        phases: What progress calls the passes over all tasks.
+        phases: The names of the passes over all tasks in progress.
     """
 
     FOUND, BYTES, UNCOUNTED = "found", "bytes", "uncounted"
@@ -80,7 +80,7 @@ class ListTasks(beam.PTransform):
     Args:
         job: Defines the records.
         processes: The number of processes that read, in each of the runner's workers.
-        phases: What progress calls the passes over all tasks.
+        phases: The names of the passes over all tasks in progress.
     """
 
     def __init__(self, job: RecordJob, processes: int, phases: Sequence[str] = ()) -> None:
