@@ -23,7 +23,7 @@ from beam_jobs.plan.near.verify import Sent, near_pairs, only_one, sent
 from beam_jobs.records.pieces import merged
 from readers.format.similarity.likeness import Likeness
 
-# What progress calls the pass that makes sketches.
+# The name of the pass in progress.
 SKETCHING = "sketching"
 
 PROBES, TALLY = "probes", "tally"
@@ -31,11 +31,7 @@ PROBES, TALLY = "probes", "tally"
 
 def _sketch_outputs(result: Sketched, kept_out: bool) -> Iterator[Any]:
     """Yields (partition, (block, whether it is kept out, keys)), and the probes and a tally."""
-    tally = NearTally(read=result.chunks)
-    if kept_out:
-        tally.kept_out = result.records
-    else:
-        tally.records = result.records
+    tally = NearTally(records=0 if kept_out else result.records, read=result.chunks)
     for block in result.blocks:
         for partition, rows in block.partitions():
             tally.keys_sent += len(rows) // ROW.itemsize
@@ -83,7 +79,7 @@ def sketches_of(
         >> beam.FlatMap(_sketch_outputs, kept_out).with_outputs(PROBES, TALLY, main="keys")
     )
     tallies = found[TALLY]
-    if listed:
+    if listed is not None:
         counted = listed | f"CountListed{name}" >> beam.Map(_listed_tally)
         tallies = (tallies, counted) | f"AllListed{name}" >> beam.Flatten()
     return Sketches(found["keys"], found[PROBES], tallies)
@@ -93,52 +89,42 @@ def _listed_tally(found: int) -> NearTally:
     return NearTally(listed=found)
 
 
-class _Pair(beam.DoFn):
-    """(partition, keys of all blocks) -> (name of the first's block, pairs)."""
-
-    def __init__(self, likeness: Likeness, drops: bool) -> None:
-        self._distance, self._drops = likeness.distance, drops
-
-    def process(self, element: tuple[int, Iterable[tuple[bytes, bool, bytes]]]) -> Iterator[Any]:
-        partition, packed = element[0], list(element[1])
-        tally = NearTally()
-        tally.keys_received = sum(len(rows) for *_, rows in packed) // ROW.itemsize
-        first_band = partition < PARTS
-        for name, pairs in candidates(packed, first_band, self._distance, self._drops):
-            tally.pairs_sent += len(pairs) // PAIR.itemsize
-            yield name, pairs
-        yield TaggedOutput(TALLY, tally)
+def _pair(
+    partition: tuple[int, Iterable[tuple[bytes, bool, bytes]]], likeness: Likeness, drops: bool
+) -> Iterator[Any]:
+    """Yields (name of the first's block, pairs) for the keys of all blocks in a partition, and a tally."""
+    number, packed = partition[0], list(partition[1])
+    tally = NearTally(keys_received=sum(len(rows) for *_, rows in packed) // ROW.itemsize)
+    for name, pairs in candidates(packed, number < PARTS, likeness.distance, drops):
+        tally.pairs_sent += len(pairs) // PAIR.itemsize
+        yield name, pairs
+    yield TaggedOutput(TALLY, tally)
 
 
-class _Send(beam.DoFn):
-    """(Name, (probes, pairs)) -> (name of the second's block, probes of the firsts)."""
-
-    def process(self, element: tuple[bytes, tuple[list[Probes], list[bytes]]]) -> Iterator[Any]:
-        name, (found, pairs) = element
-        probes = only_one(name, list(found), bool(pairs))
-        tally = NearTally(pairs_received=sum(map(len, pairs)) // PAIR.itemsize)
-        for other, records in sent(probes, pairs) if probes and pairs else ():
-            tally.probes_sent += len(records.rows)
-            yield other, records
-        yield TaggedOutput(TALLY, tally)
+def _send(element: tuple[bytes, tuple[list[Probes], list[bytes]]]) -> Iterator[Any]:
+    """Yields (name of the second's block, probes of the firsts) for (name, (probes, pairs)), and a tally."""
+    name, (found, pairs) = element
+    probes = only_one(name, list(found), bool(pairs))
+    tally = NearTally(pairs_received=sum(map(len, pairs)) // PAIR.itemsize)
+    for other, records in sent(probes, pairs) if probes and pairs else ():
+        tally.probes_sent += len(records.rows)
+        yield other, records
+    yield TaggedOutput(TALLY, tally)
 
 
-class _Compare(beam.DoFn):
-    """(Name, (probes, probes of the firsts)) -> (probes, the near pairs whose second is in the block)."""
-
-    def __init__(self, likeness: Likeness) -> None:
-        self._likeness = likeness
-
-    def process(self, element: tuple[bytes, tuple[list[Probes], list[Sent]]]) -> Iterator[Any]:
-        name, (found, arrived) = element
-        probes = only_one(name, list(found), bool(arrived))
-        tally = NearTally(probes_received=sum(len(some.rows) for some in arrived))
-        if probes and arrived:
-            pairs = near_pairs(probes, arrived, self._likeness)
-            tally.dropped = len(np.unique(pairs.second))
-            if tally.dropped:
-                yield probes, pairs
-        yield TaggedOutput(TALLY, tally)
+def _compare(
+    element: tuple[bytes, tuple[list[Probes], list[Sent]]], likeness: Likeness
+) -> Iterator[Any]:
+    """Yields (probes of a block, its `NearPairs`) for (name, (probes, probes of the firsts)), and a tally."""
+    name, (found, arrived) = element
+    probes = only_one(name, list(found), bool(arrived))
+    tally = NearTally(probes_received=sum(len(some.rows) for some in arrived))
+    if probes and arrived:
+        pairs = near_pairs(probes, arrived, likeness)
+        tally.dropped = len(np.unique(pairs.second))
+        if tally.dropped:
+            yield probes, pairs
+    yield TaggedOutput(TALLY, tally)
 
 
 def find_near(sketches: Sequence[Sketches], near: Near) -> tuple[beam.PCollection, AsSideInput]:
@@ -150,17 +136,20 @@ def find_near(sketches: Sequence[Sketches], near: Near) -> tuple[beam.PCollectio
     """
     keys = tuple(each.keys for each in sketches) | "AllKeys" >> beam.Flatten()
     probes = tuple(each.probes for each in sketches) | "AllProbes" >> beam.Flatten()
-    pair = beam.ParDo(_Pair(near.likeness, near.drops)).with_outputs(TALLY, main="pairs")
-    paired = keys | "GroupKeys" >> beam.GroupByKey() | "Pair" >> pair
+    paired = (
+        keys
+        | "GroupKeys" >> beam.GroupByKey()
+        | "Pair" >> beam.FlatMap(_pair, near.likeness, near.drops).with_outputs(TALLY, main="pairs")
+    )
     sent_probes = (
         (probes, paired["pairs"])
         | "JoinFirsts" >> beam.CoGroupByKey()
-        | "Send" >> beam.ParDo(_Send()).with_outputs(TALLY, main="probes")
+        | "Send" >> beam.FlatMap(_send).with_outputs(TALLY, main="probes")
     )
     compared = (
         (probes, sent_probes["probes"])
         | "JoinSeconds" >> beam.CoGroupByKey()
-        | "Compare" >> beam.ParDo(_Compare(near.likeness)).with_outputs(TALLY, main="near")
+        | "Compare" >> beam.FlatMap(_compare, near.likeness).with_outputs(TALLY, main="near")
     )
     tally = (
         (*(each.tallies for each in sketches), paired[TALLY], sent_probes[TALLY], compared[TALLY])

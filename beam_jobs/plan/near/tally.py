@@ -13,8 +13,7 @@ class NearTally:
     """Counts of a search for near duplicates.
 
     Attributes:
-        records: The records of the job that it has seen, with a sketch or without.
-        kept_out: The records to keep out.
+        records: The records of the job, with a sketch or without.
         listed, read: The chunks of files that were listed, and that were read.
         keys_sent, keys_received: Keys of records.
         pairs_sent, pairs_received: Candidates.
@@ -23,7 +22,6 @@ class NearTally:
     """
 
     records: int = 0
-    kept_out: int = 0
     listed: int = 0
     read: int = 0
     keys_sent: int = 0
