@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import sys
 import tempfile
 import time
@@ -138,7 +139,7 @@ def survey_job(command: Command) -> Findings:
         path = Path(directory, "findings.json")
         survey = Survey(command.job, command.output, command.processes, str(path), command.near)
         result, _ = _launch(command, "Survey" >> survey)
-        findings = Findings.from_json(path.read_text(encoding="utf-8"))
+        findings: Findings = pickle.loads(path.read_bytes())
         return replace(findings, kept_out=_counted(result, KEPT_OUT))
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.protocols import Part, PartsJob
+from beam_jobs.jobs.protocols import FileJob, Part
 from beam_jobs.jobs.record import SourceValues, source_values
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import Reject
@@ -35,7 +35,7 @@ class FilePart(NamedTuple):
         content: Reads its bytes, once.
     """
 
-    job: PartsJob
+    job: FileJob
     source: Source
     content: Callable[[], bytes]
     labels: None = None
@@ -107,7 +107,7 @@ class _Numbering:
         )
 
 
-def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
+def _files(job: FileJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
     """Yields the files of a task, and the bytes of those that are members of a packed archive."""
     sources = [chunk.source for chunk in task.chunks]
     with reading_ahead(itertools.chain.from_iterable(map(job.inputs.reads, sources))):
@@ -118,13 +118,13 @@ def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
                 yield source, None
 
 
-def _content(job: PartsJob, source: Source, data: bytes | None) -> bytes:
+def _content(job: FileJob, source: Source, data: bytes | None) -> bytes:
     """The bytes of a file, which may be known."""
     return job.inputs.read(source) if data is None else data
 
 
 def placed_parts(
-    job: PartsJob, rules: SplitRules, task: Task, numbered: bool = False
+    job: FileJob, rules: SplitRules, task: Task, numbered: bool = False
 ) -> Iterator[Placed]:
     """Yields the parts of all files of a task, some hundreds at a time."""
     numbering = _Numbering(task, numbered)
@@ -138,7 +138,7 @@ def placed_parts(
             yield Placed([], [Reject.of(source.key, "read", error)])
 
 
-def _place(job: PartsJob, rules: SplitRules, parts: list[Part], numbering: _Numbering) -> Placed:
+def _place(job: FileJob, rules: SplitRules, parts: list[Part], numbering: _Numbering) -> Placed:
     """The parts, each with its split."""
     stated: list[PlacedPart] = []
     gone: list[PlacedPart] = []

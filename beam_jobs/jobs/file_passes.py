@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import numpy as np
 
@@ -17,19 +17,14 @@ from beam_jobs.jobs.file_parts import FilePart, Placed, PlacedPart, placed_parts
 from beam_jobs.jobs.file_sketches import file_sketches
 from beam_jobs.jobs.near import Near, Sketched
 from beam_jobs.jobs.passes import EncodedRecords, EncodingPlan, FirstPass, FoundRecords, SecondPass
-from beam_jobs.jobs.protocols import FileJob, Learns, Part, PartsJob, RecordJob
-from beam_jobs.jobs.record import (
-    MORE_FRAMES,
-    UNANNOTATED,
-    whole_record,
-)
+from beam_jobs.jobs.protocols import FileJob, Part
+from beam_jobs.jobs.record import MORE_FRAMES, UNANNOTATED, whole_record
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject, Stage
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.labels import Label
 from beam_jobs.sources.source import Source
-from beam_jobs.storage.ahead import Read
 
 # Bytes of encoded records that are handed over at a time.
 _BATCH_BYTES = 16 << 20
@@ -43,7 +38,7 @@ class FileFirstPass(FirstPass):
         job: Defines the records.
     """
 
-    job: PartsJob
+    job: FileJob
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
         for placed in placed_parts(self.job, self.rules, task):
@@ -97,7 +92,7 @@ class FileSecondPass(SecondPass):
         job: Defines the records.
     """
 
-    job: PartsJob
+    job: FileJob
 
     def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
         batch = _Batch()
@@ -176,33 +171,21 @@ class _Batch:
         )
 
 
-class FilesInParts(RecordJob):
+class FilesInParts(FileJob):
     """The answers to `RecordJob` that jobs of images and recordings share."""
 
-    learns: ClassVar[Learns] = None
-    tokenizer: ClassVar[str] = ""
-    vocabulary: ClassVar[tuple[bytes, ...]] = ()
-
     def as_file_job(self) -> FileJob | None:
-        return None if self.has_windows or self.inputs.packed else cast(PartsJob, self)
-
-    def reads(self, source: Source) -> Iterator[Read]:
-        """Yields what `load` reads of stores; by default it is the file."""
-        return self.inputs.reads(source)
-
-    def class_reads(self, source: Source) -> Iterator[Read]:
-        """Yields what `classes_of` reads of stores; by default it is nothing."""
-        return iter(())
+        return None if self.has_windows or self.inputs.packed else self
 
     def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
         """Yields the parts of a file; by default it is one."""
-        yield FilePart(cast(PartsJob, self), source, content)
+        yield FilePart(self, source, content)
 
     def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
-        return FileFirstPass(rules=rules, on_reject=on_reject, job=cast(PartsJob, self))
+        return FileFirstPass(rules=rules, on_reject=on_reject, job=self)
 
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
-        return FileSecondPass(plan, cast(PartsJob, self))
+        return FileSecondPass(plan, self)
 
     def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
-        return functools.partial(file_sketches, cast(PartsJob, self), near, rules)
+        return functools.partial(file_sketches, self, near, rules)

@@ -5,22 +5,24 @@ Nothing here imports Beam.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.file_parts import placed_parts
 from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
-from beam_jobs.jobs.protocols import FileJob, PartsJob
+from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.blocks import Block
 from beam_jobs.sources.chunks import Task
-from beam_jobs.sources.source import unpack_reference
+from beam_jobs.sources.source import reference_key, unpack_reference
 from beam_jobs.storage.objects import reading_ahead
 
 
-def file_sketches(job: PartsJob, near: Near, rules: SplitRules, task: Task) -> Sketched:
+def file_sketches(job: FileJob, near: Near, rules: SplitRules, task: Task) -> Sketched:
     """The sketches of the records in a task's files."""
     builder = SketchBuilder(near, task.id)
     for placed in placed_parts(job, rules, task, numbered=True):
@@ -43,18 +45,45 @@ def file_sketches(job: PartsJob, near: Near, rules: SplitRules, task: Task) -> S
     return builder.finish(len(task.chunks))
 
 
-def reference_sketches(job: FileJob, near: Near, element: tuple[str, bytes]) -> Sketched:
-    """The sketches of the records that references name.
+class ReferenceTask(NamedTuple):
+    """A packed block of references, as a task that may drop records.
 
-    Args:
-        job: Defines the records.
-        near: What is compared.
-        element: The id of a packed block of references, and the block.
+    Attributes:
+        id: Identifies the block within its job.
+        packed: The block.
+        dropped: The numbers of the records that are dropped, int64 as bytes.
     """
-    name, packed = element
-    block = Block.unpack(packed)
+
+    id: str
+    packed: bytes
+    dropped: bytes = b""
+
+    @classmethod
+    def of(cls, packed: bytes) -> ReferenceTask:
+        """A block as a task."""
+        key = reference_key(Block.unpack(packed).payloads[0]).decode("utf-8", "surrogateescape")
+        return cls(f"{key}#{hashlib.blake2b(packed, digest_size=16).hexdigest()}", packed)
+
+    @property
+    def size(self) -> int:
+        """The number of its references."""
+        return len(Block.unpack(self.packed).hashes)
+
+    def without(self, rows: np.ndarray) -> ReferenceTask:
+        """The task that drops records, by their numbers: int64 [n]."""
+        return self._replace(dropped=rows.astype("<i8").tobytes())
+
+    def divided(self) -> tuple[Block, Block]:
+        """The references that are left, and those that are dropped."""
+        block, rows = Block.unpack(self.packed), np.frombuffer(self.dropped, "<i8")
+        return block.take(np.delete(np.arange(len(block.hashes)), rows)), block.take(rows)
+
+
+def reference_sketches(job: FileJob, near: Near, task: ReferenceTask) -> Sketched:
+    """The sketches of the records that references name."""
+    block = Block.unpack(task.packed)
     sources = [unpack_reference(payload) for payload in block.payloads]
-    builder = SketchBuilder(near, name)
+    builder = SketchBuilder(near, task.id)
     with reading_ahead(itertools.chain.from_iterable(map(job.reads, sources))):
         for number, source in enumerate(sources):
             if source.error:

@@ -34,19 +34,6 @@ from readers.format.encode import Encoder
 from readers.format.schema import Schema
 
 
-def source_error(job: FileJob, source: Source) -> str:
-    """Why a source cannot become a record, if its name or its row already shows it; else empty.
-
-    Raises:
-        UsageError: A label is not of the kind that the job expects.
-    """
-    try:
-        source_values(job, source)
-    except RejectError as error:
-        return str(error)
-    return ""
-
-
 def classes_in(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[str]]:
     """How often each class occurs in some records, by feature."""
     found = {LABEL: count_labels(label_or_none(job, source) for source in sources)}

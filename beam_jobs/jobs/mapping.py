@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
+import pickle
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -17,19 +19,12 @@ from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.encode import RecordEncoder
-from beam_jobs.records.mapping import (
-    Mapper,
-    bytes_of,
-    feature_of,
-    load_function,
-    merged,
-    stated,
-)
+from beam_jobs.records.mapping import Mapper, feature_of, load_function, merged, stated
+from beam_jobs.records.rejects import Reject
 from beam_jobs.records.runs import Held
 from beam_jobs.sources.chunks import Chunk, Task
 from readers.format.encode import Encoder
-from readers.format.encode.values import checked
-from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
+from readers.format.schema import Feature, Schema
 
 # The records from which features are learned, and the files in which they are looked for.
 _RECORDS, _FILES = 20, 100
@@ -44,31 +39,31 @@ class _EnoughError(Exception):
     """The first records are known."""
 
 
-@dataclass(frozen=True)
-class _FirstMapper(Mapper):
-    """The mapper of a job, without a schema, while its first records are made.
+class _FirstRecords(RecordEncoder):
+    """Takes the place of a job's encoder, and keeps the records.
 
     Attributes:
-        made: What its function returned for each.
-        sizes: Roughly how many bytes each takes.
-        errors: Why some records have no features.
+        records: (key, features) of each.
+        rejects: Inputs without a record.
     """
 
-    made: list[dict[str, Any]] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        super().__init__(Encoder(_NOTHING))
+        self.records: list[tuple[str, Mapping[str, Any]]] = []
+        self.rejects: list[Reject] = []
 
-    def values(self, record: Mapping[str, Any], key: str) -> dict[str, Any]:
-        """Adds a record; there are no values, because they need a schema."""
-        try:
-            stored, given = self.given(record)
-            self.made.append(self.call(given, key))
-            self.sizes.append(bytes_of(stored))
-        except (RejectError, ValueError) as error:
-            self.errors.append(f"{key}: {error}")
-        if len(self.made) + len(self.errors) == _RECORDS:
+    def encode(
+        self,
+        split: int,
+        record: Mapping[str, Any],
+        has_more_frames: bool = False,
+        unannotated: bool = False,
+        key: str = "",
+    ) -> bytes:
+        self.records.append((key or record["key"], record))
+        if len(self.records) == _RECORDS:
             raise _EnoughError
-        raise RejectError("it was read to learn the features of all records")
+        return b""
 
 
 def mapped(
@@ -98,25 +93,37 @@ def mapped(
         raise UsageError(f"--map_schema {clash[0]}: a function may not change it: leave it out")
     rate, channels = job.record_rate, job.record_channels
     mapper = Mapper(function, digest, job.schema, job.schema, kept, compress, rate, channels)
-    first = _FirstMapper(**vars(mapper))
-    _make_first_records(job, first)
-    if not (first.made or given):
-        why = f"the first: {first.errors[0]}" if first.errors else "there is none"
+    first = _first_records(job, mapper)
+    made, sizes, errors = [], [], []
+    for key, record in first.records:
+        try:
+            stored, decoded = mapper.given(record)
+            made.append(mapper.call(decoded, key))
+            sizes.append(_size(stored))
+        except (RejectError, ValueError) as error:
+            errors.append(f"{key}: {error}")
+    errors += map(str, first.rejects)
+    if not (made or given):
+        why = f"the first: {errors[0]}" if errors else "there is none"
         raise UsageError(f"--map {function} makes features of no record: {why}")
     features = {name: wanted[name] for name in kept} | dict(given)
-    for name in sorted({name for made in first.made for name in made} - features.keys()):
-        values = [made[name] for made in first.made if name in made]
-        features[name] = _common(function, name, values, wanted.get(name))
+    for name in sorted({name for values in made for name in values} - features.keys()):
+        found = [values[name] for values in made if name in values]
+        features[name] = _common(mapper, name, found, wanted.get(name))
     mapper = replace(mapper, schema=Schema(features))
-    try:
-        sizes = [bytes_of(mapper.fitted(made)) for made in first.made]
-    except RejectError:
-        return job, mapper
-    return job, replace(mapper, growth=sum(sizes) / sum(first.sizes) if sizes else 1.0)
+    with contextlib.suppress(RejectError):  # One that does not fit a schema that was given.
+        grown = sum(_size(mapper.fitted(values)) for values in made)
+        mapper = replace(mapper, growth=grown / sum(sizes) if sizes else 1.0)
+    return job, mapper
 
 
-def _make_first_records(job: RecordJob, first: _FirstMapper) -> None:
-    """Makes the first records by the order in which inputs are listed, so that no engine decides them."""
+def _size(values: Mapping[str, Any]) -> int:
+    """Roughly how many bytes a record takes."""
+    return len(pickle.dumps(values, pickle.HIGHEST_PROTOCOL))
+
+
+def _first_records(job: RecordJob, mapper: Mapper) -> _FirstRecords:
+    """The first records in the order in which inputs are listed, so that no engine decides them."""
     if isinstance(job.learns, LearnWords | LearnSubwords):
         # Of the same form; theirs are not learned yet.
         job = replace(cast(Any, job), tokens="bytes")
@@ -126,20 +133,19 @@ def _make_first_records(job: RecordJob, first: _FirstMapper) -> None:
         names=None,
         shard_plan=b"",
         held=cast(Held, None),
-        mapper=first,
+        mapper=mapper,
         vocabulary=job.vocabulary,
         tokenizer=job.tokenizer,
     )
     read = job.second_pass(plan)
-    encoder = RecordEncoder(Encoder(_NOTHING), first)
+    first = _FirstRecords()
     found = (job.sources(pattern, _FILES) for pattern in job.inputs.patterns)
-    try:
+    with contextlib.suppress(_EnoughError):
         for source in itertools.islice(itertools.chain.from_iterable(found), _FILES):
             for chunk in job.chunks(source):
-                for records in read.encoded(Task((_counted(chunk),)), encoder):
-                    first.errors.extend(map(str, records.rejects))
-    except _EnoughError:
-        pass
+                for records in read.encoded(Task((_counted(chunk),)), first):
+                    first.rejects += records.rejects
+    return first
 
 
 def _counted(chunk: Chunk) -> Chunk:
@@ -149,18 +155,21 @@ def _counted(chunk: Chunk) -> Chunk:
     return Chunk(chunk.source, 0, 0, 1, chunk.source.size)
 
 
-def _common(function: str, name: str, values: list[Any], wanted: Feature | None) -> Feature:
+def _common(mapper: Mapper, name: str, values: list[Any], wanted: Feature | None) -> Feature:
     """The feature that holds some values: that of the job if it does, else one that follows from them."""
-    if wanted and not wanted.step and _holds_all(name, wanted, values):
-        return wanted
+    if wanted and not wanted.step:
+        with contextlib.suppress(RejectError):
+            for value in values:
+                mapper.fit(name, wanted, value)
+            return wanted
     known = [feature for feature in map(feature_of, values) if feature]
     first: Feature | None = next(iter(known), None)
     common = functools.reduce(merged, known, first)
     if not common:
         shown = " and ".join(sorted({stated(name, feature) for feature in known})[:2])
         raise UsageError(
-            f"--map {function}: the first records have {shown or f'no {name!r} with a dtype'}: return one "
-            f"dtype and rank, or state them, such as with --map_schema {name}=float32[None]"
+            f"--map {mapper.function}: the first records have {shown or f'no {name!r} with a dtype'}: "
+            f"return one dtype and rank, or state them, such as with --map_schema {name}=float32[None]"
         )
     shape = (None, *common.shape[1:]) if len(known) < len(values) else common.shape
     encoding = wanted.encoding if wanted else ""
@@ -168,14 +177,3 @@ def _common(function: str, name: str, values: list[Any], wanted: Feature | None)
         return Feature(common.dtype, shape, encoding if encoding != "source" else "")
     except ValueError:
         return Feature(common.dtype, shape, common.encoding)
-
-
-def _holds_all(name: str, feature: Feature, values: list[Any]) -> bool:
-    if feature.encoding in IMAGE_ENCODINGS:
-        feature = Feature(feature.dtype, feature.shape, "tensor")
-    try:
-        for value in values:
-            checked(name, feature, value)
-    except ValueError:
-        return False
-    return True

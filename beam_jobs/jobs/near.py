@@ -1,4 +1,4 @@
-"""What near duplicates of a job's records are, and the sketches by which they are found."""
+"""The rules for near duplicates among a job's records, and the sketches that find them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _KINDS: dict[str, Kind] = {"picture": "picture", "text": "text", "signal": "reco
 
 
 class Compared(NamedTuple):
-    """By what records are compared.
+    """The features that are compared.
 
     Attributes:
-        kind: What it is.
-        features: Its features: one picture, all texts, or all signals of a record.
+        kind: Their kind.
+        features: One picture, all texts, or all signals of a record.
     """
 
     kind: Kind
@@ -31,7 +31,7 @@ class Compared(NamedTuple):
 
 
 def compared_of(features: Mapping[str, Feature], classes: Sequence[str] = ()) -> Compared:
-    """By what records of some features are compared: a picture, or else texts, or else signals.
+    """The first of these among some features: one picture; all texts; all signals.
 
     Args:
         features: The features of every record, without its key.
@@ -57,7 +57,7 @@ class Near:
 
     Attributes:
         likeness: Says which records are near.
-        compared: By what.
+        compared: The features that decide.
         drops: Whether records that are near an earlier one of the job are dropped.
         kept_out: The directory of the dataset, if its records are kept out of another.
     """
@@ -68,7 +68,7 @@ class Near:
     kept_out: str = ""
 
     def value_of(self, record: Mapping[str, Any]) -> Any:
-        """What `Likeness.sketch` takes of a record, or None if a picture cannot be decoded."""
+        """The argument of `Likeness.sketch` for a record; None if a picture cannot be decoded."""
         values = [record[name] for name in self.compared.features]
         if self.likeness.kind == "text":
             return joined_texts([bytes(np.asarray(value, object).item()) for value in values])
@@ -115,7 +115,7 @@ class SketchBuilder:
     """Makes the sketches of the records of a task.
 
     Attributes:
-        near: What is compared.
+        near: The rules.
         owner: The id of the task.
     """
 
@@ -139,7 +139,7 @@ class SketchBuilder:
             numbers: int64 [n], the number of each among the records of the task.
             orders: uint64 [n], its place in the global order.
             splits: uint8 [n], its split.
-            values: What `Likeness.sketch` takes; None for a record without it.
+            values: From `Near.value_of`; None for a record without one.
         """
         self._records += len(values)
         there = [row for row, value in enumerate(values) if value is not None]

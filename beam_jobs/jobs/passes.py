@@ -60,7 +60,7 @@ class FirstPassResult(NamedTuple):
 
 
 class SecondPassResult(NamedTuple):
-    """What a task of the second pass has encoded.
+    """The result of the second pass over a task.
 
     Attributes:
         runs: Runs that the process has written meanwhile; it holds the other records.

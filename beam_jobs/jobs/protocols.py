@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 import numpy as np
 
@@ -60,7 +60,7 @@ def complete_schema(
 
 @dataclass(frozen=True)
 class RangeCounter:
-    """How the records of files that are cut by bytes are counted and numbered.
+    """Counts and numbers the records of files that are cut by bytes.
 
     Attributes:
         count: A task of uncounted ranges -> what is in each.
@@ -75,13 +75,6 @@ class RangeCounter:
 # text's number among all texts of the task, int64 [n], its digest, uint8 [n, 16], and its place in
 # the global order, uint64 [n].
 Digester = Callable[[Task], tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]]
-
-
-class Mergeable(Protocol):
-    """An object that merges with others of its class, in any order."""
-
-    def merge(self, other: Any, /) -> None:
-        """Adds everything that the other one has seen."""
 
 
 @dataclass(frozen=True)
@@ -126,52 +119,6 @@ class LearnSchema:
 Learns = LearnWords | LearnSubwords | LearnSchema | None
 
 
-class FileJob(Protocol):
-    """A job whose record is a file, or a member of an archive."""
-
-    @property
-    def inputs(self) -> Inputs:
-        """Where the records come from."""
-
-    @property
-    def labels(self) -> Labels:
-        """Where their labels come from."""
-
-    @property
-    def extras(self) -> tuple[ExtraFeature, ...]:
-        """Columns that become features."""
-
-    @property
-    def class_names(self) -> Names:
-        """Names of classes that are known before any record is read, by feature."""
-
-    def sources(self, pattern: str) -> Iterator[Source]:
-        """Yields the sources that one of the inputs' patterns matches."""
-
-    def reads(self, source: Source) -> Iterator[Read]:
-        """Yields what `load` reads of stores, in its order."""
-
-    def class_reads(self, source: Source) -> Iterator[Read]:
-        """Yields what `classes_of` reads of stores, in its order."""
-
-    def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
-        """The names of the classes in a record, by feature; `label` is not among them.
-
-        Raises:
-            RejectError: The source cannot become a record.
-        """
-
-    def load(self, source: Source) -> dict[str, Any]:
-        """The job's own features of one record, without key, label and extra columns.
-
-        Classes are given by name.
-
-        Raises:
-            RejectError: The file cannot become a record.
-            UsageError: The record does not fit the other records.
-        """
-
-
 class Part(Protocol):
     """A file, or a part of it, whose records share a split."""
 
@@ -203,39 +150,6 @@ class Part(Protocol):
 
         Raises:
             RejectError: The part cannot become records.
-            UsageError: The records do not fit those of other files.
-        """
-
-
-class PartsJob(FileJob, Protocol):
-    """A job whose records can be made from the bytes of a file."""
-
-    def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
-        """Yields the parts of a file.
-
-        Args:
-            source: The file.
-            content: Reads its bytes, once; raises RejectError if it cannot be read.
-
-        Raises:
-            RejectError: The file cannot become records.
-        """
-
-    def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
-        """Yields the members of a `.tar.gz` and their bytes."""
-
-    def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
-        """(key, approximate bytes in its shard) of each record of a file.
-
-        Raises:
-            RejectError: The file cannot become records.
-        """
-
-    def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields (key, features) of each record of a file, in the order of `parts_of`.
-
-        Raises:
-            RejectError: The file cannot become records.
             UsageError: The records do not fit those of other files.
         """
 
@@ -300,7 +214,7 @@ class RecordJob(abc.ABC):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the job knows of all its inputs, which the manifest states with the options."""
+        """Facts about all inputs, which the manifest states with the options."""
         return {}
 
     def decoded(self) -> RecordJob:
@@ -336,7 +250,7 @@ class RecordJob(abc.ABC):
     @property
     @abc.abstractmethod
     def compared(self) -> Compared:
-        """By what records are compared with each other.
+        """The features by which records are compared with each other.
 
         Raises:
             UsageError: They have nothing that can be compared.
@@ -347,7 +261,7 @@ class RecordJob(abc.ABC):
         """Computes the sketches that near duplicates are found by.
 
         Args:
-            near: What is compared.
+            near: The rules.
             rules: Decides the split of each record, as far as no pass plans it.
         """
 
@@ -357,3 +271,83 @@ class RecordJob(abc.ABC):
         Beam pickles a job anew for each step, which takes seconds for a tokenizer of megabytes.
         """
         return replace(cast(Any, self), tokenizer="") if self.tokenizer else self
+
+
+class FileJob(RecordJob):
+    """A job whose files are read whole, and give a record each or several.
+
+    Attributes:
+        labels: Where the labels of records come from.
+        extras: Columns that become features.
+    """
+
+    learns: ClassVar[Learns] = None
+    tokenizer: ClassVar[str] = ""
+    vocabulary: ClassVar[tuple[bytes, ...]] = ()
+
+    if TYPE_CHECKING:  # Dataclass fields.
+
+        @property
+        def labels(self) -> Labels: ...
+        @property
+        def extras(self) -> tuple[ExtraFeature, ...]: ...
+
+    def reads(self, source: Source) -> Iterator[Read]:
+        """Yields what `load` reads of stores, in its order; by default it is the file."""
+        return self.inputs.reads(source)
+
+    def class_reads(self, source: Source) -> Iterator[Read]:
+        """Yields what `classes_of` reads of stores, in its order; by default it is nothing."""
+        return iter(())
+
+    @abc.abstractmethod
+    def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
+        """The names of the classes in a record, by feature; `label` is not among them.
+
+        Raises:
+            RejectError: The source cannot become a record.
+        """
+
+    @abc.abstractmethod
+    def load(self, source: Source) -> dict[str, Any]:
+        """The job's own features of the record of a file, without key, label and extra columns.
+
+        Classes are given by name.
+
+        Raises:
+            RejectError: The file cannot become a record.
+            UsageError: The record does not fit the other records.
+        """
+
+    @abc.abstractmethod
+    def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
+        """Yields the parts of a file.
+
+        Args:
+            source: The file.
+            content: Reads its bytes, once; raises RejectError if it cannot be read.
+
+        Raises:
+            RejectError: The file cannot become records.
+        """
+
+    @abc.abstractmethod
+    def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
+        """Yields the members of a `.tar.gz` and their bytes."""
+
+    @abc.abstractmethod
+    def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
+        """(key, approximate bytes in its shard) of each record of a file.
+
+        Raises:
+            RejectError: The file cannot become records.
+        """
+
+    @abc.abstractmethod
+    def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yields (key, features) of each record of a file, in the order of `parts_of`.
+
+        Raises:
+            RejectError: The file cannot become records.
+            UsageError: The records do not fit those of other files.
+        """

@@ -33,7 +33,7 @@ class SourceValues(NamedTuple):
 
 
 class StatedBySources(Protocol):
-    """What sources state of the records of a job."""
+    """The columns and the label of the records of a job."""
 
     @property
     def labels(self) -> Labels:

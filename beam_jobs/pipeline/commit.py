@@ -24,7 +24,7 @@ from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
 from beam_jobs.packages import versions
 from beam_jobs.pipeline.plan_shards import Planned
-from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces
+from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, once
 from beam_jobs.plan.shards import Plan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.statistics import SplitStatistics, Statistics
@@ -107,59 +107,52 @@ def _files_of(vocabulary: tuple[bytes, ...], tokenizer: str) -> dict[str, bytes]
     return {**files, TOKENIZER: tokenizer.encode()} if tokenizer else files
 
 
-class _Commit(beam.DoFn):
+def _commit(
+    output: Output,
+    plan: bytes,
+    results: list[ShardResult],
+    changed: list[ShardResult],
+    merged: SplitStatistics,
+    summary: Summary,
+    class_names: Names,
+    schema: Schema,
+    vocabulary: tuple[bytes, ...],
+    tokenizer: str,
+) -> Manifest:
     """Checks that nothing was lost, then writes the vocabulary and, last, the manifest."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def process(
-        self,
-        _: Any,
-        plan: bytes,
-        results: list[ShardResult],
-        changed: list[ShardResult],
-        merged: SplitStatistics,
-        summary: Summary,
-        class_names: Names,
-        schema: Schema,
-        vocabulary: tuple[bytes, ...],
-        tokenizer: str,
-    ) -> Iterator[Manifest]:
-        progress.begin("checking")
-        output = self._output
-        names = output.placement.splits.names
-        statistics = merged.by_split(schema)
-        counted = {split: values.records for split, values in statistics.items()}
-        planned, shards = Plan.unpack(plan), [*results, *changed]
-        splits = reconcile(planned, shards, counted, names, output.max_rejects)
-        tokens = _files_of(vocabulary, tokenizer)
-        manifest = _manifest_of(
-            output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer, tokens
-        )
-        every = list(chain.from_iterable(splits))
-        with unwritable(output.destination, MANIFEST):
-            # So that an attempt which was believed dead does not replace the manifest of a later job.
-            seen = look(output.directory, MANIFEST)
-            if not (output.replaces and was_committed(output, manifest)):
-                found = list_files(output.directory)  # Once, because stores charge for listings.
-                check_files(output.directory, every, found)
-                for name, content in tokens.items():
-                    write_file(output.directory, name, content)
-                files = dataset_files(manifest, every, names)
-                remove_leftovers(output.directory, files, found)
-                if not manifest.rejected:
-                    drop_empty_directory(join(output.directory, REJECTS))
-                # The manifest must not survive a loss of power that a shard does not survive.
-                sync_files(output.directory, files - {MANIFEST})
-                write_file(output.directory, MANIFEST, manifest.to_bytes(), seen, synced=True)
-                sync_files(output.directory, ())
-                clear_staging(output.directory, found)
-                drop_uploads(output.directory)  # Of attempts that died.
-            if output.replaces:
-                replace_dataset(output.replaces)
-                sync_files(output.replaces, ())
-        yield manifest
+    progress.begin("checking")
+    names = output.placement.splits.names
+    statistics = merged.by_split(schema)
+    counted = {split: values.records for split, values in statistics.items()}
+    planned, shards = Plan.unpack(plan), [*results, *changed]
+    splits = reconcile(planned, shards, counted, names, output.max_rejects)
+    tokens = _files_of(vocabulary, tokenizer)
+    manifest = _manifest_of(
+        output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer, tokens
+    )
+    every = list(chain.from_iterable(splits))
+    with unwritable(output.destination, MANIFEST):
+        # So that an attempt which was believed dead does not replace the manifest of a later job.
+        seen = look(output.directory, MANIFEST)
+        if not (output.replaces and was_committed(output, manifest)):
+            found = list_files(output.directory)  # Once, because stores charge for listings.
+            check_files(output.directory, every, found)
+            for name, content in tokens.items():
+                write_file(output.directory, name, content)
+            files = dataset_files(manifest, every, names)
+            remove_leftovers(output.directory, files, found)
+            if not manifest.rejected:
+                drop_empty_directory(join(output.directory, REJECTS))
+            # The manifest must not survive a loss of power that a shard does not survive.
+            sync_files(output.directory, files - {MANIFEST})
+            write_file(output.directory, MANIFEST, manifest.to_bytes(), seen, synced=True)
+            sync_files(output.directory, ())
+            clear_staging(output.directory, found)
+            drop_uploads(output.directory)  # Of attempts that died.
+        if output.replaces:
+            replace_dataset(output.replaces)
+            sync_files(output.replaces, ())
+    return manifest
 
 
 class CommitDataset(beam.PTransform):
@@ -182,79 +175,62 @@ class CommitDataset(beam.PTransform):
             | "BySplit" >> beam.MapTuple(SplitStatistics.of)
             | "MergeStatistics" >> MergeInPieces(SplitStatistics)
         )
-        changed = results | "TopUp" >> TopUp(self._output)
-        return (
-            results.pipeline
-            | "Last" >> beam.Create([None])
-            | "Commit"
-            >> beam.ParDo(
-                _Commit(self._output),
-                AsWhole(planned.shards.plan),
-                AsList(results),
-                AsList(changed),
-                AsMerged(merged, SplitStatistics),
-                planned.shards.summary,
-                planned.names,
-                planned.schema,
-                planned.vocabulary,
-                planned.tokenizer,
-            )
+        return once(
+            results.pipeline,
+            "Commit",
+            _commit,
+            self._output,
+            AsWhole(planned.shards.plan),
+            AsList(results),
+            AsList(top_up(results, self._output.directory)),
+            AsMerged(merged, SplitStatistics),
+            planned.shards.summary,
+            planned.names,
+            planned.schema,
+            planned.vocabulary,
+            planned.tokenizer,
         )
 
 
-class _PlanChanges(beam.DoFn):
-    def __init__(self, output: Output) -> None:
-        self._directory = output.directory
-
-    def process(self, _: Any, results: list[ShardResult]) -> Iterator[Change]:
-        for number, change in enumerate(plan_changes(results)):
-            if not number:
-                begin_moves(self._directory)
-            Metrics.counter("shards", "records_moved").inc(change.incoming)
-            yield change
+def _changes(_: None, directory: str, results: list[ShardResult]) -> Iterator[Change]:
+    for number, change in enumerate(plan_changes(results)):
+        if not number:
+            begin_moves(directory)
+        Metrics.counter("shards", "records_moved").inc(change.incoming)
+        yield change
 
 
-class _Prepare(beam.DoFn):
-    def __init__(self, output: Output) -> None:
-        self._directory = output.directory
-
-    def process(self, change: Change) -> Iterator[PreparedChange]:
-        with unwritable(self._directory, change.name):
-            yield prepare_change(self._directory, change)
+def _prepare(change: Change, directory: str) -> PreparedChange:
+    with unwritable(directory, change.name):
+        return prepare_change(directory, change)
 
 
-class _Apply(beam.DoFn):
-    def __init__(self, output: Output) -> None:
-        self._directory = output.directory
-
-    def process(self, prepared: PreparedChange, _: int) -> Iterator[ShardResult]:
-        with unwritable(self._directory, prepared.change.name):
-            yield apply_change(self._directory, prepared)
+def _apply(prepared: PreparedChange, directory: str, _: int) -> ShardResult:
+    with unwritable(directory, prepared.change.name):
+        return apply_change(directory, prepared)
 
 
-class TopUp(beam.PTransform):
-    """PCollection of all shard results -> PCollection of the new results of shards that changed.
+def top_up(results: beam.PCollection, directory: str) -> beam.PCollection:
+    """Moves records from full shards to those that lack some.
 
     Args:
-        output: The dataset.
+        results: The `ShardResult` of every shard.
+        directory: The dataset.
+
+    Returns:
+        PCollection of the new results of shards that changed.
     """
-
-    def __init__(self, output: Output) -> None:
-        super().__init__()
-        self._output = output
-
-    def expand(self, results: beam.PCollection) -> beam.PCollection:
-        prepared = (
-            results.pipeline
-            | "AllWritten" >> beam.Create([None])
-            | "PlanMoves" >> beam.ParDo(_PlanChanges(self._output), AsList(results))
-            | "SpreadChanges" >> beam.Reshuffle()
-            | "CopyMoved" >> beam.ParDo(_Prepare(self._output))
-        )
-        # No shard changes before every record that moves has been copied from its donor.
-        all_copied = prepared | "AllCopied" >> beam.combiners.Count.Globally()
-        return (
-            prepared
-            | "SpreadCopied" >> beam.Reshuffle()
-            | "Move" >> beam.ParDo(_Apply(self._output), AsSingleton(all_copied))
-        )
+    prepared = (
+        results.pipeline
+        | "AllWritten" >> beam.Create([None])
+        | "PlanMoves" >> beam.FlatMap(_changes, directory, AsList(results))
+        | "SpreadChanges" >> beam.Reshuffle()
+        | "CopyMoved" >> beam.Map(_prepare, directory)
+    )
+    # No shard changes before every record that moves has been copied from its donor.
+    all_copied = prepared | "AllCopied" >> beam.combiners.Count.Globally()
+    return (
+        prepared
+        | "SpreadCopied" >> beam.Reshuffle()
+        | "Move" >> beam.Map(_apply, directory, AsSingleton(all_copied))
+    )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,22 +73,6 @@ class Findings:
     schema: Schema
     repeated: int = 0
     kept_out: int = 0
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self) | {"schema": self.schema.to_json()})
-
-    @classmethod
-    def from_json(cls, text: str) -> Findings:
-        found = json.loads(text)
-        return cls(
-            tuple(SplitSurvey(**split) for split in found["splits"]),
-            found["labels"],
-            tuple(Reject(**reject) for reject in found["rejects"]),
-            found["tried"],
-            tuple(Reject(**reject) for reject in found["failed"]),
-            Schema.from_json(found["schema"]),
-            found["repeated"],
-        )
 
 
 def findings_of(
@@ -172,11 +156,11 @@ def _count_repeated(group: tuple[int, Iterable[bytes]]) -> int:
 def _report(path: str, output: Output, plan: bytes, *answers: Any) -> None:
     """Writes the findings to a local file for the process that started the pipeline."""
     found = findings_of(output, Plan.unpack(plan), *answers)
-    Path(path).write_text(found.to_json(), encoding="utf-8")
+    Path(path).write_bytes(pickle.dumps(found))
 
 
 class Survey(beam.PTransform):
-    """The dry run of a job, from patterns to a local file of `Findings`.
+    """The dry run of a job, from patterns to a local file with the pickled `Findings`.
 
     Args:
         job: Defines the records.

@@ -10,72 +10,55 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.directory import prepare_output
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.passes import FirstPassResult
 from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
-from beam_jobs.jobs.text.duplicates import Tally, check_tally, with_dropped
-from beam_jobs.jobs.text.sample import check_training
-from beam_jobs.pipeline.near.drop import DropNear, listed_tally
-from beam_jobs.pipeline.near.find import SKETCHING, SketchTasks
+from beam_jobs.jobs.text.duplicates import Tally
+from beam_jobs.pipeline.list_tasks import ListTasks
+from beam_jobs.pipeline.near.drop import DropNear
+from beam_jobs.pipeline.near.find import SKETCHING
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
 from beam_jobs.pipeline.plan_strata import PlanSplits
-from beam_jobs.pipeline.reading.list_tasks import ListTasks
 from beam_jobs.pipeline.steps import (
     AsMerged,
     AsWhole,
     MergeInPieces,
+    ReadTasks,
     TaskStep,
     as_whole,
     once,
 )
 from beam_jobs.pipeline.text_steps import (
+    COMPARING,
     SAMPLING,
     BuildVocabulary,
-    DigestFn,
+    DropDuplicates,
     LearnTokenizer,
-    MarkDuplicates,
-    with_id,
 )
-from beam_jobs.plan.group_splits import GroupSizes, check_planned
+from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import LabelHashes
-from beam_jobs.plan.near.tally import NearTally, check_near
-from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.summary import Summary
+from beam_jobs.plan.near.tally import NearTally
 from beam_jobs.sources.chunks import Task
 from readers.format.schema import Schema
 
 Counted = LabelHashes | GroupSizes
 
-
-class _Count(TaskStep[Counted]):
-    """Task -> the labels, or the sizes of the groups, of its records."""
-
-    PHASE = "counting"
-
-    def __init__(self, read: Callable[[Task], Counted], processes: int) -> None:
-        super().__init__(processes)
-        self._read = read
-
-    def work(self) -> Callable[[Task], Counted]:
-        return self._read
-
-    def outputs(self, result: Counted) -> Iterator[Counted]:
-        yield result
+# The names of passes in progress.
+COUNTING, READING = "counting", "reading"
 
 
 class _FirstPass(TaskStep[FirstPassResult]):
     """Task -> packed blocks of hashes, a summary, and what the job learns."""
 
-    PHASE = "reading"
     SUMMARY, LEARNED = "summary", "learned"
 
     def __init__(self, job: RecordJob, output: Output, processes: int) -> None:
-        super().__init__(processes)
+        super().__init__(READING, processes)
         self._job, self._output = job, output
 
     def work(self, strata: bytes, tokenizer: str) -> Callable[[Task], FirstPassResult]:
@@ -98,22 +81,6 @@ def _found_after(found: int, _: Schema) -> int:
     return found
 
 
-def _check_passes(
-    summary: Summary,
-    strata: bytes,
-    tally: Tally | None,
-    near: NearTally | None,
-    learns_from: int | None,
-    placement: Placement,
-) -> Summary:
-    if learns_from is not None:
-        check_training(summary, learns_from)
-    check_near(summary, near, tally.dropped if tally else 0)
-    # What is dropped besides equal texts was checked above.
-    near_dropped = near.dropped if near else 0
-    return check_tally(check_planned(summary, strata, placement), tally, near_dropped)
-
-
 class PlanRecords(beam.PTransform):
     """A pipeline -> `Planned`, whose inputs are tasks.
 
@@ -123,7 +90,7 @@ class PlanRecords(beam.PTransform):
         processes: The number of processes that read, in each of the runner's workers.
         prepare: Makes the output directory ready for shards; None leaves it alone.
         near: Which near duplicates are dropped; None if they are kept.
-        later: What progress calls the passes over all tasks that follow the plan.
+        later: The names in progress of the passes over all tasks that follow the plan.
     """
 
     def __init__(
@@ -150,7 +117,7 @@ class PlanRecords(beam.PTransform):
         strata = self._strata(tasks)
         tokenizer = self._tokenizer((tasks, listed.bytes, found), strata)
         first_pass = _FirstPass(job, output, self._processes)
-        has_earlier_pass = self._phases()[0] != _FirstPass.PHASE
+        has_earlier_pass = self._phases()[0] != READING
         spread = tasks | "SpreadAgain" >> beam.Reshuffle() if has_earlier_pass else tasks
         read = spread | "ReadKeys" >> beam.ParDo(first_pass, strata, tokenizer).with_outputs(
             _FirstPass.SUMMARY, _FirstPass.LEARNED, main="hashes"
@@ -170,8 +137,7 @@ class PlanRecords(beam.PTransform):
             output,
             patterns=len(job.inputs.patterns),
             prepare=self._prepare,
-            check=_check_passes,
-            against=(strata, tally, near_tally, learns_from, output.placement),
+            passes=(output.placement, strata, near_tally, tally, learns_from),
         )
         vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
         if isinstance(job.learns, LearnWords):
@@ -190,14 +156,14 @@ class PlanRecords(beam.PTransform):
         )
 
     def _phases(self) -> list[str]:
-        """What progress calls the passes over all tasks, in order."""
+        """The names of the passes over all tasks in progress, in order."""
         samples = isinstance(self._job.learns, LearnSubwords)
         return [
-            *[DigestFn.PHASE] * bool(self._digester),
+            *[COMPARING] * bool(self._digester),
             *[SKETCHING] * bool(self._near),
-            *[_Count.PHASE] * self._output.placement.plans_splits,
+            *[COUNTING] * self._output.placement.plans_splits,
             *[SAMPLING] * samples,
-            _FirstPass.PHASE,
+            READING,
             *self._later,
         ]
 
@@ -207,9 +173,7 @@ class PlanRecords(beam.PTransform):
         """The tasks, which know the records that they drop, and a tally of those."""
         if not self._digester:
             return tasks, None
-        digests = tasks | "Digest" >> beam.ParDo(DigestFn(self._digester, self._processes))
-        marked = (tasks, digests) | "DropDuplicates" >> MarkDuplicates()
-        return marked.tasks, AsSingleton(marked.tally)
+        return tasks | "DropDuplicates" >> DropDuplicates(self._digester, self._processes)
 
     def _without_near(
         self, tasks: beam.PCollection, found: beam.PCollection
@@ -218,12 +182,8 @@ class PlanRecords(beam.PTransform):
         if not self._near:
             return tasks, None
         rules = SplitRules(self._output.placement)
-        sketch = SketchTasks(self._job.sketcher(self._near, rules), self._processes)
-        counted = found | "CountListed" >> beam.Map(listed_tally)
-        named = tasks | "NameTask" >> beam.Map(with_id)
-        drop = DropNear(self._near, sketch, with_dropped, self._processes)
-        dropped = (tasks, named, counted) | "DropNear" >> drop
-        return dropped.left, dropped.tally
+        drop = DropNear(self._near, self._job.sketcher(self._near, rules), self._processes)
+        return (tasks, found) | "DropNear" >> drop
 
     def _strata(self, tasks: beam.PCollection) -> Side[bytes]:
         """The packed splits by group or by label; empty if hashes alone decide."""
@@ -235,7 +195,7 @@ class PlanRecords(beam.PTransform):
             count = self._job.first_pass(GroupRules(placement), "skip").group_sizes
         else:
             count = self._job.first_pass(SplitRules(placement), "skip").label_hashes
-        counted = tasks | "Count" >> beam.ParDo(_Count(count, self._processes))
+        counted = tasks | "Count" >> beam.ParDo(ReadTasks(COUNTING, count, self._processes))
         return AsWhole(counted | "PlanSplits" >> PlanSplits(placement))
 
     def _schema(self, read: beam.pvalue.DoOutputsTuple) -> Side[Schema]:

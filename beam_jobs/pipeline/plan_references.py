@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Iterator
 from functools import partial
@@ -17,20 +18,18 @@ from beam_jobs.dataset.directory import prepare_output
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.file_sketches import reference_sketches
-from beam_jobs.jobs.loading import Loader, classes_in, source_error
+from beam_jobs.jobs.file_sketches import ReferenceTask, reference_sketches
+from beam_jobs.jobs.loading import Loader, classes_in
 from beam_jobs.jobs.protocols import FileJob
-from beam_jobs.jobs.record import label_or_none
+from beam_jobs.jobs.record import label_or_none, source_values
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.pipeline.near.drop import DropNear, TakeOut, named_block
-from beam_jobs.pipeline.near.find import SketchReferences
+from beam_jobs.pipeline.near.drop import DropNear
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
 from beam_jobs.pipeline.plan_strata import PlanSplits
 from beam_jobs.pipeline.steps import AsWhole, cut_patterns, loading_pool, with_span
-from beam_jobs.plan.group_splits import GroupSizes, check_planned, unpack_splits
+from beam_jobs.plan.group_splits import GroupSizes, unpack_splits
 from beam_jobs.plan.labels import LabelHashes
-from beam_jobs.plan.near.tally import NearTally, check_near
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
@@ -68,7 +67,10 @@ class _ListFiles(beam.DoFn):
                 split = placement.split(source.file)
                 source = source._replace(error=source.error or str(error))
             if not source.error:
-                source = source._replace(error=source_error(self._job, source))
+                try:
+                    source_values(self._job, source)
+                except RejectError as error:
+                    source = source._replace(error=str(error))
             block = builder.add(placement.order(key), split, pack_reference(source))
             if block:
                 progress.advance("listing", found - reported)
@@ -116,87 +118,59 @@ class _Summarise(beam.DoFn):
         yield TaggedOutput(self.SUMMARY, summary)
 
 
-class _Measure:
-    """References -> the size in bytes of each record with its framing, or why it cannot be loaded."""
-
-    def __init__(self, job: FileJob, output: Output, processes: int) -> None:
-        loader = Loader(
-            job, output.schema, feature_names=output.feature_names, mapper=output.mapper
-        )
-        self._loader, self._processes = loader, processes
-
-    def __call__(self, references: list[bytes]) -> list[int | Reject]:
-        packed = pickle.dumps(self._loader.measure)
-        step = -(-len(references) // self._processes) or 1
-        starts = range(0, len(references), step)
-        tasks = ((packed, references[start : start + step]) for start in starts)
-        return [
-            size
-            for sizes in loading_pool(self._processes).map(call_pickled, tasks)
-            for size in sizes
-        ]
+def _measure(references: list[bytes], loader: Loader, processes: int) -> list[int | Reject]:
+    """The size in bytes of each record with its framing, or why it cannot be loaded."""
+    packed = pickle.dumps(loader.measure)
+    step = -(-len(references) // processes) or 1
+    starts = range(0, len(references), step)
+    tasks = ((packed, references[start : start + step]) for start in starts)
+    measured = loading_pool(processes).map(call_pickled, tasks)
+    return list(itertools.chain.from_iterable(measured))
 
 
-class _Count(beam.DoFn):
-    """Packed blocks of references -> the labels of those without an error, or the sizes of groups."""
-
-    def __init__(self, job: FileJob, output: Output) -> None:
-        self._job, self._placement = job, output.placement
-
-    def process(self, packed: bytes) -> Iterator[LabelHashes | GroupSizes]:
-        block = Block.unpack(packed)
-        _, found = label_hashes(self._job, self._placement, block)
-        if not self._placement.deals_groups:
-            yield found
-            return
-        sizes = GroupSizes(inputs=len(block.payloads))
-        sizes.add(found)
-        yield sizes
+def _count(packed: bytes, job: FileJob, placement: Placement) -> LabelHashes | GroupSizes:
+    """The labels of the references without an error in a packed block, or the sizes of their groups."""
+    block = Block.unpack(packed)
+    _, found = label_hashes(job, placement, block)
+    if not placement.deals_groups:
+        return found
+    sizes = GroupSizes(inputs=len(block.payloads))
+    sizes.add(found)
+    return sizes
 
 
-class _Resplit(beam.DoFn):
-    """Packed blocks of references -> the same blocks, with the splits that strata or groups give."""
-
-    def __init__(self, job: FileJob, output: Output) -> None:
-        self._job, self._placement = job, output.placement
-
-    def process(self, packed: bytes, strata: bytes) -> Iterator[bytes]:
-        if not strata:  # There are too many groups: hashes have decided.
-            yield packed
-            return
-        block = Block.unpack(packed)
-        splits = block.splits.copy()
-        rows, found = label_hashes(self._job, self._placement, block)
-        splits[rows] = unpack_splits(strata, self._placement).splits_of(found)
-        yield Block(block.hashes, splits, block.payloads).pack(compress=True)
+def _resplit(packed: bytes, job: FileJob, placement: Placement, strata: bytes) -> bytes:
+    """The packed block of references, with the splits that strata or groups give."""
+    if not strata:  # There are too many groups: hashes have decided.
+        return packed
+    block = Block.unpack(packed)
+    splits = block.splits.copy()
+    rows, found = label_hashes(job, placement, block)
+    splits[rows] = unpack_splits(strata, placement).splits_of(found)
+    return Block(block.hashes, splits, block.payloads).pack(compress=True)
 
 
-class _CountGone(beam.DoFn):
-    """Packed blocks of references that are dropped -> a summary of each block."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def process(self, packed: bytes, strata: bytes) -> Iterator[Summary]:
-        block, placement = Block.unpack(packed), self._output.placement
-        splits = block.splits
-        # Strata only know the labels of records that are kept; a group that was not dealt follows its hash.
-        if strata and placement.deals_groups:
-            sources = map(unpack_reference, block.payloads)
-            groups = [placement.groups.of(source.file, source.row) for source in sources]
-            rules = SplitRules(placement, strata)
-            splits = rules.splits_of_groups(placement.hashes_of(groups)).astype(np.uint8)
-        summary = Summary.empty(len(self._output.num_shards))
-        summary.inputs = summary.texts = len(splits)
-        summary.add_duplicates(splits)
-        yield summary
+def _left(task: ReferenceTask) -> Iterator[bytes]:
+    """Yields the packed block of the references that a task does not drop, if there are any."""
+    left, _ = task.divided()
+    if len(left.hashes):
+        yield left.pack(compress=True)
 
 
-def _check_passes(
-    summary: Summary, strata: bytes, near: NearTally | None, placement: Placement
-) -> Summary:
-    check_near(summary, near)
-    return check_planned(summary, strata, placement)
+def _count_gone(task: ReferenceTask, output: Output, strata: bytes) -> Summary:
+    """A summary of the references that a task drops."""
+    (_, gone), placement = task.divided(), output.placement
+    splits = gone.splits
+    # Strata only know the labels of records that are kept; a group that was not dealt follows its hash.
+    if strata and placement.deals_groups:
+        sources = list(map(unpack_reference, gone.payloads))
+        names = [source.file.encode("utf-8", "surrogateescape") for source in sources]
+        rows = [source.row for source in sources]
+        splits, _ = SplitRules(placement, strata).splits_of(names, rows, [])
+    summary = Summary.empty(len(output.num_shards))
+    summary.inputs = summary.texts = len(splits)
+    summary.add_duplicates(splits)
+    return summary
 
 
 def label_hashes(
@@ -249,36 +223,37 @@ class PlanReferences(beam.PTransform):
         dropped = None
         if self._near:
             # Each file is read and decoded, once more than without this.
-            packed = pickle.dumps(partial(reference_sketches, job, self._near))
-            sketch = SketchReferences(packed, self._processes)
-            drop = DropNear(self._near, sketch, TakeOut(), self._processes)
-            named = blocks | "NameBlock" >> beam.Map(named_block)
-            dropped = (named, named) | "DropNear" >> drop
-            blocks = dropped.left
+            sketch = partial(reference_sketches, job, self._near)
+            drop = DropNear(self._near, sketch, self._processes)
+            tasks = blocks | "Tasks" >> beam.Map(ReferenceTask.of)
+            dropped = (tasks,) | "DropNear" >> drop
+            blocks = dropped.tasks | "Left" >> beam.FlatMap(_left)
         strata: Side[bytes] = b""
         if output.placement.plans_splits:
-            counted = blocks | "Count" >> beam.ParDo(_Count(job, output))
+            counted = blocks | "Count" >> beam.Map(_count, job, output.placement)
             strata = AsWhole(counted | "PlanSplits" >> PlanSplits(output.placement))
             blocks = (
                 blocks
                 | "SpreadAgain" >> beam.Reshuffle()
-                | "Resplit" >> beam.ParDo(_Resplit(job, output), strata)
+                | "Resplit" >> beam.Map(_resplit, job, output.placement, strata)
             )
         places = blocks | "Summarise" >> beam.ParDo(_Summarise(job, output)).with_outputs(
             _Summarise.SUMMARY, main="blocks"
         )
         summaries = places[_Summarise.SUMMARY]
         if dropped:
-            gone = dropped.gone | "CountGone" >> beam.ParDo(_CountGone(output), strata)
+            gone = dropped.tasks | "CountGone" >> beam.Map(_count_gone, output, strata)
             summaries = (summaries, gone) | "AllSummaries" >> beam.Flatten()
+        loader = Loader(
+            job, output.schema, feature_names=output.feature_names, mapper=output.mapper
+        )
         counted = (summaries, places["blocks"], listed[_ListFiles.FOUND], cut)
         shards = counted | "Plan" >> PlanShards(
             output,
-            _Measure(job, output, self._processes),
+            partial(_measure, loader=loader, processes=self._processes),
             len(job.inputs.patterns),
             self._prepare,
-            _check_passes,
-            (strata, dropped.tally if dropped else None, output.placement),
+            (output.placement, strata, dropped.tally if dropped else None),
         )
         names = names_of_labels(pipeline, shards.summary, job.class_names)
         return Planned(

@@ -18,6 +18,8 @@ from beam_jobs.dataset.directory import prepare_output
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.errors import DataError, UsageError
+from beam_jobs.jobs.text.duplicates import Tally, check_tally
+from beam_jobs.jobs.text.sample import check_training
 from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, as_whole, in_pieces, once
 from beam_jobs.plan.boundaries import (
     Draft,
@@ -27,6 +29,9 @@ from beam_jobs.plan.boundaries import (
     pick_boundaries,
     wanted_hashes,
 )
+from beam_jobs.plan.group_splits import check_planned
+from beam_jobs.plan.near.tally import NearTally, check_near
+from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.rejects import Reject
@@ -97,33 +102,52 @@ class _DraftPlan(beam.DoFn):
         yield tuple(draft)
 
 
-class _SelectHashes(beam.DoFn):
-    def process(self, packed: bytes, draft: Draft) -> Iterator[tuple[int, bytes]]:
-        yield from wanted_hashes(Block.unpack(packed), draft)
+def _wanted_hashes(packed: bytes, draft: Draft) -> Iterator[tuple[int, bytes]]:
+    return wanted_hashes(Block.unpack(packed), draft)
 
 
-class _PickBoundaries(beam.DoFn):
-    def process(
-        self, element: tuple[int, Iterable[bytes]], draft: Draft
-    ) -> Iterator[tuple[int, bytes]]:
-        yield pick_boundaries(*element, draft)
+def _pick_boundaries(bin_: tuple[int, Iterable[bytes]], draft: Draft) -> tuple[int, bytes]:
+    return pick_boundaries(*bin_, draft)
 
 
 def _finish(draft: Draft, boundaries: list[tuple[int, bytes]]) -> bytes:
     return finish_plan(draft, boundaries).pack()
 
 
-def _checked(check: Check, *arguments: Any) -> None:
-    check(*arguments)
+def check_passes(
+    summary: Summary,
+    placement: Placement,
+    strata: bytes,
+    near: NearTally | None,
+    tally: Tally | None = None,
+    learns_from: int | None = None,
+) -> None:
+    """Checks that all passes have read the same records.
+
+    Args:
+        summary: The summary of all records.
+        placement: The splits.
+        strata: The packed splits by label or by group; empty if hashes decide.
+        near: Counts of the search for near duplicates; None if they are kept.
+        tally: Counts of the search for equal texts; None if they are kept.
+        learns_from: The split that tokens are learned from; None if none are.
+
+    Raises:
+        DataError: The runner lost or repeated some.
+        UsageError: Tokens cannot be learned from the records.
+    """
+    if learns_from is not None:
+        check_training(summary, learns_from)
+    check_near(summary, near, tally.dropped if tally else 0)
+    check_planned(summary, strata, placement)
+    # Near duplicates besides equal texts were checked above.
+    check_tally(summary, tally, near.dropped if near else 0)
 
 
 T = TypeVar("T")
 
 # A side input, or the value itself if it is known when the graph is built.
 Side: TypeAlias = AsSideInput | T
-
-# The summary, and what earlier passes saw -> an error if those saw other records.
-Check = Callable[..., Any]
 
 
 class PlannedShards(NamedTuple):
@@ -176,8 +200,8 @@ class PlanShards(beam.PTransform):
         measure: Measures sampled records; None if the summaries hold sizes already.
         patterns: The number of patterns.
         prepare: Makes the output directory ready for shards; None leaves it alone.
-        check: Holds the summary against what earlier passes saw.
-        against: The other arguments of `check`, side inputs among them.
+        passes: The arguments of `check_passes` but the summary, side inputs among them; None if there was
+            no earlier pass.
     """
 
     def __init__(
@@ -186,20 +210,19 @@ class PlanShards(beam.PTransform):
         measure: Measure | None = None,
         patterns: int = 0,
         prepare: Prepare | None = prepare_output,
-        check: Check | None = None,
-        against: tuple[Any, ...] = (),
+        passes: tuple[Any, ...] | None = None,
     ) -> None:
         super().__init__()
         self._output, self._measure, self._patterns = output, measure, patterns
-        self._prepare, self._check, self._against = prepare, check, against
+        self._prepare, self._passes = prepare, passes
 
     def expand(self, inputs: tuple[beam.PCollection, ...]) -> PlannedShards:
         summaries, blocks, *listed = inputs
         empty = partial(Summary.empty, len(self._output.num_shards))
         summary: AsSideInput = AsMerged(summaries | "Summarise" >> MergeInPieces(empty), empty)
         start = blocks.pipeline | "Once" >> beam.Create([None])
-        if self._check:
-            start = once(start, "CheckPasses", _checked, self._check, summary, *self._against)
+        if self._passes:
+            start = once(start, "CheckPasses", check_passes, summary, *self._passes)
         drafted = start | "Draft" >> beam.ParDo(
             _DraftPlan(self._output, self._measure, self._patterns, self._prepare),
             summary,
@@ -211,9 +234,9 @@ class PlanShards(beam.PTransform):
             # Directly before a side input: a runner that loses elements which it hands over twice
             # (see docs/design.md) cannot lose them here.
             | "Rebalance" >> beam.Reshuffle()
-            | "SelectHashes" >> beam.ParDo(_SelectHashes(), draft)
+            | "SelectHashes" >> beam.FlatMap(_wanted_hashes, draft)
             | "GroupByBin" >> beam.GroupByKey()
-            | "PickBoundaries" >> beam.ParDo(_PickBoundaries(), draft)
+            | "PickBoundaries" >> beam.Map(_pick_boundaries, draft)
         )
         plan = once(start, "Finish", _finish, draft, AsList(boundaries))
         return PlannedShards(in_pieces(plan, "Plan"), summary, drafted[_DraftPlan.MEASURED])

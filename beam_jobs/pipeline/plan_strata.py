@@ -34,67 +34,42 @@ def _finish(cuts: Cuts, picked: list[tuple[str, int, int]], splits: int) -> byte
     return Strata.of(cuts.bins.counts, splits, picked).pack()
 
 
-class _Pick(beam.DoFn):
-    def process(
-        self, element: tuple[tuple[str, int], Iterable[bytes]], cuts: Cuts
-    ) -> Iterator[tuple[str, int, int]]:
-        yield from pick_edges(*element, cuts)
+def _pick_edges(
+    bin_: tuple[tuple[str, int], Iterable[bytes]], cuts: Cuts
+) -> Iterator[tuple[str, int, int]]:
+    return pick_edges(*bin_, cuts)
 
 
-class PlanStrata(beam.PTransform):
-    """PCollection of `LabelHashes`, of any size -> one packed `Strata`.
-
-    Args:
-        placement: The seed and the shares of the splits.
-    """
-
-    def __init__(self, placement: Placement) -> None:
-        super().__init__()
-        self._placement = placement
-
-    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-        splits = len(self._placement.splits.names)
-        start = blocks.pipeline | "StrataOnce" >> beam.Create([None])
-        blocks |= "CutLabels" >> beam.FlatMap(LabelHashes.pieces)
-        counted = (
-            blocks | "CountLabels" >> beam.Map(_count) | "MergeCounts" >> MergeInPieces(LabelCounts)
-        )
-        counts = AsMerged(counted, LabelCounts)
-        again = blocks | "RebalanceLabels" >> beam.Reshuffle()
-        filled = (
-            again | "FillBins" >> beam.Map(_fill, counts) | "MergeBins" >> MergeInPieces(Histogram)
-        )
-        sides = counts, AsMerged(filled, Histogram), self._placement
-        cuts = as_whole(once(start, "PlaceCuts", place_cuts, *sides), "Cuts")
-        picked = (
-            again
-            | "SelectLabelHashes" >> beam.FlatMap(wanted_hashes, cuts)
-            | "GroupByLabelBin" >> beam.GroupByKey()
-            | "PickEdges" >> beam.ParDo(_Pick(), cuts)
-        )
-        return once(start, "FinishStrata", _finish, cuts, AsList(picked), splits)
-
-
-class DealGroups(beam.PTransform):
-    """PCollection of `GroupSizes` -> one packed `GroupSplits`; empty bytes if hashes decide.
-
-    Args:
-        placement: The splits.
-    """
-
-    def __init__(self, placement: Placement) -> None:
-        super().__init__()
-        self._placement = placement
-
-    def expand(self, sizes: beam.PCollection) -> beam.PCollection:
-        merged = sizes | "MergeSizes" >> MergeInPieces(GroupSizes)
-        sides = AsMerged(merged, GroupSizes), self._placement
-        return once(sizes.pipeline, "Deal", _deal, *sides)
+def plan_strata(blocks: beam.PCollection, placement: Placement) -> beam.PCollection:
+    """The step from `LabelHashes`, of any size, to one packed `Strata`."""
+    blocks |= "CutLabels" >> beam.FlatMap(LabelHashes.pieces)
+    counted = (
+        blocks | "CountLabels" >> beam.Map(_count) | "MergeCounts" >> MergeInPieces(LabelCounts)
+    )
+    counts = AsMerged(counted, LabelCounts)
+    again = blocks | "RebalanceLabels" >> beam.Reshuffle()
+    filled = again | "FillBins" >> beam.Map(_fill, counts) | "MergeBins" >> MergeInPieces(Histogram)
+    sides = counts, AsMerged(filled, Histogram), placement
+    cuts = as_whole(once(blocks.pipeline, "PlaceCuts", place_cuts, *sides), "Cuts")
+    picked = (
+        again
+        | "SelectLabelHashes" >> beam.FlatMap(wanted_hashes, cuts)
+        | "GroupByLabelBin" >> beam.GroupByKey()
+        | "PickEdges" >> beam.FlatMap(_pick_edges, cuts)
+    )
+    splits = len(placement.splits.names)
+    return once(blocks.pipeline, "FinishStrata", _finish, cuts, AsList(picked), splits)
 
 
 def _deal(sizes: GroupSizes, placement: Placement) -> bytes:
     dealt = deal_groups(sizes, placement.splits)
     return dealt.pack() if dealt else b""
+
+
+def plan_groups(sizes: beam.PCollection, placement: Placement) -> beam.PCollection:
+    """The step from `GroupSizes` to one packed `GroupSplits`; empty bytes if hashes decide."""
+    merged = AsMerged(sizes | "MergeSizes" >> MergeInPieces(GroupSizes), GroupSizes)
+    return once(sizes.pipeline, "Deal", _deal, merged, placement)
 
 
 class PlanSplits(beam.PTransform):
@@ -108,8 +83,8 @@ class PlanSplits(beam.PTransform):
 
     def __init__(self, placement: Placement) -> None:
         super().__init__()
-        deals = placement.deals_groups
-        self._plan = DealGroups(placement) if deals else PlanStrata(placement)
+        self._placement = placement
 
     def expand(self, counted: beam.PCollection) -> beam.PCollection:
-        return in_pieces(counted | self._plan, "Splits")
+        plan = plan_groups if self._placement.deals_groups else plan_strata
+        return in_pieces(plan(counted, self._placement), "Splits")

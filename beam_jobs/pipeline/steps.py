@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -19,7 +19,6 @@ from apache_beam.typehints.decorators import no_annotations
 from beam_jobs import progress
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.engines.pool import Pool, Window, call_pickled, shared_pool
-from beam_jobs.jobs.protocols import Mergeable
 from beam_jobs.packages import check_crc32c
 from beam_jobs.records.pieces import Divisible, Piece, cut, joined, merged
 from beam_jobs.sources.chunks import Task
@@ -47,39 +46,32 @@ def loading_pool(processes: int) -> Pool:
     return shared_pool(processes, _PRELOAD)
 
 
-class CutPatterns(beam.DoFn):
-    """Patterns -> (pattern, the span of names that a task lists), and the number of spans of each.
-
-    Args:
-        inputs: The inputs that the patterns are of.
-        processes: The number of processes of our own; with more than one there is one worker, which
-            lists no faster in spans.
-    """
-
-    CUT = "cut"
-
-    def __init__(self, inputs: Inputs, processes: int) -> None:
-        self._inputs, self._processes = inputs, processes
-
-    def process(self, pattern: str) -> Iterator[Any]:
-        spans = self._inputs.spans(pattern) if self._processes == 1 else [ALL]
-        yield TaggedOutput(self.CUT, len(spans))
-        for span in spans:
-            yield pattern, span
+def _cut(pattern: str, inputs: Inputs, processes: int) -> Iterator[Any]:
+    """Yields (pattern, the span of names that a task lists), and the number of these spans."""
+    # With more than one process of our own there is one worker, which lists no faster in spans.
+    spans = inputs.spans(pattern) if processes == 1 else [ALL]
+    yield TaggedOutput("cut", len(spans))
+    for span in spans:
+        yield pattern, span
 
 
 def cut_patterns(
     pipeline: beam.Pipeline, inputs: Inputs, processes: int
 ) -> tuple[beam.PCollection, beam.PCollection]:
-    """The outputs of `CutPatterns` for all patterns of some inputs, spread over the workers."""
+    """(Pattern, span of names) of all patterns, spread over the workers; and the numbers of spans of patterns.
+
+    Args:
+        inputs: The inputs that the patterns are of.
+        processes: The number of processes of our own.
+    """
     patterns = pipeline | "Patterns" >> beam.Create(inputs.patterns)
-    cut = patterns | "Cut" >> beam.ParDo(CutPatterns(inputs, processes)).with_outputs(
-        CutPatterns.CUT, main="parts"
+    cut = patterns | "Cut" >> beam.FlatMap(_cut, inputs, processes).with_outputs(
+        "cut", main="parts"
     )
     parts = cut["parts"]
     if processes == 1:
         parts |= "SpreadParts" >> beam.Reshuffle()
-    return parts, cut[CutPatterns.CUT]
+    return parts, cut["cut"]
 
 
 J = TypeVar("J")
@@ -132,11 +124,14 @@ class WindowStep(beam.DoFn, abc.ABC, Generic[T]):
 class TaskStep(WindowStep[T]):
     """A step that reads tasks: a pass over all files, with progress in bytes.
 
-    Attributes:
-        PHASE: What progress calls the pass.
+    Args:
+        phase: The name of the pass in progress.
+        processes: The number of processes of the pool.
     """
 
-    PHASE: ClassVar[str]
+    def __init__(self, phase: str, processes: int) -> None:
+        super().__init__(processes)
+        self._phase = phase
 
     def start_bundle(self) -> None:
         super().start_bundle()
@@ -151,13 +146,32 @@ class TaskStep(WindowStep[T]):
     def process(self, task: Task, *sides: Any) -> Iterator[Any]:
         if self._packed is None:
             self._packed = pickle.dumps(self.work(*sides))
-        progress.advance(self.PHASE, 0)
+        progress.advance(self._phase, 0)
         self._sizes.append(task.size)
         yield from self.submit(call_pickled, self._packed, task)
 
     def _finished(self, result: T) -> Iterator[Any]:
-        progress.advance(self.PHASE, self._sizes.popleft())
+        progress.advance(self._phase, self._sizes.popleft())
         yield from self.outputs(result)
+
+
+class ReadTasks(TaskStep[T]):
+    """Task -> the result of a function.
+
+    Args:
+        phase, processes: As for `TaskStep`.
+        read: The function.
+    """
+
+    def __init__(self, phase: str, read: Callable[[Any], T], processes: int) -> None:
+        super().__init__(phase, processes)
+        self._read = read
+
+    def work(self) -> Callable[[Any], T]:
+        return self._read
+
+    def outputs(self, result: T) -> Iterator[T]:
+        yield result
 
 
 class ShardStep(WindowStep[T]):
@@ -187,36 +201,6 @@ def at_end_of_bundle(output: Any) -> Any:
     return GlobalWindows.windowed_value_at_end_of_window(output)
 
 
-M = TypeVar("M", bound=Mergeable)
-
-
-class MergeFn(beam.CombineFn, Generic[M]):
-    """Merges elements that never grow into one.
-
-    Args:
-        empty: Returns a new element that nothing has been merged into.
-    """
-
-    def __init__(self, empty: Callable[[], M]) -> None:
-        self._empty = empty
-
-    def create_accumulator(self) -> M:
-        return self._empty()
-
-    def add_input(self, accumulator: M, element: M) -> M:
-        accumulator.merge(element)
-        return accumulator
-
-    def merge_accumulators(self, accumulators: Iterable[M]) -> M:
-        merged = self._empty()
-        for accumulator in accumulators:
-            merged.merge(accumulator)
-        return merged
-
-    def extract_output(self, accumulator: M) -> M:
-        return accumulator
-
-
 D = TypeVar("D", bound=Divisible)
 
 
@@ -239,15 +223,12 @@ class _MergeBundle(beam.DoFn, Generic[D]):
         yield from map(at_end_of_bundle, self._merged.pieces())
 
 
-class _MergeGroup(beam.DoFn, Generic[D]):
-    """(key, pieces) -> one piece, or several if that would be too large."""
-
-    def __init__(self, empty: Callable[[], D]) -> None:
-        self._empty = empty
-
-    def process(self, element: tuple[Any, Iterable[Any]]) -> Iterator[Any]:
-        for _, piece in merged(element[1], self._empty).pieces():
-            yield piece
+def _merge_group(
+    group: tuple[Any, Iterable[Any]], empty: Callable[[], Divisible]
+) -> Iterator[Divisible]:
+    """Yields one piece of some with one key, or several if that would be too large."""
+    for _, piece in merged(group[1], empty).pieces():
+        yield piece
 
 
 class MergeInPieces(beam.PTransform, Generic[D]):
@@ -268,7 +249,7 @@ class MergeInPieces(beam.PTransform, Generic[D]):
             elements
             | "MergeBundle" >> beam.ParDo(_MergeBundle(self._empty))
             | "GroupPieces" >> beam.GroupByKey()
-            | "MergePieces" >> beam.ParDo(_MergeGroup(self._empty))
+            | "MergePieces" >> beam.FlatMap(_merge_group, self._empty)
         )
 
 

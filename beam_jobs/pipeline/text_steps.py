@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -29,35 +30,25 @@ from beam_jobs.jobs.text.tokens import (
 )
 from beam_jobs.pipeline.plan_shards import Side
 from beam_jobs.pipeline.steps import (
-    MergeFn,
     MergeInPieces,
+    ReadTasks,
     TaskStep,
     at_end_of_bundle,
     in_pieces,
     once,
 )
 from beam_jobs.plan.shards import loss_error
+from beam_jobs.records.pieces import merged
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from readers.format.manifest import RESERVED_IDS
 
-# What progress calls the pass that samples texts.
-SAMPLING = "sampling"
+# The names of passes in progress.
+COMPARING, NUMBERING, SAMPLING = "comparing", "counting records", "sampling"
 
 
-class CountRangesFn(TaskStep[list[RangeCount]]):
-    """Task of ranges -> (key of the file, the counts of the ranges)."""
-
-    PHASE = "counting records"
-
-    def __init__(self, counter: RangeCounter, processes: int) -> None:
-        super().__init__(processes)
-        self._counter = counter
-
-    def work(self) -> Callable[[Task], list[RangeCount]]:
-        return self._counter.count
-
-    def outputs(self, result: list[RangeCount]) -> Iterator[tuple[str, list[RangeCount]]]:
-        yield result[0].range.source.key, result
+def by_file(counts: list[RangeCount]) -> tuple[str, list[RangeCount]]:
+    """The counts of ranges of a file, with the key of the file."""
+    return counts[0].range.source.key, counts
 
 
 def number_ranges(
@@ -68,32 +59,20 @@ def number_ranges(
     yield from batch_chunks(counter.number(counts), task_bytes)
 
 
-class DigestFn(TaskStep[tuple[str, Any]]):
-    """Task -> (partition, (id of the task, packed digests of its texts))."""
-
-    PHASE = "comparing"
-
-    def __init__(self, digest: Digester, processes: int) -> None:
-        super().__init__(processes)
-        self._digest = digest
-
-    def work(self) -> Digester:
-        return self._digest
-
-    def outputs(self, result: tuple[str, Any]) -> Iterator[tuple[int, tuple[str, bytes]]]:
-        name, found = result
-        for partition, rows in pack_digests(*found):
-            yield partition, (name, rows)
+def _packed_digests(found: tuple[str, Any]) -> Iterator[tuple[int, tuple[str, bytes]]]:
+    """Yields (partition, (id of a task, packed digests of its texts))."""
+    name, digests = found
+    for partition, rows in pack_digests(*digests):
+        yield partition, (name, rows)
 
 
 class _SampleFn(TaskStep[Sample]):
     """Task -> pieces of the texts to train a tokenizer on, and (chunks they come from, bytes of them)."""
 
-    PHASE = SAMPLING
     INPUTS = "inputs"
 
     def __init__(self, learns: LearnSubwords, output: Output, processes: int) -> None:
-        super().__init__(processes)
+        super().__init__(SAMPLING, processes)
         self._learns, self._output = learns, output
 
     def start_bundle(self) -> None:
@@ -169,17 +148,17 @@ class LearnTokenizer(beam.PTransform):
                 _SampleFn.INPUTS, main="texts"
             )
         )
-        start = tasks.pipeline | "LearnOnce" >> beam.Create([None])
         sent = AsList(sampled[_SampleFn.INPUTS])
         spans = sampled["texts"] | "Spans" >> beam.Map(_span)
-        wanted = AsSingleton(once(start, "Wanted", _wanted, AsList(spans), sent))
+        wanted = AsSingleton(once(tasks.pipeline, "Wanted", _wanted, AsList(spans), sent))
         chosen = (
             sampled["texts"]
             | "SpreadTexts" >> beam.Reshuffle()
             | "Choose" >> beam.Filter(_is_wanted, wanted)
         )
         found = (AsIter(chosen), wanted, sent, AsList(listed))
-        return in_pieces(once(start, "Learn", _learn, *found, self._learns.size), "Tokenizer")
+        text = once(tasks.pipeline, "Learn", _learn, *found, self._learns.size)
+        return in_pieces(text, "Tokenizer")
 
 
 class BuildVocabulary(beam.PTransform):
@@ -195,62 +174,80 @@ class BuildVocabulary(beam.PTransform):
         self._size, self._summary = size, summary
 
     def expand(self, counts: beam.PCollection) -> beam.PCollection:
-        start = counts.pipeline | "Once" >> beam.Create([None])
+        pipeline = counts.pipeline
         pieces = counts | "Count" >> MergeInPieces(WordCounts)
         found = pieces | "Marks" >> beam.FlatMap(marks)
         sides = AsList(found), self._size - RESERVED_IDS
-        smallest = once(start, "Smallest", smallest_wanted, *sides)
+        smallest = once(pipeline, "Smallest", smallest_wanted, *sides)
         frequent = (
             pieces
             | "SpreadWords" >> beam.Reshuffle()
             | "Frequent" >> beam.Map(frequent_words, AsSingleton(smallest))
         )
-        return once(start, "Rank", rank_words, self._summary, AsList(frequent), self._size)
+        return once(pipeline, "Rank", rank_words, self._summary, AsList(frequent), self._size)
 
 
-class _Find(beam.DoFn):
-    TALLY = "tally"
-
-    def process(self, element: tuple[int, Iterable[tuple[str, bytes]]]) -> Iterator[Any]:
-        packed = list(element[1])
-        tally = Tally(sum(len(rows) for _, rows in packed) // DIGEST_ROW.itemsize)
-        for task, numbers in find_duplicates(packed):
-            tally.dropped += len(numbers) // 8
-            yield task, numbers
-        yield TaggedOutput(self.TALLY, tally)
+def _find(group: tuple[int, Iterable[tuple[str, bytes]]]) -> Iterator[Any]:
+    """Yields (id of a task, numbers of its texts to drop) for a partition, and a tally."""
+    packed = list(group[1])
+    tally = Tally(sum(len(rows) for _, rows in packed) // DIGEST_ROW.itemsize)
+    for task, numbers in find_duplicates(packed):
+        tally.dropped += len(numbers) // 8
+        yield task, numbers
+    yield TaggedOutput("tally", tally)
 
 
-def with_id(task: Task) -> tuple[str, Task]:
-    """A task with its id."""
+def _with_id(task: Any) -> tuple[str, Any]:
     return task.id, task
 
 
-class MarkedTasks(NamedTuple):
-    """The result of `MarkDuplicates`.
+def drop_records(tasks: beam.PCollection, numbers: beam.PCollection) -> beam.PCollection:
+    """The tasks, each with the records that it drops.
+
+    Args:
+        tasks: Each has an `id`, and a method `without` that takes numbers of records.
+        numbers: (id of a task, numbers of its records to drop, int64 as bytes).
+    """
+    return (
+        (tasks | "TaskId" >> beam.Map(_with_id), numbers)
+        | "JoinTask" >> beam.CoGroupByKey()
+        | "Mark" >> beam.FlatMap(with_dropped)
+    )
+
+
+class Dropped(NamedTuple):
+    """The tasks of a job, without some records.
 
     Attributes:
         tasks: The tasks, each with the records that it drops.
-        tally: One `Tally` of all dropped records.
+        tally: The side input of one tally of all dropped records.
     """
 
     tasks: beam.PCollection
-    tally: beam.PCollection
+    tally: AsSideInput
 
 
-class MarkDuplicates(beam.PTransform):
-    """(tasks, (partition, (id of a task, packed digests))) -> `MarkedTasks`."""
+class DropDuplicates(beam.PTransform):
+    """PCollection of tasks -> `Dropped`, with a `Tally` of texts that equal others.
 
-    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> MarkedTasks:
-        tasks, digests = inputs
+    Args:
+        digest: Computes the digests of a task's texts.
+        processes: The number of processes that read, in each of the runner's workers.
+    """
+
+    def __init__(self, digest: Digester, processes: int) -> None:
+        super().__init__()
+        self._read = ReadTasks(COMPARING, digest, processes)
+
+    def expand(self, tasks: beam.PCollection) -> Dropped:
         found = (
-            digests
+            tasks
+            | "Digest" >> beam.ParDo(self._read)
+            | "PackDigests" >> beam.FlatMap(_packed_digests)
             | "GroupDigests" >> beam.GroupByKey()
-            | "Find" >> beam.ParDo(_Find()).with_outputs(_Find.TALLY, main="dropped")
+            | "Find" >> beam.FlatMap(_find).with_outputs("tally", main="dropped")
         )
-        marked = (
-            (tasks | "TaskId" >> beam.Map(with_id), found["dropped"])
-            | "JoinTask" >> beam.CoGroupByKey()
-            | "Mark" >> beam.FlatMap(with_dropped)
+        tally = found["tally"] | "MergeTallies" >> beam.CombineGlobally(
+            partial(merged, empty=Tally)
         )
-        tally = found[_Find.TALLY] | "MergeTallies" >> beam.CombineGlobally(MergeFn(Tally))
-        return MarkedTasks(marked, tally)
+        return Dropped(drop_records(tasks, found["dropped"]), AsSingleton(tally))

@@ -29,14 +29,15 @@ from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import Names
 from readers.format.schema import Schema
 
+# The name of the pass in progress.
+ENCODING = "encoding"
+
 
 class _SecondPass(TaskStep[SecondPassResult]):
     """Task -> packed indexes of runs of its records, and statistics."""
 
-    PHASE = "encoding"
-
     def __init__(self, job: RecordJob, output: Output, processes: int, spool: Spool) -> None:
-        super().__init__(processes)
+        super().__init__(ENCODING, processes)
         self._job, self._output, self._spool = job, output, spool
         self._held: Held | None = None
 
@@ -107,7 +108,7 @@ class WriteRecords(beam.PTransform):
         output, processes = self._output, self._processes
         spool = spool_of(output)
         planned = pipeline | "Read" >> PlanRecords(
-            self._job, output, processes, later=[_SecondPass.PHASE], near=self._near
+            self._job, output, processes, later=[ENCODING], near=self._near
         )
         job = self._job.without_tokenizer()
         encoded = (

@@ -72,33 +72,27 @@ def _in_groups(located: Iterable[tuple[int, bytes]]) -> Iterator[TaggedOutput]:
     return (TaggedOutput(_GROUPS, found) for found in located)
 
 
-class _Merge(beam.DoFn):
-    """(group of shards, locators of its records) -> (split and shard, locators of merged runs)."""
-
-    def __init__(self, spool: Spool) -> None:
-        self._spool = spool
-
-    def process(
-        self, element: tuple[int, Iterable[bytes]], plan: bytes
-    ) -> Iterator[tuple[int, bytes]]:
-        group, packed = element
-        known = Plan.unpack(plan)
-        neighbours = _neighbours(known, self._spool)
-        assign = functools.partial(shards_of, known)
-        builder, held = RunBuilder(self._spool, assign), HeldLocators()
-        try:
-            with SpoolReader(self._spool) as reader:
-                for block in reader.whole_blocks(packed):
-                    shards = assign(block.splits, block.hashes)
-                    ours = groups_of(shards, neighbours) == group
-                    for run in builder.add(block if ours.all() else block.take(ours.nonzero()[0])):
-                        yield from held.add(locate(run, known))
-            for run in builder.finish():
-                yield from held.add(locate(run, known))
-        except BaseException:
-            builder.give_up()
-            raise
-        yield from held.release()
+def _merge(
+    element: tuple[int, Iterable[bytes]], plan: bytes, spool: Spool
+) -> Iterator[tuple[int, bytes]]:
+    """Yields (split and shard, locators of merged runs) for a group of shards and the locators of its records."""
+    group, packed = element
+    known = Plan.unpack(plan)
+    neighbours = _neighbours(known, spool)
+    assign = functools.partial(shards_of, known)
+    builder, held = RunBuilder(spool, assign), HeldLocators()
+    try:
+        with SpoolReader(spool) as reader:
+            for block in reader.whole_blocks(packed):
+                ours = groups_of(assign(block.splits, block.hashes), neighbours) == group
+                for run in builder.add(block if ours.all() else block.take(ours.nonzero()[0])):
+                    yield from held.add(locate(run, known))
+        for run in builder.finish():
+            yield from held.add(locate(run, known))
+    except BaseException:
+        builder.give_up()
+        raise
+    yield from held.release()
 
 
 class _Write(ShardStep[ShardResult]):
@@ -147,7 +141,7 @@ class WriteRuns(beam.PTransform):
         merged = (
             located[_GROUPS]
             | "GroupNeighbours" >> beam.GroupByKey()
-            | "Merge" >> beam.ParDo(_Merge(self._spool), plan)
+            | "Merge" >> beam.FlatMap(_merge, plan, self._spool)
         )
         return (
             (located["shards"], merged)

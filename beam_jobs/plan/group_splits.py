@@ -211,12 +211,11 @@ def unpack_splits(packed: bytes, placement: Placement) -> Strata | GroupSplits:
     return Strata.unpack(packed)
 
 
-def check_planned(summary: Summary, packed: bytes, placement: Placement) -> Summary:
-    """Returns the summary, after checking that the planned splits, if there are any, saw its records.
+def check_planned(summary: Summary, packed: bytes, placement: Placement) -> None:
+    """Checks that the planned splits, if there are any, saw the records of a summary.
 
     Raises:
         DataError: The runner lost or repeated some.
     """
     if packed:
         unpack_splits(packed, placement).check(summary)
-    return summary

@@ -91,7 +91,7 @@ class Placement:
         return bool(self.exact or self.deals_groups)
 
     def strata(self, labels: Iterable[Any]) -> list[str]:
-        """What each record is counted as, given its label: every split gets its share of each."""
+        """The stratum of each record, given its label: every split gets its share of each stratum."""
         return [str(label) if self.exact == "labels" else ALL for label in labels]
 
     def order(self, key: str) -> int:

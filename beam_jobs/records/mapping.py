@@ -29,15 +29,12 @@ MAP_DIGEST = "map_sha256"
 # A feature of --map_schema: its name, dtype, sizes and encoding.
 _STATED = re.compile(r"\s*([^=\[\],]+)=(\w+)(?:\[([^\]]*)\])?(?::(\w+))?\s*(?:,|$)")
 
-# The bytes of an Example besides its values; affects only the planned sizes of shards.
-_OVERHEAD_BYTES = 50
-
 # Module -> the SHA-256 of the source that was imported.
 _imported: dict[str, str] = {}
 
 
 class Info(NamedTuple):
-    """What a function is told of a record besides its features.
+    """Facts about a record that a function gets besides its features.
 
     Attributes:
         key: The record's key.
@@ -122,7 +119,7 @@ class Mapper:
         return stored, {n: _decoded(n, f, stored[n]) for n, f in self.features.items()}
 
     def call(self, given: Mapping[str, Any], key: str) -> dict[str, Any]:
-        """What the function returns, and the features of `kept`; see `values`."""
+        """The dict that the function returns, with the features of `kept`; see `values`."""
         function, file = self._loaded
         own = given.get("key")  # That of a dataset, whose records are named by their files.
         info = Info(own if isinstance(own, str) else key, self.rate, self.channels)
@@ -148,40 +145,39 @@ class Mapper:
         return made | {name: given[name] for name in self.kept}
 
     def fitted(self, made: Mapping[str, Any]) -> dict[str, Any]:
-        """What the function returned, as `Encoder.check` returns values.
+        """The features that the function returned, as `Encoder.check` returns values.
 
         Raises:
             RejectError: It does not fit `schema`; the message says which features do.
         """
-        if made.keys() != self.schema.keys():
-            raise self._wrong_names(made)
-        return {name: self._fitted(name, f, made[name]) for name, f in self.schema.items()}
+        for name in sorted(made.keys() - self.schema.keys()):
+            found = feature_of(made[name])
+            raise RejectError(
+                f"--map {self.function}: feature {name!r} is not one of the first records: return it "
+                f"of every record{f', and add --map_schema {stated(name, found)}' if found else ''}"
+            )
+        for name in sorted(self.schema.keys() - made.keys()):
+            raise RejectError(
+                f"--map {self.function}: feature {name!r} is missing: return it of every record"
+            )
+        return {name: self.fit(name, f, made[name]) for name, f in self.schema.items()}
 
-    def _fitted(self, name: str, feature: Feature, value: Any) -> Any:
+    def fit(self, name: str, feature: Feature, value: Any) -> Any:
+        """The value of one feature, as `Encoder.check` returns it.
+
+        Raises:
+            RejectError: It does not fit; the message says which feature does.
+        """
         try:
             if feature.encoding in IMAGE_ENCODINGS and isinstance(value, np.ndarray):
                 pixels = checked(name, Feature(feature.dtype, feature.shape, "tensor"), value)
                 return self.compress(pixels, feature.encoding)
             return checked(name, feature, value)
         except ValueError as error:
-            found, cure = feature_of(value), ""
-            if both := merged(feature, found):
-                cure = f"; --map_schema {stated(name, both)} holds both"
-            elif found:
-                cure = f"; or state another with --map_schema {stated(name, found)}"
+            found = feature_of(value)
+            holds = merged(feature, found) or found
+            cure = f"; --map_schema {stated(name, holds)} holds it" if holds else ""
             raise RejectError(f"--map {self.function}: {error}{cure}") from None
-
-    def _wrong_names(self, made: Mapping[str, Any]) -> RejectError:
-        for name in sorted(made.keys() - self.schema.keys()):
-            found = feature_of(made[name])
-            return RejectError(
-                f"--map {self.function}: feature {name!r} is not one of the first records: return it "
-                f"of every record{f', and add --map_schema {stated(name, found)}' if found else ''}"
-            )
-        missing = min(self.schema.keys() - made.keys())
-        return RejectError(
-            f"--map {self.function}: feature {missing!r} is missing: return it of every record"
-        )
 
 
 def load_function(text: str) -> tuple[Callable[..., Any], str, str]:
@@ -254,9 +250,12 @@ def feature_of(value: Any) -> Feature | None:
             string_values(array)
         if isinstance(value, np.ndarray | np.generic):
             return Feature(dtype_name(array.dtype), array.shape)
-        # What an Example holds natively.
-        dtype = "float32" if array.dtype.kind == "f" else dtype_name(array.dtype)
-        return Feature(dtype, array.shape) if array.size else None
+        if not array.size:
+            return None
+        # Examples hold float32.
+        return Feature(
+            "float32" if array.dtype.kind == "f" else dtype_name(array.dtype), array.shape
+        )
     except ValueError:
         return None
 
@@ -265,8 +264,8 @@ def merged(one: Feature | None, other: Feature | None) -> Feature | None:
     """The feature with the values of two, and the encoding of the first; None if there is none."""
     if not (one and other):
         return None
-    lists = (one.encoding == "sequence", other.encoding == "sequence")
-    if one.dtype != other.dtype or len(one.shape) != len(other.shape) or lists[0] != lists[1]:
+    forms = [(f.dtype, len(f.shape), f.encoding == "sequence") for f in (one, other)]
+    if forms[0] != forms[1]:
         return None
     shape = (a if a == b else None for a, b in zip(one.shape, other.shape, strict=True))
     return Feature(one.dtype, tuple(shape), one.encoding)
@@ -302,12 +301,3 @@ def parse_map_schema(text: str) -> dict[str, Feature]:
             raise UsageError(f"--map_schema {found[0].strip(', ')}: {error}") from None
         at = found.end()
     return features
-
-
-def bytes_of(values: Mapping[str, Any]) -> int:
-    """Roughly how many bytes a record takes that has some checked values."""
-    parts = [p for v in values.values() for p in (v if isinstance(v, list) else [v])]
-    return _OVERHEAD_BYTES + sum(
-        part.nbytes if isinstance(part, np.ndarray) else len(part) if isinstance(part, bytes) else 8
-        for part in parts
-    )

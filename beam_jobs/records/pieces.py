@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from beam_jobs.errors import DataError
 
@@ -30,6 +30,14 @@ Piece = tuple[int, int, bytes]
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 D = TypeVar("D", bound="Divisible")
+M = TypeVar("M", bound="Mergeable")
+
+
+class Mergeable(Protocol):
+    """An object that merges with others of its class, in any order."""
+
+    def merge(self, other: Any, /) -> None:
+        """Adds everything that the other one has seen."""
 
 
 class Divisible(abc.ABC):
@@ -55,8 +63,8 @@ class Divisible(abc.ABC):
         return False
 
 
-def merged(pieces: Iterable[D], empty: Callable[[], D]) -> D:
-    """The whole that some pieces were cut from."""
+def merged(pieces: Iterable[M], empty: Callable[[], M]) -> M:
+    """All facts of some objects, or the whole that some pieces were cut from."""
     whole = empty()
     for piece in pieces:
         whole.merge(piece)

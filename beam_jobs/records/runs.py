@@ -134,7 +134,7 @@ class RunBuilder:
         else:
             edges = _edges(splits.astype(np.int64), records.lengths, _UNKNOWN_BYTES)
         if self._file is None:
-            self._file = self._spool.create()
+            self._file = SpoolFile(self._spool)
         at = [self._file.size]
         for first, last in itertools.pairwise(edges.tolist()):
             self._file.append(records.block(slice(first, last)).pack())

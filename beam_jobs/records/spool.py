@@ -88,14 +88,6 @@ class Spool:
         """The path of the file with a name."""
         return self.prefix + name.hex()
 
-    def create(self) -> SpoolFile:
-        """Begins a new file.
-
-        Raises:
-            DataError: The filesystem refuses.
-        """
-        return SpoolFile(self)
-
     @contextlib.contextmanager
     def unwritable(self) -> Iterator[None]:
         """Turns the OSError of a filesystem that refuses records into DataError."""
@@ -122,11 +114,14 @@ class Spool:
 
 
 class SpoolFile:
-    """A file of blocks that is being written.
+    """A new file of blocks.
 
     Attributes:
         name: Its name, 16 bytes.
         size: Its size so far in bytes.
+
+    Raises:
+        DataError: The filesystem refuses.
     """
 
     def __init__(self, spool: Spool) -> None:

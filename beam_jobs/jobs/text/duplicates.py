@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -131,8 +132,8 @@ def find_duplicates(packed: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, 
             yield tasks[owner][0], some
 
 
-def with_dropped(element: tuple[str, tuple[list[Task], list[bytes]]]) -> Iterator[Task]:
-    """Yields a task with the numbers of the texts to drop.
+def with_dropped(element: tuple[str, tuple[list[Any], list[bytes]]]) -> Iterator[Any]:
+    """Yields a task with the numbers of the records to drop.
 
     Args:
         element: The task's id, the task, and the numbers found in all partitions.
@@ -176,8 +177,8 @@ class Tally:
         self.dropped += other.dropped
 
 
-def check_tally(summary: Summary, tally: Tally | None, near: int = 0) -> Summary:
-    """The summary itself, once all of its texts are known to have been compared.
+def check_tally(summary: Summary, tally: Tally | None, near: int = 0) -> None:
+    """Checks that all texts of a summary were compared.
 
     Args:
         summary: The summary of all texts.
@@ -195,4 +196,3 @@ def check_tally(summary: Summary, tally: Tally | None, near: int = 0) -> Summary
                 f"{tally.dropped} duplicates {dropped} were dropped. The runner lost or repeated "
                 "some: no dataset was written, run the job again"
             )
-    return summary

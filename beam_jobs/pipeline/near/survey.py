@@ -12,22 +12,18 @@ from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.reshard.job import ReshardJob
 from beam_jobs.jobs.reshard.near import dataset_sketches
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.pipeline.near.drop import listed_tally
-from beam_jobs.pipeline.near.find import PROBES, TALLY, BlockPairs, FindNear, SketchTasks
-from beam_jobs.pipeline.reading.list_tasks import ListTasks
-from beam_jobs.pipeline.steps import MergeFn, once
+from beam_jobs.pipeline.list_tasks import ListTasks
+from beam_jobs.pipeline.near.find import SKETCHING, find_near, sketches_of
+from beam_jobs.pipeline.steps import once
 from beam_jobs.plan.near.survey import NearSurvey
 from beam_jobs.plan.near.tally import NearTally, check_survey
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
+from beam_jobs.records.pieces import merged
 from beam_jobs.storage.atomic import write_file
 
 # The file for the process that started the pipeline, which deletes it.
 SURVEY = ".staging/near-duplicates.json"
-
-
-def _survey_of(found: BlockPairs) -> NearSurvey:
-    return NearSurvey.of(found.probes, found.pairs)
 
 
 def _report(survey: NearSurvey, tally: NearTally, directory: str, records: int) -> None:
@@ -57,19 +53,13 @@ class SurveyNear(beam.PTransform):
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         placement = Placement(seed=0, splits=Splits.of_shards(self._job.splits.names))
         sketch = partial(dataset_sketches, self._job, self._near, SplitRules(placement))
-        listed = pipeline | "ListTasks" >> ListTasks(
-            self._job, self._processes, [SketchTasks.PHASE]
-        )
-        sketched = listed.tasks | "Sketch" >> beam.ParDo(
-            SketchTasks(sketch, self._processes)
-        ).with_outputs(PROBES, TALLY, main="keys")
-        counted = listed.found | "Count" >> beam.Map(listed_tally)
-        tallies = (sketched[TALLY], counted) | "AllSketches" >> beam.Flatten()
-        found = (sketched["keys"], sketched[PROBES], tallies) | FindNear(self._near)
+        listed = pipeline | "ListTasks" >> ListTasks(self._job, self._processes, [SKETCHING])
+        sketches = sketches_of(listed.tasks, listed.found, sketch, self._processes)
+        pairs, tally = find_near([sketches], self._near)
         survey = (
-            found.pairs
-            | "Survey" >> beam.Map(_survey_of)
-            | "MergeSurveys" >> beam.CombineGlobally(MergeFn(NearSurvey))
+            pairs
+            | "Survey" >> beam.MapTuple(NearSurvey.of)
+            | "MergeSurveys" >> beam.CombineGlobally(partial(merged, empty=NearSurvey))
         )
-        sides = AsSingleton(survey), found.tally, self._directory, self._records
+        sides = AsSingleton(survey), tally, self._directory, self._records
         return once(pipeline, "Report", _report, *sides)

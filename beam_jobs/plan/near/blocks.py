@@ -21,15 +21,15 @@ PARTS = 32
 # A key of a record in a partition.
 ROW = np.dtype([("key", "<u4"), ("digest", "<u8"), ("order", "<u8"), ("row", "<u4")])
 
-# What a record takes in an element beside its probe.
+# Bytes of a record in an element besides its probe.
 _RECORD_BYTES = 9
 
 
 class Probes(NamedTuple):
-    """What decides about the records of a block, as one element.
+    """The probes of the records of a block, as one element.
 
     Attributes:
-        owner: What the records are dropped from: the id of a task or of a block of references.
+        owner: The id of the task that the records are dropped from.
         kept_out: Whether they are records to keep out, which are not dropped themselves.
         numbers: int64 [n] as bytes, the number of each in its owner.
         splits: uint8 [n] as bytes, the split of each.
@@ -54,39 +54,25 @@ class SketchBlock:
 
     Attributes:
         name: Differs from block to block of a job.
-        owner, kept_out: As in `Probes`.
-        numbers: int64 [n], the number of each record in its owner.
-        orders: uint64 [n], its place in the global order.
-        splits: uint8 [n], its split.
-        sketches: Its sketch.
+        probes: The element that decides about the records.
+        orders: uint64 [n], the place of each record in the global order.
+        keys, known, digests: As in `Sketches`.
     """
 
     name: bytes
-    owner: str
-    kept_out: bool
-    numbers: np.ndarray
+    probes: Probes
     orders: np.ndarray
-    splits: np.ndarray
-    sketches: Sketches
-
-    def probes(self) -> Probes:
-        """The element that decides about the records."""
-        return Probes(
-            self.owner,
-            self.kept_out,
-            self.numbers.astype("<i8").tobytes(),
-            self.splits.astype(np.uint8).tobytes(),
-            self.sketches.probes.tobytes(),
-        )
+    keys: np.ndarray
+    known: np.ndarray
+    digests: np.ndarray
 
     def partitions(self) -> Iterator[tuple[int, bytes]]:
         """Yields (number of a partition, packed `ROW`s of the records with a key in it)."""
-        sketches = self.sketches
-        for band in range(sketches.keys.shape[1]):
-            there = np.flatnonzero(sketches.known[:, band])
+        for band in range(self.keys.shape[1]):
+            there = np.flatnonzero(self.known[:, band])
             rows = np.zeros(len(there), ROW)
-            rows["key"] = sketches.keys[there, band]
-            rows["digest"] = sketches.digests[there]
+            rows["key"] = self.keys[there, band]
+            rows["digest"] = self.digests[there]
             rows["order"] = self.orders[there]
             rows["row"] = there
             parts = rows["key"] % PARTS
@@ -107,8 +93,11 @@ def sketch_blocks(
     """Yields blocks of records, so small that each of their elements is within the limit.
 
     Args:
-        owner: What the records are dropped from.
-        numbers, orders, splits, sketches: As in `SketchBlock`.
+        owner: The id of the task that the records are dropped from.
+        numbers: int64 [n], the number of each record in its owner.
+        orders: uint64 [n], its place in the global order.
+        splits: uint8 [n], its split.
+        sketches: Its sketch.
         kept_out: Whether they are records to keep out.
     """
     step = max(1, PIECE_BYTES // (sketches.probes.shape[1] + _RECORD_BYTES))
@@ -116,12 +105,12 @@ def sketch_blocks(
         part = slice(start, start + step)
         named = f"{'kept out' if kept_out else 'job'} {owner}#{numbers[start]}"
         name = hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=NAME_BYTES)
-        yield SketchBlock(
-            name.digest(),
+        probes = Probes(
             owner,
             kept_out,
-            numbers[part],
-            orders[part],
-            splits[part],
-            Sketches(*(column[part] for column in sketches)),
+            numbers[part].astype("<i8").tobytes(),
+            splits[part].astype(np.uint8).tobytes(),
+            sketches.probes[part].tobytes(),
         )
+        columns = (sketches.keys, sketches.known, sketches.digests)
+        yield SketchBlock(name.digest(), probes, orders[part], *(each[part] for each in columns))

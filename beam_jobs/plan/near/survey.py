@@ -1,4 +1,4 @@
-"""What near duplicates a dataset has, as numbers and first examples."""
+"""The near duplicates of a dataset: counts and first examples."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NearSurvey:
 
     @classmethod
     def of(cls, probes: Probes, pairs: NearPairs) -> NearSurvey:
-        """What the pairs say whose second is in one block."""
+        """The survey of the pairs whose second is in one block."""
         survey = cls()
         splits = np.frombuffer(probes.splits, np.uint8)[pairs.second]
         numbers = np.frombuffer(probes.numbers, "<i8")[pairs.second]

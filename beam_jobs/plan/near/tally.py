@@ -1,4 +1,4 @@
-"""How many sketches, pairs and probes were handed over and received, which have to be the same."""
+"""Counts of the sketches, pairs and probes that steps send and receive, which have to be the same."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from beam_jobs.plan.summary import Summary
 
 @dataclass
 class NearTally:
-    """What the search for near duplicates has handed over, received and found.
+    """Counts of a search for near duplicates.
 
     Attributes:
-        records: The records of the job that it has seen, with a sketch or without.
-        kept_out: The records to keep out.
+        records: The records of the job, with a sketch or without.
         listed, read: The chunks of files that were listed, and that were read.
         keys_sent, keys_received: Keys of records.
         pairs_sent, pairs_received: Candidates.
         probes_sent, probes_received: Bytes of probes.
         dropped: The records that are dropped.
-        as_kept_out: How many of those are near a record to keep out.
     """
 
     records: int = 0
-    kept_out: int = 0
     listed: int = 0
     read: int = 0
     keys_sent: int = 0
@@ -34,7 +31,6 @@ class NearTally:
     probes_sent: int = 0
     probes_received: int = 0
     dropped: int = 0
-    as_kept_out: int = 0
 
     def merge(self, other: NearTally) -> None:
         """Adds the counts of another instance."""

@@ -42,7 +42,7 @@ class Sent(NamedTuple):
     """Records of a block that are sent to the block of the second of their pairs.
 
     Attributes:
-        owner: What they belong to.
+        owner: The id of their task.
         probe_bytes: The size of a probe.
         rows: Packed.
     """
@@ -53,7 +53,7 @@ class Sent(NamedTuple):
 
 
 def sent(probes: Probes, pairs: Iterable[bytes]) -> Iterator[tuple[bytes, Sent]]:
-    """Yields (name of the second's block, the firsts of some pairs).
+    """Yields (block, earlier records to compare with its records).
 
     A pair that several partitions have found is sent once.
 
@@ -82,7 +82,7 @@ def near_pairs(probes: Probes, arrived: Iterable[Sent], likeness: Likeness) -> N
 
     Args:
         probes: The probes of the block.
-        arrived: What `sent` has sent to it.
+        arrived: The records that `sent` has sent to it.
         likeness: Decides.
     """
     rows = probes.rows()

@@ -30,7 +30,7 @@ from beam_jobs.dataset.shard_file import ShardFile
 from beam_jobs.dataset.topup import apply_change, prepare_change
 from beam_jobs.errors import DataError
 from beam_jobs.pipeline import commit
-from beam_jobs.pipeline.commit import TopUp
+from beam_jobs.pipeline.commit import top_up
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject
@@ -325,10 +325,10 @@ class SideInputs(PipelineVisitor):
 def test_on_any_runner_all_records_are_copied_before_a_shard_changes(tmp_path):
     # Only the DirectRunner ends a step before the next begins.
     pipeline = beam.Pipeline()
-    pipeline | beam.Create([]) | "TopUp" >> TopUp(output_of(tmp_path))
+    top_up(pipeline | beam.Create([]), str(tmp_path))
     steps = SideInputs()
     pipeline.visit(steps)
-    assert any("AllCopied" in step for step in steps.found["TopUp/Move"])
+    assert any("AllCopied" in step for step in steps.found["Move"])
 
 
 def test_an_output_that_cannot_be_written_is_reported_in_one_line(tmp_path, monkeypatch):
@@ -339,6 +339,6 @@ def test_an_output_that_cannot_be_written_is_reported_in_one_line(tmp_path, monk
     prepared = prepare_change(output.directory, change)
     (tmp_path / change.name).unlink()
     with pytest.raises(DataError, match=f"{change.name} cannot be written"):
-        list(commit._Apply(output).process(prepared, 1))
+        commit._apply(prepared, output.directory, 1)
     with pytest.raises(DataError, match=f"{change.name} cannot be written"):
-        list(commit._Prepare(output).process(change))
+        commit._prepare(change, output.directory)

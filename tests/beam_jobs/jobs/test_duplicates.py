@@ -1,5 +1,6 @@
 """Equal texts are found by their digests."""
 
+import functools
 import hashlib
 
 import apache_beam as beam
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests, with_dropped
-from beam_jobs.pipeline.text_steps import MarkDuplicates
+from beam_jobs.pipeline.text_steps import DropDuplicates
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.source import Source
 
@@ -86,22 +87,14 @@ def test_a_task_gets_the_numbers_from_all_partitions():
     assert task.dropped_rows.tolist() == [1, 2, 4]
 
 
-def marked(tasks: list[Task], digests: list[tuple[int, tuple[str, bytes]]], check) -> None:
-    with beam.Pipeline() as pipeline:
-        inputs = (
-            pipeline | "Tasks" >> beam.Create(tasks),
-            pipeline | "Digests" >> beam.Create(digests),
-        )
-        assert_that((inputs | MarkDuplicates()).tasks, check)
+def digest_of(texts: dict[str, tuple[list[bytes], list[int]]], task: Task):
+    some, orders = texts.get(task.id, ([], []))
+    found = np.arange(len(some)), digests_of(some), np.array(orders, np.uint64)
+    return task.id, found
 
 
 def test_all_tasks_are_kept_whether_they_drop_texts_or_not():
-    texts = {"a": ([b"x", b"y"], [5, 1]), "b": ([b"y", b"x"], [2, 4]), "c": ([b"z"], [3])}
-    digests = [
-        (part, (f"{name}#0", found))
-        for name, (some, orders) in texts.items()
-        for part, found in packed(some, orders)
-    ]
+    texts = {"a#0": ([b"x", b"y"], [5, 1]), "b#0": ([b"y", b"x"], [2, 4]), "c#0": ([b"z"], [3])}
     tasks = [task_of("a"), task_of("b"), task_of("c"), task_of("nothing but rejects")]
 
     def check(found: list[Task]) -> None:
@@ -112,7 +105,9 @@ def test_all_tasks_are_kept_whether_they_drop_texts_or_not():
             ("nothing but rejects#0", []),
         ]
 
-    marked(tasks, digests, check)
+    with beam.Pipeline() as pipeline:
+        drop = DropDuplicates(functools.partial(digest_of, texts), 1)
+        assert_that((pipeline | beam.Create(tasks) | drop).tasks, check)
 
 
 def test_numbers_that_the_runner_repeats_are_a_data_error():

@@ -83,18 +83,6 @@ def test_findings_are_counted_from_the_plan_and_the_summary():
     )
 
 
-@given(st.text(), st.dictionaries(st.text(), st.integers(0, 2**60)), st.integers(0, 2**60))
-def test_findings_survive_a_file(text, labels, number):
-    found = findings(
-        SplitSurvey("train", number, 1, 2, 3, 4),
-        labels={text: labels},
-        rejects=[Reject(text, "read", text)],
-        tried=number,
-        failed=[Reject(text, "decode", text)],
-    )
-    assert Findings.from_json(found.to_json()) == found
-
-
 def test_the_tables_list_features_and_splits():
     assert format_findings(findings(*TWO)).splitlines() == [
         *FEATURES,

@@ -40,7 +40,7 @@ def test_steps_have_readable_names_and_nothing_large(graph):
     steps = found.components.transforms.values()
     names = [step.unique_name for step in steps if step.unique_name.startswith(job.capitalize())]
     write = "Write" if job == "images" else "WriteRuns/Write"
-    assert {write, "CommitDataset/Commit", "CommitDataset/TopUp/PlanMoves"} <= {
+    assert {write, "CommitDataset/Commit", "CommitDataset/PlanMoves"} <= {
         name.partition("/")[2] for name in names
     }
     beams = ("FlatMap(<lambda at core.py", "Map(decode)")

@@ -13,7 +13,7 @@ from beam_jobs.dataset.directory import MARKER
 from beam_jobs.dataset.reconcile import check_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import check_records
-from beam_jobs.pipeline.commit import _Commit
+from beam_jobs.pipeline.commit import _commit
 from beam_jobs.pipeline.write_shards import _cure, _named_as_arguments
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import Summary
@@ -282,8 +282,8 @@ def statistics_of(count):
 def commit_of(output, results, changed, count, schema=SCHEMA):
     """The commit of a job without class names and tokens."""
     statistics = statistics_of(count)
-    return _Commit(output).process(
-        None, PLAN.pack(), results, changed, statistics, Summary.empty(1), {}, schema, (), ""
+    return _commit(
+        output, PLAN.pack(), results, changed, statistics, Summary.empty(1), {}, schema, (), ""
     )
 
 
@@ -295,17 +295,17 @@ def test_no_manifest_is_written_over_shards_that_are_not_on_disk(tmp_path):
         return commit_of(output, results, changed, 10)
 
     with pytest.raises(DataError, match="found no file"):
-        next(commit(changed))
+        commit(changed)
     for done in changed:
         (tmp_path / done.shard.file).write_bytes(bytes(done.shard.bytes))
     with pytest.raises(DataError, match="idx: written with 7 bytes, found no file"):
-        next(commit(changed))
+        commit(changed)
     for done in changed:
         (tmp_path / f"{done.shard.file}.idx").write_bytes(bytes(done.index_bytes))
     with pytest.raises(DataError, match="shards of 4 to 6 records"):
-        next(commit([]))
+        commit([])
     assert not (tmp_path / "manifest.json").exists()
-    (manifest,) = commit(changed)
+    manifest = commit(changed)
     assert Manifest.read(str(tmp_path)) == manifest
     assert [shard.records for shard in manifest.splits["train"].shards] == [5, 5]
 
@@ -327,7 +327,7 @@ def test_the_commit_leaves_only_the_files_of_the_dataset(tmp_path):
     for name in [*mine, *left]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(bytes(7 if name.endswith("idx") else 10))
-    list(commit_of(output, results, [], 9))
+    commit_of(output, results, [], 9)
     found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert found == {"manifest.json", *mine}
     assert not (tmp_path / ".staging").exists()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
-from beam_jobs.pipeline.plan_strata import DealGroups
+from beam_jobs.pipeline.plan_strata import plan_groups
 from beam_jobs.plan import group_splits
 from beam_jobs.plan.group_splits import GroupSizes, check_planned, deal_groups, unpack_splits
 from beam_jobs.plan.groups import Groups
@@ -93,7 +93,7 @@ def test_with_too_many_groups_hashes_decide(monkeypatch):
         merged.merge(order[0])
         assert (merged.inputs, merged.sizes) == (5, None)
     with Pipeline() as pipeline:
-        found = pipeline | beam.Create(parts) | DealGroups(Placement(0, THREE))
+        found = plan_groups(pipeline | beam.Create(parts), Placement(0, THREE))
         assert_that(found, equal_to([b""]))
 
 
@@ -225,8 +225,8 @@ def test_inputs_that_a_runner_lost_end_the_job():
     packed = deal_groups(replace(sizes_of({1: 2}), inputs=3), THREE).pack()
     summary = Summary.empty(3)
     summary.inputs = 3
-    assert check_planned(summary, packed, PLACEMENT) is summary
-    assert check_planned(summary, b"", PLACEMENT) is summary
+    check_planned(summary, packed, PLACEMENT)
+    check_planned(summary, b"", PLACEMENT)
     summary.inputs = 4
     with pytest.raises(DataError, match="handed over 3 of 4 inputs while groups were dealt"):
         check_planned(summary, packed, PLACEMENT)

@@ -127,7 +127,7 @@ def test_pairs_do_not_depend_on_blocks_nor_on_the_order_of_elements(blocks, draw
         sketched = sketches([texts[row] for row in some])
         splits = np.zeros(len(some), np.uint8)
         made += sketch_blocks(f"task {block}", some, some.astype(np.uint64), splits, sketched)
-    by_name = {block.name: block.probes() for block in made}
+    by_name = {block.name: block.probes for block in made}
     partitions: dict = {}
     for block in made:
         for partition, data in block.partitions():
@@ -256,13 +256,14 @@ def random_block(count, bands, owner="a", kept_out=False):
     return (
         every,
         orders,
+        splits,
         list(sketch_blocks(owner, numbers, orders, splits.astype(np.uint8), every, kept_out)),
     )
 
 
 def test_each_key_of_each_record_is_in_the_partition_of_its_band():
     count, bands = 300, 3
-    every, orders, (block,) = random_block(count, bands)
+    every, orders, splits, (block,) = random_block(count, bands)
     expected = sorted(
         (band * 32 + int(every.keys[row, band]) % 32, int(every.keys[row, band]))
         + (int(every.digests[row]), int(orders[row]), row)
@@ -275,11 +276,11 @@ def test_each_key_of_each_record_is_in_the_partition_of_its_band():
     assert sorted((p, *row) for p, data in parts for row in np.frombuffer(data, ROW).tolist()) == (
         expected
     )
-    probes = block.probes()
+    probes = block.probes
     assert (probes.owner, probes.kept_out) == ("a", False)
     assert np.frombuffer(probes.numbers, "<i8").tolist() == list(range(7, count + 7))
     assert probes.rows().tolist() == every.probes.tolist()
-    assert list(probes.splits) == block.splits.tolist()
+    assert list(probes.splits) == splits.tolist()
 
 
 def test_blocks_stay_below_the_limit_of_elements():
@@ -290,8 +291,8 @@ def test_blocks_stay_below_the_limit_of_elements():
     numbers, orders = np.arange(count), np.arange(count, dtype=np.uint64)
     blocks = list(sketch_blocks("a", numbers, orders, np.zeros(count, np.uint8), every))
     assert len({block.name for block in blocks}) == len(blocks) == -(-count * 266 // (1 << 19))
-    assert sum(len(block.numbers) for block in blocks) == count
-    assert not any(block.kept_out for block in blocks)
+    assert sum(len(block.probes.splits) for block in blocks) == count
+    assert not any(block.probes.kept_out for block in blocks)
     for block in blocks:
-        elements = [block.probes().probes, *(data for _, data in block.partitions())]
+        elements = [block.probes.probes, *(data for _, data in block.partitions())]
         assert max(map(len, elements)) <= 1 << 19

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
-from beam_jobs.pipeline.plan_strata import PlanStrata
+from beam_jobs.pipeline.plan_strata import plan_strata
 from beam_jobs.plan import labels, strata
 from beam_jobs.plan.group_splits import check_planned
 from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
@@ -141,7 +141,7 @@ def test_strata_are_those_of_the_labels_that_were_read():
     summary.add_labels({"a": 2, "b": 1, "none any more": 0})
     packed = planned.pack()
     placement = replace(placement_of((0.5, 0.5)), exact="labels")
-    assert check_planned(summary, packed, placement) is summary
+    check_planned(summary, packed, placement)
     for labels_, message in (
         ({"a": 1}, "2 of 3 records of label 'a'"),
         ({"b": -1}, "1 of 0 records of label 'b'"),
@@ -204,7 +204,7 @@ def test_the_transform_makes_the_same_plan_as_the_functions():
 
     options = PipelineOptions(["--allow_unsafe_triggers"])
     with test_pipeline.TestPipeline(options=options) as pipeline:
-        assert_that(pipeline | beam.Create(blocks) | PlanStrata(placement), agrees)
+        assert_that(plan_strata(pipeline | beam.Create(blocks), placement), agrees)
     sizes = Counter(split for block in blocks for split in expected.splits_of(block).tolist())
     assert math.isclose(sizes[0], 225, abs_tol=3)
 

@@ -158,7 +158,7 @@ def test_an_exception_is_a_reject_that_names_the_line():
             mean_of,
             ("float32", (3,)),
             r"feature 'mean': expected float32 \[3\], got float32 \[2\]; --map_schema "
-            r"mean=float32\[None\] holds both",
+            r"mean=float32\[None\] holds it",
         ),
         (
             more,

@@ -12,8 +12,8 @@ from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs import progress
 from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.pipeline.steps import cut_patterns, with_span
-from beam_jobs.pipeline.text_steps import CountRangesFn, number_ranges
+from beam_jobs.pipeline.steps import ReadTasks, cut_patterns, with_span
+from beam_jobs.pipeline.text_steps import NUMBERING, by_file, number_ranges
 from beam_jobs.sources.chunks import Task, batch_chunks
 from beam_jobs.storage.ranges import Span
 
@@ -22,7 +22,7 @@ class _ListTasks(beam.DoFn):
     """(Pattern, span) -> tasks, tasks of ranges whose records must be counted first, and their numbers.
 
     Args:
-        phases: What progress calls the passes over all tasks.
+        phases: The names of the passes over all tasks in progress.
     """
 
     FOUND, BYTES, UNCOUNTED = "found", "bytes", "uncounted"
@@ -49,7 +49,7 @@ class _ListTasks(beam.DoFn):
                 uncounted += task.size
                 yield TaggedOutput(self.UNCOUNTED, task)
         if uncounted:
-            progress.expect(CountRangesFn.PHASE, uncounted, "B")
+            progress.expect(NUMBERING, uncounted, "B")
         for phase in self._phases:
             progress.expect(phase, size, "B")
         Metrics.counter("files", "chunks").inc(found)
@@ -80,7 +80,7 @@ class ListTasks(beam.PTransform):
     Args:
         job: Defines the records.
         processes: The number of processes that read, in each of the runner's workers.
-        phases: What progress calls the passes over all tasks.
+        phases: The names of the passes over all tasks in progress.
     """
 
     def __init__(self, job: RecordJob, processes: int, phases: Sequence[str] = ()) -> None:
@@ -103,7 +103,8 @@ class ListTasks(beam.PTransform):
             numbered = (
                 listed[_ListTasks.UNCOUNTED]
                 | "SpreadRanges" >> beam.Reshuffle()
-                | "CountRanges" >> beam.ParDo(CountRangesFn(counter, self._processes))
+                | "CountRanges" >> beam.ParDo(ReadTasks(NUMBERING, counter.count, self._processes))
+                | "ByFile" >> beam.Map(by_file)
                 | "GroupByFile" >> beam.GroupByKey()
                 | "NumberRanges"
                 >> beam.FlatMap(number_ranges, counter, self._job.inputs.task_bytes)

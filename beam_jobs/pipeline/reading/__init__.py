@@ -1,1 +1,0 @@
-"""Steps from patterns to the tasks that read their records."""
