@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from beam_jobs.cli.checks.near import near_of, threshold_of
@@ -27,6 +28,7 @@ from beam_jobs.plan.splits import Splits
 from beam_jobs.records.mapping import Mapper, parse_map_schema
 from beam_jobs.records.rejects import MaxRejects, OnReject
 from beam_jobs.sources.columns import split_names
+from readers.format.schema import Schema
 from readers.format.tfrecord import MAX_RECORD_BYTES
 
 # Without --splits.
@@ -249,6 +251,18 @@ class DatasetFlags(RunFlags):
         stated = parse_map_schema(self.map_schema)
         return mapped(job, self.map, stated, self.columns, compressed)
 
+    def feature_names(self, schema: Schema) -> Mapping[str, str]:
+        """The names in Examples of those features that are called otherwise there.
+
+        Raises:
+            UsageError: The schema lacks a feature, or a name is given twice.
+        """
+        return {}
+
+    def facts(self, splits: Splits) -> dict[str, Any]:
+        """What the manifest states of the splits besides the flags."""
+        return {}
+
     def make_output(
         self,
         directory: str,
@@ -274,16 +288,18 @@ class DatasetFlags(RunFlags):
             exact=self.exact,
             windows=job.has_windows,
         )
+        schema = mapper.schema if mapper else job.schema
         output = Output(
             directory=directory,
-            schema=mapper.schema if mapper else job.schema,
+            schema=schema,
             placement=placement,
             num_shards=parse_num_shards(self.num_shards or None, splits.names),
             shard_size=parse_size(self.shard_size),
             on_reject=self.on_reject,
             overwrite=self.overwrite,
-            options=options,
+            options=options | self.facts(splits),
             max_rejects=MaxRejects.parse(self.max_rejects),
+            feature_names=self.feature_names(schema),
             mapper=mapper,
         )
         return output if self.dry_run else placed(output)
@@ -309,6 +325,10 @@ class EncodedDatasetFlags(DatasetFlags):
     )
 
     def find_splits(self, job: RecordJob) -> Splits:
+        if self.stratify and "label" not in job.schema:
+            raise UsageError("--stratify: the records have no label: add --label")
+        if self.stratify and job.schema["label"].shape:
+            raise UsageError("--stratify: records with several labels belong to several shares")
         if self.split_column and self.splits == ONE_SPLIT:
             found = split_names(job.inputs, self.split_column)
             return Splits.named(found, self.split_column)
@@ -318,17 +338,5 @@ class EncodedDatasetFlags(DatasetFlags):
     def exact(self) -> Exact:
         return "labels" if self.stratify else super().exact
 
-    def make_output(
-        self,
-        directory: str,
-        job: RecordJob,
-        options: dict[str, Any],
-        mapper: Mapper | None = None,
-    ) -> Output:
-        if self.stratify and "label" not in job.schema:
-            raise UsageError("--stratify: the records have no label: add --label")
-        if self.stratify and job.schema["label"].shape:
-            raise UsageError("--stratify: records with several labels belong to several shares")
-        output = super().make_output(directory, job, options, mapper)
-        names = parse_names(self.names, output.schema) if self.names else {}
-        return replace(output, feature_names=names)
+    def feature_names(self, schema: Schema) -> Mapping[str, str]:
+        return parse_names(self.names, schema) if self.names else {}

@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
 
 import google_crc32c
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
@@ -63,25 +62,8 @@ def look(directory: str, name: str) -> Seen:
     return Seen(None)
 
 
-class _Destination(Protocol):
-    """Where the bytes of a new file go."""
-
-    def write(self, data: bytes) -> Any:
-        """Appends bytes."""
-
-    def publish(self) -> None:
-        """Makes the file appear.
-
-        Raises:
-            ChangedError: The name no longer has what was seen there.
-        """
-
-    def give_up(self) -> None:
-        """Removes all traces of the file, as far as possible."""
-
-
 class _StagedFile:
-    """A file that is renamed when it is whole."""
+    """A file that is renamed when it is whole; its methods are those of `NewObject`."""
 
     def __init__(self, directory: str, name: str, seen: Seen | None, synced: bool) -> None:
         self._directory, self._name, self._seen = directory, name, seen
@@ -149,7 +131,7 @@ class NewFile:
 
     def __enter__(self) -> NewFile:
         path = join(self._directory, self._name)
-        self._destination: _Destination = (
+        self._destination = (
             NewObject(path, self._seen)
             if is_store(path)
             else _StagedFile(self._directory, self._name, self._seen, self._synced)
