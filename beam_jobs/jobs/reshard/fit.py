@@ -1,4 +1,4 @@
-"""Whether records fit a schema that was learned from others, and the schema that they would fit."""
+"""Checks records against the schema of the first ones, and suggests a schema that fits all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 
 _COMPANION = "/shape"
 
-# Name -> whether it is that of a feature that is written.
+# The name of a feature -> whether it is written.
 Keeps = Callable[[str], bool]
 
 
