@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from beam_jobs.cli.checks.near import near_of, threshold_of
+from beam_jobs.cli.checks.near import threshold_of
 from beam_jobs.cli.flags import RunFlags, flag
 from beam_jobs.dataset.directory import check_output
 from beam_jobs.dataset.output import (
@@ -21,7 +21,6 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.pixels import compressed
 from beam_jobs.jobs.mapping import mapped
 from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Exact, Placement, check_seed
 from beam_jobs.plan.splits import Splits
@@ -231,14 +230,6 @@ class DatasetFlags(RunFlags):
     def note(self, job: RecordJob) -> str:
         """One line about these flags and the job's inputs, printed before the job; "" for none."""
         return ""
-
-    def near(self, job: RecordJob, output: Output) -> NearRules | None:
-        """Which near duplicates are dropped; None if they are kept.
-
-        Raises:
-            UsageError: The flags do not fit the job.
-        """
-        return near_of(self.drop_near_duplicates, self.keep_out, job, output.feature_names)
 
     def mapped(self, job: RecordJob) -> tuple[RecordJob, Mapper | None]:
         """The job whose records `--map` can take, and what calls its function; None without it.
