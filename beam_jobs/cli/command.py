@@ -16,6 +16,7 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
 )
 
+from beam_jobs.cli.checks.near import near_of
 from beam_jobs.cli.config import with_config
 from beam_jobs.cli.flags import Parser, RunFlags
 from beam_jobs.cli.parser import CommandFlags, declared_flags, parse_flags
@@ -124,7 +125,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
         beam=options,
         follow=None if on_this_machine(options) else _follow(flags, output, options),
         processes=processes_of(options, rest),
-        near=dataset.near(job, output),
+        near=near_of(dataset.drop_near_duplicates, dataset.keep_out, job, output.feature_names),
         check=Check(dataset.fail_on, dataset.drop_near_duplicates) if dataset.check else None,
         dry_run=dataset.dry_run,
         note=dataset.note(job),

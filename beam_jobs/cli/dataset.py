@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from beam_jobs.cli.checks.near import near_of, threshold_of
+from beam_jobs.cli.checks.near import threshold_of
 from beam_jobs.cli.flags import RunFlags, flag
 from beam_jobs.dataset.directory import check_output
 from beam_jobs.dataset.output import (
@@ -20,13 +21,13 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.pixels import compressed
 from beam_jobs.jobs.mapping import mapped
 from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Exact, Placement, check_seed
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.mapping import Mapper, parse_map_schema
 from beam_jobs.records.rejects import MaxRejects, OnReject
 from beam_jobs.sources.columns import split_names
+from readers.format.schema import Schema
 from readers.format.tfrecord import MAX_RECORD_BYTES
 
 # Without --splits.
@@ -230,14 +231,6 @@ class DatasetFlags(RunFlags):
         """One line about these flags and the job's inputs, printed before the job; "" for none."""
         return ""
 
-    def near(self, job: RecordJob, output: Output) -> NearRules | None:
-        """Which near duplicates are dropped; None if they are kept.
-
-        Raises:
-            UsageError: The flags do not fit the job.
-        """
-        return near_of(self.drop_near_duplicates, self.keep_out, job, output.feature_names)
-
     def mapped(self, job: RecordJob) -> tuple[RecordJob, Mapper | None]:
         """The job whose records `--map` can take, and what calls its function; None without it.
 
@@ -248,6 +241,18 @@ class DatasetFlags(RunFlags):
             return job, None
         stated = parse_map_schema(self.map_schema)
         return mapped(job, self.map, stated, self.columns, compressed)
+
+    def feature_names(self, schema: Schema) -> Mapping[str, str]:
+        """The names in Examples of those features that are called otherwise there.
+
+        Raises:
+            UsageError: The schema lacks a feature, or a name is given twice.
+        """
+        return {}
+
+    def facts(self, splits: Splits) -> dict[str, Any]:
+        """What the manifest states of the splits besides the flags."""
+        return {}
 
     def make_output(
         self,
@@ -274,16 +279,18 @@ class DatasetFlags(RunFlags):
             exact=self.exact,
             windows=job.has_windows,
         )
+        schema = mapper.schema if mapper else job.schema
         output = Output(
             directory=directory,
-            schema=mapper.schema if mapper else job.schema,
+            schema=schema,
             placement=placement,
             num_shards=parse_num_shards(self.num_shards or None, splits.names),
             shard_size=parse_size(self.shard_size),
             on_reject=self.on_reject,
             overwrite=self.overwrite,
-            options=options,
+            options=options | self.facts(splits),
             max_rejects=MaxRejects.parse(self.max_rejects),
+            feature_names=self.feature_names(schema),
             mapper=mapper,
         )
         return output if self.dry_run else placed(output)
@@ -309,6 +316,10 @@ class EncodedDatasetFlags(DatasetFlags):
     )
 
     def find_splits(self, job: RecordJob) -> Splits:
+        if self.stratify and "label" not in job.schema:
+            raise UsageError("--stratify: the records have no label: add --label")
+        if self.stratify and job.schema["label"].shape:
+            raise UsageError("--stratify: records with several labels belong to several shares")
         if self.split_column and self.splits == ONE_SPLIT:
             found = split_names(job.inputs, self.split_column)
             return Splits.named(found, self.split_column)
@@ -318,17 +329,5 @@ class EncodedDatasetFlags(DatasetFlags):
     def exact(self) -> Exact:
         return "labels" if self.stratify else super().exact
 
-    def make_output(
-        self,
-        directory: str,
-        job: RecordJob,
-        options: dict[str, Any],
-        mapper: Mapper | None = None,
-    ) -> Output:
-        if self.stratify and "label" not in job.schema:
-            raise UsageError("--stratify: the records have no label: add --label")
-        if self.stratify and job.schema["label"].shape:
-            raise UsageError("--stratify: records with several labels belong to several shares")
-        output = super().make_output(directory, job, options, mapper)
-        names = parse_names(self.names, output.schema) if self.names else {}
-        return replace(output, feature_names=names)
+    def feature_names(self, schema: Schema) -> Mapping[str, str]:
+        return parse_names(self.names, schema) if self.names else {}

@@ -14,14 +14,20 @@ from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import parse_encodings
-from beam_jobs.jobs.images.annotation_flags import parse_annotations
-from beam_jobs.jobs.images.annotations import Unannotated
+from beam_jobs.jobs.images.annotation_flags import (
+    parse_boxes,
+    parse_captions,
+    with_names,
+    yolo_names,
+)
+from beam_jobs.jobs.images.annotations import ImageAnnotations, Unannotated
 from beam_jobs.jobs.images.boxes import AnnotationsOf, BoxOrder, Resize
 from beam_jobs.jobs.images.coco.objects import Segmentation
 from beam_jobs.jobs.images.image_files import MAX_PIXELS, Frames
 from beam_jobs.jobs.images.job import ImageDtype, ImageEncoding, ImageJob
 from beam_jobs.jobs.images.pixels import parse_image_size
 from beam_jobs.jobs.protocols import RecordJob
+from beam_jobs.storage.paths import absolute_path
 from readers.format.schema import IMAGE_ENCODINGS
 
 _MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
@@ -201,18 +207,39 @@ class ImageFlags(InputFlags):
                 "--frames all: --encoding source keeps all frames in one record; use png or tensor"
             )
 
-    def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ImageJob:
-        annotations = parse_annotations(
-            boxes=self.boxes,
-            class_names=self.class_names,
-            captions=self.captions,
-            masks=self.masks,
+    def annotations(self) -> ImageAnnotations:
+        """The annotations that are asked for; the files that are common to all images are read.
+
+        Raises:
+            UsageError: A value has no valid form or needs another flag, or its file cannot be read.
+        """
+        boxes, boxes_path = parse_boxes(self.boxes)
+        if self.class_names and boxes != "yolo":
+            raise UsageError("--class_names names the classes in YOLO files: add --boxes yolo")
+        if self.segmentation == "semantic" and self.masks:
+            raise UsageError(
+                "--segmentation semantic: --masks gives a feature `mask`, too; drop one"
+            )
+        if (self.keypoints or self.segmentation != "none") and boxes != "coco":
+            name = "--keypoints" if self.keypoints else f"--segmentation {self.segmentation}"
+            raise UsageError(f"{name}: these are in COCO files: add --boxes coco:FILE")
+        captions, captions_path = parse_captions(self.captions)
+        annotations = ImageAnnotations(
+            boxes=boxes,
+            boxes_path=boxes_path,
+            class_names=yolo_names(self.class_names) if self.class_names else (),
+            captions=captions,
+            captions_path=captions_path,
+            masks=absolute_path(self.masks) if self.masks else "",
             about=self.annotations_of,
             segmentation=self.segmentation,
-            keypoints=self.keypoints,
             unannotated=self.unannotated,
             box_order=self.box_order,
         )
+        return with_names(annotations, self.keypoints)
+
+    def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ImageJob:
+        annotations = self.annotations()
         extras = self.extras
         names = [*columns, *(extra.column for extra in extras), *annotations.columns]
         inputs, labels = self.find_inputs(self.label, names, output)

@@ -7,13 +7,11 @@ from typing import Any, cast
 
 from beam_jobs.cli.dataset import ONE_SPLIT, DatasetFlags
 from beam_jobs.cli.flags import JobFlags, flag, names_in
-from beam_jobs.dataset.output import Output
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.reshard.job import ReshardJob, reshard_job
 from beam_jobs.jobs.reshard.manifests import InputSplits
 from beam_jobs.plan.splits import Splits
-from beam_jobs.records.mapping import Mapper
 from beam_jobs.sources.inputs import Inputs
 from readers.format.display import first_names
 
@@ -117,17 +115,9 @@ class ReshardedDatasetFlags(DatasetFlags):
             f"{', '.join(names)}, are not kept"
         )
 
-    def make_output(
-        self,
-        directory: str,
-        job: RecordJob,
-        options: dict[str, Any],
-        mapper: Mapper | None = None,
-    ) -> Output:
-        output = super().make_output(directory, job, options, mapper)
-        if output.placement.splits.kept or self.splits != _KEEP or self.folds:
-            return output
-        return replace(output, options={**options, "splits": ONE_SPLIT})
+    def facts(self, splits: Splits) -> dict[str, Any]:
+        new = self.splits == _KEEP and not (splits.kept or self.folds)
+        return {"splits": ONE_SPLIT} if new else {}
 
 
 def _splits_of(job: RecordJob) -> InputSplits:

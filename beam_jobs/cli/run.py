@@ -16,7 +16,7 @@ import apache_beam as beam
 from apache_beam.metrics import MetricsFilter
 from apache_beam.runners.runner import PipelineResult
 
-from beam_jobs.cli.checks.check import checked, lines_of
+from beam_jobs.cli.checks.check import checked
 from beam_jobs.cli.checks.readers_command import run_readers
 from beam_jobs.cli.command import Command
 from beam_jobs.cli.report import (
@@ -265,7 +265,7 @@ def _check(command: Command, manifest: Manifest, report: Report) -> None:
         command.processes,
         lambda transform: launch(transform, command.beam, directory, [directory], follow),
     )
-    report.show("\n".join(lines_of(found)), findings=found.to_json()["findings"])
+    report.show("\n".join(map(str, (*found.findings, found))), findings=found.to_json()["findings"])
     if found.fails(asked.fail_on):
         report.end_with(1)
 

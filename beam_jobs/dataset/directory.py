@@ -21,7 +21,7 @@ from beam_jobs.storage.atomic import (
     make_directory,
     write_file,
 )
-from beam_jobs.storage.files import read_bytes
+from beam_jobs.storage.files import content_of
 from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.paths import is_local
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, join
@@ -211,10 +211,7 @@ def check_moves(directory: str, expected: bool) -> None:
         DataError: The job is further than this attempt.
     """
     late = look(directory, MANIFEST).version is not None
-    with contextlib.suppress(
-        OSError
-    ):  # The run is finished. Beam's filesystems have one error for all.
-        late |= not expected and read_bytes(join(directory, MARKER)) == _MOVING
+    late |= not expected and content_of(join(directory, MARKER)) == _MOVING
     if late:
         raise _too_late(directory)
 
@@ -256,7 +253,4 @@ def note_submitted(directory: str, note: bytes | None) -> None:
 
 def submitted(directory: str) -> bytes | None:
     """What `note_submitted` kept; None if there is nothing."""
-    try:
-        return read_bytes(join(directory, SUBMITTED))
-    except (OSError, ValueError):  # Missing, or on a filesystem that is not known.
-        return None
+    return content_of(join(directory, SUBMITTED))

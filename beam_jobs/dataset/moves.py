@@ -43,31 +43,17 @@ def moves_by_records(records: Sequence[int]) -> list[Move]:
     # The fullest shards keep the remaining records.
     fullest = sorted(range(shards), key=lambda shard: (-records[shard], shard))
     target = dict(zip(fullest, sorted(fair, reverse=True), strict=True))
-    wanted = iter(shard for shard in range(shards) for _ in range(target[shard] - records[shard]))
-    single = (
-        Move(shard, row, 1, next(wanted))
-        for shard in range(shards)
-        for row in range(target[shard], records[shard])
-    )
-    return list(_joined(single))
-
-
-def _joined(moves: Iterable[Move]) -> Iterator[Move]:
-    """Yields runs of consecutive records as one move each."""
-    last: Move | None = None
-    for move in moves:
-        if (
-            last
-            and (move.donor, move.receiver) == (last.donor, last.receiver)
-            and move.first == last.first + last.records
-        ):
-            last = last._replace(records=last.records + move.records)
-            continue
-        if last:
-            yield last
-        last = move
-    if last:
-        yield last
+    room = [max(target[shard] - records[shard], 0) for shard in range(shards)]
+    moves, receiver = [], 0
+    for donor in range(shards):
+        first = target[donor]
+        while first < records[donor]:
+            if count := min(records[donor] - first, room[receiver]):
+                moves.append(Move(donor, first, count, receiver))
+            first += count
+            room[receiver] -= count
+            receiver += not room[receiver]
+    return moves
 
 
 class Taken(NamedTuple):

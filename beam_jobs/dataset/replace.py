@@ -34,7 +34,7 @@ from beam_jobs.storage.atomic import (
     move_files,
     write_file,
 )
-from beam_jobs.storage.files import read_bytes
+from beam_jobs.storage.files import content_of, read_bytes
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, DatasetError, Manifest, join
 from readers.format.rejects import REJECTS
 
@@ -61,7 +61,7 @@ def finish_replacement(directory: str) -> None:
         UsageError: Another job is running there, or the directory cannot be read or written.
     """
     refuse_if_running(directory)
-    if not any(_content(join(directory, name)) for name in (JOURNAL, f"{NEXT}/{MANIFEST}")):
+    if not any(content_of(join(directory, name)) for name in (JOURNAL, f"{NEXT}/{MANIFEST}")):
         return
     try:
         with reserved(directory, "the move of a complete dataset"):
@@ -137,10 +137,10 @@ def replace_dataset(directory: str) -> None:
 
 def _delete_old_manifest(directory: str) -> None:
     """Deletes the older dataset's manifest, but not the new one if another attempt has just moved it."""
-    new = _content(join(directory, f"{NEXT}/{MANIFEST}"))
+    new = content_of(join(directory, f"{NEXT}/{MANIFEST}"))
     if new is None:
         raise OSError("another attempt moves the dataset at the same time")
-    if _content(join(directory, MANIFEST)) not in (None, new):
+    if content_of(join(directory, MANIFEST)) not in (None, new):
         delete_files([join(directory, MANIFEST)])
 
 
@@ -183,7 +183,7 @@ def check_replaced(output: Output) -> None:
     Raises:
         DataError: The dataset that was to be replaced is still there, because the runner lost the last step.
     """
-    if output.replaces and _content(join(output.directory, MARKER)) is not None:
+    if output.replaces and content_of(join(output.directory, MARKER)) is not None:
         raise DataError(
             f"--output {output.replaces}: the runner reports success, but the dataset there is the older "
             "one; run the job again"
@@ -193,14 +193,7 @@ def check_replaced(output: Output) -> None:
 def was_committed(output: Output, manifest: Manifest) -> bool:
     """Whether an attempt that a runner repeats has already written this manifest, or even moved it."""
     expected = manifest.to_bytes()
-    if _content(join(output.directory, MANIFEST)) == expected:
+    if content_of(join(output.directory, MANIFEST)) == expected:
         return True
     moved = not list_files(output.directory)
-    return moved and _content(join(output.replaces, MANIFEST)) == expected
-
-
-def _content(path: str) -> bytes | None:
-    try:
-        return read_bytes(path)
-    except (OSError, ValueError):  # Missing, or on a filesystem that is not known.
-        return None
+    return moved and content_of(join(output.replaces, MANIFEST)) == expected

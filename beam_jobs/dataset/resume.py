@@ -20,7 +20,7 @@ from beam_jobs.packages import versions
 from beam_jobs.records.rejects import Reject, rejects_file
 from beam_jobs.sources.classes import Names
 from beam_jobs.storage.atomic import STAGING, delete_files, write_file
-from beam_jobs.storage.files import read_bytes, size_and_crc
+from beam_jobs.storage.files import content_of, size_and_crc
 from readers.format.manifest import INDEX_SUFFIX, join
 from readers.format.splits import Shard
 
@@ -94,10 +94,7 @@ def note_done(directory: str, name: str, digest: str, result: ShardResult, figur
 
 def read_note(directory: str, name: str) -> bytes | None:
     """The unchecked note about a shard; None if none can be read."""
-    try:
-        return read_bytes(join(directory, _path(name)))
-    except OSError:
-        return None
+    return content_of(join(directory, _path(name)))
 
 
 def find_done(

@@ -23,6 +23,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL, Label, Labels
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.ahead import Read
+from beam_jobs.storage.objects import reading_ahead
 from readers.format.schema import Feature, Schema
 
 
@@ -63,12 +64,21 @@ class RangeCounter:
     """Counts and numbers the records of files that are cut by bytes.
 
     Attributes:
-        count: A task of uncounted ranges -> what is in each.
+        inputs: The files.
+        count_range: The inputs and an uncounted range -> what is in it.
         number: The counts of all ranges of a file, in any order -> a numbered chunk for each.
     """
 
-    count: Callable[[Task], list[RangeCount]]
+    inputs: Inputs
+    count_range: Callable[[Inputs, Chunk], RangeCount]
     number: Callable[[Iterable[RangeCount]], Iterator[Chunk]]
+
+    def count(self, task: Task) -> list[RangeCount]:
+        """What is in each range of a task."""
+        with reading_ahead(
+            read for chunk in task.chunks for read in self.inputs.range_reads(chunk)
+        ):
+            return [self.count_range(self.inputs, chunk) for chunk in task.chunks]
 
 
 # A task -> its id, and three arrays with a row for each of its texts but the rejected ones: the

@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
 
 import google_crc32c
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
@@ -63,25 +62,8 @@ def look(directory: str, name: str) -> Seen:
     return Seen(None)
 
 
-class _Destination(Protocol):
-    """Where the bytes of a new file go."""
-
-    def write(self, data: bytes) -> Any:
-        """Appends bytes."""
-
-    def publish(self) -> None:
-        """Makes the file appear.
-
-        Raises:
-            ChangedError: The name no longer has what was seen there.
-        """
-
-    def give_up(self) -> None:
-        """Removes all traces of the file, as far as possible."""
-
-
 class _StagedFile:
-    """A file that is renamed when it is whole."""
+    """A file that is renamed when it is whole; its methods are those of `NewObject`."""
 
     def __init__(self, directory: str, name: str, seen: Seen | None, synced: bool) -> None:
         self._directory, self._name, self._seen = directory, name, seen
@@ -142,18 +124,16 @@ class NewFile:
     def __init__(
         self, directory: str, name: str, seen: Seen | None = None, synced: bool = False
     ) -> None:
-        self._directory, self._name, self._seen = directory, name, seen
-        self._synced = synced
+        self._path = join(directory, name)
+        self._destination = (
+            NewObject(self._path, seen)
+            if is_store(self._path)
+            else _StagedFile(directory, name, seen, synced)
+        )
         self.size = self.crc32c = 0
         self._published = False
 
     def __enter__(self) -> NewFile:
-        path = join(self._directory, self._name)
-        self._destination: _Destination = (
-            NewObject(path, self._seen)
-            if is_store(path)
-            else _StagedFile(self._directory, self._name, self._seen, self._synced)
-        )
         return self
 
     def write(self, data: bytes) -> None:
@@ -175,18 +155,16 @@ class NewFile:
             # Another attempt has written the same, or this one has and did not get the answer.
             if not self._is_there():
                 raise DataError(
-                    f"{join(self._directory, self._name)} was changed by another worker or job while this "
-                    "one wrote it; if the job fails, run the same command again: it keeps the shards "
-                    "that are done"
+                    f"{self._path} was changed by another worker or job while this one wrote it; if the job "
+                    "fails, run the same command again: it keeps the shards that are done"
                 ) from None
 
     def _is_there(self) -> bool:
         """Whether the file has the bytes that were written here."""
         try:
-            found = size_and_crc(join(self._directory, self._name))
+            return size_and_crc(self._path) == (self.size, self.crc32c)
         except FileNotFoundError:
             return False
-        return found == (self.size, self.crc32c)
 
     def __exit__(self, *_: object) -> None:
         if not self._published:

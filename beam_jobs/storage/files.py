@@ -84,6 +84,14 @@ def read_bytes(path: str) -> bytes:
         os.close(descriptor)
 
 
+def content_of(path: str) -> bytes | None:
+    """A whole file; None if it is missing, unreadable, or on a filesystem that is not known."""
+    try:
+        return read_bytes(path)
+    except (OSError, ValueError):
+        return None
+
+
 def size_and_crc(path: str) -> tuple[int, int]:
     """The length and the CRC32C of a file; from a store that keeps the checksum, nothing is read.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -129,8 +129,3 @@ def _key(directory: str, file: str, number: int) -> str:
         data = unframe(stream.read(length), path, offset, number)
     record = Decoder(Schema({_KEY: ("string", ())})).decode(data)
     return bytes(record[_KEY].item()).decode("utf-8", "replace")
-
-
-def lines_of(report: CheckReport) -> Iterable[str]:
-    """The lines that are printed, the worst finding first."""
-    return [*map(str, report.findings), str(report)]

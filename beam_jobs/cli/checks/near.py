@@ -43,9 +43,7 @@ def near_of(
 
 
 def _likeness(threshold: str, compared: Compared) -> Likeness:
-    value = DEFAULTS[compared.kind]
-    if threshold:
-        value = threshold_of(threshold)
+    value = threshold_of(threshold) if threshold else DEFAULTS[compared.kind]
     try:
         return Likeness(compared.kind, value, len(compared.features))
     except ValueError as error:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Literal, cast
 
 from beam_jobs.cli.flags import flag, names_in
 from beam_jobs.cli.sensors.recordings import RecordingFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import parse_encodings
 from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.jobs.sensors.conditioning import Conditioning, LastWindow
+from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.formats.registry import suffixes_with
 from beam_jobs.jobs.sensors.inside.labels import WindowLabel
 from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.jobs.sensors.recording import ReadOptions, TimesPolicy, TimeUnit
 from beam_jobs.jobs.sensors.signals import NanPolicy
+from beam_jobs.jobs.sensors.spans import Span, parse_rate, parse_span
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.rows import DEFAULT
 from beam_jobs.sources.source import COLUMN
@@ -91,7 +92,7 @@ class SensorFlags(RecordingFlags):
         unset="--window",
         metavar="N|TIME",
     )
-    last_window: LastWindow = flag(
+    last_window: Literal["drop", "pad"] = flag(
         "drop",
         "samples after the last whole window: drop them, or pad them with zeros to a window and "
         "add `length`, the number of samples before the zeros, to each record",
@@ -135,7 +136,7 @@ class SensorFlags(RecordingFlags):
                     raise UsageError(
                         f"--{name}{given}: this is about recordings, not --record row: drop one"
                     )
-        self._conditioning()
+        self.conditioning()
 
     def _check_window_label(self) -> None:
         WindowLabel.parse(self.window_label)
@@ -150,16 +151,34 @@ class SensorFlags(RecordingFlags):
                 "name the labels of samples, such as --label column:activity"
             )
 
-    def _conditioning(self) -> Conditioning:
-        return Conditioning.parse(
+    def conditioning(self) -> Conditioning:
+        """The steps from a recording to its records.
+
+        Raises:
+            UsageError: A flag is malformed, or needs another one.
+        """
+        pad = self.last_window == "pad"
+        if self.stride and not self.window:
+            raise UsageError(f"--stride {self.stride} sets where windows begin: add --window")
+        if pad and not self.window:
+            raise UsageError("--last_window pad completes windows with zeros: add --window")
+        if pad and self.sequence:
+            raise UsageError("--last_window pad: a --sequence has no padded windows: drop one")
+        if self.max_gap and not self.resample:
+            raise UsageError(f"--max_gap {self.max_gap} limits interpolation: add --resample")
+        stated = self.rate and not self.rate.startswith(COLUMN)
+        resample = parse_rate(self.resample, "--resample") if self.resample else 0.0
+        gap = parse_span(self.max_gap, "--max_gap") if self.max_gap else Span(1.0, True, "")
+        window = parse_span(self.window, "--window") if self.window else None
+        return Conditioning(
             nan=self.nan,
-            rate="" if self.rate.startswith(COLUMN) else self.rate,
-            resample=self.resample,
-            max_gap=self.max_gap,
-            window=self.window,
-            stride=self.stride,
+            rate=parse_rate(self.rate, "--rate") if stated else 0.0,
+            resample=resample,
+            max_gap=gap.amount if gap.in_seconds else gap.amount / resample,
+            window=window,
+            stride=parse_span(self.stride, "--stride") if self.stride else window,
             sequence=self.sequence,
-            last_window=self.last_window,
+            pad=pad,
         )
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> SensorJob:
@@ -199,7 +218,7 @@ class SensorFlags(RecordingFlags):
             dtype=self.dtype,
             encoding=self.encoding,
             extras=extras,
-            conditioning=replace(self._conditioning(), max_bytes=max_bytes),
+            conditioning=replace(self.conditioning(), max_bytes=max_bytes),
             rows=self.record == "row",
             window_label=WindowLabel.parse(self.window_label),
             rate_column=rate_column,

@@ -1,4 +1,4 @@
-"""Whether records fit a schema that was learned from others, and the schema that they would fit."""
+"""Checks records against the schema of the first ones, and suggests a schema that fits all."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.jobs.reshard.values import image_format, is_gray, is_utf8, lists_of
+from beam_jobs.jobs.reshard.values import ValueList, image_format, is_gray, is_utf8, lists_of
 from readers.format.decode.records import Decoder, list_kind
 from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, fields
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 
 _COMPANION = "/shape"
 
-# Name -> whether it is that of a feature that is written.
+# The name of a feature -> whether it is written.
 Keeps = Callable[[str], bool]
 
 
@@ -39,14 +39,8 @@ class Names:
         return all(
             name in known[number] or not keeps(name)
             for number, _, message in fields(record)
-            for name in names_in(message)
+            for name in (name_of(entry) for _, _, entry in fields(message))
         )
-
-
-def names_in(message: memoryview) -> Iterator[str]:
-    """Yields the names in a serialized map of features or of feature lists."""
-    for _, _, entry in fields(message):
-        yield name_of(entry)
 
 
 def name_of(entry: memoryview) -> str:
@@ -55,11 +49,11 @@ def name_of(entry: memoryview) -> str:
 
 
 def value_error(feature: Feature, value: Any) -> str:
-    """Why a decoded value is not what its encoding says; empty if it is, or if decoding has shown it.
+    """Why a value does not have the encoding of its feature, as far as decoding does not check that; else empty.
 
     Args:
-        feature: Its feature.
-        value: As `Decoder` returns it; a text may be bytes.
+        feature: The feature.
+        value: The value from `Decoder`; a text may be bytes.
     """
     one = feature.step or feature
     if one.encoding == "text":
@@ -75,41 +69,33 @@ def value_error(feature: Feature, value: Any) -> str:
     return ""
 
 
-def misfit(schema: Schema, record: memoryview, learned: bool) -> str:
-    """Why a record does not fit the features of a schema; empty if it does.
-
-    Args:
-        schema: The features that are written.
-        record: The serialized record.
-        learned: Whether the schema was learned from other records. Then the reason says which
-            `--schema` would hold them all.
-    """
-    try:
-        lists_of(record)
-    except ValueError as error:
-        return f"not an Example: {error}"
-    for name, feature in schema.items():
-        if wrong := _feature_error(name, feature, record, learned):
-            return wrong + (_cure(name, feature, record) if learned else "")
-    return ""
-
-
-def other_feature(schema: Schema, record: memoryview, keeps: Keeps, learned: bool) -> str:
-    """Why the features of a record that a schema lacks are wrong; empty if they are not.
+def misfit(schema: Schema, record: memoryview, keeps: Keeps, learned: bool) -> str:
+    """Why a record does not fit a schema; empty if it does.
 
     Args:
         schema: The features that are written.
         record: The serialized record.
         keeps: Which features are written.
         learned: Whether the schema was learned from other records. Then a record may have no other
-            features, and the reason says which `--schema` would allow it.
+            features, and the reason says which `--schema` would hold all records.
     """
     try:
         features, lists = lists_of(record)
     except ValueError as error:
         return f"not an Example: {error}"
-    if not learned:
-        return ""
+    for name, feature in schema.items():
+        if wrong := _feature_error(name, feature, record, learned):
+            return wrong + (_cure(name, feature, record) if learned else "")
+    return _other_feature(schema, features, lists, keeps) if learned else ""
+
+
+def _other_feature(
+    schema: Schema,
+    features: dict[str, ValueList],
+    lists: dict[str, list[ValueList]],
+    keeps: Keeps,
+) -> str:
+    """What is wrong with the features of a record that the schema lacks; empty if it lacks none."""
     names = Names(schema)
     for name, found in features.items():
         if not found.kind or name in names.features or not keeps(name):

@@ -69,7 +69,7 @@ class ReshardJob(ReshardSpec, RecordJob):
         return super().chunks(source)
 
     def range_counter(self) -> RangeCounter:
-        return RangeCounter(partial(count_records, self.inputs), number_ranges)
+        return RangeCounter(self.inputs, count_records, number_ranges)
 
     @property
     def schema(self) -> Schema:

@@ -44,7 +44,7 @@ def example_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Tas
 
 
 def dataset_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Task) -> Sketched:
-    """The same sketches of a dataset: owners are files, numbers are those in files, and the order is that of reading."""
+    """As `example_sketches`, with the file and the row of each record, in the order of reading."""
     builders: dict[str, SketchBuilder] = {}
     for chunk, batch in batches_of(spec, task):
         if not isinstance(batch, Reject):

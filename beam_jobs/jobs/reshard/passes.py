@@ -18,7 +18,7 @@ from beam_jobs.jobs.passes import (
     mapped_records,
 )
 from beam_jobs.jobs.reshard.examples import FoundExamples, batches_of, records_of
-from beam_jobs.jobs.reshard.fit import Names, misfit, name_of, other_feature, value_error
+from beam_jobs.jobs.reshard.fit import Names, misfit, name_of, value_error
 from beam_jobs.jobs.reshard.framed import FrameBatch
 from beam_jobs.jobs.reshard.schema_guess import LEARNED, SchemaGuess
 from beam_jobs.jobs.reshard.spec import ReshardSpec
@@ -34,19 +34,6 @@ from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, fra
 _MEASURED = 16
 
 
-class SchemaLearner:
-    """Merges facts about the features of records."""
-
-    def __init__(self) -> None:
-        self._guess = SchemaGuess()
-
-    def add(self, part: SchemaGuess, /) -> None:
-        self._guess.merge(part)
-
-    def elements(self) -> Iterator[SchemaGuess]:
-        yield self._guess
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReshardFirstPass(FirstPass):
     """Task -> keys of records, and facts about the features of the first ones.
@@ -58,7 +45,7 @@ class ReshardFirstPass(FirstPass):
     spec: ReshardSpec
 
     def learner(self) -> Learner | None:
-        return SchemaLearner()
+        return SchemaGuess()
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
         dropped, first = task.dropped_rows, 0
@@ -108,7 +95,7 @@ def _learned(chunk: Chunk, batch: FrameBatch) -> SchemaGuess:
     good = batch.good & (starts < stops)
     for row in np.flatnonzero(good[: max(chunk.first + LEARNED - batch.first, 0)]).tolist():
         key = f"{chunk.source.key}#{batch.first + row}"
-        guess.add(key, batch.data.data[starts[row] : stops[row]])
+        guess.learn(key, batch.data.data[starts[row] : stops[row]])
     return guess
 
 
@@ -233,16 +220,18 @@ class ReshardSecondPass(SecondPass):
                 for at, value in enumerate(column)
                 if value is not None and (wrong := value_error(schema[name], value))
             }
-        errors = {at: misfit(schema, record_at(at), learned) or errors[at] for at in errors}
-        doubtful = [at for at in odd if not (at in errors or self._has_known_names(record_at(at)))]
-        doubtful += [] if not alike or self._has_known_names(record_at(alike[0])) else alike
-        for at in doubtful:
-            if wrong := other_feature(schema, record_at(at), self._keeps, learned):
-                errors.setdefault(at, wrong)
+        # One record shows the names of those of one form.
+        groups = [[at] for at in odd if at not in errors] + ([alike] if alike else [])
+        doubtful = [
+            at
+            for group in groups
+            if not self._names.hold(record_at(group[0]), self._keeps)
+            for at in group
+        ]
+        for at in {*errors, *doubtful}:
+            if wrong := misfit(schema, record_at(at), self._keeps, learned):
+                errors[at] = wrong
         return values, errors
-
-    def _has_known_names(self, record: memoryview) -> bool:
-        return self._names.hold(record, self._keeps)
 
 
 def with_features(data: memoryview, keeps: Callable[[str], bool]) -> bytes:

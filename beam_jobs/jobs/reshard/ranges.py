@@ -17,9 +17,8 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.reshard.framed import frames_of, header_error
-from beam_jobs.sources.chunks import Chunk, RangeCount, Task, in_order
+from beam_jobs.sources.chunks import Chunk, RangeCount, in_order
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.storage.objects import reading_ahead
 from readers.format.tfrecord import HEADER_BYTES
 
 # Finding the records of a file costs reading it once more, which many workers make up for.
@@ -31,13 +30,8 @@ _BLOCK_BYTES = 4 << 20
 _TRIES = 8
 
 
-def count_records(inputs: Inputs, task: Task) -> list[RangeCount]:
-    """The records that begin in each range of a task."""
-    with reading_ahead(read for chunk in task.chunks for read in inputs.range_reads(chunk)):
-        return [_count_range(inputs, chunk) for chunk in task.chunks]
-
-
-def _count_range(inputs: Inputs, chunk: Chunk) -> RangeCount:
+def count_records(inputs: Inputs, chunk: Chunk) -> RangeCount:
+    """The records that begin in a range of a file."""
     start, end, limit = chunk.start, chunk.end, inputs.max_bytes
     try:
         with inputs.stream(chunk.source) as file:

@@ -81,7 +81,7 @@ class SchemaGuess(Divisible):
     feature_lists: dict[str, StepsGuess] = field(default_factory=dict)
     broken: str = ""
 
-    def add(self, key: str, record: memoryview) -> None:
+    def learn(self, key: str, record: memoryview) -> None:
         """Adds a serialized Example or SequenceExample; of anything else only the reason.
 
         Args:
@@ -121,6 +121,14 @@ class SchemaGuess(Divisible):
             self._entry(self.features, name, FeatureGuess).merge(guess)
         for name, steps in other.feature_lists.items():
             self._entry(self.feature_lists, name, StepsGuess).merge(steps)
+
+    def add(self, part: SchemaGuess, /) -> None:
+        """Adds what was learned from other records, as a `Learner`."""
+        self.merge(part)
+
+    def elements(self) -> Iterator[SchemaGuess]:
+        """Yields itself, as a `Learner`."""
+        yield self
 
     def _merge_broken(self, broken: str) -> None:
         self.broken = min(filter(None, (self.broken, broken)), default="")

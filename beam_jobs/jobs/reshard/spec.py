@@ -1,4 +1,4 @@
-"""What a reshard job reads of TFRecord files, and what it keeps."""
+"""The spec of the reshard job: its TFRecord files, and the features that it keeps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ReshardSpec:
     sample_rate: float = 0.0
 
     def reads(self, chunk: Chunk) -> Iterator[Read]:
-        """Yields what the passes read of a store at first."""
+        """Yields the first reads of a chunk in a store."""
         if chunk.end:
             return self.inputs.range_reads(chunk)
         return self.inputs.reads(chunk.source, EAGER_BYTES)

@@ -1,4 +1,4 @@
-"""The values in one Example or SequenceExample of any form, and what byte strings among them are."""
+"""The values of an Example or SequenceExample of any form, and the kinds of its byte strings."""
 
 from __future__ import annotations
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.resampling import Segment, find_gaps, resample_arrays
 from beam_jobs.jobs.sensors.signals import NanPolicy, fill_missing
-from beam_jobs.jobs.sensors.spans import Span, parse_rate, parse_span
+from beam_jobs.jobs.sensors.spans import Span
 from beam_jobs.jobs.sensors.values import no_tensor
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 
@@ -20,8 +19,6 @@ FILLED = "filled"
 
 # Resampled like an array: the number of each sample, which leads from points of the grid to labels.
 _SAMPLE = "\0sample"
-
-LastWindow = Literal["drop", "pad"]
 
 
 @dataclass(frozen=True)
@@ -49,46 +46,6 @@ class Conditioning:
     sequence: bool = False
     pad: bool = False
     max_bytes: int = DEFAULT_RECORD_BYTES
-
-    @classmethod
-    def parse(
-        cls,
-        nan: NanPolicy = "keep",
-        rate: str = "",
-        resample: str = "",
-        max_gap: str = "",
-        window: str = "",
-        stride: str = "",
-        sequence: bool = False,
-        last_window: LastWindow = "drop",
-    ) -> Conditioning:
-        """Parses the flags of the same names.
-
-        Raises:
-            UsageError: a flag is malformed, or needs another one.
-        """
-        if stride and not window:
-            raise UsageError(f"--stride {stride} sets where windows begin: add --window")
-        pad = last_window == "pad"
-        if pad and not window:
-            raise UsageError("--last_window pad completes windows with zeros: add --window")
-        if pad and sequence:
-            raise UsageError("--last_window pad: a --sequence has no padded windows: drop one")
-        if max_gap and not resample:
-            raise UsageError(f"--max_gap {max_gap} limits interpolation: add --resample")
-        gap = parse_span(max_gap, "--max_gap") if max_gap else Span(1.0, True, "")
-        frequency = parse_rate(resample, "--resample") if resample else 0.0
-        length = parse_span(window, "--window") if window else None
-        return cls(
-            nan,
-            parse_rate(rate, "--rate") if rate else 0.0,
-            frequency,
-            gap.amount if gap.in_seconds else gap.amount / frequency,
-            length,
-            parse_span(stride, "--stride") if stride else length,
-            sequence,
-            pad,
-        )
 
     @property
     def cuts(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the records of the sensors job are, and whether a record fits the others."""
+"""The spec of the sensors job: its records, and the check that they agree."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OVERHEAD_BYTES = 150
 
 @dataclass(frozen=True)
 class SensorSpec:
-    """What a record is: a recording, or a part of one.
+    """The records of a sensors job: recordings, or parts of them.
 
     Attributes:
         inputs: Files of the kinds that `read_recording` reads.

@@ -71,7 +71,7 @@ class TextJob(TextSpec, RecordJob):
     def range_counter(self) -> RangeCounter | None:
         if self.record != "line":
             return None
-        return RangeCounter(partial(count_lines, self.inputs), numbered_chunks)
+        return RangeCounter(self.inputs, count_lines, numbered_chunks)
 
     def digester(self, rules: SplitRules) -> Digester | None:
         return partial(text_digests, self, rules) if self.drop_duplicates else None

@@ -9,20 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from beam_jobs.sources.chunks import Chunk, RangeCount, Task, in_order
+from beam_jobs.sources.chunks import Chunk, RangeCount, in_order
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.storage.objects import reading_ahead
 
 _BLOCK_BYTES = 1 << 20
 
 
-def count_lines(inputs: Inputs, task: Task) -> list[RangeCount]:
-    """The line ends in each range of a task."""
-    with reading_ahead(read for chunk in task.chunks for read in inputs.range_reads(chunk)):
-        return [_count_range(inputs, chunk) for chunk in task.chunks]
-
-
-def _count_range(inputs: Inputs, chunk: Chunk) -> RangeCount:
+def count_lines(inputs: Inputs, chunk: Chunk) -> RangeCount:
+    """The line ends in a range of a file."""
     # A line begins at the range's first byte if the byte before it ends one.
     at = max(chunk.start - 1, 0)
     begin = 0 if chunk.start == 0 else chunk.end

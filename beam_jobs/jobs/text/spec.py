@@ -1,4 +1,4 @@
-"""What a text record is."""
+"""The spec of the text job: its records and how their texts are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Tokens = Literal["none", "words", "bytes", "bpe", "file"]
 
 @dataclass(frozen=True)
 class TextSpec(TextReader):
-    """What a text record is, in addition to how its text is read.
+    """The records of a text job; `TextReader` reads their texts.
 
     Attributes:
         tokens: "words", "bytes", "bpe", "file" for a given tokenizer, or "none".

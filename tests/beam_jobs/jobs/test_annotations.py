@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images import annotations as annotations_module
-from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, voc_boxes
 from beam_jobs.sources.inputs import Inputs
@@ -47,7 +47,9 @@ def write(path: Path, data: object = "") -> Path:
 
 
 def parse(boxes="", class_names="", captions="", masks="") -> ImageAnnotations:
-    return parse_annotations(str(boxes), str(class_names), str(captions), str(masks))
+    return ImageFlags(
+        boxes=str(boxes), class_names=str(class_names), captions=str(captions), masks=str(masks)
+    ).annotations()
 
 
 def annotated(annotations: ImageAnnotations, source: Source | str, path: Path | str) -> Source:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from beam_jobs.jobs.images.annotation_flags import parse_annotations
+from beam_jobs.cli.images import ImageFlags
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
@@ -35,7 +35,7 @@ def record_of(folder, **flags) -> dict:
         (folder / name).write_text(text)
     (folder / "1.png").write_bytes(encoded(np.zeros((10, 20), np.uint8), "PNG"))
     inputs = Inputs.of([str(folder / "1.png")])
-    job = ImageJob(inputs, Labels("none"), annotations=parse_annotations(**flags))
+    job = ImageJob(inputs, Labels("none"), annotations=ImageFlags(**flags).annotations())
     (source,) = job.sources(inputs.patterns[0])
     return job.load(source)
 

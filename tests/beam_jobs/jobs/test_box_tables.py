@@ -8,8 +8,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.coco.reading import read_table
 from beam_jobs.jobs.images.job import ImageJob
@@ -43,7 +43,7 @@ def boxes(annotations: ImageAnnotations, name: str):
 
 
 def parse(path: str) -> ImageAnnotations:
-    return parse_annotations(f"csv:{path}")
+    return ImageFlags(boxes=f"csv:{path}").annotations()
 
 
 def test_pixels_are_divided_by_the_size_that_a_row_states(tmp_path):
@@ -150,7 +150,7 @@ def test_pixels_without_a_size_are_about_the_upright_image(tmp_path, about, expe
     (tmp_path / "p" / "a.png").write_bytes(data)
     path = write(tmp_path, "file,x1,y1,x2,y2,class\na.png,0,0,10,5,dog\n")
     inputs = Inputs.of([str(tmp_path / "p")])
-    annotations = parse_annotations(f"csv:{path}", about=about)
+    annotations = ImageFlags(boxes=f"csv:{path}", annotations_of=about).annotations()
     job = ImageJob(inputs, Labels.parse("none"), annotations=annotations)
     (source,) = job.sources(inputs.patterns[0])
     y0, x0, y1, x1 = job.load(source)["boxes"][0]

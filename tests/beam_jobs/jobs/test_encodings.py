@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 import readers
+from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import parse_encodings, with_encodings
-from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
@@ -80,7 +80,7 @@ def pixels_of(folder, **encodings) -> dict:
         inputs,
         Labels("none"),
         encoding=encodings.get("image", "tensor"),
-        annotations=parse_annotations(masks=str(folder)),
+        annotations=ImageFlags(masks=str(folder)).annotations(),
         encodings=encodings,
     )
     (source,) = job.sources(inputs.patterns[0])

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.cli.sensors.flags import SensorFlags
 from beam_jobs.errors import DataError
 from beam_jobs.jobs import file_passes
 from beam_jobs.jobs.file_passes import FileFirstPass
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.loading import Loader, classes_in
-from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement
@@ -78,7 +78,7 @@ def image_job(
 
 
 def sensor_job(folder: Path, *patterns: str, window: str = "", label: str = "none") -> SensorJob:
-    conditioning = Conditioning.parse("keep", "", "", "", window, "", "", False)
+    conditioning = SensorFlags(window=window).conditioning()
     inputs = inputs_of(folder, patterns)
     return SensorJob(inputs, Labels.parse(label), conditioning=conditioning).with_schema()
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
+from beam_jobs.jobs.protocols import RangeCounter
 from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
 from beam_jobs.sources.chunks import Task, byte_ranges
 from beam_jobs.sources.rows import numbered_lines
@@ -41,7 +42,7 @@ class Breaking(io.BytesIO):
 
 def counts_of(data, size, broken_from=1 << 60):
     ranges = Task(tuple(byte_ranges(Source("a.txt", len(data)), size)))
-    return count_lines(Held(data, broken_from), ranges)
+    return RangeCounter(Held(data, broken_from), count_lines, numbered_chunks).count(ranges)
 
 
 def lines_of(data, chunks):

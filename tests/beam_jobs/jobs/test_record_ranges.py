@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from beam_jobs.jobs.reshard import ranges
 from beam_jobs.jobs.reshard.examples import batches_of
 from beam_jobs.jobs.reshard.job import ReshardJob
-from beam_jobs.jobs.reshard.ranges import RANGE_BYTES, count_records, number_ranges
+from beam_jobs.jobs.reshard.ranges import RANGE_BYTES, number_ranges
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, Task, byte_ranges
 from beam_jobs.sources.inputs import Inputs
@@ -51,7 +51,7 @@ def compare(root, data, size):
     """Reads a file in ranges and whole; returns how many chunks have records."""
     (root / "a.tfrecord").write_bytes(data)
     job, source = job_of(root), Source("a.tfrecord", len(data))
-    counts = count_records(job.inputs, Task(tuple(byte_ranges(source, size))))
+    counts = job.range_counter().count(Task(tuple(byte_ranges(source, size))))
     chunks = list(number_ranges(reversed(counts)))
     assert len(chunks) == len(counts)
     whole = found_in(job, [Chunk(source, 0, 0, 1, len(data))])
@@ -94,7 +94,7 @@ def test_compressed_files_are_read_from_their_front(tmp_path):
 
 
 def test_a_range_that_cannot_be_read_makes_the_whole_file_a_chunk(tmp_path):
-    counts = count_records(job_of(tmp_path).inputs, Task(tuple(byte_ranges(Source("a", 100), 30))))
+    counts = job_of(tmp_path).range_counter().count(Task(tuple(byte_ranges(Source("a", 100), 30))))
     assert all(count.error for count in counts)
     whole, *rest = number_ranges(counts)
     assert (whole.start, whole.end, whole.first, whole.size) == (0, 0, 1, 100)
@@ -105,7 +105,7 @@ def test_a_range_that_cannot_be_read_makes_the_whole_file_a_chunk(tmp_path):
 def test_ranges_that_do_not_follow_each_other_make_the_whole_file_a_chunk(tmp_path):
     (tmp_path / "a").write_bytes(frame(b"x" * 14) * 4)
     ranges = Task(tuple(byte_ranges(Source("a", 120), 60)))
-    first, second = count_records(job_of(tmp_path).inputs, ranges)
+    first, second = job_of(tmp_path).range_counter().count(ranges)
     assert [chunk.end for chunk in number_ranges([first, second])] == [60, 120]
     whole, rest = number_ranges([first, second._replace(begin=61)])
     assert (whole.start, whole.end, rest.is_empty) == (0, 0, True)

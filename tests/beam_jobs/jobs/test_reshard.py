@@ -537,7 +537,7 @@ def test_a_manifest_in_an_archive_is_read(tmp_path, archive, pack):
 
 def guess_of(record):
     guess = SchemaGuess()
-    guess.add("a#1", memoryview(record))
+    guess.learn("a#1", memoryview(record))
     return guess
 
 

@@ -77,7 +77,7 @@ def run_example(kind, *runs):
 def guess_of(records):
     guess = SchemaGuess()
     for number, record in enumerate(records, 1):
-        guess.add(f"a#{number}", memoryview(record))
+        guess.learn(f"a#{number}", memoryview(record))
     return guess
 
 

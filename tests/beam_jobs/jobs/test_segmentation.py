@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.boxes import Geometry, move_keypoints
 from beam_jobs.jobs.images.coco import entries
 from beam_jobs.jobs.images.coco.objects import CocoObject, object_masks
@@ -153,7 +153,7 @@ def job(tmp_path: Path, coco: dict | None = None, orientation: int = 0, **flags)
     (tmp_path / "p").mkdir(exist_ok=True)
     pixels = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
     (tmp_path / "p" / "a.png").write_bytes(encoded(pixels, "PNG", orientation))
-    annotations = parse_annotations(boxes=f"coco:{path}", **flags)
+    annotations = ImageFlags(boxes=f"coco:{path}", **flags).annotations()
     inputs = Inputs.of([str(tmp_path / "p")])
     return ImageJob(inputs, Labels.parse("none"), annotations=annotations)
 
@@ -293,7 +293,7 @@ def test_flags_that_do_not_go_together_are_refused(tmp_path, flags, message):
     if flags.get("boxes") == "?":
         flags = flags | {"boxes": f"coco:{path}"}
     with pytest.raises(UsageError, match=message):
-        parse_annotations(**flags)
+        ImageFlags(**flags).annotations()
 
 
 def test_the_keypoints_of_a_category_must_be_a_list(tmp_path):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from beam_jobs.cli.sensors.flags import SensorFlags
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.formats.registry import FORMATS, suffixes_of
 from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.jobs.sensors.recording import ReadOptions
@@ -51,7 +51,7 @@ def job(tmp_path: Path, dtype="", encoding="tensor", flags=None, **files: bytes)
     """The job of files `name_suffix=data`, with its schema."""
     for name, data in files.items():
         (tmp_path / name.replace("_", ".")).write_bytes(data)
-    inputs, conditioning = Inputs.of([f"{tmp_path}/*"]), Conditioning.parse(**flags or {})
+    inputs, conditioning = Inputs.of([f"{tmp_path}/*"]), SensorFlags(**flags or {}).conditioning()
     return SensorJob(
         inputs, Labels(), dtype=dtype, encoding=encoding, conditioning=conditioning
     ).with_schema()
@@ -216,7 +216,7 @@ def test_a_lower_rate_of_irregular_samples_is_warned_of(tmp_path):
             Inputs.of([str(path)]),
             Labels(),
             read_options=ReadOptions(time_column="t"),
-            conditioning=Conditioning.parse(resample=rate),
+            conditioning=SensorFlags(resample=rate).conditioning(),
         ).with_schema()
         assert ["frequencies above 25 Hz appear" in text for text in made.warnings] == [
             True

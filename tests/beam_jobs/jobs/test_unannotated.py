@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.record import UNANNOTATED
 from beam_jobs.sources.inputs import Inputs
@@ -54,7 +54,7 @@ def load(folder, number: int, **flags) -> dict:
     for name, value in flags.items():
         flags[name] = value.replace("{}", str(folder)) if isinstance(value, str) else value
     inputs = Inputs.of([str(folder / "p" / f"{number}.png")])
-    job = ImageJob(inputs, Labels.parse("none"), annotations=parse_annotations(**flags))
+    job = ImageJob(inputs, Labels.parse("none"), annotations=ImageFlags(**flags).annotations())
     (source,) = job.sources(inputs.patterns[0])
     if source.error:
         raise RejectError(source.error)
@@ -106,7 +106,7 @@ def test_a_yolo_file_may_be_required(folder):
 @pytest.mark.parametrize("about", ["auto", "upright"])
 def test_a_kept_image_has_no_masks_and_no_keypoints(folder, segmentation, about):
     flags = {"boxes": "coco:{}/c.json", "segmentation": segmentation, "keypoints": True}
-    record = load(folder, 2, **flags, about=about, unannotated="keep")
+    record = load(folder, 2, **flags, annotations_of=about, unannotated="keep")
     assert record["keypoints"].shape == (0, 1, 3)
     if segmentation == "instances":
         assert record["instance_masks"].shape == (0, 10, 20)
