@@ -163,22 +163,6 @@ def fractions_as_names(manifest: Manifest) -> str:
     )
 
 
-def equal_shapes(manifest: Manifest) -> str:
-    """Names the features whose shape could vary, but is the same in all records; empty without any."""
-    splits = [split.statistics for split in manifest.splits.values() if split.records]
-    found = []
-    for name, feature in manifest.schema.items():
-        shape = tuple(
-            _common_size(splits, name, axis) if size is None else size
-            for axis, size in enumerate(feature.shape)
-        )
-        if not feature.is_fixed and None not in shape:
-            found.append(f"{name} {format_shape(shape)}")
-    if not found:
-        return ""
-    return f"the same shape in all records: {', '.join(found)}; readers batch this without padding"
-
-
 def kept_out_warning(records: int, were: str) -> str:
     """A warning about records that are near one of `--keep_out`; empty if there are none.
 
@@ -192,13 +176,6 @@ def kept_out_warning(records: int, were: str) -> str:
         f"--keep_out: {counted(records, 'record')} {were} dropped, because they are nearly the same as records "
         "of the datasets to keep out"
     )
-
-
-def _common_size(splits: Sequence[Mapping[str, Any]], name: str, axis: int) -> int | None:
-    """The size of an axis in all records of some splits, from their statistics; None if it varies."""
-    figures = [split.get(name, {}).get("lengths", {}).get(str(axis), {}) for split in splits]
-    sizes = {figure.get(end) for figure in figures for end in ("min", "max")}
-    return sizes.pop() if len(sizes) == 1 else None
 
 
 def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]]:

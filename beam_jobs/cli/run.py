@@ -21,7 +21,6 @@ from beam_jobs.cli.checks.readers_command import run_readers
 from beam_jobs.cli.command import Command
 from beam_jobs.cli.report import (
     HEADER,
-    equal_shapes,
     findings_as_json,
     format_findings,
     format_reasons,
@@ -315,7 +314,6 @@ def _run(command: Command, report: Report) -> None:
         _check(command, manifest, report)
     report.note(
         format_seconds(outcome.seconds),
-        equal_shapes(manifest),
         next_step(directory),
         directory=directory,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from beam_jobs.cli.report import (
-    equal_shapes,
     format_reasons,
     format_seconds,
     fractions_as_names,
@@ -22,7 +21,6 @@ from beam_jobs.records.rejects import Reject, format_rejects
 from readers.format.manifest import Manifest
 from readers.format.rejects import reasons_of
 from readers.format.schema import Feature, Schema
-from readers.format.splits import Shard, Split
 
 SCHEMA = Schema({"key": Feature("string")})
 THREE = Splits.parse("train=0.8,val=0.15,test=0.05")
@@ -166,44 +164,6 @@ def test_a_line_says_how_long_each_phase_took():
     assert found == "started 0.0 s, read 3.1 s, encoded 5.0 s, wrote 12.4 s, checked 0.2 s"
     assert format_seconds({"starting": 30.0}) == ""
     assert format_seconds({}) == ""
-
-
-def sized(records, **lengths):
-    """A split whose statistics state the smallest and the largest size on axes of `image`."""
-    figures = {axis[1:]: {"min": low, "max": high} for axis, (low, high) in lengths.items()}
-    statistics = {"image": {"lengths": figures}} if lengths else {}
-    return Split((Shard("a", records, 9, 0),), statistics=statistics)
-
-
-VARYING = Schema({"image": Feature("uint8", (None, None, 1)), "key": Feature("string")})
-
-
-@pytest.mark.parametrize(
-    "splits",
-    [
-        [sized(2, _0=(8, 8), _1=(9, 9)), sized(0), sized(5, _0=(8, 8), _1=(9, 9))],
-        [sized(1, _0=(8, 8), _1=(9, 9))],
-    ],
-)
-def test_a_shape_that_could_vary_but_does_not_is_stated(splits):
-    found = equal_shapes(Manifest(VARYING, {str(n): split for n, split in enumerate(splits)}))
-    assert found == (
-        "the same shape in all records: image [8, 9, 1]; readers batch this without padding"
-    )
-
-
-@pytest.mark.parametrize(
-    "splits",
-    [
-        [sized(0)],
-        [sized(2, _0=(8, 8), _1=(8, 9))],
-        [sized(2, _0=(8, 8), _1=(9, 9)), sized(5, _0=(8, 8), _1=(7, 7))],
-        [sized(2, _0=(8, 8), _1=(9, 9)), sized(5)],
-        [sized(2, _bytes=(70, 70))],
-    ],
-)
-def test_nothing_is_said_of_shapes_that_vary_or_are_not_known(splits):
-    assert not equal_shapes(Manifest(VARYING, {str(n): split for n, split in enumerate(splits)}))
 
 
 def test_a_name_with_a_newline_does_not_look_like_two_lines(capsys):

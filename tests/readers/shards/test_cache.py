@@ -145,7 +145,8 @@ def test_a_process_killed_while_fetching_leaves_no_shard_that_looks_complete(
     code = (
         "import sys, time\nfrom readers.shards import cache\nwrite = cache._write\n"
         "def half(file, data):\n    write(file, data[: len(data) // 2])\n"
-        "    print('half\\n', end='', flush=True)\n    time.sleep(60)\ncache._write = half\n" + _READ
+        "    print('half\\n', end='', flush=True)\n    time.sleep(60)\ncache._write = half\n"
+        + _READ
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, url, str(directory), "1"], stdout=subprocess.PIPE
