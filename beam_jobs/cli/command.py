@@ -30,11 +30,13 @@ from beam_jobs.engines.flags import engine_flags, job_name
 from beam_jobs.engines.remote.job import RemoteJob
 from beam_jobs.engines.remote.watch import Follow
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.images.pixels import compressed
+from beam_jobs.jobs.mapping import mapped
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
-from beam_jobs.records.mapping import MAP_DIGEST
+from beam_jobs.records.mapping import MAP_DIGEST, parse_map_schema
 from beam_jobs.storage.atomic import STAGING, list_files
 from readers.format.display import unwritable
 from readers.format.manifest import join
@@ -115,7 +117,10 @@ def parse_command(arguments: Sequence[str]) -> Command:
     FileSystems.set_options(options)
     directory = dataset.directory()
     job = flags.job.make_job(dataset.columns, directory, dataset.most_bytes)
-    job, mapper = dataset.mapped(job)
+    mapper = None
+    if dataset.map:
+        stated = parse_map_schema(dataset.map_schema)
+        job, mapper = mapped(job, dataset.map, stated, dataset.columns, compressed)
     facts = {**job.facts, **({MAP_DIGEST: mapper.digest} if mapper else {})}
     output = dataset.make_output(directory, job, {**flags.options, **facts}, mapper)
     return Command(

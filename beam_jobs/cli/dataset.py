@@ -18,8 +18,6 @@ from beam_jobs.dataset.output import (
 )
 from beam_jobs.dataset.replace import cleaned_if_refused, finish_replacement, placed
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.images.pixels import compressed
-from beam_jobs.jobs.mapping import mapped
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Exact, Placement, check_seed
@@ -230,17 +228,6 @@ class DatasetFlags(RunFlags):
     def note(self, job: RecordJob) -> str:
         """One line about these flags and the job's inputs, printed before the job; "" for none."""
         return ""
-
-    def mapped(self, job: RecordJob) -> tuple[RecordJob, Mapper | None]:
-        """The job whose records `--map` can take, and what calls its function; None without it.
-
-        Raises:
-            UsageError: The function cannot be imported, or cannot take the first records.
-        """
-        if not self.map:
-            return job, None
-        stated = parse_map_schema(self.map_schema)
-        return mapped(job, self.map, stated, self.columns, compressed)
 
     def feature_names(self, schema: Schema) -> Mapping[str, str]:
         """The names in Examples of those features that are called otherwise there.

@@ -291,7 +291,7 @@ def findings_as_json(findings: Findings) -> dict[str, Any]:
         "splits": splits_as_json(findings.splits),
         "labels": findings.labels,
         "tried": findings.tried,
-        "rejects": reasons_as_json(reasons_of(rejects)),
+        "rejects": reasons_as_json(reasons_of((each.key, each.error) for each in rejects)),
     }
 
 

@@ -222,7 +222,7 @@ def _report_rejects(report: Report, folder: str, count: int) -> None:
         return
     if len(rejects) < count:
         report.note(f"  the first {len(rejects):,} of them:")
-    reasons = reasons_of(rejects)
+    reasons = reasons_of((reject.key, reject.error) for reject in rejects)
     report.note(*format_reasons(reasons), rejects=reasons_as_json(reasons))
 
 

@@ -23,7 +23,7 @@ from beam_jobs.dataset.topup import PreparedChange, apply_change, prepare_change
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
 from beam_jobs.packages import versions
-from beam_jobs.pipeline.plan_shards import Planned
+from beam_jobs.pipeline.planning.shards import Planned
 from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, once
 from beam_jobs.plan.shards import Plan
 from beam_jobs.plan.summary import Summary

@@ -28,7 +28,7 @@ from beam_jobs.jobs.text.tokens import (
     rank_words,
     smallest_wanted,
 )
-from beam_jobs.pipeline.plan_shards import Side
+from beam_jobs.pipeline.planning.shards import Side
 from beam_jobs.pipeline.steps import (
     MergeInPieces,
     ReadTasks,

@@ -20,7 +20,7 @@ from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.near.rules import NearRules
-from beam_jobs.pipeline.plan_records import PlanRecords
+from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import STATISTICS, AsWhole, TaskStep, at_end_of_bundle, loading_pool
 from beam_jobs.pipeline.write_runs import WriteRuns, spool_of
 from beam_jobs.records.runs import Held

@@ -24,7 +24,7 @@ from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.near.rules import NearRules
-from beam_jobs.pipeline.plan_references import PlanReferences
+from beam_jobs.pipeline.planning.references import PlanReferences
 from beam_jobs.pipeline.steps import (
     STATISTICS,
     AsWhole,

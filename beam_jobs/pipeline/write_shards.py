@@ -32,7 +32,7 @@ from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit import CommitDataset
-from beam_jobs.pipeline.plan_shards import Planned, PlanShards
+from beam_jobs.pipeline.planning.shards import Planned, PlanShards
 from beam_jobs.pipeline.steps import STATISTICS, at_end_of_bundle
 from beam_jobs.pipeline.write_runs import WriteRuns, spool_of
 from beam_jobs.plan.placement import Placement, check_seed

@@ -55,9 +55,8 @@ def readme(manifest: Manifest, licence: str) -> bytes:
 
 def _lines(manifest: Manifest, licence: str) -> Iterator[str]:
     yield "---"
-    if (
-        licence
-    ):  # An identifier of SPDX in small letters; every scalar is JSON, which YAML includes.
+    if licence:
+        # An identifier of SPDX in small letters; every scalar is JSON, which YAML includes.
         known = re.fullmatch(r"[A-Za-z0-9.+-]+", licence)
         yield f"license: {json.dumps(licence.lower() if known else 'other')}"
     # The viewer of Hugging Face reads no TFRecord files, and would take the JSON files here for the data.

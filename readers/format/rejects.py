@@ -7,7 +7,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 # The folder of a dataset with a list of rejects for each shard, as lines of JSON.
 REJECTS = "rejects"
@@ -34,23 +33,13 @@ class Reason:
     example: str
 
 
-class Rejected(Protocol):
-    """An input that could not become a record: its key, and the error on one line."""
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def error(self) -> str: ...
-
-
-def reasons_of(rejects: Iterable[Rejected]) -> list[Reason]:
-    """The reasons of rejects, the most frequent first."""
+def reasons_of(rejects: Iterable[tuple[str, str]]) -> list[Reason]:
+    """The reasons of rejects, each a key and an error on one line, the most frequent first."""
     examples: dict[str, str] = {}
     counts: Counter[str] = Counter()
-    for reject in rejects:
-        text = _VARIABLE.sub("…", reject.error)
+    for key, error in rejects:
+        text = _VARIABLE.sub("…", error)
         reason = textwrap.shorten(text, _REASON_LENGTH, placeholder=" …")
         counts[reason] += 1
-        examples.setdefault(reason, reject.key)
+        examples.setdefault(reason, key)
     return [Reason(count, reason, examples[reason]) for reason, count in counts.most_common()]

@@ -96,7 +96,7 @@ def records_of(rules: SplitRules, source: Source, batch: FrameBatch) -> FoundExa
     """
     starts, stops = batch.spans
     rows = np.flatnonzero(batch.good & (starts < stops))
-    rejects = [_reject(source, place.number, place.error) for place in batch.broken]
+    rejects = [_reject(source, number, error) for number, error in batch.broken]
     for row in np.flatnonzero(batch.good & (starts == stops)).tolist():
         error = f"{batch.place_of(starts[row])}: not an Example: it is empty"
         rejects.append(_reject(source, batch.first + row, error))

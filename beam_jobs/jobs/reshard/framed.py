@@ -39,18 +39,6 @@ _WRONG_CHECKSUM = "its checksum does not match its data"
 _ALIKE = 4
 
 
-class BrokenRecord(NamedTuple):
-    """A place in a file at which a record cannot be read.
-
-    Attributes:
-        number: The number that the record would have, from 1.
-        error: The reason, with the byte at which it begins.
-    """
-
-    number: int
-    error: str
-
-
 class FrameBatch(NamedTuple):
     """Consecutive records of a file.
 
@@ -61,7 +49,8 @@ class FrameBatch(NamedTuple):
         good: bool [B], whether its checksums match.
         first: The number of the first record in the file, from 1.
         offset: The position of the first record in the file, in bytes.
-        broken: Records whose checksum differs, and the end of the file if that is damaged.
+        broken: (number from 1, reason with the byte) of records whose checksum differs, and of the end of
+            the file if that is damaged.
     """
 
     data: np.ndarray
@@ -69,7 +58,7 @@ class FrameBatch(NamedTuple):
     good: np.ndarray
     first: int
     offset: int
-    broken: list[BrokenRecord]
+    broken: list[tuple[int, str]]
 
     @property
     def stops(self) -> np.ndarray:
@@ -152,11 +141,11 @@ def frame_batches(
         good = intact(buffer[: used + MARGIN], sizes) if len(sizes) else np.zeros(0, bool)
         starts = offset + np.cumsum(sizes) - sizes
         broken = [
-            BrokenRecord(number + row, f"byte {int(starts[row]):,}: {_WRONG_CHECKSUM}")
+            (number + row, f"byte {int(starts[row]):,}: {_WRONG_CHECKSUM}")
             for row in np.flatnonzero(~good).tolist()
         ]
         if error:
-            broken.append(BrokenRecord(number + len(sizes), f"byte {offset + used:,}: {error}"))
+            broken.append((number + len(sizes), f"byte {offset + used:,}: {error}"))
         if len(sizes) or broken:
             yield FrameBatch(buffer, sizes, good, number, offset, broken)
         held -= used

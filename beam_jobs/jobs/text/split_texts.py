@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,20 +18,6 @@ from beam_jobs.sources.extra_features import extra_values
 from beam_jobs.storage.objects import reading_ahead
 
 
-class SplitTexts(NamedTuple):
-    """Texts that become records, and their splits.
-
-    Attributes:
-        texts: The texts, without those that are dropped or rejected.
-        splits: uint8 [n], the split of each.
-        duplicates: uint8 [m], the splits of those that are dropped.
-    """
-
-    texts: Texts
-    splits: np.ndarray
-    duplicates: np.ndarray
-
-
 def all_texts(spec: TextSpec, task: Task) -> Iterator[Texts]:
     """Yields the texts of a task, including those that are dropped as duplicates."""
     with reading_ahead(chain.from_iterable(map(spec.reads, task.chunks))):
@@ -40,8 +25,15 @@ def all_texts(spec: TextSpec, task: Task) -> Iterator[Texts]:
             yield from spec.batches(chunk)
 
 
-def split_texts(spec: TextSpec, task: Task, rules: SplitRules) -> Iterator[SplitTexts]:
-    """Yields the texts of a task that become records."""
+def split_texts(
+    spec: TextSpec, task: Task, rules: SplitRules
+) -> Iterator[tuple[Texts, np.ndarray, np.ndarray]]:
+    """Yields the texts of a task that become records.
+
+    Yields:
+        The texts, without those that are dropped or rejected; uint8 [n], the split of each; and uint8
+        [m], the splits of those that are dropped.
+    """
     dropped = task.dropped_rows
     first = 0
     for texts in all_texts(spec, task):
@@ -63,7 +55,7 @@ def split_texts(spec: TextSpec, task: Task, rules: SplitRules) -> Iterator[Split
             )
             kept = np.delete(np.arange(len(texts.keys)), list(errors))
             texts, splits = texts.take(kept), splits[kept]
-        yield SplitTexts(texts, splits, duplicates)
+        yield texts, splits, duplicates
 
 
 def splits_of(spec: TextSpec, texts: Texts, rules: SplitRules) -> tuple[np.ndarray, dict[int, str]]:

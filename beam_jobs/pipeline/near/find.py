@@ -80,13 +80,9 @@ def sketches_of(
     )
     tallies = found[TALLY]
     if listed is not None:
-        counted = listed | f"CountListed{name}" >> beam.Map(_listed_tally)
+        counted = listed | f"CountListed{name}" >> beam.Map(lambda count: NearTally(listed=count))
         tallies = (tallies, counted) | f"AllListed{name}" >> beam.Flatten()
     return Sketches(found["keys"], found[PROBES], tallies)
-
-
-def _listed_tally(found: int) -> NearTally:
-    return NearTally(listed=found)
 
 
 def _pair(

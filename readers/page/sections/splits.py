@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 import fsspec
@@ -103,24 +102,12 @@ _FILES, _BYTES = 64, 8 << 20
 _LONGEST = 500
 
 
-class ListedReject(NamedTuple):
-    """An input that could not become a record.
-
-    Attributes:
-        key: Its key.
-        error: Why.
-    """
-
-    key: str
-    error: str
-
-
-def first_rejects(directory: str) -> Iterator[ListedReject]:
-    """Yields the first rejects that a dataset lists; nothing if the lists cannot be read."""
+def first_rejects(directory: str) -> Iterator[tuple[str, str]]:
+    """Yields (key, error) of the first rejects that a dataset lists; nothing if the lists cannot be read."""
     for line in _lines(join(directory, REJECTS)):
         try:
             found = json.loads(line)
-            yield ListedReject(str(found["key"])[:_LONGEST], str(found["error"])[:_LONGEST])
+            yield str(found["key"])[:_LONGEST], str(found["error"])[:_LONGEST]
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
 

@@ -107,9 +107,9 @@ def test_many_tiny_shards_are_a_warning(num_shards, shard_size, records, shards,
 
 
 def test_reasons_of_rejects_are_counted_without_their_names_and_numbers():
-    rejects = [Reject(f"a/{n}.png", "read", f"byte {n:,}: cut off") for n in range(5)]
-    rejects += [Reject("x", "decode", "dtype 'int8' is not float32, UTF-8 or -3: isn't, isn't")]
-    rejects += [Reject("y", "decode", "dtype 'int16' is not float32, UTF-8 or 7: isn't, isn't")]
+    rejects = [(f"a/{n}.png", f"byte {n:,}: cut off") for n in range(5)]
+    rejects += [("x", "dtype 'int8' is not float32, UTF-8 or -3: isn't, isn't")]
+    rejects += [("y", "dtype 'int16' is not float32, UTF-8 or 7: isn't, isn't")]
     assert format_reasons(reasons_of(rejects)) == [
         "  5: byte …: cut off, such as a/0.png",
         "  2: dtype … is not float32, UTF-8 or …: isn't, isn't, such as x",
@@ -117,7 +117,7 @@ def test_reasons_of_rejects_are_counted_without_their_names_and_numbers():
 
 
 def test_rare_reasons_share_one_line():
-    rejects = [Reject(f"{n}", "read", "abcdefg"[: n % 7 + 1]) for n in range(20)]
+    rejects = [(f"{n}", "abcdefg"[: n % 7 + 1]) for n in range(20)]
     *lines, last = format_reasons(reasons_of(rejects))
     assert lines == [f"  3: {'abcdefg'[: n + 1]}, such as {n}" for n in range(4)]
     assert last == "  8: 3 other reasons"

@@ -12,7 +12,7 @@ from apache_beam.testing.util import assert_that
 from beam_jobs.dataset.directory import MARKER, prepare_output
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import DataError, find_job_error
-from beam_jobs.pipeline.plan_shards import PlanShards, _DraftPlan
+from beam_jobs.pipeline.planning.shards import PlanShards, _DraftPlan
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, shard_sizes
 from beam_jobs.plan.splits import Splits

@@ -25,8 +25,8 @@ from beam_jobs.jobs.record import label_or_none, source_values
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.near.drop import DropNear
 from beam_jobs.pipeline.near.rules import NearRules
-from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
-from beam_jobs.pipeline.plan_strata import PlanSplits
+from beam_jobs.pipeline.planning.shards import Planned, PlanShards, Prepare, Side, names_of_labels
+from beam_jobs.pipeline.planning.strata import PlanSplits
 from beam_jobs.pipeline.steps import AsWhole, cut_patterns, loading_pool, with_span
 from beam_jobs.plan.group_splits import GroupSizes, unpack_splits
 from beam_jobs.plan.labels import LabelHashes

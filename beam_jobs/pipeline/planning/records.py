@@ -22,8 +22,8 @@ from beam_jobs.pipeline.list_tasks import ListTasks
 from beam_jobs.pipeline.near.drop import DropNear
 from beam_jobs.pipeline.near.find import SKETCHING
 from beam_jobs.pipeline.near.rules import NearRules
-from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
-from beam_jobs.pipeline.plan_strata import PlanSplits
+from beam_jobs.pipeline.planning.shards import Planned, PlanShards, Prepare, Side, names_of_labels
+from beam_jobs.pipeline.planning.strata import PlanSplits
 from beam_jobs.pipeline.steps import (
     AsMerged,
     AsWhole,
