@@ -321,7 +321,7 @@ def _hook_driver() -> None:
             staged.write(data[: len(data) // 2])
             staged.flush()
 
-        name = f"{watch.name_of(f'{file._directory}/{file._name}')}: written"
+        name = f"{watch.name_of(file._path)}: written"
         watch.in_halves(name, lambda: write(file, data), half if staged is not None else None)
 
     atomic.NewFile.write = watched_write
