@@ -77,9 +77,9 @@ class Kind:
 
 
 KINDS = (
-    Kind("sensors", "*/*.npy", ((),), 2_000, 24_000, {"batching": "padded"}, "signal"),
-    Kind("images", "*/*.jpg", (("--image_size", "224x224"),), 100, 1_200, {}, "image"),
-    Kind("text", "*.jsonl", (("--label_field", "label"),), 20_000, 200_000, {}, "text"),
+    Kind("sensors", "*/*.npy", ((),), 2_000, 30_000, {"batching": "padded"}, "signal"),
+    Kind("images", "*/*.jpg", (("--image_size", "224x224"),), 100, 1_500, {}, "image"),
+    Kind("text", "*.jsonl", (("--label_field", "label"),), 20_000, 350_000, {}, "text"),
 )
 # The first call that a revision knows is used.
 WRITES = ("beam_jobs.__main__.main(arguments)",)
