@@ -154,10 +154,3 @@ def test_this_project_finds_planted_copies_in_pictures(tmp_path):
         assert found[kind] == ["3 of 3"]
     assert found["blurry"] == ["3 of 3"]
     assert float(found["peak GB"][0]) > 0
-
-
-@pytest.mark.frameworks
-def test_a_network_learns_with_each_loader():
-    found = cells_of(output_of("convergence.py", "--quick"))
-    ways = ("DataLoader(TensorDataset), in memory", "torch_batches, global")
-    assert min(float(found[way][0]) for way in ways) > 0.5
