@@ -74,16 +74,9 @@ def cut_patterns(
     return parts, cut["cut"]
 
 
-J = TypeVar("J")
-
-
-def with_span(job: J, span: Span) -> J:
+def with_span(job: Any, span: Span) -> Any:
     """A job that lists a span of its inputs."""
-    if span == ALL:
-        return job
-    of_job: Any = job
-    replaced: J = replace(of_job, inputs=replace(of_job.inputs, span=span))
-    return replaced
+    return job if span == ALL else replace(job, inputs=replace(job.inputs, span=span))
 
 
 class WindowStep(beam.DoFn, abc.ABC, Generic[T]):

@@ -84,7 +84,8 @@ def _is_plain(message: Any, record: bytes) -> bool:
     Known, and not a finding: TensorFlow's fast parser departs from protobuf for a list, or a packed run, that is
     given twice. It skips fields that tf.train does not have, and record by record they are refused.
     """
-    return message is not None and message.ByteSize() == len(record)
+    message.DiscardUnknownFields()
+    return bool(message.ByteSize() == len(record))
 
 
 def _states_a_shape(schema: Schema, record: bytes) -> bool:
@@ -123,13 +124,12 @@ def _has_strange_tensor(schema: Schema, record: bytes) -> bool:
 
     Known, and not a finding: TensorFlow skips them, and record by record they are refused.
     """
-    for tensor, _ in _tensors(schema, record):
-        message = protobuf.parse("Tensor", tensor)
-        if message is not None:
-            message.DiscardUnknownFields()
-            if not _is_plain(message, tensor):
-                return True
-    return False
+    messages = (
+        (protobuf.parse("Tensor", tensor), tensor) for tensor, _ in _tensors(schema, record)
+    )
+    return any(
+        message is not None and not _is_plain(message, tensor) for message, tensor in messages
+    )
 
 
 def _examine(kind: str, schema: Schema, record: bytes) -> None:
@@ -137,8 +137,7 @@ def _examine(kind: str, schema: Schema, record: bytes) -> None:
     if message is None:
         assert found is None, "TensorFlow takes what protobuf refuses"
         return
-    message.DiscardUnknownFields()
-    if found is not None and _is_plain(message, record):
+    if _is_plain(message, record) and found is not None:
         expected = _flattened(schema, record)
         if expected is None:
             known = _states_a_shape(schema, record) or _has_strange_tensor(schema, record)
