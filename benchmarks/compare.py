@@ -312,7 +312,7 @@ class Process:
         return json.loads(self.answer())
 
     def said(self) -> str:
-        """Returns the end of what it printed beside its answers."""
+        """Returns the end of its log."""
         return self._log.read_text(errors="replace").strip()[-500:]
 
 

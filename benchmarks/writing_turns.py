@@ -4,7 +4,7 @@
 
 It answers each line of its input, the arguments of the command line as JSON, with the exit code, the seconds that the
 command took, and the processor seconds of all processes of this session. The call of the command line is the first
-that this revision knows. What the first jobs import is no part of the time of the later ones.
+that this revision knows. Imports of the first jobs do not count in later ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def code_of(calls: list[str], arguments: list[str]) -> Any:
 def main() -> None:
     """Writes until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # What jobs print is no answer.
+    os.dup2(2, 1)  # Jobs print to the log, not among the answers.
     print("writing", file=answers, flush=True)
     for line in sys.stdin:
         cpu, began = cpu_of_session(), time.perf_counter()

@@ -238,7 +238,7 @@ class DatasetFlags(RunFlags):
         return {}
 
     def facts(self, splits: Splits) -> dict[str, Any]:
-        """What the manifest states of the splits besides the flags."""
+        """Facts about the splits that the manifest states beside the flags."""
         return {}
 
     def make_output(

@@ -74,7 +74,7 @@ class RangeCounter:
     number: Callable[[Iterable[RangeCount]], Iterator[Chunk]]
 
     def count(self, task: Task) -> list[RangeCount]:
-        """What is in each range of a task."""
+        """Counts the lines or records of each range of a task."""
         with reading_ahead(
             read for chunk in task.chunks for read in self.inputs.range_reads(chunk)
         ):

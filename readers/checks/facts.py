@@ -153,7 +153,7 @@ class Check:
     find: Callable[[Facts], Iterable[Finding]]
 
 
-# What the values of an array are checked for, whatever it holds.
+# The kinds of features whose values are checked as numbers.
 _VALUES = ("signal", "picture", "floats", "integers")
 
 

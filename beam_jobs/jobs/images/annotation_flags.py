@@ -21,7 +21,7 @@ def parse_boxes(boxes: str) -> tuple[BoxFormat, str]:
     """The format of boxes, and the absolute path of their file or folder; empty without one.
 
     Raises:
-        UsageError: The text is no value of `--boxes`.
+        UsageError: `--boxes` has another form.
     """
     kind, _, path = boxes.partition(":")
     if kind not in get_args(BoxFormat) or (kind in ("coco", "csv") and not path):
@@ -35,7 +35,7 @@ def parse_captions(captions: str) -> tuple[CaptionFormat, str]:
     """The format of captions, and the absolute path of their file or folder, or their column.
 
     Raises:
-        UsageError: The text is no value of `--captions`, or its file cannot be read.
+        UsageError: `--captions` has another form, or its file cannot be read.
     """
     kind, _, path = captions.partition(":")
     if kind not in get_args(CaptionFormat) or (kind in ("coco", "column") and not path):

@@ -95,7 +95,7 @@ def _other_feature(
     lists: dict[str, list[ValueList]],
     keeps: Keeps,
 ) -> str:
-    """What is wrong with the features of a record that the schema lacks; empty if it lacks none."""
+    """The error about features of a record that are not in the schema; empty if all are."""
     names = Names(schema)
     for name, found in features.items():
         if not found.kind or name in names.features or not keeps(name):

@@ -80,9 +80,13 @@ def sketches_of(
     )
     tallies = found[TALLY]
     if listed is not None:
-        counted = listed | f"CountListed{name}" >> beam.Map(lambda count: NearTally(listed=count))
+        counted = listed | f"CountListed{name}" >> beam.Map(_listed_tally)
         tallies = (tallies, counted) | f"AllListed{name}" >> beam.Flatten()
     return Sketches(found["keys"], found[PROBES], tallies)
+
+
+def _listed_tally(count: int) -> NearTally:
+    return NearTally(listed=count)
 
 
 def _pair(
