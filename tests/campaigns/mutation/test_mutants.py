@@ -72,6 +72,6 @@ def test_faults_are_drawn_at_different_lines_and_are_the_same_for_the_same_seed(
         compile(fault.source, fault.module, "exec")
 
 
-def test_the_folder_beside_a_module_are_in_the_folder_that_mirrors_its_own():
+def test_the_tests_beside_a_module_are_in_the_folder_that_mirrors_its_own():
     assert folder_beside(ROOT, "readers/order/orders.py") == "tests/readers/order"
     assert folder_beside(ROOT, "readers/load.py") == "tests/readers"

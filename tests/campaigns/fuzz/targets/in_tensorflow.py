@@ -159,17 +159,12 @@ def _examine(kind: str, schema: Schema, record: bytes) -> None:
 
 _LIMITS = Limits(memory=256 << 20, seconds=3)  # A schema's graph is made when it is first used.
 
-TARGETS = (
+TARGETS = tuple(
     target_of_messages(
-        "example_in_tensorflow",
-        examples,
-        by_choice(SCHEMAS, functools.partial(_examine, "Example")),
-        limits=_LIMITS,
-    ),
-    target_of_messages(
-        "sequence_example_in_tensorflow",
-        sequence_examples,
-        by_choice(STEP_SCHEMAS, functools.partial(_examine, "SequenceExample")),
-        limits=_LIMITS,
-    ),
+        name, seeds, by_choice(schemas, functools.partial(_examine, kind)), limits=_LIMITS
+    )
+    for name, kind, seeds, schemas in (
+        ("example_in_tensorflow", "Example", examples, SCHEMAS),
+        ("sequence_example_in_tensorflow", "SequenceExample", sequence_examples, STEP_SCHEMAS),
+    )
 )
