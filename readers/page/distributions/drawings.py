@@ -136,9 +136,9 @@ def bins_of(parts: Sequence[np.ndarray]) -> Bins | None:
     if not len(numbers):
         return None
     low, high = float(numbers.min()), float(numbers.max())
-    if low == high:
+    if low / 2 == high / 2:  # They are equal, or the smallest numbers above 0.
         half = max(0.5, abs(low) / 100)
-        return Bins(np.clip([low - half, low + half], *_ENDS), False)
+        return Bins(np.clip([low - half, high + half], *_ENDS), False)
     quarters = np.quantile(numbers, (0.05, 0.25, 0.75))
     if low > 0 and high / _WIDE > quarters[0]:
         with np.errstate(over="ignore"):
@@ -153,7 +153,8 @@ def bins_of(parts: Sequence[np.ndarray]) -> Bins | None:
         ratio = float(span / max(middle, span / 1e6))
         count = math.ceil(min(MOST_BINS, ratio / 2 * len(numbers) ** (1 / 3)))
     shares = np.linspace(0, 1, max(1, count) + 1)
-    return Bins(low * (1 - shares) + high * shares, False)
+    # Between two floats that are neighbours there is no third.
+    return Bins(np.unique(low * (1 - shares) + high * shares), False)
 
 
 def _are_whole(numbers: np.ndarray) -> bool:

@@ -34,6 +34,7 @@ def _no_warnings():
 @given(any_numbers)
 @example(np.array([1.79769313e308, 1]))
 @example(np.array([1.77989419e308]))
+@example(np.array([5e-324, 0.0]))
 @settings(max_examples=40, deadline=None)
 def test_each_finite_value_is_in_one_bin(values):
     bins = bins_of([values])
