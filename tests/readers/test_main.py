@@ -127,6 +127,7 @@ def test_head_warns_of_no_damaged_exif(tmp_path, capsys):
 
 def test_long_arrays_and_texts_are_abbreviated():
     assert summary(np.arange(9)) == "int64 [9]  0, 1, 2, 3, 4, ...  (0 to 8)"
+    assert summary(np.arange(5)) == "int64 [5]  0, 1, 2, 3, 4  (0 to 4)"
     assert summary(np.zeros((0, 2), "f4")) == "float32 [0, 2]"
     assert summary(np.array(b"x" * 200, object)) == f"string []  '{'x' * 100}'..."
     parts = [np.zeros(n, np.int32) for n in range(1, 5)]

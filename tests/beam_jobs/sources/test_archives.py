@@ -70,7 +70,9 @@ def listed(data: bytes, kind: str) -> list[Member]:
 def contents(data: bytes, kind: str) -> list[tuple[str, bytes]]:
     """(name, bytes) of all members; reading whole and streaming must agree."""
     if kind == "tar.gz":
-        return [(member.name, stream.read()) for member, stream in walk(io.BytesIO(data))]
+        walked = walk(io.BytesIO(data))
+        # No bytes of the file are those of a member.
+        return [(member.name, stream.read()) for member, stream in walked if not member.location]
     file = io.BytesIO(data)
     found = []
     for member in members(file, kind):
