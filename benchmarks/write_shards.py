@@ -67,7 +67,7 @@ class Bench:
             script = HERE / "rivals" / CONTENDERS[result.contender].module
             arguments = [str(script), kind, "--input", str(folder), *flags]
         done = self._harness.run(result.contender, result.case, arguments)
-        paths = (path for path in output.rglob("*.tfrecord*") if path.suffix != ".idx")
+        paths = (path for path in output.rglob("*.tfrecord*") if path.suffix != ".index")
         if (written := sum(map(count_records, paths))) != result.arguments["records"]:
             raise BenchmarkError(f"{result.contender} wrote {written} of {result.case}")
         shutil.rmtree(self._outputs)

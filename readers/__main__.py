@@ -25,6 +25,7 @@ from readers.format.manifest import Manifest
 from readers.format.tfrecord import CorruptRecordError
 from readers.format.version import __version__
 from readers.head import first_records, first_records_as_json
+from readers.plain_files import shard_paths, write_text_indexes
 from readers.report import report
 from readers.verify import verify
 
@@ -124,6 +125,12 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
             files = dict(zip(parsed.feature, paths, strict=True))
             return [json.dumps({"files": files}, ensure_ascii=False)]
         return paths
+    if parsed.command in ("files", "index"):
+        if parsed.command == "files":
+            found = shard_paths(parsed.directory, parsed.split)
+        else:
+            found = list(map(str, write_text_indexes(parsed.directory, parsed.output)))
+        return [json.dumps({"files": found}, ensure_ascii=False)] if parsed.json else found
     if parsed.command == "card":
         written = list(map(str, write_card(parsed.directory, parsed.output, parsed.license)))
         return [json.dumps({"files": written}, ensure_ascii=False)] if parsed.json else written
@@ -161,7 +168,11 @@ def _parser() -> argparse.ArgumentParser:
         "card",
         help="write README.md, croissant.json, and what TensorFlow Datasets needs to open it",
     )
-    for command in (info, head, verified, look, page, export, card):
+    files = commands.add_parser("files", help="print the path of each shard, for other programs")
+    index = commands.add_parser(
+        "index", help="write the index of each shard as text, for DALI and the tfrecord package"
+    )
+    for command in (info, head, verified, look, page, export, card, files, index):
         command.add_argument(
             "directory", metavar="DIR", help="the dataset's directory, on any filesystem"
         )
@@ -179,6 +190,8 @@ def _parser() -> argparse.ArgumentParser:
         (page, "the path of the file"),
         (export, "the file of each feature"),
         (card, "the files"),
+        (files, "the paths"),
+        (index, "the files"),
     ):
         group.add_argument("--json", action="store_true", help=f"print {printed} as JSON")
     shown.add_argument(
@@ -236,6 +249,13 @@ def _parser() -> argparse.ArgumentParser:
         default="",
         metavar="SPDX|URL|TEXT",
         help="the licence of the records, such as CC-BY-4.0 (default: the card names none)",
+    )
+    files.add_argument("--split", metavar="NAME", help="a split (default: all of them)")
+    index.add_argument(
+        "--text", action="store_true", required=True, help="lines of '<offset> <length>' in bytes"
+    )
+    index.add_argument(
+        "--output", metavar="FOLDER", help="a local folder for the files SHARD.idx (default: DIR)"
     )
     head.add_argument(
         "-n", type=int, default=3, help="the number of records (default: %(default)s)"

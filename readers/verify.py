@@ -12,12 +12,11 @@ import numpy as np
 
 from readers.files.remote import file_size, open_file, path_text, read_file
 from readers.format.display import counted, format_bytes
-from readers.format.index import is_formatted
+from readers.format.index import checked_offsets, parse_head
 from readers.format.manifest import INDEX_SUFFIX, TOKENIZER, VOCABULARY, Manifest, join
 from readers.format.splits import Shard
 from readers.format.tfrecord import FRAME_BYTES, intact
 from readers.shards.fetch import ShardBytes
-from readers.shards.index import parse_sidecar
 
 # Read at a time: large enough for any disk, and small enough for the processor's cache.
 _CHUNK_BYTES = 1 << 20
@@ -115,7 +114,7 @@ def _check(directory: str, shard: Shard) -> Iterator[Problem]:
     except FileNotFoundError:
         yield Problem(path, "missing")
         return
-    index, problem = _index(path, shard)
+    index, problem = _index(path + INDEX_SUFFIX, shard)
     if problem:
         yield Problem(path + INDEX_SUFFIX, problem)
     crc, headers = _read(path, index)
@@ -130,21 +129,23 @@ def _check(directory: str, shard: Shard) -> Iterator[Problem]:
 
 
 def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:
-    """A shard's index, if it is of use, and the problem that shows it is not the one that was written."""
+    """The (offset, length) of each record, int64 [n, 2], from the index that was written; or its problem."""
     try:
-        data = read_file(path + INDEX_SUFFIX)
-        index = parse_sidecar(data, path, shard.bytes)
+        data = read_file(path)
+        head = parse_head(data, path)
+        if (head.size, head.crc32c) != (shard.index_bytes, shard.index_crc32c):
+            return None, (
+                f"{head.size:,} bytes and the CRC32C {head.crc32c:08x} of its head, the manifest states "
+                f"{shard.index_bytes:,} and {shard.index_crc32c:08x}"
+            )
+        offsets = checked_offsets(data, head, path)
     except FileNotFoundError:
         return None, "missing"
     except ValueError as error:
-        return None, str(error).removeprefix(f"{path}{INDEX_SUFFIX}: ")
-    if len(index) != shard.records:
-        return None, f"{len(index):,} records, the manifest states {shard.records:,}"
-    if (index[:, 0] != np.cumsum(index[:, 1]) - index[:, 1]).any():
-        return None, "its records do not follow one after another"
-    if not is_formatted(data, index):
-        return index, "the numbers are right, but not in lines of '<offset> <length>'"
-    return index, None
+        return None, str(error).removeprefix(f"{path}: ")
+    if (head.records, head.bytes) != (shard.records, shard.bytes):
+        return None, f"it is of {head.records:,} records, the manifest states {shard.records:,}"
+    return np.stack([offsets[:-1], np.diff(offsets)], 1), None
 
 
 def _read(path: str, index: np.ndarray | None) -> tuple[int, np.ndarray]:

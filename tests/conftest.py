@@ -2,10 +2,13 @@
 
 import contextlib
 import os
+import shutil
 import signal
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +41,19 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("here", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+# Where programs that tests start keep what they fetch, by the variable that says so.
+_CACHES = {"BEAM_SHARDS_POOL": "beam-shards-pool", "UV_CACHE_DIR": "uv", "GOCACHE": "go-build"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Lets readers keep their indexes in a folder of this run, and other programs theirs where they were."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    for variable, folder in _CACHES.items():
+        os.environ.setdefault(variable, str(Path(cache, folder)))
+    made = os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="beam-shards-tests-")
+    config.add_cleanup(lambda: shutil.rmtree(made, ignore_errors=True))
+
 
 TIERS = {"slow", "environments", "disks", "frameworks", "pool", "azurite", "browsers", "engines"}
 

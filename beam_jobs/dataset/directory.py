@@ -24,7 +24,14 @@ from beam_jobs.storage.atomic import (
 from beam_jobs.storage.files import content_of
 from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.paths import is_local
-from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, join
+from readers.format.manifest import (
+    INDEX_SUFFIX,
+    MANIFEST,
+    TEXT_INDEX_SUFFIX,
+    TOKENIZER,
+    VOCABULARY,
+    join,
+)
 from readers.format.rejects import REJECTS
 
 # The suffix of notes about committed shards.
@@ -56,7 +63,7 @@ _MOVING = (
 
 _OURS = re.compile(
     rf"{re.escape(MANIFEST)}|{re.escape(VOCABULARY)}|{re.escape(TOKENIZER)}"
-    rf"|[^/]+-\d{{5}}-of-\d{{5}}\.tfrecord({re.escape(INDEX_SUFFIX)})?"
+    rf"|[^/]+-\d{{5}}-of-\d{{5}}\.tfrecord({re.escape(INDEX_SUFFIX)}|{re.escape(TEXT_INDEX_SUFFIX)})?"
     rf"|{REJECTS}/[^/]+\.jsonl|{re.escape(STAGING)}/[^/]+"
 )
 

@@ -31,7 +31,8 @@ def write_spooled(writer: ShardWriter, spool: Spool, locators: Iterable[bytes]) 
     """
     with SpoolReader(spool) as reader:
         return write_records(
-            writer, StoredRecords(reader.files, reader.blocks(locators), writer.owns)
+            writer,
+            StoredRecords(reader.files, reader.blocks(locators), writer.owns, writer.rows.size),
         )
 
 
@@ -61,9 +62,9 @@ def write_records(writer: ShardWriter, records: StoredRecords) -> ShardResult:
     return result
 
 
-def _contents(run: Run) -> tuple[bytes, bytes]:
+def _contents(run: Run) -> tuple[bytes, ...]:
     """The contents of a run, the same whatever the order in which its rejects arrived."""
-    return run[0], format_rejects(run[2])
+    return run.frames, run.hashes.tobytes(), run.rows, format_rejects(run.rejects)
 
 
 class StoredRecords:
@@ -73,6 +74,7 @@ class StoredRecords:
         files: The files; `blocks` may add to them.
         blocks: (number of the file, offset of the payloads in it, the block).
         owns: Which records of a block are of this shard: splits uint8 [n], hashes uint64 [n] -> bool [n].
+        row_size: The size of a row of the index in bytes, which follows each frame.
 
     Attributes:
         hashes: The hash of each record, uint64 [n].
@@ -85,8 +87,9 @@ class StoredRecords:
         files: list[BinaryIO],
         blocks: Iterable[tuple[int, int, Block]],
         owns: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        row_size: int,
     ) -> None:
-        self._files = files
+        self._files, self._row_size = files, row_size
         self.rejects: list[Reject] = []
         self.planned_rejects = 0
         hashes, columns = [np.empty(0, np.uint64)], [np.empty((0, 4), np.int64)]
@@ -108,9 +111,10 @@ class StoredRecords:
         self.hashes, self._places = self.hashes[order], self._places[order]
 
     def key_of(self, row: int) -> bytes:
-        """The key of a record, which follows its frame."""
+        """The key of a record, which follows its frame and its row."""
         number, start, stop, size = self._places[row].tolist()
-        return os.pread(self._files[number].fileno(), stop - start - size, start + size)
+        start += size + self._row_size
+        return os.pread(self._files[number].fileno(), stop - start, start)
 
     def runs(self) -> Iterator[Run]:
         """Yields the records in order, about a megabyte at a time, and the rejects at the end."""
@@ -127,7 +131,11 @@ class StoredRecords:
                 for first, last in itertools.pairwise(edges):
                     rows = slice(first, last)
                     columns = numbers[rows], starts[rows], starts[rows] + sizes[rows]
-                    spans = zip(*(column.tolist() for column in columns), strict=True)
+                    spans = [*zip(*(column.tolist() for column in columns), strict=True)]
                     frames = b"".join([maps[number][start:end] for number, start, end in spans])
-                    yield frames, sizes[rows], []
-        yield b"", np.empty(0, np.int64), self.rejects
+                    width = self._row_size
+                    of_index = b"".join(
+                        [maps[number][end : end + width] for number, _, end in spans]
+                    )
+                    yield Run(frames, sizes[rows], self.hashes[rows], of_index, [])
+        yield Run(b"", np.empty(0, np.int64), np.empty(0, np.uint64), b"", self.rejects)

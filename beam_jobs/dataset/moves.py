@@ -6,14 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import google_crc32c
-import numpy as np
-
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.errors import DataError
 from beam_jobs.plan.shards import shard_sizes
 from beam_jobs.storage.files import read_bytes
-from readers.format.index import parse_index
+from readers.format.index import Index, head_crc32c
 from readers.format.manifest import INDEX_SUFFIX, join
 from readers.format.splits import Shard
 
@@ -61,7 +58,7 @@ class Taken(NamedTuple):
 
     Attributes:
         file: The donor's file.
-        index_crc32c: The checksum of its index, as its writer left it.
+        index_crc32c: The checksum of the head of its index, as its writer left it.
         first, records: The number of the first record, and how many.
     """
 
@@ -114,7 +111,8 @@ def changes_of(results: Sequence[ShardResult], moves: Iterable[Move]) -> list[Ch
     for move in moves:
         keep[move.donor] = min(keep[move.donor], move.first)
         donor = results[move.donor]
-        taken = Taken(shard_of(donor).file, donor.index_crc32c, move.first, move.records)
+        shard = shard_of(donor)
+        taken = Taken(shard.file, shard.index_crc32c, move.first, move.records)
         intake.setdefault(move.receiver, []).append(taken)
     return [
         Change(result, keep[result.index], tuple(intake.get(result.index, ())))
@@ -134,21 +132,21 @@ def plan_changes(results: Iterable[ShardResult]) -> Iterator[Change]:
         yield from changes_of(mine, moves)
 
 
-def read_index(directory: str, name: str, crc32c: int | None = None) -> np.ndarray:
-    """The (offset, length) of every record of a shard, int64 [records, 2].
+def read_index(directory: str, name: str, crc32c: int | None = None) -> Index:
+    """The index of a shard.
 
     Args:
         directory: The dataset's directory.
         name: The shard's file.
-        crc32c: The checksum of the index as the shard's writer left it; None if it may have changed.
+        crc32c: The checksum of its head as the shard's writer left it; None if it may have changed.
 
     Raises:
         DataError: The index has changed.
     """
     path = join(directory, name + INDEX_SUFFIX)
     data = read_bytes(path)
-    if crc32c not in (None, google_crc32c.value(data)):
+    if crc32c not in (None, head_crc32c(data)):
         raise DataError(
             f"{path} has changed since its shard was written; run the same command again"
         )
-    return parse_index(data, path)
+    return Index.of_bytes(data, path)

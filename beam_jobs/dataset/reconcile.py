@@ -102,7 +102,8 @@ def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[
         if not result.shard:
             continue
         file = result.shard.file
-        for name, size in ((file, result.shard.bytes), (file + INDEX_SUFFIX, result.index_bytes)):
+        index = file + INDEX_SUFFIX, result.shard.index_bytes
+        for name, size in ((file, result.shard.bytes), index):
             if sizes.get(name) != size:
                 raise DataError(
                     f"{join(directory, name)}: written with {size} bytes, found "

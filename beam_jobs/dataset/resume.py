@@ -20,7 +20,8 @@ from beam_jobs.packages import versions
 from beam_jobs.records.rejects import Reject, rejects_file
 from beam_jobs.sources.classes import Names
 from beam_jobs.storage.atomic import STAGING, delete_files, write_file
-from beam_jobs.storage.files import content_of, size_and_crc
+from beam_jobs.storage.files import content_of, read_bytes, size_and_crc
+from readers.format.index import Index, head_crc32c
 from readers.format.manifest import INDEX_SUFFIX, join
 from readers.format.splits import Shard
 
@@ -34,22 +35,18 @@ class ShardResult:
     Attributes:
         split, index: The numbers of the split and of the shard in it.
         shard: The committed file; None if the split has nothing but rejects.
-        index_bytes: The size of its index in bytes.
         rejected: The number of its rejects.
         first_reject: The first reject in the order of keys.
         kept: Whether an earlier run wrote the shard.
-        index_crc32c: The checksum of its index.
         rejects_crc32c: The checksum of the list of its rejects, if there are any.
     """
 
     split: int
     index: int
     shard: Shard | None
-    index_bytes: int
     rejected: int
     first_reject: Reject | None
     kept: bool = False
-    index_crc32c: int = 0
     rejects_crc32c: int = 0
 
 
@@ -125,9 +122,8 @@ def _result_of(found: dict[str, Any], name: str) -> ShardResult:
     shard = Shard(**found["shard"]) if found["shard"] else None
     first = Reject(**found["first_reject"]) if found["first_reject"] else None
     result = ShardResult(**(found | {"shard": shard, "first_reject": first, "kept": True}))
-    numbers = [result.split, result.index, result.index_bytes, result.index_crc32c]
-    numbers += [result.rejected, result.rejects_crc32c]
-    numbers += [shard.records, shard.bytes, shard.crc32c] if shard else []
+    numbers = [result.split, result.index, result.rejected, result.rejects_crc32c]
+    numbers += [number for name, number in asdict(shard).items() if name != "file"] if shard else []
     texts = [first.key, first.stage, first.error] if first else []
     if not all(type(n) is int for n in numbers) or not all(type(t) is str for t in texts):
         raise ValueError("a field has the wrong type")
@@ -147,11 +143,13 @@ def forget_done(directory: str, name: str) -> None:
 
 def _is_whole(directory: str, name: str, result: ShardResult) -> bool:
     """Whether all files of a shard are as their writer left them."""
-    expected = {}
-    if result.shard:
-        expected[name] = result.shard.bytes, result.shard.crc32c
-        expected[name + INDEX_SUFFIX] = result.index_bytes, result.index_crc32c
-    if any(size_and_crc(join(directory, file)) != found for file, found in expected.items()):
-        return False
+    if shard := result.shard:
+        path = join(directory, name)
+        if size_and_crc(path) != (shard.bytes, shard.crc32c):
+            return False
+        index = read_bytes(path + INDEX_SUFFIX)
+        if (len(index), head_crc32c(index)) != (shard.index_bytes, shard.index_crc32c):
+            return False
+        Index.of_bytes(index, name)
     rejects = join(directory, rejects_file(name))
     return not result.rejected or size_and_crc(rejects)[1] == result.rejects_crc32c

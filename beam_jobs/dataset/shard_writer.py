@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -17,10 +18,28 @@ from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, loss_error, shard_s
 from beam_jobs.records.rejects import Reject, format_rejects, rejects_file
 from beam_jobs.sources.classes import Names
 from beam_jobs.storage.atomic import write_file
+from readers.format.encode.index_rows import IndexRows
+from readers.format.index import HASH, Index
+from readers.format.schema import Schema
 from readers.format.splits import shard_name
 
-# Framed records one after another, their lengths in bytes (int64 [n]), and the rejects among them.
-Run = tuple[bytes, np.ndarray, list[Reject]]
+
+class Run(NamedTuple):
+    """Records that follow one another in a shard.
+
+    Attributes:
+        frames: The framed records, one after another.
+        lengths: int64 [n], the size of each frame in bytes.
+        hashes: uint64 [n], the hashes by which they are ordered.
+        rows: Their rows of the index, one after another.
+        rejects: Inputs among them that became no record.
+    """
+
+    frames: bytes
+    lengths: np.ndarray
+    hashes: np.ndarray
+    rows: bytes
+    rejects: list[Reject]
 
 
 def rows_in_order(hashes: np.ndarray, key_of: Callable[[int], bytes]) -> list[int]:
@@ -60,11 +79,16 @@ class ShardWriter:
         output: The dataset.
         plan: The plan of the whole dataset.
         key: Split and shard in one number, as `assign_shards` yields it.
+        schema: The features of every record.
+
+    Attributes:
+        rows: Unpacks the rows of the index.
     """
 
-    def __init__(self, output: Output, plan: Plan, key: int) -> None:
+    def __init__(self, output: Output, plan: Plan, key: int, schema: Schema) -> None:
         self.split, self.index = key >> SHARD_BITS, key & ((1 << SHARD_BITS) - 1)
-        self._output = output
+        # The job may have learned the schema from its inputs.
+        self._output, self.rows = replace(output, schema=schema), IndexRows(schema)
         self._key, self._shards = key, plan
         self._plan = plan.splits[self.split]
         count = max(self._plan.shards, 1)
@@ -91,19 +115,23 @@ class ShardWriter:
         rejects: list[Reject] = []
         directory = self._output.directory
         progress.advance("writing", 0)
-        shard, index_bytes, index_crc32c, listed = None, 0, 0, b""
+        shard, listed = None, b""
+        lengths, hashes = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+        rows = list[bytes]()
         with unwritable(directory, self.name):
             if self._plan.shards:
                 with ShardFile(directory, self.name) as file:
-                    for frames, lengths, rejected in runs:
-                        rejects += map(self._rejected, rejected)
-                        file.write(frames, lengths)
-                        found = len(lengths) + len(rejected)
-                        progress.advance("writing", found, len(rejected))
-                    shard = file.commit()
-                index_bytes, index_crc32c = file.index_bytes, file.index_crc32c
+                    for run in runs:
+                        rejects += map(self._rejected, run.rejects)
+                        file.write(run.frames)
+                        lengths.append(run.lengths)
+                        hashes.append(run.hashes)
+                        rows.append(run.rows)
+                        found = len(run.lengths) + len(run.rejects)
+                        progress.advance("writing", found, len(run.rejects))
+                    shard = file.commit(self._index(lengths, hashes, rows))
             else:
-                rejects += [self._rejected(reject) for run in runs for reject in run[2]]
+                rejects += [self._rejected(reject) for run in runs for reject in run.rejects]
             if rejects:
                 listed = format_rejects(rejects)
                 write_file(directory, rejects_file(self.name), listed)
@@ -111,12 +139,17 @@ class ShardWriter:
             split=self.split,
             index=self.index,
             shard=shard,
-            index_bytes=index_bytes,
             rejected=len(rejects),
             first_reject=min(rejects, default=None),
-            index_crc32c=index_crc32c,
             rejects_crc32c=google_crc32c.value(listed),
         )
+
+    def _index(
+        self, lengths: list[np.ndarray], hashes: list[np.ndarray], rows: list[bytes]
+    ) -> Index:
+        top = (np.concatenate(hashes) >> np.uint64(32)).astype(np.uint32)
+        sections = self.rows.unpack(b"".join(rows), self._output.feature_names)
+        return Index(np.concatenate(lengths), {HASH: top, **sections})
 
     @property
     def record_bytes(self) -> int:

@@ -11,13 +11,11 @@ changes. An attempt that was believed dead finds that the job has gone further, 
 
 from __future__ import annotations
 
-import io
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import google_crc32c
-import numpy as np
 
 from beam_jobs.dataset.directory import check_moves
 from beam_jobs.dataset.moves import Change, Taken, read_index, shard_of
@@ -27,10 +25,10 @@ from beam_jobs.storage.files import open_file, read_bytes
 from beam_jobs.storage.object_store import Seen
 from beam_jobs.storage.paths import is_local
 from readers.format.crc import crc_without_suffix
-from readers.format.index import format_index
+from readers.format.index import Index, head_crc32c
 from readers.format.manifest import INDEX_SUFFIX, join
 from readers.format.splits import Shard
-from readers.format.tfrecord import FRAME_BYTES, read_records
+from readers.format.tfrecord import CorruptRecordError, intact
 
 _COPY_BYTES = 4 << 20
 
@@ -41,7 +39,7 @@ class PreparedChange:
 
     Attributes:
         change: The change of the shard.
-        intake: The name of the file with the incoming records; empty if there are none.
+        intake: The name of the file with the incoming records, which has an index; empty if there are none.
         kept_bytes, kept_crc32c: The size in bytes and the checksum of the part that stays.
     """
 
@@ -51,13 +49,14 @@ class PreparedChange:
     kept_crc32c: int
 
 
-def _read_records(directory: str, taken: Taken) -> bytes:
-    """Consecutive framed records of a shard."""
-    index = read_index(directory, taken.file, taken.index_crc32c)[taken.first :][: taken.records]
-    start, stop = int(index[0, 0]), int(index[-1].sum())
+def _read_records(directory: str, taken: Taken) -> tuple[bytes, Index]:
+    """Consecutive framed records of a shard, and their numbers."""
+    index = read_index(directory, taken.file, taken.index_crc32c)
+    start = int(index.lengths[: taken.first].sum())
+    moved = index.slice(taken.first, taken.first + taken.records)
     with open_file(join(directory, taken.file)) as file:
         file.seek(start)
-        return file.read(stop - start)
+        return file.read(int(moved.lengths.sum())), moved
 
 
 def prepare_change(directory: str, change: Change) -> PreparedChange:
@@ -70,11 +69,11 @@ def prepare_change(directory: str, change: Change) -> PreparedChange:
     if change.intake:
         intake = f"{STAGING}/{change.name}.{uuid.uuid4().hex}.intake"
         parts = [_read_records(directory, taken) for taken in change.intake]
-        write_file(directory, intake, b"".join(parts))
-    leaving = Taken(
-        shard.file, change.before.index_crc32c, change.keep, shard.records - change.keep
-    )
-    suffix = _read_records(directory, leaving) if leaving.records else b""
+        write_file(directory, intake, b"".join(data for data, _ in parts))
+        index = Index.join([index for _, index in parts])
+        write_file(directory, intake + INDEX_SUFFIX, index.to_bytes())
+    leaving = Taken(shard.file, shard.index_crc32c, change.keep, shard.records - change.keep)
+    suffix = _read_records(directory, leaving)[0] if leaving.records else b""
     crc = crc_without_suffix(shard.crc32c, suffix)
     return PreparedChange(change, intake, shard.bytes - len(suffix), crc)
 
@@ -86,14 +85,16 @@ def apply_change(directory: str, prepared: PreparedChange) -> ShardResult:
 
     Raises:
         DataError: The dataset is complete, or another job has changed the shard meanwhile.
+        CorruptRecordError: The records that it receives are damaged.
     """
     change = prepared.change
     name, path = change.name, join(directory, change.name)
     seen, seen_index = look(directory, name), look(directory, name + INDEX_SUFFIX)
     check_moves(directory, expected=True)
-    intake = read_bytes(join(directory, prepared.intake)) if prepared.intake else b""
-    incoming = [FRAME_BYTES + len(data) for _, data in read_records(io.BytesIO(intake), path)]
-    lengths = np.append(read_index(directory, name)[: change.keep, 1], np.array(incoming, np.int64))
+    intake, index = b"", read_index(directory, name).slice(0, change.keep)
+    if prepared.intake:
+        intake, received = _read_intake(directory, prepared.intake)
+        index = Index.join([index, received])
     forget_done(directory, name)
     if is_local(path):
         with Path(path).open("r+b") as shard:
@@ -102,14 +103,25 @@ def apply_change(directory: str, prepared: PreparedChange) -> ShardResult:
             shard.truncate()
     else:
         _rewrite(directory, name, seen, prepared.kept_bytes, intake)
-    index = format_index(lengths)
-    write_file(directory, name + INDEX_SUFFIX, index, seen_index)
+    data = index.to_bytes()
+    write_file(directory, name + INDEX_SUFFIX, data, seen_index)
     crc = google_crc32c.extend(prepared.kept_crc32c, intake)
-    after = Shard(name, len(lengths), prepared.kept_bytes + len(intake), crc)
-    index_crc = google_crc32c.value(index)
-    return replace(
-        change.before, shard=after, index_bytes=len(index), index_crc32c=index_crc, kept=False
-    )
+    size = prepared.kept_bytes + len(intake)
+    after = Shard(name, len(index.lengths), size, crc, len(data), head_crc32c(data))
+    return replace(change.before, shard=after, kept=False)
+
+
+def _read_intake(directory: str, name: str) -> tuple[bytes, Index]:
+    """The framed records that a shard receives, and their numbers.
+
+    Raises:
+        CorruptRecordError: They are not as they were copied.
+    """
+    path = join(directory, name)
+    data, index = read_bytes(path), read_index(directory, name)
+    if len(data) != index.lengths.sum() or not intact(data, index.lengths).all():
+        raise CorruptRecordError(f"{path}: a record fails its CRC32C")
+    return data, index
 
 
 def _rewrite(directory: str, name: str, seen: Seen, kept_bytes: int, intake: bytes) -> None:

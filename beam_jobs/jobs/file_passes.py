@@ -119,7 +119,7 @@ class FileSecondPass(SecondPass):
                 facts = record.pop(MORE_FRAMES, False), record.pop(UNANNOTATED, False)
                 whole = whole_record(record, key, values, self.class_ids)
                 try:
-                    batch.add(key, split, encoder.encode(split, whole, *facts))
+                    batch.add(key, split, *encoder.encode(split, whole, *facts))
                 except RejectError as error:  # of a function, which may take the next one
                     batch.late.append((Reject.of(key, "encode", error), split))
                 done += 1
@@ -136,6 +136,7 @@ class _Batch:
     keys: list[bytes] = field(default_factory=list)
     splits: list[int] = field(default_factory=list)
     frames: list[bytes] = field(default_factory=list)
+    rows: list[bytes] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
     late: list[tuple[Reject, int]] = field(default_factory=list)
     size: int = 0
@@ -143,15 +144,16 @@ class _Batch:
     def take(self) -> EncodedRecords:
         """Returns what was added, and empties the batch."""
         splits = np.array(self.splits, np.uint8)
-        taken = EncodedRecords(self.keys, splits, self.frames, self.rejects, self.late)
-        self.keys, self.splits, self.frames, self.rejects, self.late = [], [], [], [], []
-        self.size = 0
+        taken = EncodedRecords(self.keys, splits, self.frames, self.rows, self.rejects, self.late)
+        self.keys, self.splits, self.frames, self.rows = [], [], [], []
+        self.rejects, self.late, self.size = [], [], 0
         return taken
 
-    def add(self, key: str, split: int, frame: bytes) -> None:
+    def add(self, key: str, split: int, frame: bytes, row: bytes) -> None:
         self.keys.append(key.encode())
         self.splits.append(split)
         self.frames.append(frame)
+        self.rows.append(row)
         self.size += len(frame)
 
     def fail(self, found: PlacedPart, done: int, error: Exception) -> None:

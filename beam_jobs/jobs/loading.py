@@ -53,12 +53,16 @@ class FramedRecords(NamedTuple):
     Attributes:
         frames: The framed Examples, one after another.
         lengths: int64 [n], the bytes of each frame.
+        rows: Their rows of the index, one after another.
+        sources: int64 [n], the number of the source of each.
         rejects: The files that could not become records.
         statistics: The statistics of the records.
     """
 
     frames: bytes
     lengths: np.ndarray
+    rows: bytes
+    sources: np.ndarray
     rejects: list[Reject]
     statistics: Statistics
 
@@ -127,16 +131,24 @@ class Loader:
     def _framed(self, sources: Sequence[Source]) -> FramedRecords:
         encoder = RecordEncoder(self._encoder, self.mapper)
         frames: list[bytes] = []
+        rows: list[bytes] = []
+        good: list[int] = []
         rejects: list[Reject] = []
-        for source in sources:
+        for number, source in enumerate(sources):
             try:
                 record = self.record(source)
                 facts = record.pop(MORE_FRAMES, False), record.pop(UNANNOTATED, False)
-                frames.append(encoder.encode(0, record, *facts))
+                frame, row = encoder.encode(0, record, *facts)
+                frames.append(frame)
+                rows.append(row)
+                good.append(number)
             except RejectError as error:
                 rejects.append(Reject.of(source.key, "decode", error))
             except ValueError as error:
                 rejects.append(Reject.of(source.key, "encode", error))
         statistics = dict(encoder.statistics()).get(0, Statistics(self.schema))
         lengths = np.fromiter(map(len, frames), np.int64, len(frames))
-        return FramedRecords(b"".join(frames), lengths, rejects, statistics)
+        numbers = np.array(good, np.int64)
+        return FramedRecords(
+            b"".join(frames), lengths, b"".join(rows), numbers, rejects, statistics
+        )

@@ -59,11 +59,11 @@ class _FirstRecords(RecordEncoder):
         has_more_frames: bool = False,
         unannotated: bool = False,
         key: str = "",
-    ) -> bytes:
+    ) -> tuple[bytes, bytes]:
         self.records.append((key or record["key"], record))
         if len(self.records) == _RECORDS:
             raise _EnoughError
-        return b""
+        return b"", b""
 
 
 def mapped(

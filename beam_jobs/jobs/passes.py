@@ -113,6 +113,7 @@ class EncodedRecords(NamedTuple):
         keys: Their keys in UTF-8.
         splits: uint8 [n], the split of each.
         frames: The framed Examples; they may be views of memory that the next records overwrite.
+        rows: Their rows of the index.
         rejects: Inputs that the first pass rejected too.
         late: (reject, split) of inputs that the first pass took for records.
     """
@@ -120,13 +121,14 @@ class EncodedRecords(NamedTuple):
     keys: list[bytes]
     splits: np.ndarray
     frames: Sequence[bytes | memoryview]
+    rows: Sequence[bytes]
     rejects: list[Reject]
     late: Sequence[tuple[Reject, int]] = ()
 
     @classmethod
     def of_reject(cls, reject: Reject) -> EncodedRecords:
         """No records: an input that was rejected as a whole."""
-        return cls([], np.empty(0, np.uint8), [], [reject])
+        return cls([], np.empty(0, np.uint8), [], [], [reject])
 
 
 class _Hashes:
@@ -286,15 +288,18 @@ def mapped_records(
     """
     good: list[int] = []
     frames: list[bytes] = []
+    rows: list[bytes] = []
     late: list[tuple[Reject, int]] = []
     for row, (key, split) in enumerate(zip(keys, splits.tolist(), strict=True)):
         name = key.decode("utf-8", "surrogateescape")
         try:
-            frames.append(encoder.encode(split, record(row), key=name))
+            frame, numbers = encoder.encode(split, record(row), key=name)
+            frames.append(frame)
+            rows.append(numbers)
             good.append(row)
         except (RejectError, ValueError) as error:
             late.append((Reject.of(name, "encode", error), split))
-    return EncodedRecords([keys[row] for row in good], splits[good], frames, rejects, late)
+    return EncodedRecords([keys[row] for row in good], splits[good], frames, rows, rejects, late)
 
 
 @dataclass(frozen=True)
@@ -361,10 +366,11 @@ class SecondPass(abc.ABC):
         placement = self.plan.rules.placement
         rejects = [pack_record(reject.key, reject) for reject in records.rejects]
         rejects += [pack_record(reject.key, reject, planned=True) for reject, _ in records.late]
-        # A frame and its key are a payload; joined in one call, they are copied once.
-        pairs = zip(records.frames, records.keys, strict=True)
-        data = b"".join([*itertools.chain.from_iterable(pairs), *rejects])
+        # Joined in one call, frames are copied once.
+        parts = zip(records.frames, records.rows, records.keys, strict=True)
+        data = b"".join([*itertools.chain.from_iterable(parts), *rejects])
         sizes = np.fromiter(map(len, records.frames), np.uint32, len(records.frames))
+        sizes += np.fromiter(map(len, records.rows), np.uint32, len(records.rows))
         sizes += np.fromiter(map(len, records.keys), np.uint32, len(records.keys))
         lengths = np.concatenate([sizes, np.array(list(map(len, rejects)), np.uint32)])
         rejected = [_key_of(reject) for reject in records.rejects]

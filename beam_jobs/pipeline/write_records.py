@@ -125,5 +125,7 @@ class WriteRecords(beam.PTransform):
                 planned.strata,
             ).with_outputs(STATISTICS, main="runs")
         )
-        results = (encoded["runs"], planned.shards.plan) | WriteRuns(output, processes, spool)
+        results = (encoded["runs"], planned.shards.plan) | WriteRuns(
+            output, processes, spool, planned.schema
+        )
         return (results, encoded[STATISTICS]) | CommitDataset(output, planned)

@@ -6,6 +6,7 @@ The writer of a shard opens, decodes and encodes each file of its shard.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -82,7 +83,7 @@ class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
         key, packed = element
         # A list, because the runner may free the elements once this returns.
         blocks = list(packed)
-        writer = ShardWriter(self._output, Plan.unpack(plan), key)
+        writer = ShardWriter(self._output, Plan.unpack(plan), key, self._output.schema)
         if self._loader is None:
             schema, renamed = self._output.schema, self._output.feature_names
             self._loader = Loader(self._job, schema, names, renamed, self._output.mapper)
@@ -117,8 +118,9 @@ def write_references(
         JobError: References are missing or repeated, a file is rejected and `on_reject` is "fail",
             or the shard cannot be written.
     """
-    references = _references_in_order(writer, packed)
+    hashes, references = _references_in_order(writer, packed)
     digest = writer.digest(loader.names).update(references).update(_labels(loader, references))
+    digest.update([hashes.tobytes()])
     found = writer.find_done(digest.text())
     if found:
         result, state = found
@@ -126,7 +128,8 @@ def write_references(
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
             return result, Statistics.of_state(loader.schema, state)
     statistics = Statistics(loader.schema)
-    result = writer.write(_runs(references, writer.record_bytes, loader, load, pool, statistics))
+    runs = _runs(hashes, references, writer.record_bytes, loader, load, pool, statistics)
+    result = writer.write(runs)
     writer.note_done(digest.text(), result, statistics.state())
     return result, statistics
 
@@ -138,17 +141,20 @@ def _labels(loader: Loader, references: list[bytes]) -> Iterator[bytes]:
         yield str(label or "").encode("utf-8", "surrogateescape")
 
 
-def _references_in_order(writer: ShardWriter, packed: list[bytes]) -> list[bytes]:
+def _references_in_order(
+    writer: ShardWriter, packed: list[bytes]
+) -> tuple[np.ndarray, list[bytes]]:
     blocks = [Block.unpack(block) for block in packed]
     hashes = np.concatenate([block.hashes for block in blocks])
     references = [payload for block in blocks for payload in block.payloads]
     order = rows_in_order(hashes, lambda row: reference_key(references[row]))
     hashes, references = hashes[order], [references[row] for row in order]
     check_records(hashes, lambda row: reference_key(references[row]), writer.name, writer.expected)
-    return references
+    return hashes, references
 
 
 def _runs(
+    hashes: np.ndarray,
     references: list[bytes],
     record_bytes: int,
     loader: Loader,
@@ -161,9 +167,12 @@ def _runs(
     step = max(1, min(batch_bytes // max(record_bytes, 1), _BATCH_FILES))
     tasks = ((load, references[start : start + step]) for start in range(0, len(references), step))
     loaded: FramedRecords
-    for loaded in pool.map(call_pickled, tasks, step * record_bytes):
+    for start, loaded in zip(
+        itertools.count(0, step), pool.map(call_pickled, tasks, step * record_bytes)
+    ):
         statistics.merge(loaded.statistics)
-        yield loaded.frames, loaded.lengths, loaded.rejects
+        of_records = hashes[start + loaded.sources]
+        yield Run(loaded.frames, loaded.lengths, of_records, loaded.rows, loaded.rejects)
 
 
 class WriteReferences(beam.PTransform):

@@ -19,6 +19,7 @@ from beam_jobs.dataset.encoded_records import write_spooled
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import ShardWriter
+from beam_jobs.pipeline.planning.shards import Side
 from beam_jobs.pipeline.steps import AsWhole, ShardStep, at_end_of_bundle, count_shard
 from beam_jobs.plan.run_ranges import groups_of, locate, neighbours_of
 from beam_jobs.plan.shards import Plan, shards_of
@@ -27,6 +28,7 @@ from beam_jobs.records.spool import HeldLocators, Spool
 from beam_jobs.records.spool_reader import SpoolReader
 from beam_jobs.storage.atomic import STAGING
 from readers.format.manifest import join
+from readers.format.schema import Schema
 
 _GROUPS = "groups"
 
@@ -109,9 +111,11 @@ class _Write(ShardStep[ShardResult]):
             _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
-    def process(self, element: tuple[int, Iterable[bytes]], plan: bytes) -> Iterator[ShardResult]:
+    def process(
+        self, element: tuple[int, Iterable[bytes]], plan: bytes, schema: Schema
+    ) -> Iterator[ShardResult]:
         key, locators = element
-        writer = ShardWriter(self._output, Plan.unpack(plan), key)
+        writer = ShardWriter(self._output, Plan.unpack(plan), key, schema)
         yield from self.submit(write_spooled, writer, self._spool, list(locators))
 
     def outputs(self, result: ShardResult) -> Iterator[ShardResult]:
@@ -126,11 +130,13 @@ class WriteRuns(beam.PTransform):
         output: The dataset.
         processes: Above 1, two shards are written at once.
         spool: Holds the runs.
+        schema: The features of every record.
     """
 
-    def __init__(self, output: Output, processes: int, spool: Spool) -> None:
+    def __init__(self, output: Output, processes: int, spool: Spool, schema: Side[Schema]) -> None:
         super().__init__()
         self._output, self._processes, self._spool = output, processes, spool
+        self._schema = schema
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         runs, packed_plan = inputs
@@ -147,5 +153,6 @@ class WriteRuns(beam.PTransform):
             (located["shards"], merged)
             | beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
-            | "Write" >> beam.ParDo(_Write(self._output, self._processes, self._spool), plan)
+            | "Write"
+            >> beam.ParDo(_Write(self._output, self._processes, self._spool), plan, self._schema)
         )

@@ -135,13 +135,14 @@ class _EncodeRecords(beam.DoFn):
         if "key" in self._output.schema:
             record.setdefault("key", key)
         body: bytes | Reject
+        row = b""
         try:
-            body = self._encoder.encode(split, record)
+            body, row = self._encoder.encode(split, record)
         except ValueError as error:
             body = Reject.of(key, "encode", error)
             if self._output.on_reject == "fail":
                 raise DataError(f"{body}; {_cure(body.error)}") from None
-        full = self._builder.add(placement.order(key), split, pack_record(key, body))
+        full = self._builder.add(placement.order(key), split, pack_record(key, body, row))
         if full:
             yield from self._emit(full)
 
@@ -297,7 +298,9 @@ class WriteShards(beam.PTransform):
             names={LABEL: self._label_names},
             schema=output.schema,
         )
-        results = (planned.inputs, shards.plan) | "Shards" >> WriteRuns(output, 1, spool)
+        results = (planned.inputs, shards.plan) | "Shards" >> WriteRuns(
+            output, 1, spool, output.schema
+        )
         manifest = (results, encoded[STATISTICS]) | CommitDataset(output, planned)
         return manifest | "WarnOfRejects" >> beam.ParDo(_WarnOfRejects(output), AsList(results))
 

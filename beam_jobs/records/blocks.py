@@ -35,8 +35,8 @@ _HEAD = struct.Struct("<I?")
 # What a record takes beside its payload: hash, split and length.
 _RECORD_BYTES = 13
 
-# A payload of encoded records is a framed Example followed by its key, or a mark followed by a reject as
-# JSON. These marks are where the length of a record would be, and no record is that long.
+# A payload of encoded records is a framed Example, its row of the index and its key; or a mark followed by a
+# reject as JSON. These marks are where the length of a record would be, and no record is that long.
 _REJECTED = b"\xff" * 8
 
 _PLANNED = b"\xfe" + b"\xff" * 7
@@ -174,18 +174,19 @@ class BlockBuilder:
         return block.pack(self._compress)
 
 
-def pack_record(key: str, body: bytes | Reject, planned: bool = False) -> bytes:
-    """Packs a framed Example and its key, or a reject.
+def pack_record(key: str, body: bytes | Reject, row: bytes = b"", planned: bool = False) -> bytes:
+    """Packs a framed Example, its row of the index and its key; or a reject.
 
     Args:
         key: The record's key.
         body: The framed Example or the reject.
+        row: The row of the index.
         planned: Whether the plan counts the reject as a record.
     """
     if isinstance(body, Reject):
         mark = _PLANNED if planned else _REJECTED
         return mark + body.to_json().encode()
-    return body + key.encode("utf-8", "surrogateescape")
+    return body + row + key.encode("utf-8", "surrogateescape")
 
 
 def is_planned(payload: bytes) -> bool:

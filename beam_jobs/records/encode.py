@@ -11,6 +11,7 @@ import numpy as np
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.statistics import Statistics
 from readers.format.encode import Encoder
+from readers.format.encode.index_rows import IndexRows
 from readers.format.schema import Feature
 from readers.format.tfrecord import frame_all, frame_parts
 
@@ -62,6 +63,7 @@ class RecordEncoder(RecordCounter):
     def __init__(self, encoder: Encoder, mapper: Mapper | None = None) -> None:
         super().__init__(encoder.schema)
         self._encoder, self._mapper = encoder, mapper
+        self._rows = IndexRows(encoder.schema)
         self._pending: dict[int, list[Mapping[str, Any]]] = {}
         self._pending_bytes = 0
 
@@ -72,8 +74,8 @@ class RecordEncoder(RecordCounter):
         has_more_frames: bool = False,
         unannotated: bool = False,
         key: str = "",
-    ) -> bytes:
-        """The framed Example of a record of a split.
+    ) -> tuple[bytes, bytes]:
+        """The framed Example of a record of a split, and its row of the index.
 
         Args:
             split: The number of the split.
@@ -100,10 +102,12 @@ class RecordEncoder(RecordCounter):
         self._pending_bytes += len(framed)
         if self._pending_bytes >= _COUNTED_BYTES:
             self._count()
-        return framed
+        return framed, self._rows.pack(values)
 
-    def encode_all(self, splits: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> list[bytes]:
-        """The framed Examples of many records.
+    def encode_all(
+        self, splits: np.ndarray, columns: Mapping[str, Sequence[Any]]
+    ) -> tuple[list[bytes], list[bytes]]:
+        """The framed Examples of many records, and their rows of the index.
 
         Args:
             splits: uint8 [n], the split of each record.
@@ -114,7 +118,7 @@ class RecordEncoder(RecordCounter):
         """
         framed = frame_all(self._encoder.pack_all(columns))
         self.count(splits, columns)
-        return framed
+        return framed, self._rows.pack_all(columns, len(framed))
 
     def _count(self) -> None:
         for split, records in self._pending.items():

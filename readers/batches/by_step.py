@@ -60,8 +60,8 @@ class BatchesByStep:
         self._seed, self._part = options.seed or 0, options.part_of_host or 0
         self.batch_bytes = (self.plan.record_bytes or 1) * self.schedule.batch_size
 
-    def reader(self) -> StepReader:
-        """A reader for one iterator."""
+    def reader(self, turn: tuple[int, int] = (0, 1), number: int = 0) -> StepReader:
+        """A reader for one iterator; which of several workers it is for follows from the first step."""
         return StepReader(self)
 
     @property
@@ -108,7 +108,8 @@ class StepReader:
         self._batches, self._schedule, self._every = batches, batches.schedule, batches.every
         self._plan, self._records, self._order = batches.plan, batches.records, batches.order
         self._size = batches.schedule.batch_size
-        self._steps_at_once = max(records_of_steps(batches.plan) // self._size, 1)
+        # How many steps to read together: few at first, for which a program waits.
+        self._together, self._most = 1, max(records_of_steps(batches.plan) // self._size, 1)
         # The steps whose records were already fetched from a store, these records, and the next ones.
         self._ahead = range(0)
         self._fetched: list[FetchedRecords] = []
@@ -147,7 +148,8 @@ class StepReader:
 
         They are None if one of the records is bad: read alone, each step fails by itself.
         """
-        steps = self._steps(first, self._steps_at_once)
+        steps = self._steps(first, self._together)
+        self._together = min(2 * self._together, self._most)
         if self._records.is_fetched:
             self._ahead, self._fetched, self._windows = range(0), [], iter(())
         else:

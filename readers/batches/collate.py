@@ -19,6 +19,7 @@ from readers.format.decode.column import (
     object_array,
 )
 from readers.format.dtypes import numpy_dtype
+from readers.format.manifest import DatasetError
 from readers.format.schema import Feature, format_shape
 
 
@@ -79,6 +80,9 @@ def pack(
         rows: int64 [records], the row of each record.
         count: The number of rows, B.
         empty: Allocates large arrays.
+
+    Raises:
+        DatasetError: (a ValueError) The records of a row do not fit into it.
     """
     batch = {}
     for name, feature in schema.items():
@@ -91,6 +95,11 @@ def pack(
         ends, seen = [0] * count, [0] * count
         for row, array in zip(rows.tolist(), columns[name].arrays(), strict=True):
             start, ends[row] = ends[row], ends[row] + len(array)
+            if ends[row] > length:
+                raise DatasetError(
+                    f"{name!r}: {ends[row]} values for a row of {length}, so an index states other lengths "
+                    "than the records have; delete it if there is no manifest, or run the job again"
+                )
             seen[row] += 1
             out[row, start : ends[row]] = array
             segments[row, start : ends[row]] = seen[row]

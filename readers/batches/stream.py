@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from readers.batches.batch_slice import BatchSlice
-from readers.batches.by_length import BatchesByLength, open_by_length
+from readers.batches.by_length.batches import BatchesByLength, open_by_length
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.prefetch import prefetched
@@ -89,9 +89,10 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
         """The number of batches in a pass from the beginning of an epoch.
 
         Raises:
-            TypeError: It is unknown: there is no end, or lengths decide which records share a batch.
+            TypeError: There is no end.
+            ValueError: By length, there are too few records for one batch.
         """
-        return batches_of_pass(self._source, self._options)
+        return batches_of_pass(self._source, self._options, max(self._pass, 0))
 
     def __repr__(self) -> str:
         return f"Batches of {', '.join(self._plan.schema)} from {self._plan.name}"
@@ -142,33 +143,36 @@ def made_from(
     """
     cursor, number = first
     worker, workers = turn
-    reader, empty = source.reader(), source.memory.empty
-    # A batch by length is found from the one before it, so each worker reads those of all.
-    every = 1 if isinstance(cursor, Cursor) else workers
+    reader, empty = source.reader(turn, number), source.memory.empty
+    # By length, the next batch is found from this one, whichever worker reads it.
+    following = 1 if isinstance(cursor, Cursor) else workers
+    number += (worker - number) % workers
     while found := reader.batch(cursor, end):
         records, cursor = found
-        if number % workers == worker:
-            yield convert(records, empty), (cursor, number + every)
-        number += every
+        yield convert(records, empty), (cursor, number + following)
+        number += workers
 
 
-def batches_of_pass(source: BatchesByStep | BatchesByLength, options: ReadOptions) -> int:
+def batches_of_pass(
+    source: BatchesByStep | BatchesByLength, options: ReadOptions, number: int = 0
+) -> int:
     """The number of batches in a pass from the beginning of an epoch.
 
     Raises:
-        TypeError: It is unknown: there is no end, or lengths decide which records share a batch.
+        TypeError: There is no end.
+        ValueError: By length, there are too few records for one batch.
     """
     if options.repeat is None:
         raise TypeError("with repeat=None there is no last batch to count to")
     if isinstance(source, BatchesByLength):
-        raise TypeError("the lengths of the records decide how many batches there are")
+        return source.steps_of_pass(number)
     return options.repeat * source.schedule.steps_per_epoch
 
 
 def state_after(
     source: BatchesByStep | BatchesByLength, steps: int, seed: int | None, end: int | None = None
 ) -> State:
-    """The state after the first batches; by length, these must be read to find it.
+    """The state after the first batches.
 
     Args:
         source: The batches.

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import itertools
 import mmap
 import os
 import weakref
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 
-_PROT_READ = _MAP_SHARED = 1
+# The same on Linux and macOS.
+_MAP_FIXED = 0x10
 
 _MADV_DONTNEED = 4  # The same on Linux and macOS.
+
+_ADDRESS_SPACE = 1 << 47  # bytes of a process
+
+# Linux allows a process 65,530 maps. More files than this are read into memory.
+_MOST_MAPS = 1 << 15
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
@@ -44,7 +52,7 @@ class MappedFile:
     def __init__(self, file: BinaryIO) -> None:
         size = os.fstat(file.fileno()).st_size
         # An empty file cannot be mapped.
-        self._memory = _MappedMemory(file, size) if size else None
+        self._memory = _Range(size, file) if size else None
         self.view = np.asarray(self._memory).data if self._memory else memoryview(b"")
 
     @property
@@ -59,17 +67,71 @@ class MappedFile:
             _LIBC.madvise(self._memory.address + start - over, length + over, _MADV_DONTNEED)
 
 
-class _MappedMemory:
-    """The owner of the mapped memory. A ctypes array would need a new class for every size."""
+class MappedFiles:
+    """Many files, side by side in one range of addresses, so that one index finds a number in any of them.
 
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self.address: int = _LIBC.mmap(None, size, _PROT_READ, _MAP_SHARED, file.fileno(), 0)
-        if self.address == _MAP_FAILED:
-            number = ctypes.get_errno()
-            reason = os.strerror(number)
-            if number == errno.ENOMEM:
-                reason += ", or more maps than vm.max_map_count allows"
-            raise OSError(number, reason, file.name)
+    Args:
+        sizes: The size of each file in bytes.
+
+    Attributes:
+        starts: Where each file begins in the range, in bytes; a multiple of the size of a page.
+        octets: uint8, the whole range; zeros where no file was mapped.
+
+    Raises:
+        OSError: There is no such range.
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        if sum(sizes) >= _ADDRESS_SPACE:  # C would take a part of the number.
+            raise OSError(errno.ENOMEM, f"no range of {sum(sizes)} addresses")
+        pages = [-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in sizes]
+        *self.starts, total = itertools.accumulate(pages, initial=0)
+        self._sizes = sizes
+        self._memory = _Range(total) if total and len(sizes) <= _MOST_MAPS else None
+        self.octets = np.asarray(self._memory) if self._memory else np.zeros(total, np.uint8)
+
+    def map(self, number: int, file: BinaryIO) -> None:
+        """Maps a file, which may be closed afterwards.
+
+        Raises:
+            OSError: The kernel refuses, or the file has another size.
+        """
+        size = self._sizes[number]
+        found = os.fstat(file.fileno()).st_size
+        if found != size:
+            raise OSError(errno.EINVAL, f"it has {found} bytes, expected {size}", file.name)
+        start, flags = self.starts[number], mmap.MAP_SHARED | _MAP_FIXED
+        if not self._memory:
+            file.readinto(self.octets[start : start + size])  # type: ignore[attr-defined]
+        elif size:
+            _mapped(self._memory.address + start, size, mmap.PROT_READ, flags, file)
+
+
+def _mapped(address: int | None, size: int, access: int, flags: int, file: BinaryIO | None) -> int:
+    descriptor = file.fileno() if file else -1
+    found: int = _LIBC.mmap(address, size, access, flags, descriptor, 0)
+    if found != _MAP_FAILED:
+        return found
+    number = ctypes.get_errno()
+    reason = os.strerror(number)
+    if number == errno.ENOMEM:
+        reason += ", or more maps than vm.max_map_count allows"
+    raise OSError(number, reason, file and file.name)
+
+
+class _Range:
+    """The owner of a range of addresses. A ctypes array would need a new class for every size.
+
+    Args:
+        size: Its size in bytes.
+        file: The file that is mapped there; None for zeros.
+    """
+
+    def __init__(self, size: int, file: BinaryIO | None = None) -> None:
+        access, flags = mmap.PROT_READ, mmap.MAP_SHARED
+        if file is None:
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self.address = _mapped(None, size, access, flags, file)
         weakref.finalize(self, _LIBC.munmap, self.address, size).atexit = False
         self.__array_interface__ = {
             "version": 3,

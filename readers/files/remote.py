@@ -137,6 +137,11 @@ def query(path: str, question: Callable[[Any, str], Any]) -> Any:
     return with_retries(path, lambda: question(filesystem, name))
 
 
+def is_file(path: str) -> bool:
+    """Whether there is a file; the errors are those of `query`."""
+    return bool(query(path, lambda filesystem, name: filesystem.isfile(name)))
+
+
 def read_file(path: str) -> bytes:
     """All bytes of a file, in memory.
 

@@ -1,68 +1,260 @@
-"""The `.idx` sidecar of a TFRecord file: the offset and length of every record.
+"""The `.index` of a TFRecord file: where its records are, and some numbers of each, in arrays that are mapped.
 
-Each line is "<offset> <length>" in bytes, framing included: the form that NVIDIA DALI and the
-`tfrecord` package read.
+A head, which names the sections and has a checksum for each block of them, and the sections: one array
+each, with a number for each record (docs/format.md).
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import google_crc32c
 import numpy as np
 
-from readers.format.tfrecord import FRAME_BYTES
+from readers.format.dtypes import numpy_dtype
+from readers.format.schema import Feature
+from readers.format.tfrecord import FRAME_BYTES, MAX_FRAMED_BYTES
 
-# The smallest numbers of 2, 3, ... 19 digits.
-_POWERS = 10 ** np.arange(1, 19)
+# The sections that every index of a job has: where each record begins, and where the last one ends; the top
+# 32 bits of the hash that orders them.
+OFFSET, HASH = "offset", "hash"
+
+# Before the name of a feature.
+LENGTH, VALUE = "length/", "value/"
+
+BLOCK_BYTES = 1 << 16
+
+_MAGIC, _VERSION = b"TFINDEX\n", 1
+
+# Magic, version, CRC32C of the head after it, records, bytes of the TFRecord file, where the blocks begin, and
+# the number of sections.
+HEAD = struct.Struct("<8sIIQQII")
+_UNCHECKED = 16
+
+# Where a section begins, its dtype as NumPy writes it, and the size of its name, which follows.
+_SECTION = struct.Struct("<Q4sI")
+
+_ALIGNMENT = 64
+
+_MOST_BYTES = 1 << 63  # of a file
+
+_DTYPES = frozenset(f"{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)) - {"f1"} | {"b1"}
 
 
-def format_index(lengths: np.ndarray) -> bytes:
-    """The text of an `.idx` file for records that follow one another without gaps.
+@dataclass(frozen=True)
+class Section:
+    """One array of an index.
 
-    Args:
+    Attributes:
+        start: Where it begins, in bytes; a multiple of 64.
+        dtype: The dtype of its numbers.
+    """
+
+    start: int
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the head of an index says.
+
+    Attributes:
+        records: The number of records.
+        bytes: The size of the TFRecord file in bytes.
+        start: Where the first block begins, in bytes.
+        size: The size of the index in bytes.
+        crc32c: The checksum of the head, from which those of all blocks follow.
+        sections: The arrays by name.
+        checksums: uint32 [blocks], the CRC32C of each block of `BLOCK_BYTES`; the last one may be shorter.
+    """
+
+    records: int
+    bytes: int
+    start: int
+    size: int
+    crc32c: int
+    sections: Mapping[str, Section]
+    checksums: np.ndarray
+
+    def numbers(self, data: Any, name: str) -> np.ndarray:
+        """A section: an array [records] in the bytes of the index, or [records + 1] for `OFFSET`."""
+        section = self.sections[name]
+        return np.frombuffer(data, section.dtype, self.records + (name == OFFSET), section.start)
+
+    def damaged(self, data: Any) -> int | None:
+        """The byte at which the first block begins that has not its checksum; None if all have it."""
+        for block, crc in enumerate(self.checksums.tolist()):
+            at = self.start + block * BLOCK_BYTES
+            if google_crc32c.value(data[at : at + BLOCK_BYTES]) != crc:
+                return at
+        return None
+
+
+def numbers_of(schema: Mapping[str, Feature]) -> dict[str, np.dtype[Any]]:
+    """The sections of an index that follow from a schema, and their dtypes.
+
+    `value/NAME` for each feature that is a single number that NumPy knows, and `length/NAME`, the size of the
+    first unknown dimension, for each feature of unknown shape; of images and feature lists there is none.
+    """
+    found: dict[str, np.dtype[Any]] = {}
+    for name, feature in schema.items():
+        if feature.is_image or feature.step:
+            continue
+        if feature.has_length:
+            found[LENGTH + name] = np.dtype("<u4")
+        elif not feature.shape and feature.dtype != "string":
+            dtype = numpy_dtype(feature.dtype)
+            if dtype.str[1:] in _DTYPES:
+                found[VALUE + name] = dtype
+    return found
+
+
+@dataclass(frozen=True)
+class Index:
+    """The numbers of some records that follow one another.
+
+    Attributes:
         lengths: int64 [records], the length of each record in bytes, framing included.
+        sections: The sections but `OFFSET`: name -> array [records] of numbers.
     """
-    offsets = np.cumsum(lengths) - lengths
-    lines = (f"{o} {n}\n" for o, n in zip(offsets.tolist(), lengths.tolist(), strict=True))
-    return "".join(lines).encode()
+
+    lengths: np.ndarray
+    sections: Mapping[str, np.ndarray]
+
+    def to_bytes(self) -> bytes:
+        """The `.index` of a TFRecord file that has these records and no others."""
+        ends = np.cumsum(self.lengths, dtype=np.int64)
+        size = int(ends[-1]) if len(ends) else 0
+        offsets = np.append(np.int64(0), ends).astype("<u4" if size < 1 << 32 else "<u8")
+        return _formatted(len(ends), size, {OFFSET: offsets, **self.sections})
+
+    @classmethod
+    def of_bytes(cls, data: Any, file: str) -> Index:
+        """The numbers in an `.index`, all of which is checked.
+
+        Raises:
+            ValueError: It is no index, or damaged; the message names the file.
+        """
+        head = parse_head(data, file)
+        lengths = np.diff(checked_offsets(data, head, file))
+        sections = {name: head.numbers(data, name) for name in head.sections if name != OFFSET}
+        return cls(lengths, sections)
+
+    def slice(self, first: int, stop: int) -> Index:
+        """The numbers of some of the records."""
+        sections = {name: array[first:stop] for name, array in self.sections.items()}
+        return Index(self.lengths[first:stop], sections)
+
+    @classmethod
+    def join(cls, several: Sequence[Index]) -> Index:
+        """The numbers of records of one schema, one after another."""
+        sections = {
+            name: np.concatenate([each.sections[name] for each in several])
+            for name in several[0].sections
+        }
+        return cls(np.concatenate([each.lengths for each in several]), sections)
 
 
-def is_formatted(data: bytes, index: np.ndarray) -> bool:
-    """Whether a text is what `format_index` writes, to the byte, given the numbers in it.
+def head_crc32c(data: bytes) -> int:
+    """The checksum in the head of an index, from which those of all its blocks follow."""
+    return int.from_bytes(data[12:16], "little")
+
+
+def _formatted(records: int, size: int, arrays: Mapping[str, np.ndarray]) -> bytes:
+    head = HEAD.size + sum(_SECTION.size + len(name.encode()) for name in arrays)
+    data = sum(_aligned(array.nbytes) for array in arrays.values())
+    start = _aligned(head + 4 * -(-data // BLOCK_BYTES))
+    table, body, at = list[bytes](), list[bytes](), start
+    for name, array in arrays.items():
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        table += (
+            _SECTION.pack(at, little.dtype.str[1:].encode(), len(name.encode())),
+            name.encode(),
+        )
+        body.append(little.tobytes().ljust(_aligned(array.nbytes), b"\0"))
+        at += len(body[-1])
+    blocks = b"".join(body)
+    crcs = [google_crc32c.value(blocks[n : n + BLOCK_BYTES]) for n in range(0, data, BLOCK_BYTES)]
+    described = struct.pack("<QQII", records, size, start, len(arrays)) + b"".join(table)
+    described += struct.pack(f"<{len(crcs)}I", *crcs)
+    described = described.ljust(start - _UNCHECKED, b"\0")
+    return (
+        struct.pack("<8sII", _MAGIC, _VERSION, google_crc32c.value(described)) + described + blocks
+    )
+
+
+def parse_head(data: Any, file: str) -> Head:
+    """The head of an index; its blocks are not looked at.
 
     Args:
-        data: The text of an `.idx` file.
-        index: int64 [records, 2], what `parse_index` found in it.
-    """
-    # Each number takes its digits and a separator at least, so texts of that length have no others.
-    ends = np.cumsum(np.searchsorted(_POWERS, index.reshape(-1), side="right") + 2)
-    if len(data) != (ends[-1] if len(ends) else 0):
-        return False
-    separators = np.frombuffer(data, np.uint8)[ends - 1].reshape(-1, 2)
-    return bool((separators == np.frombuffer(b" \n", np.uint8)).all())
-
-
-def parse_index(data: bytes, file: str) -> np.ndarray:
-    """The (offset, length) of every record, int64 [records, 2], both in bytes.
-
-    Args:
-        data: The text of an `.idx` file.
+        data: The bytes of the index.
         file: The file's name, for error messages.
 
     Raises:
-        ValueError: The text is not an index.
+        ValueError: It is no index, or its head is damaged; the message names the file.
     """
     try:
-        if data.translate(None, b"0123456789 \r\n"):
-            raise ValueError
-        # A fifth of the time of int(): an index of ten million records is parsed in 0.3 s. But it
-        # clips numbers that are too large to the largest int64, and parses blank text as a 0.
-        is_empty = not data[:100].strip() and not data.strip()
-        numbers = np.empty(0, np.int64) if is_empty else np.fromstring(data, np.int64, sep=" ")
-        index = numbers.reshape(-1, 2)
-        if numbers.size and numbers.max() == np.iinfo(np.int64).max:
-            raise ValueError
-    except ValueError:
-        raise ValueError(f"{file}: not an index (lines of '<offset> <length>')") from None
-    # No number is negative: a minus sign is no digit.
-    if index.size and (index[:, 1].min() < FRAME_BYTES or (np.diff(index[:, 0]) <= 0).any()):
-        raise ValueError(f"{file}: not an index of a TFRecord file: offsets must increase")
-    return index
+        return _head(np.frombuffer(data, np.uint8))
+    except (ValueError, struct.error) as error:
+        raise ValueError(f"{file}: not an index of this format ({error})") from None
+
+
+def _head(data: np.ndarray) -> Head:
+    magic, version, crc, records, size, start, count = HEAD.unpack_from(data.data)
+    if magic != _MAGIC:
+        raise ValueError(f"it begins with {magic!r}")
+    if version != _VERSION:
+        raise ValueError(f"version {version}; this package reads version {_VERSION}")
+    if not HEAD.size <= start <= len(data) or google_crc32c.value(data[_UNCHECKED:start]) != crc:
+        raise ValueError("its head has not the CRC32C that it states")
+    if start % _ALIGNMENT or size >= _MOST_BYTES:
+        raise ValueError(f"blocks from byte {start} on, for a file of {size} bytes")
+    sections, at = dict[str, Section](), HEAD.size
+    for _ in range(count):
+        begin, dtype, length = _SECTION.unpack_from(data[:start].data, at)
+        at += _SECTION.size
+        name = bytes(data[at : at + length]).decode()
+        at += length
+        if name in sections:
+            raise ValueError(f"two sections {name!r}")
+        kind = dtype.rstrip(b"\0").decode()
+        if kind in _DTYPES:  # Others are of later versions.
+            sections[name] = _section(data, name, begin, np.dtype(f"<{kind}"), start, records)
+    if OFFSET not in sections or sections[OFFSET].dtype.str not in ("<u4", "<u8"):
+        raise ValueError("it does not say where records begin")
+    checksums = np.frombuffer(data[:start], "<u4", -(-(len(data) - start) // BLOCK_BYTES), at)
+    return Head(records, size, start, len(data), crc, sections, checksums)
+
+
+def _section(
+    data: np.ndarray, name: str, begin: int, dtype: np.dtype[Any], start: int, records: int
+) -> Section:
+    end = begin + (records + (name == OFFSET)) * dtype.itemsize
+    if begin < start or begin % _ALIGNMENT or end > len(data):
+        raise ValueError(f"section {name!r} at byte {begin} of {len(data)}")
+    return Section(begin, dtype)
+
+
+def checked_offsets(data: Any, head: Head, file: str) -> np.ndarray:
+    """Where each record begins and where the last one ends, int64 [records + 1], from an index that is intact.
+
+    Raises:
+        ValueError: A block is damaged, or the records do not follow one another to the end of their file.
+    """
+    at = head.damaged(data)
+    if at is not None:
+        raise ValueError(f"{file}: damaged at byte {at}")
+    offsets = head.numbers(data, OFFSET).astype(np.int64)
+    lengths = np.diff(offsets)
+    # The difference of two numbers wraps around if one of them is negative: from 2 ** 63 on.
+    wrong = (offsets[:-1] < 0) | (lengths < FRAME_BYTES) | (lengths > MAX_FRAMED_BYTES)
+    if offsets[0] or offsets[-1] != head.bytes or wrong.any():
+        raise ValueError(f"{file}: its records do not follow one another in {head.bytes} bytes")
+    return offsets
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT

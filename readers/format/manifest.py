@@ -26,7 +26,7 @@ from readers.format.splits import (
     typed_count,
 )
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 # The names of a dataset's files.
 MANIFEST = "manifest.json"
@@ -40,7 +40,10 @@ UNKNOWN_ID, RESERVED_IDS = 1, 2
 PUNCTUATION = rb"""!"#$%&()*+,-./:;<=>?@[\]^_`{|}~'"""
 
 TOKENIZER = "tokenizer.json"
-INDEX_SUFFIX = ".idx"
+INDEX_SUFFIX = ".index"
+
+# Of indexes as text, which other programs read, and which are no part of a dataset.
+TEXT_INDEX_SUFFIX = ".idx"
 
 # Beside the options of a job: samples per second of all recordings, as their files state them.
 SAMPLE_RATE = "sample_rate"
@@ -252,7 +255,7 @@ class Manifest:
             is_newer = type(version) is int and version > FORMAT_VERSION
             raise ValueError(
                 f"format version {version!r}; this package reads version {FORMAT_VERSION}"
-                + (_CURE_OF_NEWER if is_newer else "")
+                + (_CURE_OF_NEWER if is_newer else "; run the job again")
             )
         try:
             manifest = cls(

@@ -42,12 +42,16 @@ class Shard:
         records: The number of records.
         bytes: The size of the file.
         crc32c: The CRC32C of the whole file, without TFRecord's masking.
+        index_bytes: The size of its index.
+        index_crc32c: The CRC32C of the head of its index, which has those of all its blocks.
     """
 
     file: str
     records: int
     bytes: int
     crc32c: int
+    index_bytes: int
+    index_crc32c: int
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ def split_json(split: Split) -> dict[str, Any]:
                 "records": shard.records,
                 "bytes": shard.bytes,
                 "crc32c": f"{shard.crc32c:08x}",
+                "index": {"bytes": shard.index_bytes, "crc32c": f"{shard.index_crc32c:08x}"},
             }
             for shard in split.shards
         ],
@@ -132,14 +137,10 @@ def split_of(name: str, value: Mapping[str, Any]) -> Split:
                 f"found {str(shard['file'])[:200]!r}"
             )
         try:
-            crc32c = crc32c_of(typed(shard, "crc32c", str))
+            records, index = typed_count(shard, "records"), typed(shard, "index", dict)
+            shards.append(Shard(expected, records, *_size_of(shard), *_size_of(index)))
         except ValueError as error:
             raise ValueError(f"{expected}: {error}") from None
-        try:
-            sizes = typed_count(shard, "records"), typed_count(shard, "bytes")
-        except ValueError as error:
-            raise ValueError(f"{expected}: {error}") from None
-        shards.append(Shard(expected, *sizes, crc32c))
     split = Split(
         tuple(shards),
         typed_count(value, "rejected"),
@@ -150,6 +151,11 @@ def split_of(name: str, value: Mapping[str, Any]) -> Split:
         if typed_count(value, key) != total:
             raise ValueError(f"split {name}: {value[key]} {key}, but its shards add up to {total}")
     return split
+
+
+def _size_of(file: Mapping[str, Any]) -> tuple[int, int]:
+    """The size and the checksum of a file."""
+    return typed_count(file, "bytes"), crc32c_of(typed(file, "crc32c", str))
 
 
 def crc32c_of(text: str) -> int:

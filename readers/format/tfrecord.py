@@ -26,6 +26,8 @@ FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 # Protobuf's own limit. A larger length is taken for corruption before anything is allocated.
 MAX_RECORD_BYTES = (1 << 31) - 1
 
+MAX_FRAMED_BYTES = MAX_RECORD_BYTES + FRAME_BYTES
+
 _CRC = struct.Struct("<I")
 
 _MASK_DELTA = 0xA282EAD8

@@ -14,7 +14,7 @@ from readers.files.processors import processors
 from readers.format.decode.images import EncodedImage, pixels_of
 from readers.format.schema import Feature, Schema
 from readers.roles import undecoded
-from readers.shards.index import read_index
+from readers.shards.index import read_offsets
 from readers.shards.plan import Plan
 from readers.shards.resolve import resolve
 from readers.source import RecordSource
@@ -78,9 +78,7 @@ def visit(
 
 def _lengths(plan: Plan) -> np.ndarray:
     """The size of each record of a plan in its file, int64 [records]."""
-    found = [
-        read_index(part.path, part.bytes)[part.skip :][: part.take][:, 1] for part in plan.parts
-    ]
+    found = [np.diff(read_offsets(part))[part.skip :][: part.take] for part in plan.parts]
     return np.concatenate([*found, np.empty(0, np.int64)])
 
 

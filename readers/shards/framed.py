@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from readers.files.in_threads import map_in_threads
-from readers.files.processors import on_all_processors
 from readers.files.remote import local_path
 from readers.format.compiled.library import address
 from readers.format.decode.column import Allocator
@@ -23,7 +22,7 @@ from readers.format.manifest import DatasetError
 from readers.shards.cache import ShardCache
 from readers.shards.fetch import ShardBytes, fetch
 from readers.shards.gzip_files import DecompressedRecords, GzippedShard
-from readers.shards.index import RecordOffsets
+from readers.shards.index import ShardIndexes
 from readers.shards.local_shard import CHANGED, LONG_RUN, Run, is_changed, runs_of
 from readers.shards.plan import Part, Plan
 
@@ -144,7 +143,7 @@ class FramedReader:
         # The number that the first record in each part's file would have.
         before = [(part.take or 0) + part.skip for part in plan.parts]
         self._firsts = self._ends - np.array(before, np.int64)
-        self._offsets = RecordOffsets(plan.parts)
+        self._indexes = ShardIndexes(plan.parts, len(plan.parts) <= _DESCRIPTORS)
         # The least recently used shard is dropped; it closes once its last reader is done with it.
         self._open = functools.lru_cache(_OPEN_SHARDS)(_opener(plan.parts, cache, self._cached))
         self._open_gzipped = functools.lru_cache(_OPEN_GZIPPED)(_open_gzipped)
@@ -203,7 +202,7 @@ class FramedReader:
         parts = np.searchsorted(self._ends, numbers, side="right")
         found = np.flatnonzero(np.bincount(parts, minlength=len(self._ends))).tolist()
         self._load_indexes(found)
-        index = self._offsets.of(numbers, parts)
+        index = self._indexes.of(numbers - self._firsts[parts], parts)
         starts, sizes = index[:, 0], np.ascontiguousarray(index[:, 1])
         stops = starts + sizes
         follows = (starts[1:] == stops[:-1]) & (parts[1:] == parts[:-1])
@@ -232,7 +231,7 @@ class FramedReader:
         path = self._plan.parts[part].path
         shard = self._open(path)
         self._load_index(part)
-        offset, length = self._offsets.of_one(number, part)
+        offset, length = self._indexes.of_one(number - int(self._firsts[part]), part)
         framed = memoryview(self._buffer(length))[:length]
         shard.read([(part, offset, length, 0)], framed)
         return framed, path, offset
@@ -267,18 +266,20 @@ class FramedReader:
         parts = np.searchsorted(self._ends, numbers, side="right")
         order = np.argsort(parts, kind="stable")
         rows_in_files = numbers - self._firsts[parts]
+        index = np.empty((len(numbers), 2), np.int64)
         decompressed: dict[int, DecompressedRecords] = {}
+        indexed = np.ones(len(numbers), bool)
         for number in np.unique(parts).tolist():
             part = self._plan.parts[number]
             if part.gzipped:
-                rows = rows_in_files[parts == number]
-                decompressed[number] = self._open_gzipped(part)[rows]
+                here = parts == number
+                decompressed[number] = self._open_gzipped(part)[rows_in_files[here]]
+                index[here] = decompressed[number].index
+                indexed &= ~here
         found_parts = [n for n in np.unique(parts).tolist() if n not in decompressed]
         self._load_indexes(found_parts)
         self._fill_cache({self._plan.parts[number].path for number in found_parts})
-        index = self._offsets.of(numbers, parts)
-        for number, found in decompressed.items():
-            index[parts == number] = found.index
+        index[indexed] = self._indexes.of(rows_in_files[indexed], parts[indexed])
         data, starts, stops = self._allocate(index[:, 1])
         runs = runs_of(parts[order], index[order], starts[order])
         remote = list[tuple[ShardBytes, list[Run]]]()
@@ -313,22 +314,42 @@ class FramedReader:
         buffer: bytearray = self._local.buffer
         return buffer
 
+    def has_section(self, name: str, dtype: np.dtype[Any]) -> bool:
+        """Whether the index of every file has a section of a dtype.
+
+        The indexes of files without a manifest are opened. Those of a dataset are alike: one shows it.
+        """
+        parts = self._plan.parts
+        numbers = [number for number, part in enumerate(parts) if part.take]
+        if self._plan.gzipped:
+            return False
+        foreign = [number for number in numbers if parts[number].index_crc32c is None]
+        asked = numbers[:1] + foreign
+        self._load_indexes(asked)
+        return all(self._indexes.has(name, dtype, number) for number in asked)
+
+    def section(self, name: str, dtype: np.dtype[Any], numbers: np.ndarray) -> np.ndarray:
+        """The numbers of a section, [B], of the records of some numbers, int64 [B].
+
+        Raises:
+            DatasetError: (a ValueError) An index is damaged.
+        """
+        parts = np.searchsorted(self._ends, numbers, side="right")
+        self._load_indexes(np.unique(parts).tolist())
+        return self._indexes.numbers(name, dtype, numbers - self._firsts[parts], parts)
+
     def _load_index(self, number: int) -> None:
         """Reads the index of a part, unless it was read before."""
-        if self._offsets.is_loaded(number):
+        if self._indexes.is_loaded(number):
             return
         part = self._plan.parts[number]
         if local_path(part.path) is not None:
             self._open(part.path)  # Raises an error if the file is not the one of the plan.
-        self._offsets.load(number)
+        self._indexes.load(number)
 
     def _load_indexes(self, numbers: Sequence[int]) -> None:
         """Reads the indexes of parts."""
-        missing = self._offsets.missing(numbers)
-        if self._offsets.is_shared:
-            # No more at a time than are parsed: others may find the rest done by another process.
-            on_all_processors(lambda row: self._load_index(missing[row]), len(missing))
-            return
+        missing = self._indexes.missing(numbers)
         map_in_threads(
             self._load_index,
             missing,

@@ -37,6 +37,8 @@ class Part:
         crc32c: The file's CRC32C according to the manifest; None without a manifest.
         version: The inode and the time of change of a local file when the plan was made; None for
             others.
+        index_bytes: The size of the file's index, in bytes; 0 without one.
+        index_crc32c: The CRC32C of the index's head according to the manifest; None without a manifest.
     """
 
     path: str
@@ -47,6 +49,12 @@ class Part:
     gzipped: bool = False
     crc32c: int | None = None
     version: tuple[int, int] | None = None
+    index_bytes: int = 0
+    index_crc32c: int | None = None
+
+    def whole(self) -> Part:
+        """All records of the file, whose number is known."""
+        return replace(self, skip=0, take=self.total)
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,25 @@ class Records:
     def __len__(self) -> int:
         return self.plan.records or 0
 
+    def of_plan(self, plan: Plan) -> Records:
+        """The records of another plan, read in the same way."""
+        return Records(plan, self._verify_crc, self.skip, self._cache)
+
+    def has_section(self, name: str, dtype: np.dtype[Any]) -> bool:
+        """Whether the index of every file has a section of a dtype."""
+        return self._reader.has_section(name, dtype)
+
+    def section(self, name: str, dtype: np.dtype[Any], numbers: np.ndarray) -> np.ndarray:
+        """What a section of the indexes has of the records of some numbers, int64 [B]; an array [B].
+
+        Raises:
+            DatasetError: (a ValueError) An index is damaged.
+        """
+        return self._reader.section(name, dtype, numbers)
+
     def reopened(self) -> Records:
         """The same records, opened anew, for a forked process."""
-        return Records(self.plan, self._verify_crc, self.skip, self._cache)
+        return self.of_plan(self.plan)
 
     def __getstate__(self) -> dict[str, Any]:
         plan, skip = self.plan.without_versions(), self.skip
@@ -283,6 +299,9 @@ class Records:
             # Few at first: damaged records are rare, but where a disk failed there are many.
             end = min(4 * first + 1, count)
             numbers = following(row, first, end)
+            if not len(numbers):  # None is left of those that fit.
+                count = first
+                break
             framed, good = self._checked(self._reader.read(numbers, fetched))
             self._report_skipped(framed.select(~good))
             if good.any():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from readers.batches.batch_slice import BatchSlice, ToArrays, Transform
-from readers.batches.by_length import BatchesByLength, open_by_length
+from readers.batches.by_length.batches import BatchesByLength, open_by_length
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.prefetch import prefetched
@@ -75,7 +75,8 @@ class TorchBatches(IterableDataset[Any]):
         """The number of batches in a pass from the beginning of an epoch.
 
         Raises:
-            TypeError: It is unknown: there is no end, or lengths decide which records share a batch.
+            TypeError: There is no end.
+            ValueError: By length, there are too few records for one batch.
         """
         return batches_of_pass(self.source(), self._options)
 
@@ -142,7 +143,7 @@ class TorchPass(Iterator[Any]):
 
     def _first(self) -> tuple[Any, int]:
         begin = self._batches.bounds_of(self._number)[0]
-        # A batch by length is found from the one before it, so each worker reads those of all.
+        # A batch by length is found from the one before it.
         return (begin, 0) if isinstance(begin, Cursor) else (begin + self._turn[0], self._turn[0])
 
     def _begin(self) -> Iterator[tuple[Any, tuple[Any, int]]]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from readers.batches.batch_format import BatchFormat, is_number, plain
-from readers.batches.by_length import open_by_length
+from readers.batches.by_length.batches import open_by_length
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.orders import schedule_of, shuffle_window

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from readers.batches.by_length import BatchesByLength
+from readers.batches.by_length.batches import BatchesByLength
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.format.schema import Schema

@@ -19,7 +19,7 @@ from readers.batches.read_sizes import records_at_once
 from readers.order.orders import BLOCK, CYCLE, SHARDS, WINDOW, InterleavedOrder
 from readers.order.permutation import record_keys
 from readers.order.schedule import Schedule
-from readers.shards.index import read_index
+from readers.shards.index import read_offsets
 from readers.shards.plan import Part, Plan
 from readers.tfdata.batching import batch_of
 from readers.tfdata.columns.column import TensorColumn, padded_columns
@@ -215,7 +215,7 @@ def _start(part: Part, row: int) -> int:
     """The `start` of `_blocks_of` for a record of a part's file."""
     if part.gzipped:
         return row
-    return int(read_index(part.path, part.bytes)[row, 0]) if row else 0
+    return int(read_offsets(part)[row]) if row else 0
 
 
 class _ShuffledStreams:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from readers.batches.by_length import BatchesByLength, LengthReader
+from readers.batches.by_length.batches import BatchesByLength, LengthReader
 from readers.batches.by_step import BatchesByStep, StepReader
 
 # Calls by an iterator that has outlived its dataset, each of which reopens the files. Usually the

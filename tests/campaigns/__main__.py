@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from unittest import mock
 
 from tests.campaigns.tally import Tally
 
@@ -39,7 +42,9 @@ def main(arguments: Sequence[str]) -> int:
     campaign.add_flags(parser)
     given = parser.parse_args(flags)
     tally = Tally(given.log)
-    campaign.run(given, tally)
+    # Readers keep indexes there.
+    with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):
+        campaign.run(given, tally)
     return tally.end()
 
 

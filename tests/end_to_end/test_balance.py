@@ -1,12 +1,19 @@
-"""The shards of a split differ by at most one record, also with damaged inputs."""
+"""The shards of a split differ by at most one record, also with damaged inputs; indexes go with the records."""
 
 import random
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from tests.support.commands import refused, run
-from tests.support.datasets import balanced, records_of, rejects_of
+from tests.support.datasets import (
+    balanced,
+    has_moved_records,
+    records_of,
+    rejects_of,
+    write_recordings,
+)
 
 
 def test_damaged_images_leave_the_shards_of_every_split_balanced(tmp_path, capsys):
@@ -27,6 +34,7 @@ def test_damaged_images_leave_the_shards_of_every_split_balanced(tmp_path, capsy
     assert run(*arguments, "--output", out) == 0
     assert "90 rejected, listed in " in capsys.readouterr().err
     manifest, records = balanced(out), records_of(out)
+    assert has_moved_records(out)
     assert sorted(records) == sorted(f"x/{n}.png" for n in range(120) if n not in bad)
     assert sorted(rejects_of(out)) == sorted(f"x/{n}.png" for n in bad)
     splits = manifest.splits.values()
@@ -38,4 +46,28 @@ def test_damaged_images_leave_the_shards_of_every_split_balanced(tmp_path, capsy
         assert (record["image"] == np.array([n, 255 - n, 7])).all()
     names = {path.name for path in out.glob("*") if path.is_file()}
     shards = {shard.file for split in splits for shard in split.shards}
-    assert names == {"manifest.json", *shards, *(f"{name}.idx" for name in shards)}
+    assert names == {"manifest.json", *shards, *(f"{name}.index" for name in shards)}
+
+
+SOURCE = """
+def changed(features, info):
+    number = int(info.key[2:7]) + int(info.key.partition("#")[2])
+    if number % 3 == 0:
+        raise RuntimeError("too loud")
+    return {"x": features["signal"][: number % 4, 0], "mean": features["signal"].mean(), "odd": number % 2 == 1}
+"""
+
+
+@pytest.mark.parametrize("kind", ["files", "parts of files"])
+def test_what_an_index_says_of_a_record_goes_with_it_to_another_shard(tmp_path, monkeypatch, kind):
+    flags, bad = [], range(1, 60, 3)
+    if kind == "parts of files":
+        (tmp_path / "functions_of_balance.py").write_text(SOURCE)
+        flags, bad = ["--window", 8, "--map", "functions_of_balance:changed"], range(0)
+    monkeypatch.chdir(tmp_path)
+    write_recordings(tmp_path / "in", [8 + n % 17 for n in range(60)], bad)
+    flags += ["--num_shards", 5, "--seed", 7, "--splits", "train=0.7,val=0.3"]
+    assert run("sensors", "--input", "in/*/*.npy", *flags, "--output", "out") == 0
+    manifest = balanced(tmp_path / "out")
+    assert manifest.rejected >= 20
+    assert has_moved_records(tmp_path / "out")

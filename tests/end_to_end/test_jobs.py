@@ -126,7 +126,7 @@ def test_only_overwrite_replaces_a_dataset_and_it_leaves_no_old_file(samples, tm
     assert run(*arguments, "--num_shards", 2, "--overwrite") == 0
     assert sorted(files_of(tmp_path / "out")) == [
         "manifest.json",
-        *(f"train-0000{n}-of-00002.tfrecord{end}" for n in range(2) for end in ("", ".idx")),
+        *(f"train-0000{n}-of-00002.tfrecord{end}" for n in range(2) for end in ("", ".index")),
     ]
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from PIL import Image
 
 from beam_jobs import Schema, WriteShards
+from readers.__main__ import main
 from readers.format.protobuf.tensor import tensor_header
 from tests.support.images import encoded
 
@@ -60,13 +61,14 @@ KEYS = {f"k{number}".encode(): record(number) for number in range(23)}
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory):
-    """The paths of the shards of a job."""
+    """The paths of the shards of a job, which have indexes for other programs too."""
     path = tmp_path_factory.mktemp("job") / "shards"
     with beam.Pipeline() as pipeline:
         elements = [(key.decode(), value) for key, value in KEYS.items()]
         _ = pipeline | beam.Create(elements) | WriteShards(str(path), schema=SCHEMA, num_shards=3)
     found = sorted(map(str, path.glob("*.tfrecord")))
     assert len(found) == 3
+    assert main(["index", str(path), "--text"]) == 0
     return found
 
 

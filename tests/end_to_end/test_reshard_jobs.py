@@ -27,6 +27,7 @@ from tests.support.datasets import (
     balanced,
     damage,
     files_of,
+    has_moved_records,
     rejects_of,
     write_numbers,
 )
@@ -173,6 +174,7 @@ def test_records_that_do_not_fit_the_first_ones_are_rejected_and_shards_stay_bal
     flags = ["reshard", "--input", tmp_path / "a", *SPLITS, "--num_shards", "train=7,val=2"]
     assert run(*flags, *ONE, "--output", out) == 0
     manifest = balanced(out)
+    assert has_moved_records(out, lambda record: f"a#{record['id'] + 1}")
     whole = [record for n, record in enumerate(records) if n not in bad | {5}]
     assert Counter(written(out)) == Counter(whole)
     listed = rejects_of(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import multiprocessing
 import os
 import pickle
 import shutil
@@ -101,6 +102,31 @@ def test_a_shard_that_is_truncated_while_open_raises_an_error(tmp_path, way, des
     command = [sys.executable, "-c", CUT, tmp_path, shard, way, str(descriptors), str(mapped)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:] or done.returncode
+
+
+def _read_of_truncated(directory, index):
+    source = readers.RecordSource(directory, "train")
+    batches = readers.as_numpy(directory, split="train", batch_size=1, repeat=2)
+    assert source[0]["id"] == next(batches)["id"][0] == 0
+    index.write_bytes(b"")
+    for read in (lambda: source[6], lambda: source.__getitems__(range(7)), lambda: list(batches)):
+        with pytest.raises(readers.DatasetError, match=rf"^{index}: the file was changed or repl"):
+            read()
+
+
+@pytest.mark.parametrize("descriptors", [1, 0])
+def test_an_index_that_is_truncated_while_open_raises_an_error(tmp_path, monkeypatch, descriptors):
+    if not descriptors:
+        monkeypatch.setattr("readers.shards.framed._DESCRIPTORS", 0)
+    write_numbers(tmp_path, (7,))
+    (index,) = tmp_path.glob("train*.index")
+    # A page that is read all the same kills the process.
+    child = multiprocessing.get_context("fork").Process(
+        target=_read_of_truncated, args=(tmp_path, index)
+    )
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
 
 
 @pytest.mark.parametrize("way", ["replaced", "written over"])

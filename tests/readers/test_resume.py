@@ -112,7 +112,7 @@ def test_a_state_of_another_run_is_rejected(dataset, tmp_path):
 
 def test_files_without_an_index_are_scanned_to_start_at_a_step(tmp_path):
     write_numbers(tmp_path)
-    for index in tmp_path.glob("*.idx"):
+    for index in tmp_path.glob("*.index"):
         index.unlink()
     files = sorted(map(str, tmp_path.glob("train*.tfrecord")))
     how = {"schema": readers.Manifest.read(tmp_path).schema, "batch_size": 4}

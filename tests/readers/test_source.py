@@ -210,7 +210,7 @@ def test_a_batch_from_a_remote_filesystem_takes_one_request_per_shard(dataset, m
     fetch, requests = kind.cat_ranges, []
 
     def counted(self, paths, *arguments, **keywords):
-        requests.extend(path for path in paths if not path.endswith(".idx"))
+        requests.extend(path for path in paths if not path.endswith(".index"))
         return fetch(self, paths, *arguments, **keywords)
 
     with in_memory(dataset) as path:

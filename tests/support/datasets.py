@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ import numpy as np
 
 import readers
 from readers.format.encode import Encoder
-from readers.format.index import format_index, parse_index
+from readers.format.index import Index, head_crc32c
 from readers.format.manifest import Manifest
-from readers.format.schema import Schema
+from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split, shard_name
 from readers.format.tfrecord import frame
 from readers.shards.records import Records
@@ -27,15 +27,27 @@ from readers.shards.resolve import resolve
 Record = dict[str, Any]
 
 
-def write_shard(path: Path, examples: Sequence[bytes], index: bool = True) -> Shard:
-    """Writes serialized Examples as one TFRecord file, with its index."""
+def write_shard(
+    path: Path,
+    examples: Sequence[bytes],
+    index: bool = True,
+    sections: Mapping[str, np.ndarray] | None = None,
+) -> Shard:
+    """Writes serialized Examples as one TFRecord file, with its index.
+
+    Args:
+        index: Whether it has an index.
+        sections: The sections of the index beside `offset`.
+    """
     framed = [frame(example) for example in examples]
-    data = b"".join(framed)
+    data, size = b"".join(framed), (0, 0)
     path.write_bytes(data)
     if index:
         lengths = np.array([len(record) for record in framed], np.int64)
-        Path(f"{path}.idx").write_bytes(format_index(lengths))
-    return Shard(path.name, len(examples), len(data), google_crc32c.value(data))
+        written = Index(lengths, sections or {}).to_bytes()
+        Path(f"{path}.index").write_bytes(written)
+        size = len(written), head_crc32c(written)
+    return Shard(path.name, len(examples), len(data), google_crc32c.value(data), *size)
 
 
 def write_dataset(
@@ -49,18 +61,48 @@ def write_dataset(
     encoder = Encoder(schema)
     found = {}
     for name, shards in splits.items():
-        found[name] = Split(
-            tuple(
-                write_shard(
-                    directory / shard_name(name, number, len(shards)),
-                    [encoder.encode(record) for record in records],
-                )
-                for number, records in enumerate(shards)
-            )
-        )
+        written = []
+        for number, records in enumerate(shards):
+            path = directory / shard_name(name, number, len(shards))
+            checked = [encoder.check(record) for record in records]
+            # Nothing orders these records, so the hashes just ascend.
+            hashes = [(row << 64) // len(records) for row in range(len(records))]
+            sections = plain_sections(schema, checked, hashes)
+            written.append(write_shard(path, list(map(encoder.pack, checked)), sections=sections))
+        found[name] = Split(tuple(written))
     text = Manifest(schema, found, **manifest).to_bytes()
     (directory / "manifest.json").write_bytes(text)
     return directory
+
+
+# Of a single number with one of these dtypes, an index has the value.
+_INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_NUMBERS = {"bool", *_INTEGERS, "float16", "float32", "float64"}
+
+
+def plain_sections(
+    schema: Mapping[str, Feature], records: Sequence[Record], hashes: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """The sections beside `offset` in the index of some records, found independently of the package.
+
+    Args:
+        records: Values as `Encoder.check` or a reader returns them.
+        hashes: The hash by which each record is ordered.
+    """
+    found = {"hash": np.array([hash_ >> 32 for hash_ in hashes], np.uint32)}
+    for name, feature in schema.items():
+        values = [record[name] for record in records]
+        unknown = [axis for axis, size in enumerate(feature.shape) if size is None]
+        if feature.encoding in ("jpeg", "png", "source") or feature.encoding.endswith(" steps"):
+            continue
+        if not feature.shape and feature.dtype in _NUMBERS:
+            found[f"value/{name}"] = np.array([np.asarray(v).item() for v in values], feature.dtype)
+        elif feature.encoding == "sequence" and unknown == [0]:
+            found[f"length/{name}"] = np.array([len(v) for v in values], np.uint32)
+        elif feature.encoding != "sequence" and unknown:
+            lengths = [np.shape(v)[unknown[0]] for v in values]
+            found[f"length/{name}"] = np.array(lengths, np.uint32)
+    return found
 
 
 NUMBERS = Schema({"id": ("int64", ()), "vector": ("float32", (3,)), "name": ("string", ())})
@@ -118,7 +160,28 @@ def flip(path: Path, *places: int) -> None:
 
 def index_of(path: Path) -> np.ndarray:
     """The (offset, length) of every record in a shard, int64 [records, 2], from its index."""
-    return parse_index(Path(f"{path}.idx").read_bytes(), path.name)
+    offsets = sections_of(path)["offset"].astype(np.int64)
+    return np.stack([offsets[:-1], np.diff(offsets)], 1)
+
+
+def sections_of(path: Path) -> dict[str, np.ndarray]:
+    """The sections of the index of a shard by name, parsed independently of the package, all checked."""
+    data = Path(f"{path}.index").read_bytes()
+    magic, version, crc, records, _, start, count = struct.unpack_from("<8sIIQQII", data)
+    assert (magic, version) == (b"TFINDEX\n", 1)
+    assert google_crc32c.value(data[16:start]) == crc
+    found, at = {}, 40
+    for _ in range(count):
+        begin, dtype, length = struct.unpack_from("<Q4sI", data, at)
+        name = data[at + 16 : at + 16 + length].decode()
+        at += 16 + length
+        assert begin % 64 == 0 and begin >= start and name not in found
+        numbers = records + (name == "offset")
+        found[name] = np.frombuffer(data, f"<{dtype.rstrip(bytes(1)).decode()}", numbers, begin)
+    blocks = [data[n : n + (1 << 16)] for n in range(start, len(data), 1 << 16)]
+    crcs = struct.unpack_from(f"<{len(blocks)}I", data, at)
+    assert list(crcs) == list(map(google_crc32c.value, blocks))
+    return found
 
 
 def damage(path: Path, *rows: int) -> list[int]:
@@ -170,21 +233,99 @@ def balanced(directory: Path) -> Manifest:
     return manifest
 
 
-def records_of(directory: Path, split: str = "") -> dict[str, Record]:
+def records_of(directory: Path, split: str = "", seed: int | None = None) -> dict[str, Record]:
     """Key -> record of a verified dataset: arrays, and the name of its `split`.
+
+    The indexes of a dataset that a job wrote are compared with the records.
 
     Args:
         split: The only split to read; "" reads all.
+        seed: The seed of the job; None is the one in the manifest, or 0.
     """
     found: dict[str, Record] = {}
-    for name, part in verified(directory).splits.items():
+    manifest = verified(directory)
+    if seed is None:
+        seed = manifest.options.get("seed", 0)
+    for name, part in manifest.splits.items():
         if part.records and split in ("", name):
-            records = Records(resolve(str(directory), name, None, None))
-            for record in records.read(range(len(records))):
-                key = record["key"].item().decode()
+            records = _records(directory, name)
+            keys = [key_of(record) for record in records]
+            if manifest.versions:
+                # A record that is written again has its key, and the place of another one.
+                places = None if manifest.options.get("job") == "reshard" else keys
+                _check_indexes(directory, manifest, name, records, places, seed)
+            for key, record in zip(keys, records, strict=True):
                 assert key not in found, key
                 found[key] = {**record, "split": name}
     return found
+
+
+def _records(directory: Path, split: str) -> list[Record]:
+    source = Records(resolve(str(directory), split, None, None))
+    return source.read(range(len(source)))
+
+
+def key_of(record: Record) -> str:
+    """The key that a record states."""
+    key: bytes = record["key"].item()
+    return key.decode()
+
+
+def has_moved_records(directory: Path, key: Callable[[Record], str] = key_of) -> bool:
+    """Whether records of a dataset have moved to other shards.
+
+    Asserts that the indexes say of each record what its key and its values say.
+
+    Args:
+        key: Finds the key of a record.
+    """
+    manifest, moved = Manifest.read(str(directory)), False
+    for name, split in manifest.splits.items():
+        records = _records(directory, name)
+        keys = [key(record) for record in records]
+        seed = manifest.options.get("seed", 0)
+        hashes = _check_indexes(directory, manifest, name, records, keys, seed)
+        # A shard is written in the order of hashes, and so are the shards of a split.
+        moved |= len(split.shards) > 1 and bool((np.diff(hashes.astype(np.int64)) < 0).any())
+    return moved
+
+
+def _check_indexes(
+    directory: Path,
+    manifest: Manifest,
+    split: str,
+    records: Sequence[Record],
+    keys: Sequence[str] | None,
+    seed: int,
+) -> np.ndarray:
+    """Asserts that the indexes of a split say of each record what its key and its values say.
+
+    Args:
+        records, keys: All records of the split in their order, and their keys if they are known.
+        seed: The seed of the job.
+
+    Returns:
+        uint32 [n], the hashes in the indexes.
+    """
+    parts = [sections_of(directory / shard.file) for shard in manifest.splits[split].shards]
+    hashes = [0 if keys is None else order_hash(seed, keys[row]) for row in range(len(records))]
+    expected = plain_sections(manifest.schema, records, hashes)
+    for part in parts:
+        assert part.keys() == {"offset", *expected}
+    found = {name: np.concatenate([part[name] for part in parts]) for name in expected}
+    if keys is None:
+        del expected["hash"]
+    for name, numbers in expected.items():
+        assert (name, found[name].dtype) == (name, numbers.dtype)
+        assert (name, found[name].tobytes()) == (name, numbers.tobytes())
+    return found["hash"]
+
+
+def order_hash(seed: int, key: str) -> int:
+    """The hash that decides the place of a record in the order of all."""
+    text, whole = key.encode("utf-8", "surrogateescape"), seed.to_bytes(8, "little", signed=True)
+    found = hashlib.blake2b(text, digest_size=8, key=whole, person=b"order")
+    return int.from_bytes(found.digest(), "little")
 
 
 def rejects_of(directory: Path) -> dict[str, str]:

@@ -122,7 +122,8 @@ def _findings(
 
 def _key(directory: str, file: str, number: int) -> str:
     """The key of a record of a shard."""
-    offset, length = map(int, read_index(directory, file)[number])
+    lengths = read_index(directory, file).lengths
+    offset, length = int(lengths[:number].sum()), int(lengths[number])
     path = join(directory, file)
     with open_seekable(path) as stream:
         stream.seek(offset)

@@ -35,7 +35,14 @@ from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import Chunk, Task, byte_ranges
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
-from readers.format.manifest import INDEX_SUFFIX, MANIFEST, SAMPLE_RATE, TOKENIZER, VOCABULARY
+from readers.format.manifest import (
+    INDEX_SUFFIX,
+    MANIFEST,
+    SAMPLE_RATE,
+    TEXT_INDEX_SUFFIX,
+    TOKENIZER,
+    VOCABULARY,
+)
 from readers.format.schema import Feature, Schema
 
 # The schema until a record is known.
@@ -48,7 +55,7 @@ _KEY = "key"
 _TOKENS = "tokens"
 
 # Other files that are found beside TFRecord files.
-_NO_RECORDS = (INDEX_SUFFIX, ".json", ".jsonl", ".txt", ".md", ".csv")
+_NO_RECORDS = (INDEX_SUFFIX, TEXT_INDEX_SUFFIX, ".json", ".jsonl", ".txt", ".md", ".csv")
 
 
 @dataclass(frozen=True)

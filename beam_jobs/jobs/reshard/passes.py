@@ -27,6 +27,7 @@ from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, Task
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import Decoder
+from readers.format.encode.index_rows import IndexRows
 from readers.format.protobuf.wire import fields, varint
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, frame
 
@@ -118,6 +119,10 @@ class ReshardSecondPass(SecondPass):
         return Decoder(self.plan.job_schema)
 
     @functools.cached_property
+    def _rows(self) -> IndexRows:
+        return IndexRows(self.plan.schema)
+
+    @functools.cached_property
     def _names(self) -> Names:
         return Names(self.plan.schema)
 
@@ -157,11 +162,13 @@ class ReshardSecondPass(SecondPass):
             late.append((Reject.of(key, "decode", f"{where}: {error}"), int(found.splits[at])))
         good = [at for at in range(len(found.keys)) if at not in errors]
         splits = found.splits[good]
-        encoder.count(splits, {n: [v[at] for at in good] for n, v in columns.items()})
+        columns = {name: [values[at] for at in good] for name, values in columns.items()}
+        encoder.count(splits, columns)
         view = batch.data.data
         spans = zip(found.starts[good].tolist(), found.stops[good].tolist(), strict=True)
         frames = [self._frame(view, start, stop) for start, stop in spans]
-        return EncodedRecords([found.keys[at] for at in good], splits, frames, found.rejects, late)
+        keys, rows = [found.keys[at] for at in good], self._rows.pack_all(columns, len(good))
+        return EncodedRecords(keys, splits, frames, rows, found.rejects, late)
 
     def _frame(self, view: memoryview, start: int, stop: int) -> bytes | memoryview:
         if self.spec.changes_records:

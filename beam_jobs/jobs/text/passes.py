@@ -199,8 +199,8 @@ class TextSecondPass(SecondPass):
                 record = functools.partial(_record_of, columns)
                 yield mapped_records(encoder, keys, splits, record, texts.rejects)
                 continue
-            frames = encoder.encode_all(splits, columns)
-            yield EncodedRecords(keys, splits, frames, texts.rejects)
+            frames, rows = encoder.encode_all(splits, columns)
+            yield EncodedRecords(keys, splits, frames, rows, texts.rejects)
 
     def _columns(self, texts: Texts) -> dict[str, list[Any]]:
         """The columns of texts; with windows, key, text and tokens hold a list for each text."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,10 +12,9 @@ from readers.files.in_threads import map_in_threads
 from readers.files.remote import local_path
 from readers.format.manifest import DatasetError, Manifest, join
 from readers.format.schema import Schema
-from readers.format.splits import Shard
 from readers.order.split import parse_split, shard_ranges
 from readers.shards.features import chosen_schema, sizes_of
-from readers.shards.index import read_sidecar
+from readers.shards.index import read_offsets
 from readers.shards.local_shard import version_of
 from readers.shards.plan import Part, Plan
 
@@ -50,9 +50,17 @@ def dataset_plan(
         number, skip, take = run
         shard = shards[number]
         path = join(local_path(directory) or directory, shard.file)
-        version = _check_shard(path, shard, accept_cut) if is_local else None
-        records, size, crc32c = shard.records, shard.bytes, shard.crc32c
-        return Part(path, skip, take, records, size, crc32c=crc32c, version=version)
+        found = Part(
+            path,
+            skip,
+            take,
+            shard.records,
+            shard.bytes,
+            crc32c=shard.crc32c,
+            index_bytes=shard.index_bytes,
+            index_crc32c=shard.index_crc32c,
+        )
+        return replace(found, version=_check_shard(found, accept_cut)) if is_local else found
 
     # For a store the sizes cost requests, so they wait.
     runs = list(shard_ranges([shard.records for shard in shards], start, stop))
@@ -69,38 +77,33 @@ def dataset_plan(
     )
 
 
-def _check_shard(path: str, shard: Shard, accept_cut: bool) -> tuple[int, int]:
+def _check_shard(part: Part, accept_cut: bool) -> tuple[int, int]:
     """Checks the size of a local shard, and returns its version."""
+    path, expected = part.path, part.bytes or 0
     try:
         stat = os.stat(path)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{path}: the manifest lists this shard, but it is missing"
         ) from None
-    if stat.st_size != shard.bytes and not accept_cut:
+    if stat.st_size != expected and not accept_cut:
         size = stat.st_size
+        first = _first_missing(part, size) if size < expected else None
         raise DatasetError(
-            f"{path}: the manifest states {shard.bytes:,} bytes, the file has {size:,}; "
-            + (_first_missing(path, shard, size) or "it is damaged or from another run of the job")
+            f"{path}: the manifest states {expected:,} bytes, the file has {size:,}; "
+            + (first or "it is damaged or from another run of the job")
         )
     return version_of(stat)
 
 
-def _first_missing(path: str, shard: Shard, size: int) -> str | None:
-    """Which record of a truncated shard is the first that is incomplete, in words.
-
-    None if the shard is not truncated, or its index does not show which record it is.
-    """
-    if size > shard.bytes:
-        return None
+def _first_missing(part: Part, size: int) -> str | None:
+    """Which record of a truncated shard is the first that is incomplete, in words; None if its index is damaged."""
     try:
-        index = read_sidecar(path, shard.bytes)
-    except ValueError:
+        offsets = read_offsets(part)
+    except (ValueError, OSError):
         return None
-    if index is None or len(index) != shard.records:
-        return None
-    row = int(np.searchsorted(index.sum(axis=1), size, side="right"))
+    row = int(np.searchsorted(offsets[1:], size, side="right"))
     return (
-        f"record {row}, at byte {index[row, 0]}, is cut off or missing; run the job again to repair "
+        f"record {row}, at byte {offsets[row]}, is cut off or missing; run the job again to repair "
         "it, or use on_corrupt='skip' to read what is left (if records are found by index)"
     )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import NamedTuple
 
 from readers.files.in_threads import map_in_threads
-from readers.files.remote import file_size, filesystem_of, local_path, query
-from readers.format.manifest import INDEX_SUFFIX, join
+from readers.files.remote import file_size, filesystem_of, is_file, local_path, query
+from readers.format.manifest import INDEX_SUFFIX, TEXT_INDEX_SUFFIX, join
 from readers.format.schema import Schema
 from readers.order.split import parse_split, shard_ranges, split_name
 from readers.shards.gzip_files import decompressed_extent, first_record_bytes, is_gzipped
-from readers.shards.index import read_index, read_sidecar
+from readers.shards.index import index_of
 from readers.shards.local_shard import version_of
 from readers.shards.plan import ALL, Part, Plan
 
@@ -41,7 +42,7 @@ def found_files(path: str) -> list[str]:
     else:
         return [path]
     found = query(path, lambda filesystem, _: filesystem.glob(pattern))
-    files = sorted(file for file in found if not file.endswith(INDEX_SUFFIX))
+    files = sorted(file for file in found if not file.endswith((INDEX_SUFFIX, TEXT_INDEX_SUFFIX)))
     if not files:
         raise FileNotFoundError(f"{path}: no TFRecord files here")
     return [
@@ -65,9 +66,23 @@ class _File(NamedTuple):
     version: tuple[int, int] | None
     gzipped: bool
 
-    def part(self, skip: int = 0, take: int | None = None, total: int | None = None) -> Part:
+    def part(
+        self,
+        skip: int = 0,
+        take: int | None = None,
+        total: int | None = None,
+        index_bytes: int = 0,
+    ) -> Part:
         """A run of its records; all of an unknown number by default."""
-        return Part(self.path, skip, take, total, gzipped=self.gzipped, version=self.version)
+        return Part(
+            self.path,
+            skip,
+            take,
+            total,
+            gzipped=self.gzipped,
+            version=self.version,
+            index_bytes=index_bytes,
+        )
 
 
 def files_plan(
@@ -120,21 +135,21 @@ def _uncounted_plan(
 
 
 def _counted_plan(
-    files: list[_File], extents: list[tuple[int, int]], split: str, schema: Schema
+    files: list[_File], extents: list[tuple[int, int, int]], split: str, schema: Schema
 ) -> Plan:
-    """The plan for a split of files, given the number of records of each, and their bytes."""
-    counts = [count for count, _ in extents]
+    """The plan for a split of files, given the number of records of each, their bytes and those of its index."""
+    counts = [count for count, _, _ in extents]
     records = sum(counts)
     _, start, stop = parse_split(split, {ALL: records})
     return Plan(
         name=split,
         schema=schema,
         parts=tuple(
-            files[number].part(skip, take, counts[number])
+            files[number].part(skip, take, *extents[number][::2])
             for number, skip, take in shard_ranges(counts, start, stop)
         ),
         records=stop - start,
-        record_bytes=sum(size for _, size in extents) / records if records else None,
+        record_bytes=sum(size for _, size, _ in extents) / records if records else None,
         fingerprint=(*_fingerprint(files), (start, stop)),
     )
 
@@ -143,13 +158,17 @@ def _fingerprint(files: list[_File]) -> tuple[tuple[str, int], ...]:
     return tuple((os.path.basename(file.path), file.size) for file in files)
 
 
-def _extent(file: _File, scan: bool) -> tuple[int, int] | None:
-    """The number of records in a file and their bytes; None if that takes a scan, and `scan` is off."""
+def _extent(file: _File, scan: bool) -> tuple[int, int, int] | None:
+    """The number of records in a file, their bytes, and those of its index.
+
+    None if that takes a scan, and `scan` is off.
+    """
     if file.gzipped:
-        return decompressed_extent(file.path) if scan else None
-    read = read_index if scan or not file.size else read_sidecar
-    index = read(file.path, file.size)
-    return None if index is None else (len(index), file.size)
+        return (*decompressed_extent(file.path), 0) if scan else None
+    if not (scan or not file.size or is_file(file.path + INDEX_SUFFIX)):
+        return None
+    records, _, index_bytes = index_of(replace(file.part(), bytes=file.size))
+    return records, file.size, index_bytes
 
 
 def _size_and_version(file: str) -> tuple[int, tuple[int, int] | None]:

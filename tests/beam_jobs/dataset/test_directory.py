@@ -18,6 +18,7 @@ LEFT_BY_A_RUN = [
     "manifest.json",
     "vocabulary.txt",
     "train-00000-of-00002.tfrecord",
+    "train-00000-of-00002.tfrecord.index",
     "train-00000-of-00002.tfrecord.idx",
     "a_b.c-12345-of-99999.tfrecord",
     "rejects/train-00000-of-00002.jsonl",
@@ -102,7 +103,7 @@ def test_no_shards_of_a_complete_dataset_are_kept(tmp_path):
 
 
 def test_leftovers_are_deleted_except_the_staging_folder(tmp_path):
-    names = {"train-00000-of-00002.tfrecord", "train-00000-of-00002.tfrecord.idx"}
+    names = {"train-00000-of-00002.tfrecord", "train-00000-of-00002.tfrecord.index"}
     write(tmp_path, *LEFT_BY_A_RUN[1:], MARKER)
     remove_leftovers(str(tmp_path), names, list_files(str(tmp_path)))
     staged = [name for name in LEFT_BY_A_RUN if name.startswith(".staging/")]

@@ -15,14 +15,14 @@ from readers.format.splits import Shard, Split
 
 def result(index, records, *, size=100, rejects="", split=0):
     """A shard with a reject for each key in a text; the first key in order comes first."""
-    shard = Shard(f"train-{index:05d}-of-00002.tfrecord", records, size, 0)
+    shard = Shard(f"train-{index:05d}-of-00002.tfrecord", records, size, 0, 7, 0)
     first = Reject(min(rejects), "decode", "why") if rejects else None
-    return ShardResult(split, index, shard, 7, len(rejects), first)
+    return ShardResult(split, index, shard, len(rejects), first)
 
 
 def only_rejects(keys, split=0):
     """The result of a split of which no input became a record."""
-    return ShardResult(split, 0, None, 0, len(keys), Reject(min(keys), "decode", "why"))
+    return ShardResult(split, 0, None, len(keys), Reject(min(keys), "decode", "why"))
 
 
 def plan_of(records, shards=2, rejected=0):
@@ -84,7 +84,7 @@ def test_the_files_of_a_dataset_are_its_shards_lists_and_tokens():
 
     always = {"manifest.json"}
     for name in ("train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord"):
-        always |= {name, f"{name}.idx"}
+        always |= {name, f"{name}.index"}
     always |= {"rejects/train-00001-of-00002.jsonl", "rejects/val-00000-of-00001.jsonl"}
     assert files() == always
     assert files(vocabulary=1) == always | {"vocabulary.txt"}

@@ -28,7 +28,7 @@ SHARDS = {
 NEW_MANIFEST = Manifest(
     Schema({"x": ("int64",)}),
     {
-        split: Split(tuple(Shard(name, 1, 5, 0) for name in names))
+        split: Split(tuple(Shard(name, 1, 5, 0, 7, 0) for name in names))
         for split, names in SHARDS.items()
     },
 ).to_bytes()
@@ -36,7 +36,7 @@ NEW = {
     name: f"new {name}".encode()
     for names in SHARDS.values()
     for shard in names
-    for name in (shard, f"{shard}.idx")
+    for name in (shard, f"{shard}.index")
 } | {"manifest.json": NEW_MANIFEST, "vocabulary.txt": b"new words"}
 
 

@@ -36,11 +36,11 @@ from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source, pack_reference
+from readers.format.decode.records import Decoder
 from readers.format.encode import Encoder
-from readers.format.index import parse_index
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
-from tests.support.datasets import write_recordings
+from tests.support.datasets import plain_sections, sections_of, write_recordings
 
 SCHEMA = Schema({"key": Feature("string"), "x": Feature("uint8", (None,))})
 
@@ -63,8 +63,14 @@ NAME = "val-00000-of-00001.tfrecord"
 
 
 def example(number: int, size: int = 20) -> bytes:
-    value = np.full(size, number, np.uint8)
+    value = np.full(size + number % 7, number, np.uint8)
     return Encoder(SCHEMA).encode({"key": f"k{number}", "x": value})
+
+
+def payload_of(key: str, body: bytes) -> bytes:
+    """What a shard gets for a serialized Example of `SCHEMA`, whose row has the length of `x`."""
+    length = len(Decoder(SCHEMA).decode(body)["x"])
+    return pack_record(key, frame(body), length.to_bytes(4, "little"))
 
 
 def blocks_of(rows: list[tuple[int, bytes]], per_block: int = 3) -> list[bytes]:
@@ -80,17 +86,16 @@ def blocks_of(rows: list[tuple[int, bytes]], per_block: int = 3) -> list[bytes]:
 
 
 def encoded(rng: random.Random, records: int, rejects: int = 0, size: int = 20):
-    """Rows of a block in the order of their hashes, and their Examples."""
+    """Rows of a block in the order of their hashes, and (hash, Example) of those that are records."""
     hashes = sorted(rng.getrandbits(64) for _ in range(records + rejects))
     bad = set(rng.sample(range(records + rejects), rejects))
     rows, examples = [], []
     for n, hash_ in enumerate(hashes):
         if n in bad:
-            body = Reject.of(f"k{n}", "encode", "why")
+            rows.append((hash_, pack_record(f"k{n}", Reject.of(f"k{n}", "encode", "why"))))
         else:
-            examples.append(example(n % 256, size))
-            body = frame(examples[-1])
-        rows.append((hash_, pack_record(f"k{n}", body)))
+            examples.append((hash_, example(n % 256, size)))
+            rows.append((hash_, payload_of(f"k{n}", examples[-1][1])))
     return rows, examples
 
 
@@ -106,27 +111,43 @@ def spooled(spool: Spool, plan: Plan, blocks: list[bytes]) -> list[bytes]:
     return locators
 
 
-def write_encoded(output: Output, plan: Plan, blocks: list[bytes]) -> ShardResult:
+def write_encoded(
+    output: Output, plan: Plan, blocks: list[bytes], schema: Schema = SCHEMA
+) -> ShardResult:
     with tempfile.TemporaryDirectory() as directory:
         spool = Spool(directory)
         locators = spooled(spool, plan, blocks)
         locators = [b"".join(locators[:3]), *locators[3:]]
-        return write_spooled(ShardWriter(output, plan, KEY), spool, locators)
+        return write_spooled(ShardWriter(output, plan, KEY, schema), spool, locators)
 
 
-def check_shard(directory: Path, result: ShardResult, examples: list[bytes]) -> None:
-    """Asserts that the shard holds these Examples, and that checksum, index and result agree."""
+def check_shard(
+    directory: Path,
+    result: ShardResult,
+    examples: list[tuple[int, bytes]],
+    schema: Schema = SCHEMA,
+) -> None:
+    """Asserts that the shard holds these (hash, Example), and that checksum, index and result agree."""
     path = directory / NAME
-    data = b"".join(map(frame, examples))
+    data = b"".join(frame(item) for _, item in examples)
     assert path.read_bytes() == data
     assert (result.split, result.index) == (1, 0)
     assert result.shard.file == NAME
     assert (result.shard.records, result.shard.bytes) == (len(examples), len(data))
     assert result.shard.crc32c == google_crc32c.value(data)
-    index = (directory / f"{NAME}.idx").read_bytes()
-    assert len(index) == result.index_bytes
-    lengths = [len(frame(item)) for item in examples]
-    assert parse_index(index, "")[:, 1].tolist() == lengths
+    index = (directory / f"{NAME}.index").read_bytes()
+    assert (result.shard.index_bytes, result.shard.index_crc32c) == (
+        len(index),
+        int.from_bytes(index[12:16], "little"),
+    )
+    sections = sections_of(path)
+    ends = np.cumsum([0, *(len(frame(item)) for _, item in examples)])
+    np.testing.assert_array_equal(sections.pop("offset"), ends)
+    records = [Decoder(schema).decode(item) for _, item in examples]
+    expected = plain_sections(schema, records, [hash_ for hash_, _ in examples])
+    assert sections.keys() == expected.keys()
+    for name, numbers in expected.items():
+        np.testing.assert_array_equal(sections[name], numbers, strict=True)
 
 
 def staged(directory: Path) -> list[str]:
@@ -160,7 +181,7 @@ def test_a_shard_may_have_records_of_more_tasks_than_files_may_be_open(tmp_path)
         writer = write_runs._Write(output_of(tmp_path / "out"), 1, spool)
         writer.setup()
         writer.start_bundle()
-        given = writer.process((KEY, locators), plan_of(300).pack())
+        given = writer.process((KEY, locators), plan_of(300).pack(), SCHEMA)
         (result,) = [*given, *(each.value for each in writer.finish_bundle())]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -239,31 +260,46 @@ def test_a_shard_of_the_same_records_is_kept_in_any_order_of_arrival(tmp_path):
         assert again.kept and written_at(tmp_path) == before
         assert again.shard == first.shard
         assert (again.rejected, again.first_reject) == (3, first.first_reject)
-        assert again.index_bytes == first.index_bytes
     check_shard(tmp_path, again, examples)
 
 
-@pytest.mark.parametrize("other", ["value", "reject", "order"])
+@pytest.mark.parametrize("other", ["value", "reject", "order", "hash"])
 def test_a_shard_of_other_records_is_written_again(tmp_path, other):
     rows, examples = encoded(random.Random(7), 10, 2)
     output, plan = output_of(tmp_path), plan_of(10, 2)
     first = write_encoded(output, plan, blocks_of(rows))
     if other == "value":
-        row = next(n for n, (_, payload) in enumerate(rows) if frame(examples[4]) in payload)
-        examples[4] = example(99)
-        rows[row] = rows[row][0], pack_record(f"k{row}", frame(examples[4]))
+        hash_, before = examples[4]
+        row = next(n for n, (_, payload) in enumerate(rows) if frame(before) in payload)
+        examples[4] = hash_, example(99)
+        rows[row] = hash_, payload_of(f"k{row}", examples[4][1])
     elif other == "reject":
         row = next(n for n, (_, payload) in enumerate(rows) if b"why" in payload)
         rows[row] = rows[row][0], pack_record(f"k{row}", Reject.of(f"k{row}", "encode", "other"))
-    else:
+    elif other == "order":
         payloads = [payload for _, payload in rows[::-1]]
         rows = [(hash_, payload) for (hash_, _), payload in zip(rows, payloads, strict=True)]
-        examples.reverse()
+        hashes = [hash_ for hash_, payload in rows if b"why" not in payload]
+        bodies = [body for _, body in examples[::-1]]
+        examples = list(zip(hashes, bodies, strict=True))
+    else:  # Keys that are in no feature: the shard keeps its bytes, and its index does not.
+        rows = [(hash_ // 2, payload) for hash_, payload in rows]
+        examples = [(hash_ // 2, body) for hash_, body in examples]
     again = write_encoded(output, plan, blocks_of(rows))
     assert not again.kept
     check_shard(tmp_path, again, examples)
+    assert (other in ("reject", "hash")) == (again.shard.crc32c == first.shard.crc32c)
     assert (other == "reject") == (again.shard == first.shard)
     assert write_encoded(output, plan, blocks_of(rows)).kept
+
+
+def test_a_shard_is_written_again_if_the_job_learns_another_schema(tmp_path):
+    rows, _ = encoded(random.Random(8), 10)
+    output, plan = output_of(tmp_path), plan_of(10)
+    write_encoded(output, plan, blocks_of(rows))
+    other = Schema({"key": Feature("string"), "y": SCHEMA["x"]})
+    assert not write_encoded(output, plan, blocks_of(rows), other).kept
+    assert sections_of(tmp_path / NAME).keys() == {"offset", "hash", "length/y"}
 
 
 # Shards whose records are files.
@@ -280,13 +316,19 @@ def keys_of(source: Path) -> list[str]:
     return sorted(str(path.relative_to(source)) for path in source.glob("*/*.npy"))
 
 
+def hash_of(place: int) -> int:
+    """The hash of a file, given its position in `keys_of`."""
+    return place << 40 | place
+
+
 def references_of(source: Path, seed: int = 0) -> list[bytes]:
-    """Blocks of references in any order; the hash of a file is its position in `keys_of`."""
+    """Blocks of references in any order, each of which has its `hash_of`."""
     rng = random.Random(seed)
     rows = []
     for place, key in enumerate(keys_of(source)):
         status = (source / key).stat()
-        rows.append((place, pack_reference(Source(key, status.st_size, status.st_mtime_ns))))
+        reference = pack_reference(Source(key, status.st_size, status.st_mtime_ns))
+        rows.append((hash_of(place), reference))
     rng.shuffle(rows)
     return blocks_of(rows, rng.randint(1, 12))
 
@@ -305,14 +347,20 @@ def write_files(
     load = pickle.dumps(loader.load)
     try:
         return write_references(
-            ShardWriter(output, plan_of(records), KEY), blocks, loader, load, pool
+            ShardWriter(output, plan_of(records), KEY, output.schema), blocks, loader, load, pool
         )
     finally:
         pool.close()
 
 
-def examples_of(loader: Loader, keys: list[str]) -> list[bytes]:
-    return [Encoder(loader.schema).encode(loader.record(Source(key))) for key in keys]
+def examples_of(loader: Loader, source: Path, bad: int = -1) -> list[tuple[int, bytes]]:
+    """(hash, Example) of all files but one."""
+    encoder = Encoder(loader.schema)
+    return [
+        (hash_of(place), encoder.encode(loader.record(Source(key))))
+        for place, key in enumerate(keys_of(source))
+        if place != bad
+    ]
 
 
 @pytest.mark.parametrize(("processes", "record_bytes"), [(1, 1), (2, 1), (1, 1 << 19)])
@@ -323,7 +371,7 @@ def test_files_are_written_in_the_order_of_their_hashes_by_any_number_of_process
     monkeypatch.setattr(ShardWriter, "record_bytes", record_bytes)
     blocks = references_of(source, processes)
     result, statistics = write_files(tmp_path, loader, blocks, processes)
-    check_shard(tmp_path, result, examples_of(loader, keys_of(source)))
+    check_shard(tmp_path, result, examples_of(loader, source), loader.schema)
     alone = Statistics(loader.schema)
     for key in keys_of(source):
         alone.add([Encoder(loader.schema).check(loader.record(Source(key)))])
@@ -336,10 +384,10 @@ def test_a_shard_with_a_bad_file_is_kept_with_its_statistics_and_no_file_is_open
     keys = keys_of(source)
     (source / keys[3]).write_bytes(b"bad")
     loader = loader_of(source)
-    good = examples_of(loader, keys[:3] + keys[4:])
+    good = examples_of(loader, source, bad=3)
     blocks = references_of(source)
     first, figures = write_files(tmp_path, loader, blocks, 2)
-    check_shard(tmp_path, first, good)
+    check_shard(tmp_path, first, good, loader.schema)
     assert (first.rejected, first.first_reject.key, figures.records) == (1, keys[3], 29)
     before = written_at(tmp_path)
     blocks = references_of(source, 1)
@@ -370,7 +418,7 @@ def test_a_shard_of_other_files_is_written_again(tmp_path, source, change):
     loader = loader_of(source)
     result, _ = write_files(tmp_path, loader, references_of(source))
     assert not result.kept
-    check_shard(tmp_path, result, examples_of(loader, keys_of(source)))
+    check_shard(tmp_path, result, examples_of(loader, source), loader.schema)
 
 
 @pytest.mark.parametrize("figures", [None, {"records": 30, "features": {}}], ids=str)

@@ -23,6 +23,7 @@ from beam_jobs.dataset.moves import (
     changes_of,
     moves_by_records,
     plan_changes,
+    read_index,
 )
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult, find_done, note_done
@@ -89,11 +90,15 @@ def results_of(directory: Path, shards: Shards, split: str = "train") -> list[Sh
     """Writes shards of serialized Examples; returns the results of their writers."""
     results = []
     for index, records in enumerate(shards):
-        shard = write_shard(directory / shard_name(split, index, len(shards)), records)
-        found = (directory / f"{shard.file}.idx").read_bytes()
-        crc = google_crc32c.value(found)
-        number = int(split != "train")
-        results.append(ShardResult(number, index, shard, len(found), 0, None, index_crc32c=crc))
+        # Each number in the index follows from its record, wherever that is.
+        sections = {
+            "hash": np.array([google_crc32c.value(record) for record in records], np.uint32),
+            "length/x": np.array([len(record) for record in records], np.uint32),
+            "value/last": np.array([record[-1] / 3 for record in records], np.float64),
+        }
+        name = shard_name(split, index, len(shards))
+        shard = write_shard(directory / name, records, sections=sections)
+        results.append(ShardResult(int(split != "train"), index, shard, 0, None))
     return results
 
 
@@ -132,7 +137,6 @@ def check_files(directory: Path, shards: Shards, found: dict[int, ShardResult]) 
         assert files_of(directory) == files_of(Path(other))
     for index, result in found.items():
         assert result.shard == expected[index].shard
-        assert result.index_bytes == expected[index].index_bytes
         assert (result.split, result.index) == (0, index)
     for index, records in enumerate(shards):
         with (directory / expected[index].shard.file).open("rb") as file:
@@ -232,12 +236,14 @@ def test_an_attempt_at_writing_a_shard_changes_nothing_once_records_have_moved(t
         for change, records in zip(changes, shards, strict=True):
             attempts[change.name] = file = ShardFile(directory, change.name)
             frames = [frame(record) for record in records]
-            file.write(b"".join(frames), np.array([len(one) for one in frames]))
+            file.write(b"".join(frames))
     begin_moves(directory)
+    indexes = {change.name: read_index(directory, change.name) for change in changes}
     found = once(directory, changes)
     for change in changes:
         with pytest.raises(DataError, match=r"changed by another worker|came too late"):
-            (attempts[change.name] if attempts else ShardFile(directory, change.name)).commit()
+            file = attempts[change.name] if attempts else ShardFile(directory, change.name)
+            file.commit(indexes[change.name])
     check_files(tmp_path, after(shards, moves_by_records([9, 1, 1])), found)
 
 
@@ -269,16 +275,19 @@ def test_no_records_are_copied_out_of_a_shard_that_has_changed(tmp_path):
             prepare_change(str(tmp_path), change)
 
 
-def test_a_record_that_was_damaged_in_its_copy_is_noticed(tmp_path):
-    shards = records_of(random.Random(3), [5, 1])
-    changes = changes_of(results_of(tmp_path, shards), moves_by_records([5, 1]))
+@pytest.mark.parametrize("kind", ["intake", "intake.index"])
+@pytest.mark.parametrize("damage", ["changed", "cut off"])
+def test_records_that_were_damaged_in_their_copy_are_noticed(tmp_path, kind, damage):
+    shards = records_of(random.Random(3), [9, 1])
+    changes = changes_of(results_of(tmp_path, shards), moves_by_records([9, 1]))
     prepared = [prepare_change(str(tmp_path), change) for change in changes]
-    (intake,) = (tmp_path / ".staging").glob("*.intake")
-    data = bytearray(intake.read_bytes())
-    data[13] ^= 1
-    intake.write_bytes(data)
+    (copy,) = (tmp_path / ".staging").glob(f"*.{kind}")
+    data = bytearray(copy.read_bytes())
+    if damage == "changed":
+        data[-70] ^= 1
+    copy.write_bytes(data if damage == "changed" else data[:-1])
     before = files_of(tmp_path)
-    with pytest.raises(ValueError, match="fails its CRC32C"):
+    with pytest.raises(ValueError, match=r"fails its CRC32C|damaged at byte"):
         apply_change(str(tmp_path), prepared[1])
     assert files_of(tmp_path) == before
 
@@ -306,7 +315,7 @@ def test_all_splits_are_balanced_and_balanced_ones_are_left_alone(tmp_path):
 
 def test_nothing_moves_if_a_shard_is_missing_or_there_is_none(tmp_path):
     results = results_of(tmp_path, records_of(random.Random(6), [9, 2, 1]))
-    rejects = ShardResult(0, 0, None, 0, 3, Reject("k", "read", "why"))
+    rejects = ShardResult(0, 0, None, 3, Reject("k", "read", "why"))
     for some in (results[1:], results[:2:2] + results[2:], [], [rejects]):
         assert not list(plan_changes(some))
 

@@ -1,6 +1,7 @@
 """Files become framed records in the processes of a pool."""
 
 import pickle
+import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -87,6 +88,10 @@ def test_loading_many_gives_the_same_as_encoding_one_by_one_in_the_requested_ord
     assert found.frames == b"".join(expected)
     assert found.lengths.dtype == np.int64
     assert found.lengths.tolist() == [len(framed) for framed in expected]
+    good = [number for number, key in enumerate(order) if key not in reasons]
+    assert found.sources.tolist() == good
+    rows = [struct.pack("<qI", record["label"], len(record["signal"])) for record in records]
+    assert found.rows == b"".join(rows)
     statistics = Statistics(loader.schema)
     for record in records:
         statistics.add([Encoder(loader.schema).check(record)])

@@ -567,6 +567,7 @@ def test_the_schema_has_the_features_that_are_kept():
 
 def test_other_files_beside_shards_are_skipped(tmp_path):
     write_numbers(tmp_path / "in")
+    (tmp_path / "in" / "train-00000-of-00004.tfrecord.idx").write_text("0 91\n")
     for name in ("README.md", "labels.txt", "dataset_info.json", "table.CSV"):
         (tmp_path / "in" / name).write_text("text")
     (tmp_path / "in" / "rejects").mkdir()
@@ -577,7 +578,7 @@ def test_other_files_beside_shards_are_skipped(tmp_path):
     assert all(chunk.source.key.endswith(".tfrecord") for chunk in task_of(job).chunks)
     assert len(first(job)[0]) == 23
     with pytest.raises(UsageError, match="no TFRecord files among these"):
-        job_of(tmp_path / "in" / "*.txt", tmp_path / "in" / "*.idx")
+        job_of(tmp_path / "in" / "*.txt", tmp_path / "in" / "*.i*")
 
 
 def dataset(tmp_path, name, schema=NUMBERS, **manifest):
@@ -735,7 +736,8 @@ def test_statistics_equal_those_of_the_job_that_wrote_the_dataset(tmp_path):
 
 def test_members_of_archives_are_files(tmp_path):
     data = b"".join(frame(example(id=n)) for n in range(5))
-    (tmp_path / "a.zip").write_bytes(zipped([("x.tfrecord", data), ("x.tfrecord.idx", b"0 1")]))
+    indexes = [("x.tfrecord.idx", b"0 1"), ("x.tfrecord.index", b"")]
+    (tmp_path / "a.zip").write_bytes(zipped([("x.tfrecord", data), *indexes]))
     stored = zipped([("y.tfrecord", data)], zipfile.ZIP_STORED)
     (tmp_path / "b.zip").write_bytes(stored)
     keys, rejects, _ = first(job_of(tmp_path / "a.zip", tmp_path / "b.zip"))

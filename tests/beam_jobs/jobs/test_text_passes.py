@@ -43,7 +43,7 @@ from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from readers.format.decode.records import Decoder
 from readers.format.manifest import RESERVED_IDS, UNKNOWN
-from tests.support.datasets import parse_tfrecord
+from tests.support.datasets import parse_tfrecord, plain_sections
 from tests.support.passes import Kept
 
 quick = settings(
@@ -120,9 +120,11 @@ def records_of(reader: TextJob, encoded: list[Block]) -> tuple[dict[str, dict], 
             rejects.append(unpack_reject(payload))
         else:
             (record,) = map(decoder.decode, parse_tfrecord(payload[:size]))
-            assert record["key"].item() == payload[size:]
-            assert payload[size:].decode() not in found
-            found[payload[size:].decode()] = {**record, "split": int(split)}
+            key = record["key"].item()
+            _, *numbers = plain_sections(reader.schema, [record], [0]).values()
+            assert payload[size:] == b"".join(map(bytes, numbers)) + key
+            assert key.decode() not in found
+            found[key.decode()] = {**record, "split": int(split)}
     return found, rejects
 
 

@@ -179,13 +179,13 @@ def test_wrong_arguments_are_refused_in_words_of_python_when_the_transform_is_ma
 def test_a_payload_holds_a_record_or_a_reject():
     reject = Reject.of("k\udc80", "read", "why")
     bodies = [frame(b""), frame(b"body"), reject, frame(bytes(300))]
-    payloads = Ragged.of([pack_record("k\udc80", body) for body in bodies])
+    payloads = Ragged.of([pack_record("k\udc80", body, b"row") for body in bodies])
     lengths = frame_lengths(payloads).tolist()
     assert lengths == [16, 20, 0, 316]
     assert unpack_reject(payloads[2]) == reject
     for row in (0, 1, 3):
         assert payloads[row][: lengths[row]] == bodies[row]
-        assert payloads[row][lengths[row] :] == b"k\x80"
+        assert payloads[row][lengths[row] :] == b"rowk\x80"
     assert frame_lengths(Ragged.of([])).tolist() == []
 
 
@@ -197,9 +197,9 @@ NAMES = ("train", "val")
 
 
 def result(index, records, rejected=0, split=0, size=10):
-    shard = Shard(f"{NAMES[split]}-{index:05d}-of-00002.tfrecord", records, size, 0)
+    shard = Shard(f"{NAMES[split]}-{index:05d}-of-00002.tfrecord", records, size, 0, 7, 0)
     first = Reject("k", "decode", "why") if rejected else None
-    return ShardResult(split, index, shard, 7, rejected, first)
+    return ShardResult(split, index, shard, rejected, first)
 
 
 def plan_of(*records):
@@ -242,8 +242,8 @@ def test_records_missing_or_repeated_in_statistics_are_noticed(counted):
 
 def test_a_job_with_only_rejects_fails_with_the_first():
     results = [
-        ShardResult(0, 0, Shard("s", 0, 0, 0), 0, 6, Reject("m", "decode", "why m")),
-        ShardResult(0, 1, Shard("t", 0, 0, 0), 0, 4, Reject("b", "decode", "why b")),
+        ShardResult(0, 0, Shard("s", 0, 0, 0, 0, 0), 6, Reject("m", "decode", "why m")),
+        ShardResult(0, 1, Shard("t", 0, 0, 0, 0, 0), 4, Reject("b", "decode", "why b")),
     ]
     with pytest.raises(DataError, match=r"all 10 records were rejected.*; the first: b: why b"):
         reconcile(PLAN, results, {}, ("train",))
@@ -254,17 +254,17 @@ def test_a_shard_or_index_of_another_size_is_noticed(tmp_path):
         check_files(str(tmp_path), results, list_files(str(tmp_path)))
 
     written = result(0, 1, size=4)
-    shard, index = tmp_path / written.shard.file, tmp_path / f"{written.shard.file}.idx"
+    shard, index = tmp_path / written.shard.file, tmp_path / f"{written.shard.file}.index"
     shard.write_bytes(b"123")
     with pytest.raises(DataError, match="tfrecord: written with 4 bytes, found 3"):
         check([written])
     shard.write_bytes(b"1234")
     index.write_bytes(b"123456")
-    with pytest.raises(DataError, match=r"tfrecord.idx: written with 7 bytes, found 6"):
+    with pytest.raises(DataError, match=r"tfrecord.index: written with 7 bytes, found 6"):
         check([written])
     index.write_bytes(b"1234567")
     check([written])
-    check([ShardResult(0, 0, None, 0, 3, Reject("k", "read", "why"))])
+    check([ShardResult(0, 0, None, 3, Reject("k", "read", "why"))])
 
 
 def test_options_that_are_not_json_are_refused_when_the_transform_is_made(tmp_path):
@@ -298,10 +298,10 @@ def test_no_manifest_is_written_over_shards_that_are_not_on_disk(tmp_path):
         commit(changed)
     for done in changed:
         (tmp_path / done.shard.file).write_bytes(bytes(done.shard.bytes))
-    with pytest.raises(DataError, match="idx: written with 7 bytes, found no file"):
+    with pytest.raises(DataError, match="index: written with 7 bytes, found no file"):
         commit(changed)
     for done in changed:
-        (tmp_path / f"{done.shard.file}.idx").write_bytes(bytes(done.index_bytes))
+        (tmp_path / f"{done.shard.file}.index").write_bytes(bytes(done.shard.index_bytes))
     with pytest.raises(DataError, match="shards of 4 to 6 records"):
         commit([])
     assert not (tmp_path / "manifest.json").exists()
@@ -315,10 +315,10 @@ def test_the_commit_leaves_only_the_files_of_the_dataset(tmp_path):
     results = [result(0, 5), result(1, 4, 1)]
     mine = ["rejects/train-00001-of-00002.jsonl"]
     for done in results:
-        mine += [done.shard.file, f"{done.shard.file}.idx"]
+        mine += [done.shard.file, f"{done.shard.file}.index"]
     left = [
         "val-00002-of-00003.tfrecord",
-        "train-00000-of-00003.tfrecord.idx",
+        "train-00000-of-00003.tfrecord.index",
         MARKER,
         "vocabulary.txt",
         "tokenizer.json",
@@ -326,7 +326,7 @@ def test_the_commit_leaves_only_the_files_of_the_dataset(tmp_path):
     left += ["rejects/train-00000-of-00002.jsonl", f".staging/{results[0].shard.file}.done"]
     for name in [*mine, *left]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(bytes(7 if name.endswith("idx") else 10))
+        (tmp_path / name).write_bytes(bytes(7 if name.endswith("index") else 10))
     commit_of(output, results, [], 9)
     found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert found == {"manifest.json", *mine}

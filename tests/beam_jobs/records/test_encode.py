@@ -1,3 +1,5 @@
+import struct
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,6 +31,11 @@ def record(number: int, length: int) -> dict:
     }
 
 
+def row_of(item: dict) -> bytes:
+    """The row of the index: the label, and how many words and steps there are."""
+    return struct.pack("<qII", item["label"], len(item["words"]), len(item["x"]))
+
+
 def expected(placed: list[tuple[int, dict]]) -> dict[int, dict]:
     """The statistics of each split, record by record."""
     encoder = Encoder(SCHEMA)
@@ -54,7 +61,7 @@ def test_records_are_framed_and_counted_as_one_by_one(drawn):
     encoder = RecordEncoder(Encoder(SCHEMA))
     plain = Encoder(SCHEMA)
     for split, item in placed:
-        assert encoder.encode(split, item) == frame(plain.encode(item))
+        assert encoder.encode(split, item) == (frame(plain.encode(item)), row_of(item))
     assert states(encoder) == expected(placed)
 
 
@@ -63,12 +70,13 @@ def test_records_are_framed_and_counted_as_one_by_one(drawn):
 def test_columns_give_the_bytes_and_statistics_of_their_rows(drawn):
     placed = [(split, record(n, length)) for n, (split, length) in enumerate(drawn)]
     plain = Encoder(SCHEMA)
-    rows = [plain.check(item) for _, item in placed]
-    columns = {name: [row[name] for row in rows] for name in SCHEMA}
+    checked = [plain.check(item) for _, item in placed]
+    columns = {name: [values[name] for values in checked] for name in SCHEMA}
     encoder = RecordEncoder(plain)
     splits = np.array([split for split, _ in placed], np.uint8)
-    found = encoder.encode_all(splits, columns)
-    assert found == [frame(Encoder(SCHEMA).encode(item)) for _, item in placed]
+    frames, rows = encoder.encode_all(splits, columns)
+    assert frames == [frame(Encoder(SCHEMA).encode(item)) for _, item in placed]
+    assert rows == [row_of(item) for _, item in placed]
     assert states(encoder) == expected(placed)
 
 

@@ -7,11 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
-from readers.format.index import format_index
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY
-from tests.campaigns.damage.kinds import Kind, spans
+from tests.campaigns.damage.kinds import Kind
+from tests.support.indexes import index_of_file, spans
 
 
 @dataclass(frozen=True)
@@ -100,12 +98,8 @@ def _swapped_records(kind: Kind) -> Iterator[Case]:
         changes[one] = data[:a] + second + data[b:]
         yield Case(damage, "shard", changes, where)
         if f"{one}{INDEX_SUFFIX}" in kind.files:
-            indexes = {f"{name}{INDEX_SUFFIX}": _index(data) for name, data in changes.items()}
+            indexes = {name + INDEX_SUFFIX: index_of_file(data) for name, data in changes.items()}
             yield Case(f"{damage}, new index", "shard", {**changes, **indexes}, where)
-
-
-def _index(data: bytes) -> bytes:
-    return format_index(np.array([end - start for start, end in spans(data)], np.int64))
 
 
 def sample(kind: Kind, most: int) -> Iterator[Case]:

@@ -10,6 +10,7 @@ from readers.format.schema import Schema
 from readers.format.tfrecord import frame
 from tests.campaigns.values import read_files
 from tests.corpus.makers.datasets import OURS
+from tests.support.indexes import index_of_file
 from tests.support.plain import example
 
 
@@ -51,16 +52,6 @@ class Kind:
         return None if self.schema is not None else shard.split("-")[0]
 
 
-def spans(data: bytes) -> list[tuple[int, int]]:
-    """Where each record of an intact TFRecord file begins and ends."""
-    found, at = [], 0
-    while at < len(data):
-        end = at + 16 + int.from_bytes(data[at : at + 8], "little")
-        found.append((at, end))
-        at = end
-    return found
-
-
 def _of_corpus(name: str) -> Kind:
     # Records of a reshard job have no key; these have labels that differ.
     return Kind(name, read_files(OURS / name), key="label" if "steps" in name else "key")
@@ -84,12 +75,12 @@ def _foreign(packed: bool) -> Kind:
 
 
 def _long() -> Kind:
-    """Records without a manifest of different sizes, so that a swap moves others."""
+    """Records without a manifest but with an index, of different sizes, so that a swap moves others."""
     values = ({"key": [b"%d" % n], "wave": [0.5] * n} for n in range(1, 5))
     schema = Schema({"key": ("string", ()), "wave": ("float32", (None,), "list")})
-    return Kind(
-        "files_of_lists", {"a.tfrecord": b"".join(frame(example(**v)) for v in values)}, schema
-    )
+    data = b"".join(frame(example(**each)) for each in values)
+    files = {"a.tfrecord": data, "a.tfrecord.index": index_of_file(data)}
+    return Kind("files_of_lists", files, schema)
 
 
 def kinds() -> dict[str, Kind]:

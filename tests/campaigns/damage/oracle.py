@@ -13,8 +13,9 @@ import readers
 from readers.files.remote import StoreError
 from readers.format.manifest import DatasetError
 from tests.campaigns.damage.cases import Case, what_is
-from tests.campaigns.damage.kinds import Kind, spans
+from tests.campaigns.damage.kinds import Kind
 from tests.campaigns.values import trace
+from tests.support.indexes import spans
 
 # What the documentation of the readers lists.
 DOCUMENTED = (ValueError, FileNotFoundError, StoreError)
@@ -204,7 +205,7 @@ def may_be_unnamed(case: Case) -> bool:
 
 def _names(text: str, file: str) -> bool:
     """Whether a text names a file: it, and not a longer name that begins with it."""
-    return re.search(rf"(?<![\w-]){re.escape(file)}(?!\.idx|\w)", text) is not None
+    return re.search(rf"(?<![\w-]){re.escape(file)}(?!\.index|\w)", text) is not None
 
 
 def _is_documented(error: Exception, read: Any) -> bool:

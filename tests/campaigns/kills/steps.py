@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 _HEX = re.compile(r"\.[0-9a-f]{32}\b")
 
-_SHARD = re.compile(r"(?P<split>[^/.]+)-(?P<number>\d{5})-of-\d{5}\.tfrecord(?P<more>\.[a-z]+)?")
+_SHARD = re.compile(r"(?P<split>[^/.]+)-(?P<number>\d{5})-of-\d{5}\.tfrecord(?P<more>(\.[a-z]+)*)")
 
 _SHARD_THINGS = {
-    None: "shard",
-    ".idx": "index of shard",
+    "": "shard",
+    ".index": "index of shard",
     ".done": "note of shard",
     ".intake": "intake of shard",
+    ".intake.index": "index of intake of shard",
 }
 
 _THINGS = {
@@ -73,7 +74,7 @@ def thing_at(name: str) -> str:
         return "run of records"
     if name.startswith(".staging/RUNNING."):
         return "other lock"  # One that is about to be linked, or that follows a killed job's.
-    staged = bool(_HEX.search(name)) and not name.endswith(".intake")
+    staged = bool(_HEX.search(name)) and not name.endswith((".intake", ".intake.index"))
     name = _HEX.sub("", name)
     if staged:
         # A file is staged under its name, in which slashes became dashes.

@@ -98,10 +98,13 @@ def test_the_names_of_steps_have_no_part_that_differs_from_run_to_run():
     mark = "0123456789abcdef" * 2
     names = {
         f".staging/train-00002-of-00003.tfrecord.{mark}": "staged shard train 2",
-        "train-00002-of-00003.tfrecord.idx": "index of shard train 2",
+        "train-00002-of-00003.tfrecord.index": "index of shard train 2",
         f".staging/rejects-val-00000-of-00001.jsonl.{mark}": "staged rejects of shard val 0",
         f".staging/.staging-UNFINISHED.{mark}": "staged marker",
         f".staging/train-00000-of-00003.tfrecord.{mark}.intake": "intake of shard train 0",
+        f".staging/.staging-train-00000-of-00003.tfrecord.{mark}.intake.index.{mark}": (
+            "staged index of intake of shard train 0"
+        ),
         ".staging/next/.staging/train-00000-of-00003.tfrecord.done": "new note of shard train 0",
         f".staging/records.{mark}{mark}": "run of records",
         f".staging/RUNNING.{mark}": "other lock",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import readers
-from readers.batches.grouping import Buckets, Packing
+from readers.batches.by_length import lengths
+from readers.batches.by_length.grouping import Buckets, Packing
 from readers.format.decode.image_columns import image_column
 from readers.format.schema import Schema
 from readers.shards import decoding
+from readers.shards.framed import FramedReader
 from tests.support.arrays import as_lists
 from tests.support.datasets import damage, write_dataset
 from tests.support.images import encoded
@@ -123,33 +126,83 @@ def test_packed_rows_have_static_shapes(dataset):
 
 
 @ways
-def test_a_damaged_record_is_skipped_alone_or_reported(dataset, way, tmp_path):
+def test_a_damaged_record_is_replaced_by_one_that_fits_or_reported(dataset, way, tmp_path):
     found = records()
     path = write_dataset(tmp_path, SCHEMA, {"train": [found[:300], found[300:]]})
     (offset,) = damage(path / "train-00000-of-00002.tfrecord", 17)
     seen = []
     for batch in readers.as_numpy(path, **way, on_corrupt="skip"):
         seen += labels(batch)
-    assert 17 not in seen
-    kept = [n for n in range(RECORDS) if n != 17 and (LENGTHS[n] or way is not PACKED)]
-    assert sorted(seen) == kept
+    if way is PACKED:
+        fits = [n for n in range(18, RECORDS) if LENGTHS[n] <= LENGTHS[17]]
+    else:
+        edges = [10, 20] if way is RAGGED else [5, 12]
+        bucket = np.digitize(LENGTHS, edges)
+        fits = [n for n in range(18, RECORDS) if bucket[n] == bucket[17]]
+    expected = [fits[0] if n == 17 else n for n in range(RECORDS)]
+    assert sorted(seen) == sorted(n for n in expected if LENGTHS[n] or way is not PACKED)
     for read in (readers.load, readers.as_numpy):
         with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=f"byte {offset}"):
             list(read(path, **way))
 
 
-@given(st.lists(st.integers(0, 30), max_size=200), st.integers(1, 4), st.booleans())
-def test_a_full_batch_is_shared_as_it_was_while_it_filled(lengths, hosts, packed):
-    together = [2 * hosts, 4 * hosts, hosts]
-    grouping = Packing(3 * hosts, [30]) if packed else Buckets([5, 20], together)
-    held = [set() for _ in range(hosts)]
-    for place, length in enumerate(lengths):
-        group = grouping.add(place, [length])
-        for host in range(hosts) if group else ():
-            mine = {*group.of_host(host, hosts, "short").places}
-            assert mine - {place} == held[host] & {*group.places}
-        held = [{*grouping.held_for(host, hosts)} for host in range(hosts)]
-        assert sorted(place for host in held for place in host) == sorted(grouping.held)
+@given(
+    st.lists(st.integers(0, 30), max_size=200),
+    st.lists(st.integers(0, 200), max_size=5),
+    st.booleans(),
+)
+def test_batches_do_not_depend_on_how_many_records_are_added_at_a_time(lengths, cuts, packed):
+    def grouped(parts):
+        grouping = Packing(3, [30]) if packed else Buckets([5, 20], [2, 4, 1])
+        for part in parts:
+            yield from grouping.add(part, np.array(lengths, np.int64)[part, None])
+        yield from grouping.rest(len(lengths), False)
+
+    places = np.arange(len(lengths))
+    alone, together = (
+        [
+            (group.places.tolist(), group.bucket, group.rows is not None and group.rows.tolist())
+            + (end, held.tolist())
+            for group, end, held in grouped(parts)
+        ]
+        for parts in (np.split(places, places[1:]), np.split(places, sorted(cuts)))
+    )
+    assert alone == together
+
+
+@ways
+def test_the_number_of_batches_is_known_before_any_is_read(dataset, way, monkeypatch):
+    for how in ({"shuffle": True}, {"shard": (1, 3), "drop_remainder": True}, {"repeat": 2}):
+        batches = readers.as_numpy(dataset, **{**way, "batch_size": 3}, **how)
+        for _ in range(2):
+            expected = len(batches)
+            assert sum(1 for _ in batches) == expected
+            iter(batches)
+    with pytest.raises(TypeError, match="there is no last batch"):
+        len(readers.as_numpy(dataset, **way, repeat=None))
+    monkeypatch.setattr(FramedReader, "read", None)
+    monkeypatch.setattr(FramedReader, "places", None)
+    assert len(readers.as_numpy(dataset, **way, start_step=5)) > 5
+
+
+@ways
+def test_lengths_of_files_without_them_are_found_once(dataset, way, tmp_path, monkeypatch):
+    files = []
+    for path in sorted(Path(dataset).glob("*.tfrecord")):
+        files.append(tmp_path / path.name)
+        files[-1].write_bytes(path.read_bytes())
+    expected = as_lists(readers.as_numpy(dataset, **way, shuffle=True))
+    decodings, decode = [], lengths._index_of
+
+    def counted(*arguments):
+        decodings.append(arguments)
+        return decode(*arguments)
+
+    monkeypatch.setattr(lengths, "_index_of", counted)
+    for _ in range(2):
+        found = readers.as_numpy(files, schema=SCHEMA, **way, shuffle=True)
+        assert as_lists(found) == expected
+    assert len(decodings) == 3  # One file has no records.
 
 
 PHOTOS = Schema({"tokens": ("int64", (None,), "list"), "photo": ("uint8", (1, 1, 3), "png")})
@@ -190,8 +243,7 @@ def test_a_host_decodes_its_own_records_alone(photos, decoded, remainder):
         decoded.clear()
         batches = list(read_photos(photos, shard=(host, 4), remainder=remainder))
         rows = sum(int(np.sum(batch.get("batch_mask", len(batch["photo"])))) for batch in batches)
-        # Of the last batch of each bucket, other records may have been expected.
-        assert rows <= len(decoded) <= rows + 7
+        assert len(decoded) == rows
 
 
 def test_records_before_a_step_are_not_decoded(photos, decoded):

@@ -96,7 +96,7 @@ CC-BY-4.0
 
 def shards(split, *records):
     names = (f"{split}-{n:05d}-of-{len(records):05d}.tfrecord" for n in range(len(records)))
-    return tuple(Shard(name, n, 100 * n, 0) for name, n in zip(names, records, strict=True))
+    return tuple(Shard(name, n, 100 * n, 0, 0, 0) for name, n in zip(names, records, strict=True))
 
 
 def manifest(**changes) -> Manifest:

@@ -18,14 +18,14 @@ MANIFEST = Manifest(
     splits={
         "train": Split(
             (
-                Shard("train-00000-of-00002.tfrecord", 3, 300, 0x0000ABCD),
-                Shard("train-00001-of-00002.tfrecord", 2, 200, 0xFFFFFFFF),
+                Shard("train-00000-of-00002.tfrecord", 3, 300, 0x0000ABCD, 192, 0x00000001),
+                Shard("train-00001-of-00002.tfrecord", 2, 200, 0xFFFFFFFF, 256, 0x89ABCDEF),
             ),
             rejected=1,
             statistics={"label": {"count": 5, "mean": 0.5}},
             duplicates=4,
         ),
-        "val": Split((Shard("val-00000-of-00001.tfrecord", 0, 0, 0),), rejected=2),
+        "val": Split((Shard("val-00000-of-00001.tfrecord", 0, 0, 0, 0, 0),), rejected=2),
     },
     label_names=("Katze", "Köter"),
     class_names={"box_labels": ("Auto", "Tür")},
@@ -37,7 +37,7 @@ MANIFEST = Manifest(
 
 GOLDEN = """\
 {
- "format_version": 1,
+ "format_version": 2,
  "schema": {
   "image": {
    "dtype": "uint8",
@@ -84,13 +84,21 @@ GOLDEN = """\
      "file": "train-00000-of-00002.tfrecord",
      "records": 3,
      "bytes": 300,
-     "crc32c": "0000abcd"
+     "crc32c": "0000abcd",
+     "index": {
+      "bytes": 192,
+      "crc32c": "00000001"
+     }
     },
     {
      "file": "train-00001-of-00002.tfrecord",
      "records": 2,
      "bytes": 200,
-     "crc32c": "ffffffff"
+     "crc32c": "ffffffff",
+     "index": {
+      "bytes": 256,
+      "crc32c": "89abcdef"
+     }
     }
    ]
   },
@@ -105,7 +113,11 @@ GOLDEN = """\
      "file": "val-00000-of-00001.tfrecord",
      "records": 0,
      "bytes": 0,
-     "crc32c": "00000000"
+     "crc32c": "00000000",
+     "index": {
+      "bytes": 0,
+      "crc32c": "00000000"
+     }
     }
    ]
   }
@@ -119,7 +131,7 @@ GOLDEN = """\
  "versions": {
   "beam-shards": "1.0"
  },
- "crc32c": "cc70bafc"
+ "crc32c": "87dc9530"
 }
 """
 
@@ -196,21 +208,21 @@ def test_the_error_for_an_unknown_split_lists_the_splits():
         MANIFEST.split("test")
 
 
-@pytest.mark.parametrize("version", [0, -1, True, "2", None])
+@pytest.mark.parametrize("version", [1, 0, -1, True, "2", None])
 def test_only_a_newer_version_is_from_a_later_release(version):
     cure = (
         ": a later release of beam-shards wrote the dataset; upgrade beam-shards, or read the shards as "
         "TFRecord files with schema="
     )
-    with pytest.raises(ValueError, match=re.escape(f"this package reads version 1{cure}") + "$"):
-        Manifest.from_json(changed(("format_version",), 2))
-    with pytest.raises(ValueError, match=r"this package reads version 1$"):
+    with pytest.raises(ValueError, match=re.escape(f"this package reads version 2{cure}") + "$"):
+        Manifest.from_json(changed(("format_version",), 3))
+    with pytest.raises(ValueError, match=r"this package reads version 2; run the job again$"):
         Manifest.from_json(changed(("format_version",), version))
 
 
 def test_the_names_of_files_are_those_of_the_format():
     names = manifest.MANIFEST, manifest.VOCABULARY, manifest.TOKENIZER, manifest.INDEX_SUFFIX
-    assert names == ("manifest.json", "vocabulary.txt", "tokenizer.json", ".idx")
+    assert names == ("manifest.json", "vocabulary.txt", "tokenizer.json", ".index")
     words = manifest.PADDING, manifest.UNKNOWN, manifest.UNKNOWN_ID, manifest.RESERVED_IDS
     assert words == (b"", b"[UNK]", 1, 2)
 
@@ -218,7 +230,7 @@ def test_the_names_of_files_are_those_of_the_format():
 def labelled(*figures, records: int = 1, **options) -> Manifest:
     """A manifest of a split for each of some statistics of the label."""
     splits = {
-        f"s{n}": Split((Shard(shard_name(f"s{n}", 0, 1), records, 9, 0),), statistics=each)
+        f"s{n}": Split((Shard(shard_name(f"s{n}", 0, 1), records, 9, 0, 9, 0),), statistics=each)
         for n, each in enumerate(figures)
     }
     return Manifest(options.pop("schema", MANIFEST.schema), splits, **options)
@@ -367,6 +379,8 @@ def test_values_of_the_wrong_type_are_refused_in_every_field(wrong):
         ((*SHARD, "records"), -3, "train-00000-of-00002.tfrecord: records: expected a count"),
         ((*SHARD, "crc32c"), "xyz", "crc32c must be 8 hex digits, found 'xyz'"),
         ((*SHARD, "crc32c"), "-0000001", "crc32c must be 8 hex digits"),
+        ((*SHARD, "index", "bytes"), -3, "train-00000-of-00002.tfrecord: bytes: expected a count"),
+        ((*SHARD, "index", "crc32c"), "xyz", "00002.tfrecord: crc32c must be 8 hex digits"),
         (("schema",), {}, "at least one feature"),
         (("schema", "label", "dtype"), "int65", "feature 'label': unknown dtype 'int65'"),
     ],
@@ -484,7 +498,7 @@ def test_the_error_for_files_of_another_writer_names_the_command_that_shows_them
         (b"[" * 100_000, "recursion"),
         (b"[]", "expected a JSON object, got list"),
         (b"{}", "format version None"),
-        (b'{"format_version": 1, "schema": 5}', "a schema maps names to features, got int"),
+        (b'{"format_version": 2, "schema": 5}', "a schema maps names to features, got int"),
         (b'{"format_version": ' + b"1" * 5000 + b"}", "limit"),
     ],
     ids=lambda value: repr(value)[:40],

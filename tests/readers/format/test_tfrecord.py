@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readers.format import tfrecord
-from readers.format.index import format_index, is_formatted, parse_index
 from readers.format.tfrecord import (
     MAX_RECORD_BYTES,
     CorruptRecordError,
@@ -145,62 +144,6 @@ def test_a_length_above_the_limit_is_refused_before_it_is_read():
         read_all(header + b"data")
 
 
-def test_each_line_of_the_index_is_an_offset_and_a_length():
-    assert format_index(np.array([16, 21, 5016], np.int64)) == b"0 16\n16 21\n37 5016\n"
-    assert format_index(np.array([], np.int64)) == b""
-
-
-def test_an_index_is_parsed_into_int64_rows():
-    index = parse_index(b"0 16\n16 21\n37 5016\n", "a.idx")
-    assert index.tolist() == [[0, 16], [16, 21], [37, 5016]]
-    assert index.dtype == np.int64
-    assert parse_index(b"", "a.idx").shape == (0, 2)
-    assert parse_index(b"0 16\r\n16 17", "a.idx").tolist() == [[0, 16], [16, 17]]
-    assert parse_index(b" " * 200 + b"0 16", "a.idx").tolist() == [[0, 16]]
-
-
-@given(st.lists(st.integers(16, 2**40), max_size=50))
-def test_any_index_round_trips(lengths):
-    index = parse_index(format_index(np.array(lengths, np.int64)), "a.idx")
-    assert index[:, 1].tolist() == lengths
-    assert index[:, 0].tolist() == [sum(lengths[:n]) for n in range(len(lengths))]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"0",
-        b"0 16\n16",
-        b"0.0 16.0",
-        b"0 1_6",
-        b"+0 16",
-        b"0 nan",
-        b"0 99999999999999999999",
-        b"0 16\0",
-        "\u0660 \u0661\u0666".encode(),
-        b"\xff\xfe",
-        b"-16 16",
-        b"0 15",
-        b"16 16\n0 16",
-        b"0 16\n32 16\n16 16",
-    ],
-)
-def test_the_error_for_an_invalid_index_names_the_file(text):
-    with pytest.raises(ValueError, match=r"^a\.idx: not an index"):
-        parse_index(text, "a.idx")
-
-
-@given(st.binary(max_size=40) | st.text("0123456789 \n-.", max_size=30).map(str.encode))
-def test_random_bytes_give_an_index_or_a_value_error(data):
-    try:
-        index = parse_index(data, "a.idx")
-    except ValueError:
-        return
-    assert index.shape[1] == 2
-    assert (np.diff(index[:, 0]) > 0).all()
-    assert (index[:, 1] >= 16).all()
-
-
 @given(st.lists(st.binary(max_size=300), max_size=50))
 def test_many_records_are_framed_the_same_as_one_by_one(records):
     assert frame_all(records) == [frame(record) for record in records]
@@ -278,22 +221,3 @@ def test_one_checksum_over_many_records_is_enough_if_they_are_whole(check, sizes
     damaged = intact(flipped(whole, 8 * (len(whole) // 2)), lengths)
     assert damaged.sum() == 599
     assert called == [True, False]
-
-
-@given(
-    st.lists(
-        st.tuples(*[st.integers(0, 18).flatmap(lambda d: st.integers(10**d - 1, 10**d + 1))] * 2),
-        max_size=5,
-    ),
-    st.sampled_from(["", " ", "\n", "0"]),
-    st.sampled_from([" \n", "\n ", "  ", "\n\n", "\t\n", " \r"]),
-)
-def test_an_index_is_formatted_if_it_has_one_blank_and_one_line_end_for_each_record(
-    rows, more, separators
-):
-    numbers = np.array(rows, np.int64).reshape(-1, 2)
-    text = "".join(f"{offset}{separators[0]}{length}{separators[1]}" for offset, length in rows)
-    is_right = not more and (separators == " \n" or not rows)
-    assert is_formatted(f"{text}{more}".encode(), numbers) is is_right
-    if rows and is_right:
-        assert not is_formatted(text[:-1].encode(), numbers)

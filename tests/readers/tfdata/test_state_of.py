@@ -32,7 +32,7 @@ def test_it_is_the_state_of_as_numpy_after_as_many_batches(dataset, way):
         assert readers.state_of(loaded, step) == batches.state()
 
 
-def test_a_state_by_length_is_found_by_reading(tmp_path):
+def test_a_state_by_length_is_found_from_lengths(tmp_path):
     path = str(write_signals(tmp_path / "signals", [n * 5 % 9 for n in range(31)]))
     how = {"batch_size": 4, "batching": "padded", "bucket_boundaries": [3, 6], "shuffle": True}
     loaded = readers.load(path, **how, start_step=1)

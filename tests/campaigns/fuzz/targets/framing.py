@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
-import itertools
+import random
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,9 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.reshard.framed import FrameBatch, decompressed, frame_batches
-from readers.format.index import format_index, parse_index
+from readers.format.index import Index
+from readers.format.manifest import INDEX_SUFFIX
 from readers.format.tfrecord import (
-    FRAME_BYTES,
     CorruptRecordError,
     frame,
     frame_all,
@@ -25,7 +25,8 @@ from readers.format.tfrecord import (
 from readers.shards.gzip_files import decompressed_extent, is_gzipped
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import frames
-from tests.campaigns.fuzz.target import Target, written
+from tests.campaigns.fuzz.target import Plain, Target, written
+from tests.support.indexes import compare_mapped, index_bytes, parsed, sealed
 
 _LIMIT = 1 << 20
 
@@ -125,45 +126,38 @@ def _tfrecords() -> list[bytes]:
 
 
 def _examine_index(data: bytes) -> None:
-    expected = _reference_index(data)
+    known = parsed(data)
+    expected = known.rows if known else None
     try:
-        found = parse_index(data, "a.idx")
+        found = Index.of_bytes(data, "a.index")
     except ValueError as error:
-        assert "a.idx" in str(error)
+        assert "a.index" in str(error)
         assert expected is None, f"an index is refused: {error}"
-        return
-    assert expected is not None, "no index was taken for one"
-    assert found.dtype == np.int64 and found.tolist() == expected
-    lengths = found[:, 1]
-    # NumPy's sums wrap around; real offsets are below the size of a file.
-    ends = np.cumsum(lengths.astype(object))
-    if len(found) and [0, *ends[:-1]] == found[:, 0].tolist() and ends[-1] < 1 << 63:
-        assert parse_index(format_index(lengths), "b").tolist() == expected
+    else:
+        assert known and expected is not None, "no index was taken for one"
+        assert found.lengths.tolist() == [length for _, length in expected]
+        assert parsed(found.to_bytes()) == known
+    compare_mapped(data, written(data, f"a{INDEX_SUFFIX}"))
 
 
-def _reference_index(data: bytes) -> list[list[int]] | None:
-    if set(data) - set(b"0123456789 \r\n"):
-        return None
-    numbers = [int(word) for word in data.split()]
-    if len(numbers) % 2 or any(number >= (1 << 63) - 1 for number in numbers):
-        return None
-    rows = [[*pair] for pair in zip(numbers[::2], numbers[1::2], strict=True)]
-    ascending = all(a[0] < b[0] for a, b in itertools.pairwise(rows))
-    return rows if ascending and all(length >= FRAME_BYTES for _, length in rows) else None
+def _sealed(data: bytes, size: int, randomness: random.Random, plain: Plain) -> bytes:
+    """Changes an index, and makes its checksums right."""
+    return sealed(plain(data, size))
 
 
 def _indexes() -> list[bytes]:
+    some = {"hash": np.arange(3, dtype="<u4"), "value/x": np.ones(3, "<f2")}
+    large = np.array([0, (1 << 63) - 1, (1 << 63) + 15, 16], "<u8")
     return [
-        format_index(np.array([16, 20, 1000])),
-        b"",
-        b"0 16\r\n16 9223372036854775806\n",
-        b"5 17 30 40\n",
+        Index(np.array([16, 20, 1000]), some).to_bytes(),
+        Index(np.array([], np.int64), {}).to_bytes(),
+        Index(np.array([1 << 30] * 5), {"length/x": np.arange(5, dtype="<u4")}).to_bytes(),
+        index_bytes(3, 1 << 40, [("offset", "u8", large.tobytes())]),
     ]
 
 
 TARGETS = (
     Target("tfrecord", _tfrecords, _examine_tfrecord, frames.mutate, max_bytes=2048,
            limits=Limits(memory=48 << 20)),
-    Target("index", _indexes, _examine_index, words=(b"9223372036854775807", b"\r\n", b"0 16\n"),
-           max_bytes=512),
+    Target("index", _indexes, _examine_index, _sealed, (b"u8\0\0", b"b1\0\0", b"\xff" * 8), 1024),
 )  # fmt: skip

@@ -54,7 +54,7 @@ def _seeds() -> list[bytes]:
                    "lengths": {"0": {"min": 1, "max": 3, "mean": 2.0}},
                    "channels": {"mean": [0.1, None], "std": [1.0, None]}},
     }  # fmt: skip
-    shard = Shard("train-00000-of-00001.tfrecord", 5, 400, 0x12345678)
+    shard = Shard("train-00000-of-00001.tfrecord", 5, 400, 0x12345678, 300, 0x9ABCDEF0)
     splits = {"train": Split((shard,), statistics=statistics, rejected=1), "val": Split(())}
     full = Manifest(
         schema,

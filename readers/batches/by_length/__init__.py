@@ -1,0 +1,1 @@
+"""Buckets and packed rows: which records share a batch follows from their lengths."""
