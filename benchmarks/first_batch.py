@@ -2,7 +2,7 @@
 
     python benchmarks/first_batch.py --data /tmp/billion [--records 10000000] [--shards 100] [--processes 8]
 
-The dataset is made up: the shards are names of one file, but each has an index of its own. It stays in its folder.
+The script makes the dataset: all shards are hard links to one file, and each has its own index. The folder is kept.
 """
 
 from __future__ import annotations

@@ -51,7 +51,10 @@ def write_text_indexes(
     source = path_text(directory)
     folder = local_path(source if output is None else path_text(output))
     if folder is None:
-        raise ValueError("--output: expected a local folder, because the dataset is in a store")
+        raise ValueError(
+            f"{source if output is None else output}: text indexes are written to a local folder; name one with "
+            "--output"
+        )
     manifest = Manifest.read(source)
     Path(folder).mkdir(parents=True, exist_ok=True)
     written = []
