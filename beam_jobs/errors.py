@@ -12,7 +12,7 @@ import re
 import traceback
 
 _IN_A_TRACEBACK = re.compile(
-    r"^beam_jobs\.errors\.(UsageError|DataError): (.*?)"
+    r"^beam_jobs\.errors\.(UsageError|DataError|CompleteError): (.*?)"
     r"(?: \[while running '[^']*'\](?:passed through:)?)?$",
     re.MULTILINE,
 )
@@ -23,7 +23,7 @@ class JobError(Exception):
 
     Attributes:
         message: Its text, on one line.
-        exit_code: The command's exit code: 1 for bad data, 2 for a user's mistake.
+        exit_code: The command's exit code: 1 for bad data, 2 for a user's mistake, 0 if all is done.
     """
 
     exit_code = 1
@@ -47,6 +47,15 @@ class UsageError(JobError):
     exit_code = 2
 
 
+class CompleteError(JobError):
+    """The job has nothing to do: it has completed its dataset before."""
+
+    exit_code = 0
+
+
+_KINDS = {kind.__name__: kind for kind in (DataError, UsageError, CompleteError)}
+
+
 class RejectError(Exception):
     """One input that cannot become a record; it is counted and listed, and the job continues."""
 
@@ -61,8 +70,7 @@ def job_error_in(text: str) -> JobError | None:
     found = _IN_A_TRACEBACK.search(text)
     if not found:
         return None
-    kind = UsageError if found[1] == "UsageError" else DataError
-    return kind(found[2])
+    return _KINDS[found[1]](found[2])
 
 
 def portable(error: Exception) -> Exception:

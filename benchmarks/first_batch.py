@@ -45,7 +45,7 @@ def write(folder: Path, records: int, shards: int) -> None:
         index = Index(lengths, {HASH: hashes}).to_bytes()
         (folder / f"{name}.index").write_bytes(index)
         sizes = file.stat().st_size, crc, len(index), head_crc32c(index)
-        listed.append(readers.Shard(name, records, *sizes))
+        listed.append(readers.Shard(name, records, *sizes, number))
     file.unlink()
     manifest = readers.Manifest(_SCHEMA, {"train": readers.Split(tuple(listed))})
     (folder / "manifest.json").write_bytes(manifest.to_bytes())

@@ -27,7 +27,7 @@ from readers.export import export_npy
 from readers.files.retries import StoreError
 from readers.format.compiled.library import is_compiled
 from readers.format.findings import CheckReport, Finding
-from readers.format.manifest import DatasetError, Manifest
+from readers.format.manifest import DatasetError, File, Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split
 from readers.format.tfrecord import CorruptRecordError
@@ -52,6 +52,7 @@ __all__ = [
     "DatasetError",
     "Feature",
     "FeatureInfo",
+    "File",
     "Finding",
     "Manifest",
     "Problem",

@@ -16,6 +16,7 @@ from typing import NoReturn, TextIO
 
 from readers.card.readme import write_card
 from readers.check import check
+from readers.dataset import Dataset
 from readers.describe import describe
 from readers.export import export_npy
 from readers.files.retries import StoreError
@@ -25,8 +26,8 @@ from readers.format.manifest import Manifest
 from readers.format.tfrecord import CorruptRecordError
 from readers.format.version import __version__
 from readers.head import first_records, first_records_as_json
-from readers.plain_files import shard_paths, write_text_indexes
 from readers.report import report
+from readers.text_index import write_text_indexes
 from readers.verify import verify
 
 
@@ -127,7 +128,7 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
         return paths
     if parsed.command in ("files", "index"):
         if parsed.command == "files":
-            found = shard_paths(parsed.directory, parsed.split)
+            found = Dataset(parsed.directory, Manifest.read(parsed.directory)).files(parsed.split)
         else:
             found = list(map(str, write_text_indexes(parsed.directory, parsed.output)))
         return [json.dumps({"files": found}, ensure_ascii=False)] if parsed.json else found

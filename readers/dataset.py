@@ -12,7 +12,7 @@ import numpy as np
 from readers.describe import class_names, counted_label, describe
 from readers.files.remote import path_text
 from readers.format.display import features_table, splits_table
-from readers.format.manifest import Manifest
+from readers.format.manifest import Manifest, join
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Split
 from readers.shards.resolving.datasets import default_split
@@ -104,6 +104,29 @@ class Dataset:
         """The features by name, with the names of their classes."""
         names = class_names(self.manifest)
         return {name: FeatureInfo(f, names.get(name, ())) for name, f in self.schema.items()}
+
+    def files(self, split: str | None = None) -> list[str]:
+        """The paths of the shards, in order, for programs that know no manifest.
+
+        Args:
+            split: The name of a split; None for all of them.
+
+        Raises:
+            ValueError: There is no such split.
+        """
+        shards = self.manifest.shards if split is None else self.manifest.split(split).shards
+        return [join(self.directory, shard.path) for shard in shards]
+
+    def file(self, name: str) -> str:
+        """The path of `vocabulary.txt` or `tokenizer.json`.
+
+        Raises:
+            ValueError: The dataset has no such file.
+        """
+        if name not in self.manifest.files:
+            there = ", ".join(self.manifest.files) or "no files beside its shards"
+            raise ValueError(f"{name!r}: the dataset has {there}")
+        return join(self.directory, self.manifest.files[name].path)
 
     def class_weights(self, split: str | None = None) -> NDArray[np.float64]:
         """A weight for each class, inversely proportional to how often it occurs, float64 [classes].

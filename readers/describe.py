@@ -52,7 +52,7 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
     if manifest.vocabulary:
         yield f"vocabulary  {manifest.vocabulary:,} tokens"
     if manifest.tokenizer:
-        yield f"tokenizer   {manifest.tokenizer:,} ids, in {TOKENIZER}"
+        yield f"tokenizer   {manifest.tokenizer:,} ids, in {manifest.files[TOKENIZER].path}"
     yield f"rejected    {manifest.rejected:,}"
     if manifest.versions:
         yield f"written by  {', '.join(f'{k} {v}' for k, v in manifest.versions.items())}"

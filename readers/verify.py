@@ -13,7 +13,7 @@ import numpy as np
 from readers.files.remote import file_size, open_file, path_text, read_file
 from readers.format.display import counted, format_bytes
 from readers.format.index import checked_offsets, parse_head
-from readers.format.manifest import INDEX_SUFFIX, TOKENIZER, VOCABULARY, Manifest, join
+from readers.format.manifest import INDEX_SUFFIX, Manifest, generation_file, join
 from readers.format.splits import Shard
 from readers.format.tfrecord import FRAME_BYTES, intact
 from readers.shards.fetch import ShardBytes
@@ -92,13 +92,13 @@ def verify(path: str | os.PathLike[str]) -> Report:
     """
     directory = path_text(path)
     manifest = Manifest.read(directory)
-    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    shards = manifest.shards
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         found = list(threads.map(lambda shard: list(_check(directory, shard)), shards))
     problems = [problem for several in found for problem in several]
-    for name, size in ((VOCABULARY, manifest.vocabulary), (TOKENIZER, manifest.tokenizer)):
-        if size:
-            problems += _check_file(directory, manifest, name)
+    for name in manifest.files:
+        problems += _check_file(directory, manifest, name)
+    problems += _check_generation(join(directory, generation_file(manifest.generation)))
     return Report(
         shards=len(shards),
         records=sum(shard.records for shard in shards),
@@ -108,7 +108,7 @@ def verify(path: str | os.PathLike[str]) -> Report:
 
 
 def _check(directory: str, shard: Shard) -> Iterator[Problem]:
-    path = join(directory, shard.file)
+    path = join(directory, shard.path)
     try:
         size = file_size(path)
     except FileNotFoundError:
@@ -204,10 +204,20 @@ def _damaged_records(path: str, index: np.ndarray, size: int) -> Iterator[Proble
 
 def _check_file(directory: str, manifest: Manifest, name: str) -> Iterator[Problem]:
     """The problem of a vocabulary or a tokenizer, if there is one."""
-    path = join(directory, name)
+    path = join(directory, manifest.files[name].path)
     try:
         manifest.check_file(name, read_file(path))
     except FileNotFoundError:
         yield Problem(path, "missing")
     except ValueError as error:
+        yield Problem(path, str(error))
+
+
+def _check_generation(path: str) -> Iterator[Problem]:
+    """The problem of the newest generation's manifest, of which readers take the copy; it may be missing."""
+    try:
+        Manifest.from_bytes(read_file(path))
+    except FileNotFoundError:
+        return
+    except (ValueError, RecursionError) as error:
         yield Problem(path, str(error))

@@ -20,7 +20,7 @@ from beam_jobs.cli.checks.near import near_of
 from beam_jobs.cli.config import with_config
 from beam_jobs.cli.flags import Parser, RunFlags
 from beam_jobs.cli.parser import CommandFlags, declared_flags, parse_flags
-from beam_jobs.dataset.directory import note_submitted
+from beam_jobs.dataset.lease import note_remote
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import noted_shards
 from beam_jobs.engines.dataflow import on_dataflow
@@ -37,9 +37,8 @@ from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.records.mapping import MAP_DIGEST, parse_map_schema
-from beam_jobs.storage.atomic import STAGING, list_files
+from beam_jobs.storage.atomic import list_files
 from readers.format.display import unwritable
-from readers.format.manifest import join
 
 
 @dataclass(frozen=True)
@@ -172,17 +171,17 @@ def _check_early_end(flags: RunFlags, options: PipelineOptions) -> None:
 def _follow(flags: CommandFlags, output: Output, options: PipelineOptions) -> Follow:
     """How a job on another engine is followed; gives it a name of its own unless it has one."""
     google = options.view_as(GoogleCloudOptions)
-    google.job_name = google.job_name or job_name(flags.name, output.destination)
+    google.job_name = google.job_name or job_name(flags.name, output.directory)
 
     def shards() -> tuple[int, int]:
         try:
-            found = list_files(join(output.directory, STAGING))
+            found = list_files(output.directory)
         except Exception:  # It may be about to be made, and each filesystem has its own errors.
             return 0, 0
         return noted_shards(file.path for file in found)
 
     def note(job: RemoteJob) -> None:
-        note_submitted(output.destination, job.to_bytes())
+        note_remote(output, job.to_bytes())
 
     return Follow(flags.dataset.engine, flags.dataset.engine_page, shards, note)
 

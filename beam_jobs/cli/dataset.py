@@ -8,7 +8,7 @@ from typing import Any
 
 from beam_jobs.cli.checks.near import threshold_of
 from beam_jobs.cli.flags import RunFlags, flag
-from beam_jobs.dataset.directory import check_output
+from beam_jobs.dataset.generations import begun
 from beam_jobs.dataset.output import (
     Output,
     parse_names,
@@ -16,7 +16,6 @@ from beam_jobs.dataset.output import (
     parse_size,
     resolve,
 )
-from beam_jobs.dataset.replace import cleaned_if_refused, finish_replacement, placed
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.plan.groups import Groups
@@ -194,18 +193,11 @@ class DatasetFlags(RunFlags):
         """The output directory; empty for a dry run without one.
 
         Raises:
-            UsageError: It holds something that may not be replaced.
+            UsageError: Its path is empty, or has characters of a pattern.
         """
         if self.output is None:
             return ""
-        output = resolve(self.output)
-        if self.dry_run:
-            check_output(output, self.overwrite)
-            return output
-        finish_replacement(output)
-        with cleaned_if_refused(output):
-            check_output(output, self.overwrite)
-        return output
+        return resolve(self.output)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -280,7 +272,7 @@ class DatasetFlags(RunFlags):
             feature_names=self.feature_names(schema),
             mapper=mapper,
         )
-        return output if self.dry_run else placed(output)
+        return begun(output, repeats=True, cleans=not self.dry_run) if directory else output
 
 
 @dataclass(frozen=True)

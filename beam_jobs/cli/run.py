@@ -35,23 +35,20 @@ from beam_jobs.cli.report import (
     unused_classes,
     warnings_of,
 )
-from beam_jobs.dataset.directory import note_submitted, submitted
+from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.reasons import first_rejects
-from beam_jobs.dataset.replace import check_replaced
-from beam_jobs.dataset.reservation import reserved
+from beam_jobs.dataset.shard_file import not_writable
+from beam_jobs.dataset.state import state_of
 from beam_jobs.engines.early_end import ends_early
 from beam_jobs.engines.launch import launch
-from beam_jobs.engines.remote.flink import NoAnswer
-from beam_jobs.engines.remote.job import RemoteJob
-from beam_jobs.errors import DataError, UsageError
+from beam_jobs.errors import CompleteError, DataError
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
 from beam_jobs.pipeline.near.drop import KEPT_OUT
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import read_bytes
-from beam_jobs.storage.paths import is_local
 from readers.format.display import format_table, visible, visible_line, without_credentials
-from readers.format.manifest import MANIFEST, DatasetError, Manifest, join
-from readers.format.rejects import REJECTS, reasons_of
+from readers.format.manifest import Manifest, generation_file, join
+from readers.format.rejects import reasons_of
 
 
 class Outcome(NamedTuple):
@@ -61,6 +58,7 @@ class Outcome(NamedTuple):
     kept_shards: int  # shards of an unfinished run, which were not written again
     seconds: dict[str, float]  # by phase
     kept_out: int = 0  # records that are near one of --keep_out
+    was_complete: bool = False  # an earlier run of the job had completed the dataset
 
 
 def run_job(command: Command) -> Outcome | None:
@@ -69,43 +67,26 @@ def run_job(command: Command) -> Outcome | None:
     Raises:
         JobError: The job failed; no manifest was written.
     """
-    with reserved(command.output.destination, command.name):
-        _refuse_if_submitted(command.output.destination)
-        result, seconds = _launch(command, command.name.capitalize() >> command.transform)
-        if ends_early(command.beam):
-            return None
-        if command.follow:
-            note_submitted(command.output.destination, None)
-    check_replaced(command.output)
+    directory, early = command.output.directory, ends_early(command.beam)
     try:
-        manifest = _manifest(command.output.destination)
+        with leased(command.output, command.name, keeps=bool(early)):
+            result, seconds = _launch(command, command.name.capitalize() >> command.transform)
+    except CompleteError:
+        return Outcome(
+            _manifest(directory, state_of(directory).generations[-1]), 0, {}, was_complete=True
+        )
+    except OSError as error:
+        raise not_writable(directory, error) from None
+    if early:
+        return None
+    try:
+        manifest = _manifest(directory, command.output.generation)
         kept_out = _counted(result, KEPT_OUT)
         return Outcome(manifest, _counted(result, "kept"), seconds, kept_out)
-    except (DatasetError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(
             f"the runner reports success, but {error}; no dataset was written: run the job again"
         ) from None
-
-
-def _refuse_if_submitted(directory: str) -> None:
-    """Refuses a directory into which a job on an engine writes, though its command has ended.
-
-    Raises:
-        UsageError: The engine says that the job runs.
-    """
-    job = RemoteJob.parse(submitted(directory) or b"")
-    try:
-        runs = job is not None and job.runs()
-    except NoAnswer:  # As if there were no note: most often the engine was stopped, with its jobs.
-        return
-    if job and runs:
-        where = (
-            f"; {job.flink.page}; cancel it with `{job.flink.cancel_command}`" if job.flink else ""
-        )
-        raise UsageError(
-            f"--output {directory}: {job} is writing here, though its command has ended; wait for it to "
-            f"end{where}"
-        )
 
 
 def _launch(
@@ -115,17 +96,20 @@ def _launch(
     return launch(
         transform,
         command.beam,
-        command.output.destination,
+        command.output.directory,
         [*inputs.patterns, inputs.root],
         command.follow,
     )
 
 
-def _manifest(directory: str) -> Manifest:
-    """The manifest of a dataset, read with the options of the job that wrote it."""
-    if is_local(directory):
-        return Manifest.read(directory)
-    return Manifest.from_bytes(read_bytes(join(directory, MANIFEST)))
+def _manifest(directory: str, generation: int) -> Manifest:
+    """The manifest of a generation, read with the options of the job.
+
+    Raises:
+        ValueError: It is damaged.
+        OSError: It cannot be read.
+    """
+    return Manifest.from_bytes(read_bytes(join(directory, generation_file(generation))))
 
 
 def survey_job(command: Command) -> Findings:
@@ -212,11 +196,12 @@ class Report:
         return self._code
 
 
-def _report_rejects(report: Report, folder: str, count: int) -> None:
+def _report_rejects(report: Report, directory: str, manifest: Manifest) -> None:
     """Reports where rejects are listed, and their most frequent reasons."""
-    report.note(f"{count:,} rejected, listed in {folder}/")
+    count, folder = manifest.rejected, os.path.dirname(manifest.rejects[0])
+    report.note(f"{count:,} rejected, listed in {join(directory, folder)}/")
     try:
-        rejects = first_rejects(folder)
+        rejects = first_rejects(directory, manifest.rejects)
     except (OSError, ValueError) as error:  # The dataset is complete all the same.
         report.note(f"  the list cannot be read: {error}")
         return
@@ -255,7 +240,7 @@ def _survey(command: Command, report: Report) -> None:
 def _check(command: Command, manifest: Manifest, report: Report) -> None:
     """Reports the findings about a written dataset; with one that is as bad as asked for the exit code is 1."""
     assert command.check
-    directory, asked = command.output.destination, command.check
+    directory, asked = command.output.directory, command.check
     follow = replace(command.follow, note=None) if command.follow else None
     found = checked(
         directory,
@@ -272,12 +257,18 @@ def _check(command: Command, manifest: Manifest, report: Report) -> None:
 def _run(command: Command, report: Report) -> None:
     began = time.monotonic()
     outcome = run_job(command)
-    directory = command.output.destination
+    directory = command.output.directory
     if outcome is None:
         report.note(directory=directory, complete=False)
         return
     manifest = outcome.manifest
     seconds = time.monotonic() - began
+    if outcome.was_complete:
+        report.note(
+            f"{directory} is complete: the same options, and inputs of the same names and sizes, have written "
+            "it; nothing was changed. Add --overwrite to write it again",
+            was_complete=True,
+        )
     splits = splits_of(manifest)
     report.show(
         format_table([HEADER, *summary_rows(command.name, manifest, seconds)]),
@@ -303,7 +294,7 @@ def _run(command: Command, report: Report) -> None:
             unannotated=manifest.unannotated,
         )
     if manifest.rejected:
-        _report_rejects(report, join(directory, REJECTS), manifest.rejected)
+        _report_rejects(report, directory, manifest)
     report.warn(
         *warnings_of(command.output, splits, command.job.has_windows),
         unused_classes(manifest, command.output.feature_names.get(LABEL, LABEL)),

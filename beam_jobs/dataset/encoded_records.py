@@ -44,11 +44,11 @@ def write_records(writer: ShardWriter, records: StoredRecords) -> ShardResult:
     """
     expected = writer.expected - records.planned_rejects
     check_records(records.hashes, records.key_of, writer.name, expected)
-    if noted := writer.read_note():
+    if note := writer.read_note():
         digest = writer.digest()
         for run in records.runs():
             digest.update(_contents(run))
-        if found := writer.find_done(digest.text(), noted):
+        if found := writer.find_done(note, digest.text()):
             return found[0]
     digest = writer.digest()
 
@@ -57,9 +57,7 @@ def write_records(writer: ShardWriter, records: StoredRecords) -> ShardResult:
             digest.update(_contents(run))
             yield run
 
-    result = writer.write(digested())
-    writer.note_done(digest.text(), result)
-    return result
+    return writer.write(digested(), digest)
 
 
 def _contents(run: Run) -> tuple[bytes, ...]:

@@ -57,7 +57,7 @@ class Taken(NamedTuple):
     """Consecutive records of a donor.
 
     Attributes:
-        file: The donor's file.
+        file: The path of the donor's file in the dataset.
         index_crc32c: The checksum of the head of its index, as its writer left it.
         first, records: The number of the first record, and how many.
     """
@@ -84,8 +84,8 @@ class Change:
 
     @property
     def name(self) -> str:
-        """The name of the shard's file."""
-        return shard_of(self.before).file
+        """The path of the shard's file."""
+        return shard_of(self.before).path
 
     @property
     def incoming(self) -> int:
@@ -112,7 +112,7 @@ def changes_of(results: Sequence[ShardResult], moves: Iterable[Move]) -> list[Ch
         keep[move.donor] = min(keep[move.donor], move.first)
         donor = results[move.donor]
         shard = shard_of(donor)
-        taken = Taken(shard.file, shard.index_crc32c, move.first, move.records)
+        taken = Taken(shard.path, shard.index_crc32c, move.first, move.records)
         intake.setdefault(move.receiver, []).append(taken)
     return [
         Change(result, keep[result.index], tuple(intake.get(result.index, ())))
@@ -132,20 +132,20 @@ def plan_changes(results: Iterable[ShardResult]) -> Iterator[Change]:
         yield from changes_of(mine, moves)
 
 
-def read_index(directory: str, name: str, crc32c: int | None = None) -> Index:
+def read_index(directory: str, name: str, crc32c: int) -> Index:
     """The index of a shard.
 
     Args:
         directory: The dataset's directory.
-        name: The shard's file.
-        crc32c: The checksum of its head as the shard's writer left it; None if it may have changed.
+        name: The path of the shard's file in the dataset.
+        crc32c: The checksum of the head of its index, as the shard's writer left it.
 
     Raises:
         DataError: The index has changed.
     """
     path = join(directory, name + INDEX_SUFFIX)
     data = read_bytes(path)
-    if crc32c not in (None, head_crc32c(data)):
+    if crc32c != head_crc32c(data):
         raise DataError(
             f"{path} has changed since its shard was written; run the same command again"
         )

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from beam_jobs.errors import UsageError
+from beam_jobs.packages import versions
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import MAX_SHARDS
+from beam_jobs.plan.summary import Summary
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects, OnReject
 from beam_jobs.storage.paths import GLOB, is_local
+from readers.format.manifest import join
 from readers.format.schema import Feature, Schema
 
 DEFAULT_SHARD_SIZE = 128 << 20
+
+# The folder of a dataset with a folder for each run: its lease, and files that have no name yet.
+STAGING = ".staging"
+
+# An option that says where the inputs are, and not what they are.
+_INPUT = "input"
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 
@@ -45,7 +56,7 @@ class Output:
     """A dataset to write.
 
     Attributes:
-        directory: Where the job writes, returned by `working_directory`.
+        directory: The path or URL of the dataset.
         schema: The features of every record.
         placement: Seed and splits, which decide where each key goes.
         num_shards: The number of shards of each split; 0 chooses it from `shard_size`.
@@ -54,10 +65,13 @@ class Output:
         overwrite: Whether an existing dataset may be replaced.
         options: The job's options for the manifest, without those of the runner or the machine.
         feature_names: Names of features in Examples, if they differ from those in the schema.
-        replaces: The directory of the complete dataset that this one will replace; empty if there is
-            none. `directory` is then inside it.
         max_rejects: The most inputs that may be rejected, or there is no dataset.
         mapper: Makes the features of `schema` from those of the job; None if they are the same.
+        run: The name of the run's folder in `STAGING`.
+        generation: The number of the generation that the job writes.
+        parent: The SHA-256 of the manifest of the generation before; empty for the first.
+        written: What `job` returned to the job whose dataset is complete here; empty unless this job must be
+            that one.
     """
 
     directory: str
@@ -70,13 +84,39 @@ class Output:
     options: dict[str, Any] = field(default_factory=dict)
     feature_names: Mapping[str, str] = field(default_factory=dict)
     max_rejects: MaxRejects = ANY_NUMBER
-    replaces: str = ""
     mapper: Mapper | None = None
+    run: str = ""
+    generation: int = 1
+    parent: str = ""
+    written: str = ""
 
     @property
-    def destination(self) -> str:
-        """The directory in which the dataset will be."""
-        return self.replaces or self.directory
+    def staging(self) -> str:
+        """The folder of this run's files that have no name yet."""
+        return join(self.directory, f"{STAGING}/{self.run}")
+
+    def job(self, summary: Summary) -> str:
+        """Names what decides the records: the options and the inputs, but not where they are. 16 hex digits."""
+        options = {name: value for name, value in self.options.items() if name != _INPUT}
+        decides = [
+            self.schema.to_json(),
+            dict(self.feature_names),
+            options,
+            repr(self.placement),
+            self.num_shards,
+            self.shard_size,
+            summary.facts(),
+        ]
+        return _digest(decides, 8)
+
+    def folder(self, summary: Summary) -> str:
+        """The name of the folder of this job's files, the same on every machine: 8 hex digits."""
+        return _digest([self.job(summary), self.parent, versions()], 4)
+
+
+def _digest(value: Any, size: int) -> str:
+    text = json.dumps(value, sort_keys=True).encode()
+    return hashlib.blake2b(text, digest_size=size).hexdigest()
 
 
 def resolve(directory: str) -> str:

@@ -7,17 +7,8 @@ from collections.abc import Iterable, Mapping
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.shards import Plan, SplitPlan
-from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects, rejects_file
-from beam_jobs.storage.object_store import FileInfo
-from readers.format.manifest import (
-    INDEX_SUFFIX,
-    MANIFEST,
-    TOKENIZER,
-    VOCABULARY,
-    Manifest,
-    join,
-)
-from readers.format.splits import shard_name
+from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects
+from readers.format.manifest import INDEX_SUFFIX, join
 
 
 def reconcile(
@@ -90,18 +81,21 @@ def _check_balance(name: str, results: list[ShardResult]) -> None:
         )
 
 
-def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[FileInfo]) -> None:
-    """Checks that the files of all shards are among those found, with the sizes as written.
+def check_files(directory: str, results: Iterable[ShardResult], sizes: Mapping[str, int]) -> None:
+    """Checks that the files of all shards are there, with the sizes as written.
+
+    Args:
+        directory: The dataset.
+        results: The results of all shards.
+        sizes: Path in the dataset -> size in bytes, of its files.
 
     Raises:
         DataError: A file is missing or has another size.
     """
-    start = len(join(directory, ""))
-    sizes = {file.path[start:]: file.size for file in found}
     for result in results:
         if not result.shard:
             continue
-        file = result.shard.file
+        file = result.shard.path
         index = file + INDEX_SUFFIX, result.shard.index_bytes
         for name, size in ((file, result.shard.bytes), index):
             if sizes.get(name) != size:
@@ -110,27 +104,3 @@ def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[
                     f"{sizes.get(name, 'no file')}; is the output directory shared by all workers, "
                     "and no other job writing there?"
                 )
-
-
-def dataset_files(
-    manifest: Manifest, results: list[ShardResult], names: tuple[str, ...]
-) -> set[str]:
-    """The names of all files of a dataset, the manifest of an earlier commit attempt included.
-
-    Args:
-        manifest: The dataset.
-        results: The results of all shards.
-        names: The names of the splits.
-    """
-    files = {MANIFEST}
-    if manifest.vocabulary:
-        files.add(VOCABULARY)
-    if manifest.tokenizer:
-        files.add(TOKENIZER)
-    for result in results:
-        if result.shard:
-            files |= {result.shard.file, result.shard.file + INDEX_SUFFIX}
-        if result.rejected:
-            count = len(manifest.splits[names[result.split]].shards)
-            files.add(rejects_file(shard_name(names[result.split], result.index, max(count, 1))))
-    return files

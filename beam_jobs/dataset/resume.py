@@ -1,8 +1,9 @@
-"""Notes about committed shards, with which the next run of an unfinished job resumes.
+"""Notes about shards, with which the next run of an unfinished job resumes.
 
-A shard is a pure function of the records that the plan puts there and of the job's options. While
-the dataset is unfinished, a digest of these is kept in a small file. The next run keeps the shard
-if the digest is the same and the checksums of its files agree.
+A shard is a pure function of the records that the plan puts there and of the job's options. A digest of these
+is noted in a small file before the shard gets its name. The next run keeps the shard if the digest is the same
+and the checksums of its files agree. If the digest is another one, because an input has changed, or if a file is
+damaged, the shard is written under a second name: no file ever has two contents.
 """
 
 from __future__ import annotations
@@ -10,22 +11,26 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from beam_jobs.dataset.directory import DONE
 from beam_jobs.dataset.output import Output
 from beam_jobs.packages import versions
 from beam_jobs.records.rejects import Reject, rejects_file
 from beam_jobs.sources.classes import Names
-from beam_jobs.storage.atomic import STAGING, delete_files, write_file
+from beam_jobs.storage.atomic import write_file
 from beam_jobs.storage.files import content_of, read_bytes, size_and_crc
 from readers.format.index import Index, head_crc32c
 from readers.format.manifest import INDEX_SUFFIX, join
 from readers.format.splits import Shard
 
+DONE = ".done"
+
 _NOTED = re.compile(rf"(?:.*/)?(.+)-\d{{5}}-of-(\d{{5}})\.tfrecord{re.escape(DONE)}")
+
+_MARK = re.compile(r"(\.[0-9a-f]{8})?\.tfrecord\Z")
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,8 @@ class ShardResult:
         rejected: The number of its rejects.
         first_reject: The first reject in the order of keys.
         kept: Whether an earlier run wrote the shard.
-        rejects_crc32c: The checksum of the list of its rejects, if there are any.
+        rejects: The path of the list of its rejects in the dataset; empty if there are none.
+        rejects_crc32c: The checksum of this list.
     """
 
     split: int
@@ -47,6 +53,7 @@ class ShardResult:
     rejected: int
     first_reject: Reject | None
     kept: bool = False
+    rejects: str = ""
     rejects_crc32c: int = 0
 
 
@@ -69,8 +76,9 @@ class Digest:
         return self._hash.hexdigest()
 
 
-def _path(name: str) -> str:
-    return f"{STAGING}/{name}{DONE}"
+def second_name(name: str, mark: str) -> str:
+    """The path of a shard whose name has other contents; `mark` has 8 hex digits."""
+    return _MARK.sub(f".{mark}.tfrecord", name)
 
 
 def noted_shards(names: Iterable[str]) -> tuple[int, int]:
@@ -83,73 +91,92 @@ def noted_shards(names: Iterable[str]) -> tuple[int, int]:
     return len(found), sum(dict(found).values())
 
 
-def note_done(directory: str, name: str, digest: str, result: ShardResult, figures: Any) -> None:
-    """Writes the note that a shard is committed, with figures (JSON) for `find_done` to return."""
-    note = {"digest": digest, "result": asdict(result), "figures": figures}
-    write_file(directory, _path(name), json.dumps(note).encode())
-
-
-def read_note(directory: str, name: str) -> bytes | None:
-    """The unchecked note about a shard; None if none can be read."""
-    return content_of(join(directory, _path(name)))
-
-
-def find_done(
-    directory: str, name: str, digest: str, noted: bytes | None = None
-) -> tuple[ShardResult, Any] | None:
-    """The (result, figures) of a shard committed with this digest; None if it must be written.
+class Note:
+    """The note about a shard, which has the shard's regular name.
 
     Args:
-        noted: The note that `read_note` returned; None reads it.
+        output: The dataset.
+        name: The regular path of the shard in the dataset.
     """
-    noted = noted or read_note(directory, name)
-    if noted is None:
-        return None
-    try:
-        note = json.loads(noted)
-        if note["digest"] != digest:
+
+    def __init__(self, output: Output, name: str) -> None:
+        self._output, self._name = output, name
+        self._path = join(output.directory, name + DONE)
+
+    def write(self, digest: str, result: ShardResult, figures: Any) -> None:
+        """Notes a shard that is about to appear, with figures (JSON) for `found` to return."""
+        note = {"digest": digest, "result": asdict(result), "figures": figures}
+        write_file(self._path, json.dumps(note).encode(), self._output.staging, replace=True)
+
+    def read(self) -> dict[str, Any] | None:
+        """The unchecked note; None if none can be read."""
+        try:
+            note = json.loads(content_of(self._path) or b"")
+        except (ValueError, RecursionError):
             return None
-        result = _result_of(note["result"], name)
-        if not _is_whole(directory, name, result):
+        return note if isinstance(note, dict) else None
+
+    def found(self, note: dict[str, Any], digest: str) -> tuple[ShardResult, Any] | str:
+        """The (result, figures) of a shard that was written with a digest, or the path under which it must be written.
+
+        Args:
+            note: The note that `read` returned.
+            digest: The digest of the shard.
+        """
+        if note.get("digest") != digest:
+            return second_name(self._name, digest[:8])
+        try:
+            result, figures = self._result_of(note["result"]), note["figures"]
+        except (ValueError, KeyError, TypeError):
+            return self._name  # Whatever is wrong with the note, writing the shard again is right.
+        files = dict(self._files(result))
+        if all(files.values()):
+            return result, figures
+        if False in files.values():
+            return second_name(self._name, uuid.uuid4().hex[:8])
+        return result.shard.path if result.shard else self._name
+
+    def _result_of(self, found: dict[str, Any]) -> ShardResult:
+        """The result in a note, as that of a kept shard; a wrong note raises an error of any kind."""
+        shard = Shard(**found["shard"]) if found["shard"] else None
+        first = Reject(**found["first_reject"]) if found["first_reject"] else None
+        result = ShardResult(**(found | {"shard": shard, "first_reject": first, "kept": True}))
+        numbers = [result.split, result.index, result.rejected, result.rejects_crc32c]
+        numbers += [n for name, n in asdict(shard).items() if name != "path"] if shard else []
+        texts = [first.key, first.stage, first.error] if first else []
+        if not all(type(n) is int for n in numbers) or not all(type(t) is str for t in texts):
+            raise ValueError("a field has the wrong type")
+        path = shard.path if shard else self._name
+        if _MARK.sub(".tfrecord", path) != self._name:
+            raise ValueError("the note is of another shard")
+        if result.rejected and result.rejects != rejects_file(path):
+            raise ValueError("the rejects are of another shard")
+        return result
+
+    def _files(self, result: ShardResult) -> Iterator[tuple[str, bool | None]]:
+        """Yields (path in the dataset, whether it is as its writer left it) of the files of a shard; None if missing."""
+        if shard := result.shard:
+            yield shard.path, self._is_whole(shard.path, shard.crc32c, shard.bytes)
+            index = shard.path + INDEX_SUFFIX
+            yield index, self._is_whole_index(index, shard)
+        if result.rejected:
+            yield result.rejects, self._is_whole(result.rejects, result.rejects_crc32c)
+
+    def _is_whole(self, name: str, crc32c: int, size: int | None = None) -> bool | None:
+        try:
+            found = size_and_crc(join(self._output.directory, name))
+        except FileNotFoundError:
             return None
-        return result, note["figures"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None  # Whatever is wrong with the note, writing the shard again is right.
-
-
-def _result_of(found: dict[str, Any], name: str) -> ShardResult:
-    """The result in a note, as that of a kept shard; a wrong note raises an error of any kind."""
-    shard = Shard(**found["shard"]) if found["shard"] else None
-    first = Reject(**found["first_reject"]) if found["first_reject"] else None
-    result = ShardResult(**(found | {"shard": shard, "first_reject": first, "kept": True}))
-    numbers = [result.split, result.index, result.rejected, result.rejects_crc32c]
-    numbers += [number for name, number in asdict(shard).items() if name != "file"] if shard else []
-    texts = [first.key, first.stage, first.error] if first else []
-    if not all(type(n) is int for n in numbers) or not all(type(t) is str for t in texts):
-        raise ValueError("a field has the wrong type")
-    if shard and shard.file != name:
-        raise ValueError("the note is of another shard")
-    return result
-
-
-def forget_done(directory: str, name: str) -> None:
-    """Removes the note about a shard before it is changed; several workers may do so at once."""
-    try:
-        delete_files([join(directory, _path(name))])
-    except OSError:
-        if read_note(directory, name) is not None:
-            raise
-
-
-def _is_whole(directory: str, name: str, result: ShardResult) -> bool:
-    """Whether all files of a shard are as their writer left them."""
-    if shard := result.shard:
-        path = join(directory, name)
-        if size_and_crc(path) != (shard.bytes, shard.crc32c):
+        except OSError:
             return False
-        index = read_bytes(path + INDEX_SUFFIX)
-        if (len(index), head_crc32c(index)) != (shard.index_bytes, shard.index_crc32c):
+        return found == (found[0] if size is None else size, crc32c)
+
+    def _is_whole_index(self, name: str, shard: Shard) -> bool | None:
+        try:
+            data = read_bytes(join(self._output.directory, name))
+            Index.of_bytes(data, name)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
             return False
-        Index.of_bytes(index, name)
-    rejects = join(directory, rejects_file(name))
-    return not result.rejected or size_and_crc(rejects)[1] == result.rejects_crc32c
+        return (len(data), head_crc32c(data)) == (shard.index_bytes, shard.index_crc32c)

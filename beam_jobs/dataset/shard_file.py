@@ -1,14 +1,15 @@
-"""The file of one shard, with its checksum and its index."""
+"""The file of one shard, which appears with its index."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import errno
+from collections.abc import Callable, Iterator
 
-from beam_jobs.dataset.directory import check_moves
-from beam_jobs.errors import DataError
-from beam_jobs.storage.atomic import NewFile, look, write_file
-from readers.format.index import Index, head_crc32c
+from beam_jobs.dataset.output import Output
+from beam_jobs.errors import DataError, JobError, UsageError
+from beam_jobs.storage.atomic import NewFile, write_file
+from readers.format.index import HASH, Index, head_crc32c
 from readers.format.manifest import INDEX_SUFFIX, join
 from readers.format.splits import Shard
 
@@ -29,30 +30,44 @@ def unwritable(directory: str, name: str) -> Iterator[None]:
         ) from error
 
 
+def not_writable(directory: str, error: OSError) -> JobError:
+    """The error of a directory that cannot be written; a full disk is not the user's mistake."""
+    kind = DataError if error.errno in (errno.ENOSPC, errno.EDQUOT) else UsageError
+    return kind(
+        f"--output {directory}: cannot be written ({error}); make room or choose another place"
+    )
+
+
 class ShardFile(contextlib.ExitStack):
     """A TFRecord file being written; leaving the context removes it unless it was committed.
 
     Args:
-        directory: The dataset's directory, on any Beam filesystem.
-        name: The file's name.
+        output: The dataset.
+        path: The file's path in the dataset.
     """
 
-    def __init__(self, directory: str, name: str) -> None:
+    def __init__(self, output: Output, path: str) -> None:
         super().__init__()
-        self._directory, self._name = directory, name
-        seen, self._seen_index = look(directory, name), look(directory, name + INDEX_SUFFIX)
-        check_moves(directory, expected=False)
-        self._file = self.enter_context(NewFile(directory, name, seen))
+        self._output, self._path = output, path
+        self._file = self.enter_context(NewFile(join(output.directory, path), output.staging))
         self.write = self._file.write
 
-    def commit(self, index: Index) -> Shard:
-        """Writes the index of the records that were written, and makes both files appear.
+    def commit(self, index: Index, before: Callable[[Shard], None]) -> Shard:
+        """Makes the file appear, after its index.
+
+        Args:
+            index: The index of the records that were written.
+            before: Called with the shard before the first of its files appears.
 
         Raises:
-            DataError: Records have moved to or from the shard since this attempt began.
+            DataError: There is a file of its name with other bytes.
         """
         data = index.to_bytes()
-        write_file(self._directory, self._name + INDEX_SUFFIX, data, self._seen_index)
-        self._file.publish()
         sizes = self._file.size, self._file.crc32c, len(data), head_crc32c(data)
-        return Shard(self._name, len(index.lengths), *sizes)
+        smallest = int(index.sections[HASH].min(initial=0xFFFFFFFF))
+        shard = Shard(self._path, len(index.lengths), *sizes, smallest)
+        before(shard)
+        path = join(self._output.directory, self._path + INDEX_SUFFIX)
+        write_file(path, data, self._output.staging)
+        self._file.publish()
+        return shard

@@ -11,7 +11,7 @@ import numpy as np
 
 from beam_jobs import progress
 from beam_jobs.dataset.output import Output
-from beam_jobs.dataset.resume import Digest, ShardResult, find_done, note_done, read_note
+from beam_jobs.dataset.resume import Digest, Note, ShardResult
 from beam_jobs.dataset.shard_file import ShardFile, unwritable
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, loss_error, shard_sizes, shards_of
@@ -20,8 +20,9 @@ from beam_jobs.sources.classes import Names
 from beam_jobs.storage.atomic import write_file
 from readers.format.encode.index_rows import IndexRows
 from readers.format.index import HASH, Index
+from readers.format.manifest import join
 from readers.format.schema import Schema
-from readers.format.splits import shard_name
+from readers.format.splits import Shard, shard_name
 
 
 class Run(NamedTuple):
@@ -83,6 +84,7 @@ class ShardWriter:
 
     Attributes:
         rows: Unpacks the rows of the index.
+        name: The regular path of the shard in the dataset.
     """
 
     def __init__(self, output: Output, plan: Plan, key: int, schema: Schema) -> None:
@@ -92,7 +94,9 @@ class ShardWriter:
         self._key, self._shards = key, plan
         self._plan = plan.splits[self.split]
         count = max(self._plan.shards, 1)
-        self.name = shard_name(output.placement.splits.names[self.split], self.index, count)
+        file = shard_name(output.placement.splits.names[self.split], self.index, count)
+        self.name = self._path = f"{plan.folder}/{file}"
+        self._note = Note(output, self.name)
 
     @property
     def expected(self) -> int:
@@ -105,44 +109,58 @@ class ShardWriter:
         """Which records (splits uint8 [n], hashes uint64 [n]) are of this shard, bool [n]."""
         return shards_of(self._shards, splits, hashes) == self._key
 
-    def write(self, runs: Iterable[Run]) -> ShardResult:
-        """Writes and commits the shard, from its records in the order of their hashes.
+    def write(
+        self, runs: Iterable[Run], digest: Digest, figures: Callable[[], Any] = lambda: None
+    ) -> ShardResult:
+        """Writes the shard and a note that it is done.
+
+        Args:
+            runs: Its records in the order of their hashes.
+            digest: The digest of the shard, complete when all runs were taken.
+            figures: Returns what `find_done` shall return with the result, when all runs were taken.
 
         Raises:
             DataError: An input was rejected, and `on_reject` is "fail"; or the output cannot be
                 written.
         """
         rejects: list[Reject] = []
-        directory = self._output.directory
         progress.advance("writing", 0)
-        shard, listed = None, b""
         lengths, hashes = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
         rows = list[bytes]()
-        with unwritable(directory, self.name):
-            if self._plan.shards:
-                with ShardFile(directory, self.name) as file:
-                    for run in runs:
-                        rejects += map(self._rejected, run.rejects)
-                        file.write(run.frames)
-                        lengths.append(run.lengths)
-                        hashes.append(run.hashes)
-                        rows.append(run.rows)
-                        found = len(run.lengths) + len(run.rejects)
-                        progress.advance("writing", found, len(run.rejects))
-                    shard = file.commit(self._index(lengths, hashes, rows))
-            else:
-                rejects += [self._rejected(reject) for run in runs for reject in run.rejects]
+        result = ShardResult(self.split, self.index, None, 0, None)
+
+        def note(shard: Shard | None) -> None:
+            nonlocal result
+            listed = format_rejects(rejects) if rejects else b""
+            result = replace(
+                result,
+                shard=shard,
+                rejected=len(rejects),
+                first_reject=min(rejects, default=None),
+                rejects=rejects_file(self._path) if rejects else "",
+                rejects_crc32c=google_crc32c.value(listed),
+            )
+            self._note.write(digest.text(), result, figures())
             if rejects:
-                listed = format_rejects(rejects)
-                write_file(directory, rejects_file(self.name), listed)
-        return ShardResult(
-            split=self.split,
-            index=self.index,
-            shard=shard,
-            rejected=len(rejects),
-            first_reject=min(rejects, default=None),
-            rejects_crc32c=google_crc32c.value(listed),
-        )
+                path = join(self._output.directory, result.rejects)
+                write_file(path, listed, self._output.staging)
+
+        with unwritable(self._output.directory, self._path):
+            if not self._plan.shards:
+                rejects += [self._rejected(reject) for run in runs for reject in run.rejects]
+                note(None)
+                return result
+            with ShardFile(self._output, self._path) as file:
+                for run in runs:
+                    rejects += map(self._rejected, run.rejects)
+                    file.write(run.frames)
+                    lengths.append(run.lengths)
+                    hashes.append(run.hashes)
+                    rows.append(run.rows)
+                    found = len(run.lengths) + len(run.rejects)
+                    progress.advance("writing", found, len(run.rejects))
+                file.commit(self._index(lengths, hashes, rows), note)
+        return result
 
     def _index(
         self, lengths: list[np.ndarray], hashes: list[np.ndarray], rows: list[bytes]
@@ -160,21 +178,23 @@ class ShardWriter:
         """The digest of the shard, to which its records must be added."""
         return Digest(self._output, self.name, names or {})
 
-    def read_note(self) -> bytes | None:
+    def read_note(self) -> dict[str, Any] | None:
         """The note of an earlier run about the shard, if there is one."""
-        return read_note(self._output.directory, self.name)
+        return self._note.read()
 
-    def find_done(self, digest: str, noted: bytes | None = None) -> tuple[ShardResult, Any] | None:
-        """The (result, figures) of a shard that an earlier run wrote with the same digest."""
-        found = find_done(self._output.directory, self.name, digest, noted)
-        if found:
-            progress.advance("writing", self.expected, found[0].rejected)
+    def find_done(self, note: dict[str, Any] | None, digest: str) -> tuple[ShardResult, Any] | None:
+        """The (result, figures) of a shard that an earlier run wrote with the same digest.
+
+        If there is a note and no such shard, the shard may be written under a second name.
+        """
+        found = self._note.found(note, digest) if note else None
+        if found is None:
+            return None
+        if isinstance(found, str):
+            self._path = found
+            return None
+        progress.advance("writing", self.expected, found[0].rejected)
         return found
-
-    def note_done(self, digest: str, result: ShardResult, figures: Any = None) -> None:
-        """Writes the note that the shard is committed, with figures for `find_done` to return."""
-        with unwritable(self._output.directory, self.name):
-            note_done(self._output.directory, self.name, digest, result, figures)
 
     def _rejected(self, reject: Reject) -> Reject:
         if self._output.on_reject == "fail":

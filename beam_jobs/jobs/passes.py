@@ -206,7 +206,9 @@ class FirstPass(abc.ABC):
                 if self.on_reject == "fail":
                     raise DataError(f"{reject} (--on_reject fail)")
                 summary.add_reject(placement.split(reject.key), reject)
-            hashes.add(placement.orders(part.keys), part.splits)
+            orders = placement.orders(part.keys)
+            hashes.add(orders, part.splits)
+            summary.identify(orders, part.sizes)
             summary.add_labels(count_labels(part.labels))
             summary.add_labels(dict.fromkeys(count_labels(part.classes), 0))
             summary.add_sizes(part.splits, part.sizes)

@@ -9,17 +9,17 @@ from typing import Any
 import apache_beam as beam
 import google_crc32c
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsList, AsSingleton
+from apache_beam.pvalue import AsList
 
 from beam_jobs import progress
-from beam_jobs.dataset.directory import begin_moves, remove_leftovers
+from beam_jobs.dataset.generations import commit
 from beam_jobs.dataset.moves import Change, plan_changes
 from beam_jobs.dataset.output import Output, renamed_schema
-from beam_jobs.dataset.reconcile import check_files, dataset_files, reconcile
-from beam_jobs.dataset.replace import replace_dataset, was_committed
+from beam_jobs.dataset.reconcile import check_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_file import unwritable
-from beam_jobs.dataset.topup import PreparedChange, apply_change, prepare_change
+from beam_jobs.dataset.state import state_of
+from beam_jobs.dataset.topup import apply_change
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
 from beam_jobs.packages import versions
@@ -30,17 +30,8 @@ from beam_jobs.plan.summary import Summary
 from beam_jobs.records.statistics import SplitStatistics, Statistics
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.labels import LABEL
-from beam_jobs.storage.atomic import (
-    clear_staging,
-    drop_empty_directory,
-    drop_uploads,
-    list_files,
-    look,
-    sync_files,
-    write_file,
-)
-from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, Manifest, join
-from readers.format.rejects import REJECTS
+from beam_jobs.storage.atomic import write_file
+from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, File, Manifest, join
 from readers.format.schema import Schema
 from readers.format.splits import Split
 
@@ -54,7 +45,7 @@ def _manifest_of(
     schema: Schema,
     vocabulary: tuple[bytes, ...],
     tokenizer: str,
-    files: Mapping[str, bytes],
+    files: Mapping[str, File],
 ) -> Manifest:
     """The manifest of a dataset whose shards are written.
 
@@ -67,7 +58,7 @@ def _manifest_of(
         schema: The features of every record.
         vocabulary: All words by id; empty if the job counts none.
         tokenizer: The text of the tokenizer file; empty if the job has none.
-        files: The content of the vocabulary and the tokenizer, by the name of the file.
+        files: The vocabulary and the tokenizer, by name.
     """
     names = output.placement.splits.names
 
@@ -97,7 +88,10 @@ def _manifest_of(
         tokenizer=Subwords(tokenizer).size if tokenizer else 0,
         options=output.options,
         versions=versions(*(["tokenizers"] if tokenizer else [])),
-        files={name: google_crc32c.value(content) for name, content in files.items()},
+        files=dict(files),
+        rejects=tuple(result.rejects for results in splits for result in results if result.rejects),
+        generation=output.generation,
+        job=output.job(summary),
     )
 
 
@@ -126,32 +120,20 @@ def _commit(
     counted = {split: values.records for split, values in statistics.items()}
     planned, shards = Plan.unpack(plan), [*results, *changed]
     splits = reconcile(planned, shards, counted, names, output.max_rejects)
-    tokens = _files_of(vocabulary, tokenizer)
+    folder, contents = planned.folder, _files_of(vocabulary, tokenizer)
+    files = {
+        name: File(f"{folder}/{name}", google_crc32c.value(content))
+        for name, content in contents.items()
+    }
     manifest = _manifest_of(
-        output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer, tokens
+        output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer, files
     )
-    every = list(chain.from_iterable(splits))
-    with unwritable(output.destination, MANIFEST):
-        # So that an attempt which was believed dead does not replace the manifest of a later job.
-        seen = look(output.directory, MANIFEST)
-        if not (output.replaces and was_committed(output, manifest)):
-            found = list_files(output.directory)  # Once, because stores charge for listings.
-            check_files(output.directory, every, found)
-            for name, content in tokens.items():
-                write_file(output.directory, name, content)
-            files = dataset_files(manifest, every, names)
-            remove_leftovers(output.directory, files, found)
-            if not manifest.rejected:
-                drop_empty_directory(join(output.directory, REJECTS))
-            # The manifest must not survive a loss of power that a shard does not survive.
-            sync_files(output.directory, files - {MANIFEST})
-            write_file(output.directory, MANIFEST, manifest.to_bytes(), seen, synced=True)
-            sync_files(output.directory, ())
-            clear_staging(output.directory, found)
-            drop_uploads(output.directory)  # Of attempts that died.
-        if output.replaces:
-            replace_dataset(output.replaces)
-            sync_files(output.replaces, ())
+    with unwritable(output.directory, MANIFEST):
+        for name, content in contents.items():
+            write_file(join(output.directory, files[name].path), content, output.staging)
+        state = state_of(output.directory)
+        check_files(output.directory, chain.from_iterable(splits), state.sizes)
+        commit(output, manifest, state)
     return manifest
 
 
@@ -182,7 +164,7 @@ class CommitDataset(beam.PTransform):
             self._output,
             AsWhole(planned.shards.plan),
             AsList(results),
-            AsList(top_up(results, self._output.directory)),
+            AsList(top_up(results, self._output)),
             AsMerged(merged, SplitStatistics),
             planned.shards.summary,
             planned.names,
@@ -192,45 +174,31 @@ class CommitDataset(beam.PTransform):
         )
 
 
-def _changes(_: None, directory: str, results: list[ShardResult]) -> Iterator[Change]:
-    for number, change in enumerate(plan_changes(results)):
-        if not number:
-            begin_moves(directory)
+def _changes(_: None, results: list[ShardResult]) -> Iterator[Change]:
+    for change in plan_changes(results):
         Metrics.counter("shards", "records_moved").inc(change.incoming)
         yield change
 
 
-def _prepare(change: Change, directory: str) -> PreparedChange:
-    with unwritable(directory, change.name):
-        return prepare_change(directory, change)
+def _apply(change: Change, output: Output) -> ShardResult:
+    with unwritable(output.directory, change.name):
+        return apply_change(output, change)
 
 
-def _apply(prepared: PreparedChange, directory: str, _: int) -> ShardResult:
-    with unwritable(directory, prepared.change.name):
-        return apply_change(directory, prepared)
-
-
-def top_up(results: beam.PCollection, directory: str) -> beam.PCollection:
+def top_up(results: beam.PCollection, output: Output) -> beam.PCollection:
     """Moves records from full shards to those that lack some.
 
     Args:
         results: The `ShardResult` of every shard.
-        directory: The dataset.
+        output: The dataset.
 
     Returns:
         PCollection of the new results of shards that changed.
     """
-    prepared = (
+    return (
         results.pipeline
         | "AllWritten" >> beam.Create([None])
-        | "PlanMoves" >> beam.FlatMap(_changes, directory, AsList(results))
+        | "PlanMoves" >> beam.FlatMap(_changes, AsList(results))
         | "SpreadChanges" >> beam.Reshuffle()
-        | "CopyMoved" >> beam.Map(_prepare, directory)
-    )
-    # No shard changes before every record that moves has been copied from its donor.
-    all_copied = prepared | "AllCopied" >> beam.combiners.Count.Globally()
-    return (
-        prepared
-        | "SpreadCopied" >> beam.Reshuffle()
-        | "Move" >> beam.Map(_apply, directory, AsSingleton(all_copied))
+        | "Move" >> beam.Map(_apply, output)
     )

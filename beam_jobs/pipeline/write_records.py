@@ -22,7 +22,7 @@ from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import STATISTICS, AsWhole, TaskStep, at_end_of_bundle, loading_pool
-from beam_jobs.pipeline.write_runs import WriteRuns, spool_of
+from beam_jobs.pipeline.write_runs import WriteRuns
 from beam_jobs.records.runs import Held
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.chunks import Task
@@ -106,7 +106,7 @@ class WriteRecords(beam.PTransform):
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         output, processes = self._output, self._processes
-        spool = spool_of(output)
+        spool = Spool(output.staging)
         planned = pipeline | "Read" >> PlanRecords(
             self._job, output, processes, later=[ENCODING], near=self._near
         )

@@ -121,7 +121,7 @@ def write_references(
     hashes, references = _references_in_order(writer, packed)
     digest = writer.digest(loader.names).update(references).update(_labels(loader, references))
     digest.update([hashes.tobytes()])
-    found = writer.find_done(digest.text())
+    found = writer.find_done(writer.read_note(), digest.text())
     if found:
         result, state = found
         # If its statistics cannot be read, the shard is written again.
@@ -129,9 +129,7 @@ def write_references(
             return result, Statistics.of_state(loader.schema, state)
     statistics = Statistics(loader.schema)
     runs = _runs(hashes, references, writer.record_bytes, loader, load, pool, statistics)
-    result = writer.write(runs)
-    writer.note_done(digest.text(), result, statistics.state())
-    return result, statistics
+    return writer.write(runs, digest, statistics.state), statistics
 
 
 def _labels(loader: Loader, references: list[bytes]) -> Iterator[bytes]:

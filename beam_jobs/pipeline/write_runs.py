@@ -26,20 +26,9 @@ from beam_jobs.plan.shards import Plan, shards_of
 from beam_jobs.records.runs import RunBuilder, RunIndex
 from beam_jobs.records.spool import HeldLocators, Spool
 from beam_jobs.records.spool_reader import SpoolReader
-from beam_jobs.storage.atomic import STAGING
-from readers.format.manifest import join
 from readers.format.schema import Schema
 
 _GROUPS = "groups"
-
-
-def spool_of(output: Output, name: str = "") -> Spool:
-    """The files beside an output that hold its encoded records.
-
-    Args:
-        name: The start of the files' names.
-    """
-    return Spool(join(output.directory, STAGING), name)
 
 
 def _neighbours(plan: Plan, spool: Spool) -> int:

@@ -7,9 +7,7 @@ import json
 import logging
 import os
 import re
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -18,7 +16,8 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
-from beam_jobs.dataset.directory import check_output, not_writable, prepare_output
+from beam_jobs.dataset.generations import begun, prepare, refuse_newer
+from beam_jobs.dataset.lease import clear_ended, refuse_if_held
 from beam_jobs.dataset.output import (
     DEFAULT_SHARD_SIZE,
     Output,
@@ -26,19 +25,26 @@ from beam_jobs.dataset.output import (
     parse_size,
     resolve,
 )
-from beam_jobs.dataset.replace import cleaned_if_refused, finish_replacement, placed
 from beam_jobs.dataset.resume import ShardResult
+from beam_jobs.dataset.shard_file import not_writable
 from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.planning.shards import Planned, PlanShards
 from beam_jobs.pipeline.steps import STATISTICS, at_end_of_bundle
-from beam_jobs.pipeline.write_runs import WriteRuns, spool_of
+from beam_jobs.pipeline.write_runs import WriteRuns
 from beam_jobs.plan.placement import Placement, check_seed
 from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.summary import Summary
-from beam_jobs.records.blocks import Block, BlockBuilder, frame_lengths, pack_record, unpack_reject
+from beam_jobs.records.blocks import (
+    Block,
+    BlockBuilder,
+    frame_checksums,
+    frame_lengths,
+    pack_record,
+    unpack_reject,
+)
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject
 from beam_jobs.records.runs import RunBuilder
@@ -47,7 +53,6 @@ from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import make_directory
 from readers.format.encode import Encoder
 from readers.format.manifest import Manifest, join
-from readers.format.rejects import REJECTS
 from readers.format.schema import Feature, Schema
 
 # Now, because a pipeline begins with other transforms than `WriteShards`.
@@ -81,9 +86,10 @@ def _named_as_arguments() -> Iterator[None]:
         raise type(error)(message) from None
 
 
-def _prepare(directory: str, overwrite: bool, keep: str) -> None:
+def _prepare(output: Output, job: str, folder: str) -> None:
     with _named_as_arguments():
-        prepare_output(directory, overwrite, keep)
+        prepare(output, job, folder)
+        clear_ended(output.directory, output.run)
 
 
 def _cure(mismatch: str) -> str:
@@ -158,14 +164,12 @@ class _EncodeRecords(beam.DoFn):
 
     def _check_directory(self) -> None:
         """Before the first file: none of the job may appear in a directory that is not free."""
-        directory = self._output.directory
         with _named_as_arguments():
-            check_output(directory, self._output.overwrite)
-        try:
-            make_directory(self._spool.directory)
-        except OSError as error:
-            with _named_as_arguments():
-                raise not_writable(directory, error) from None
+            refuse_newer(self._output)
+            try:
+                make_directory(self._spool.directory)
+            except OSError as error:
+                raise not_writable(self._output.directory, error) from None
         self._ready = True
 
     def _emit(self, packed: bytes) -> Iterator[Any]:
@@ -178,6 +182,8 @@ class _EncodeRecords(beam.DoFn):
         for row in np.flatnonzero(frames == 0).tolist():
             summary.add_reject(int(block.splits[row]), unpack_reject(block.payloads[row]))
         good = frames > 0
+        checksums = frame_checksums(block.payloads, frames)
+        summary.identify(block.hashes[good], checksums[good])
         good_block = Block(
             block.hashes[good], block.splits[good], block.payloads
         ).without_payloads()
@@ -192,18 +198,18 @@ class _WarnOfRejects(beam.DoFn):
     """Logs how many records were rejected, once the dataset is complete."""
 
     def __init__(self, output: Output) -> None:
-        self._directory = output.destination
+        self._directory = output.directory
 
     def process(self, manifest: Manifest, results: list[ShardResult]) -> Iterator[Manifest]:
         if rejected := manifest.rejected:
             found = rejected + sum(split.records for split in manifest.splits.values())
             _logger.warning(
                 "%s of %s records do not fit the schema and were not written; the first: %s; "
-                "all are listed in %s",
+                "all are listed in %s/",
                 f"{rejected:,}",
                 f"{found:,}",
                 min(result.first_reject for result in results if result.first_reject),
-                f"{join(self._directory, REJECTS)}/",
+                join(self._directory, os.path.dirname(manifest.rejects[0])),
             )
         yield manifest
 
@@ -279,17 +285,16 @@ class WriteShards(beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         # Here, because the pipeline has the options of the store by now.
         with _named_as_arguments():
-            finish_replacement(self._output.directory)
-            with cleaned_if_refused(self._output.directory):
-                output = placed(self._output)
-        spool = spool_of(output, f"{uuid.uuid4().hex}.")
+            refuse_if_held(self._output.directory)
+            output = begun(self._output)
+        spool = Spool(output.staging)
         # A dataset has no event time, so windows of the input do not matter.
         records |= "Global" >> beam.WindowInto(GlobalWindows())
         encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output, spool)).with_outputs(
             _EncodeRecords.SUMMARY, _EncodeRecords.HASHES, STATISTICS, main="runs"
         )
         shards = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.HASHES]) | (
-            "Plan" >> PlanShards(output, prepare=partial(_prepare, keep=spool.prefix))
+            "Plan" >> PlanShards(output, prepare=_prepare)
         )
         planned = Planned(
             inputs=encoded["runs"],

@@ -120,8 +120,8 @@ def pick_boundaries(key: int, hashes: Iterable[bytes], draft: Draft) -> tuple[in
     return split, ordered[ranks].tobytes()
 
 
-def finish_plan(draft: Draft, boundaries: Iterable[tuple[int, bytes]]) -> Plan:
-    """The plan, from the draft and the boundaries of all bins in any order.
+def finish_plan(draft: Draft, boundaries: Iterable[tuple[int, bytes]], folder: str) -> Plan:
+    """The plan, from the draft, the boundaries of all bins in any order, and the folder of the shards.
 
     Raises:
         DataError: The runner lost or repeated boundaries.
@@ -137,4 +137,4 @@ def finish_plan(draft: Draft, boundaries: Iterable[tuple[int, bytes]]) -> Plan:
         splits.append(
             SplitPlan(split.records, split.rejected, split.record_bytes, split.shards, edges)
         )
-    return Plan(tuple(splits))
+    return Plan(tuple(splits), folder)

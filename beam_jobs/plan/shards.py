@@ -111,15 +111,21 @@ class SplitPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The shards of a dataset: one `SplitPlan` for every split, in order."""
+    """The shards of a dataset.
+
+    Attributes:
+        splits: The shards of every split, in order.
+        folder: The folder of the dataset that has them.
+    """
 
     splits: tuple[SplitPlan, ...]
+    folder: str = ""
 
     def pack(self) -> bytes:
         """The plan as bytes."""
-        head = [[s.records, s.rejected, s.record_bytes, s.shards] for s in self.splits]
+        counts = [[s.records, s.rejected, s.record_bytes, s.shards] for s in self.splits]
         boundaries = [s.boundaries.astype("<u8").tobytes() for s in self.splits]
-        return json.dumps(head).encode() + b"\n" + b"".join(boundaries)
+        return json.dumps([self.folder, counts]).encode() + b"\n" + b"".join(boundaries)
 
     @classmethod
     def unpack(cls, data: bytes) -> Plan:
@@ -127,11 +133,12 @@ class Plan:
         head, _, tail = data.partition(b"\n")
         boundaries = np.frombuffer(tail, "<u8")
         splits, at = [], 0
-        for records, rejected, record_bytes, shards in json.loads(head):
+        folder, counts = json.loads(head)
+        for records, rejected, record_bytes, shards in counts:
             end = at + max(shards - 1, 0)
             splits.append(SplitPlan(records, rejected, record_bytes, shards, boundaries[at:end]))
             at = end
-        return cls(tuple(splits))
+        return cls(tuple(splits), folder)
 
 
 def shards_of(plan: Plan, splits: np.ndarray, hashes: np.ndarray) -> np.ndarray:

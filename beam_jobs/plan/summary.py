@@ -138,6 +138,7 @@ class Summary(Divisible):
         texts: The number of texts before they are cut into windows, dropped ones included.
         words: The number of words in the texts of the training split, if they are counted.
         word_hashes: The sum of their `word_hashes`.
+        identities: The sum of what identifies each record, in 64 bits.
         rejects: The first known rejects in the order of their keys.
     """
 
@@ -148,11 +149,23 @@ class Summary(Divisible):
     texts: int = 0
     words: int = 0
     word_hashes: int = 0
+    identities: int = 0
     rejects: list[Reject] = field(default_factory=list)
 
     @classmethod
     def empty(cls, splits: int) -> Summary:
         return cls([SplitSummary() for _ in range(splits)])
+
+    def facts(self) -> list[Any]:
+        """What names the inputs, as JSON values: counts, sums and labels."""
+        splits = [[s.records, s.rejected, s.unreadable, s.duplicates, s.bytes] for s in self.splits]
+        labels = [[name, sorted(found.items())] for name, found in sorted(self.labels.items())]
+        return [splits, labels, self.texts, self.words, self.word_hashes, self.identities]
+
+    def identify(self, hashes: np.ndarray, known: np.ndarray) -> None:
+        """Adds the identities of records: their hashes, uint64 [n], and their sizes or checksums, of any integer dtype [n]."""
+        values = hashes * (2 * known.astype(np.uint64) + np.uint64(1))
+        self.identities = (self.identities + int(values.sum(dtype=np.uint64))) % (1 << 64)
 
     def add_block(self, block: Block) -> None:
         """Adds the records of a block."""
@@ -204,6 +217,7 @@ class Summary(Divisible):
         self.texts += other.texts
         self.words += other.words
         self.word_hashes += other.word_hashes
+        self.identities = (self.identities + other.identities) % (1 << 64)
         for feature, labels in other.labels.items():
             self.add_labels(labels, feature)
         self.add_sample(other.sample)

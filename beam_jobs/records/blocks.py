@@ -199,6 +199,13 @@ def unpack_reject(payload: bytes) -> Reject:
     return Reject.from_json(payload[len(_REJECTED) :])
 
 
+def frame_checksums(payloads: Ragged, sizes: np.ndarray) -> np.ndarray:
+    """The masked CRC32C at the end of the frame of each payload, uint32 [n], given the sizes of frames, int64 [n]."""
+    stops = payloads.ends - payloads.lengths + sizes
+    octets = np.frombuffer(payloads.data, np.uint8)
+    return octets[stops[:, None] + np.arange(-4, 0)].view("<u4").reshape(-1)
+
+
 def frame_lengths(payloads: Ragged) -> np.ndarray:
     """Size of the frame at the beginning of each payload, in bytes, int64 [n]; 0 for a reject."""
     starts = payloads.ends - payloads.lengths

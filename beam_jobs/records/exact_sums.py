@@ -36,6 +36,12 @@ def exact(value: float) -> int:
     return numerator << (UNIT_BITS - denominator.bit_length() + 1)
 
 
+def exact_text(total: int) -> str:
+    """A number of units of 2**-1074 as a hexadecimal float of any length, which `float.fromhex` reads."""
+    zeros = (total & -total).bit_length() - 1 if total else UNIT_BITS
+    return f"{'-' * (total < 0)}0x{abs(total) >> zeros:x}p{zeros - UNIT_BITS:+d}"
+
+
 def square_root(variance: Fraction) -> float:
     """The square root of a variance; 0 if rounding made it slightly negative."""
     if variance <= 0:

@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.records.exact_sums import UNIT_BITS, exact, moved_sums, square_root, sums_of_integers
+from beam_jobs.records.exact_sums import (
+    UNIT_BITS,
+    exact,
+    exact_text,
+    moved_sums,
+    square_root,
+    sums_of_integers,
+)
 
 # Values that are converted to float64 and summed at a time, in megabytes of memory.
 _VALUES_AT_ONCE = 1 << 19
@@ -115,7 +122,7 @@ class Numbers:
         return [self.count, self.nan, self.low, self.high, self.total, self.squares]
 
     def to_json(self) -> dict[str, Any]:
-        """count, min, max, mean and (population) std; `nan` if there are any."""
+        """count, min, max, mean and (population) std, and the sums, which merging keeps exact; `nan` if there are any."""
         result: dict[str, Any] = {"count": self.count}
         if self.nan:
             result["nan"] = self.nan
@@ -128,6 +135,8 @@ class Numbers:
                 "max": self.high,
                 "mean": float(mean),
                 "std": square_root(variance),
+                "sum": exact_text(self.total),
+                "squares": exact_text(self.squares),
             }
         return result
 

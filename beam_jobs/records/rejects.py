@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import Literal
 
 from beam_jobs.errors import UsageError
-from readers.format.rejects import REJECTS
 
 # Whether a reject is listed, or fails the job.
 OnReject = Literal["skip", "fail"]
@@ -105,8 +104,9 @@ ANY_NUMBER = MaxRejects()
 
 
 def rejects_file(shard: str) -> str:
-    """The file with the rejects of a shard, relative to the dataset's directory."""
-    return f"{REJECTS}/{shard.removesuffix('.tfrecord')}.jsonl"
+    """The file with the rejects of a shard; both are paths in a dataset."""
+    folder, _, name = shard.rpartition("/")
+    return f"{folder}/rejects/{name.removesuffix('.tfrecord')}.jsonl"
 
 
 def format_rejects(rejects: Iterable[Reject]) -> bytes:

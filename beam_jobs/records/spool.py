@@ -67,17 +67,10 @@ class Spool:
     """Files of packed blocks in one directory, on any filesystem.
 
     Attributes:
-        directory: A directory that all writers and readers share; its creator deletes the files.
-        run: A name that distinguishes the files of one run.
+        directory: The staging folder of a run, which all writers and readers share.
     """
 
     directory: str
-    run: str = ""
-
-    @property
-    def prefix(self) -> str:
-        """The common beginning of the paths of its files."""
-        return f"{self.directory}/records.{self.run}"
 
     @property
     def on_disk(self) -> bool:
@@ -86,7 +79,7 @@ class Spool:
 
     def path(self, name: bytes) -> str:
         """The path of the file with a name."""
-        return self.prefix + name.hex()
+        return f"{self.directory}/records.{name.hex()}"
 
     @contextlib.contextmanager
     def unwritable(self) -> Iterator[None]:
@@ -94,7 +87,7 @@ class Spool:
         try:
             yield
         except OSError as error:
-            output = self.directory.rpartition("/")[0]
+            output = self.directory.rsplit("/", 2)[0]
             raise DataError(
                 f"{output}: encoded records cannot be kept there ({error}); a job takes twice the room "
                 "of its dataset while it runs: make room or choose another place, and run the same "

@@ -162,7 +162,8 @@ class FeatureStatistics:
         if values.count and len(self.channels) > 1:
             figures = [numbers.to_json() for numbers in self.channels]
             result["channels"] = {
-                name: [channel.get(name) for channel in figures] for name in ("mean", "std")
+                name: [channel.get(name) for channel in figures]
+                for name in ("count", "mean", "std", "sum", "squares")
             }
         if self.lengths:
             result["lengths"] = {

@@ -24,7 +24,6 @@ from beam_jobs.storage.object_store import (
     Page,
     Part,
     RangeListed,
-    Seen,
     SignIn,
     Upload,
     bucket_and_key,
@@ -137,30 +136,13 @@ class GcsStore(RangeListed):
             blob.reload(retry=self._retry)
         return blob.size, crc32c_number(blob.crc32c)
 
-    def look(self, path: str) -> Seen:
-        blob = self.blob(path)
-        try:
-            with _job_errors(path, reads=True):
-                blob.reload(retry=self._retry)
-        except FileNotFoundError:
-            return Seen(None)
-        return Seen(blob.generation)
-
-    def put(self, path: str, data: bytes, seen: Seen | None = None) -> None:
+    def put(self, path: str, data: bytes, replace: bool) -> None:
         how = {"content_type": "application/octet-stream", "retry": self._retry}
         with _job_errors(path):
-            self.blob(path).upload_from_string(data, **how, **_condition(seen))
+            self.blob(path).upload_from_string(data, **how, **_condition(replace))
 
-    def upload(self, path: str, seen: Seen | None = None) -> Upload:
-        return _ResumableUpload(self.blob(path), path, self._retry, _condition(seen))
-
-    def copy(self, path: str, target: str) -> None:
-        source, token = self.blob(path), None
-        with _job_errors(path, reads=True):
-            while True:  # The store copies a part of a large object with each request.
-                token, *_ = self.blob(target).rewrite(source, token=token, retry=self._retry)
-                if token is None:
-                    return
+    def upload(self, path: str, replace: bool) -> Upload:
+        return _ResumableUpload(self.blob(path), path, self._retry, _condition(replace))
 
     def delete(self, paths: Sequence[str]) -> None:
         with ThreadPoolExecutor(_DELETED_AT_ONCE) as threads:
@@ -217,9 +199,9 @@ def _info(blob: Any) -> FileInfo:
     return FileInfo(f"gs://{blob.bucket.name}/{blob.name}", int(blob.size), modified)
 
 
-def _condition(seen: Seen | None) -> dict[str, int]:
-    """The arguments of a request that replaces only what was seen; no object has generation 0."""
-    return {} if seen is None else {"if_generation_match": seen.version or 0}
+def _condition(replace: bool) -> dict[str, int]:
+    """The arguments of a request that may replace an object, or not; none has generation 0."""
+    return {} if replace else {"if_generation_match": 0}
 
 
 class _ResumableUpload(BlobWriter):

@@ -61,16 +61,6 @@ class Part(NamedTuple):
     version: Any
 
 
-class Seen(NamedTuple):
-    """What a path had when it was looked at, as the condition of a write.
-
-    Attributes:
-        version: Identifies the content, but not as in `Part`; None if nothing was there.
-    """
-
-    version: Any
-
-
 class Upload(Protocol):
     """An unfinished object that is uploaded in parts."""
 
@@ -81,15 +71,19 @@ class Upload(Protocol):
         """Turns the parts into the object.
 
         Raises:
-            ChangedError: the path no longer has what was seen there.
+            ExistsError: the path has an object, which may not be replaced.
         """
 
     def give_up(self) -> None:
         """Drops the parts, so that they never become an object."""
 
 
+class ExistsError(OSError):
+    """A file has the name of one that may replace no other."""
+
+
 class ChangedError(OSError):
-    """An object does not have the version, or the absence, that a request demanded."""
+    """An object does not have the version that a request demanded."""
 
 
 class Store(abc.ABC):
@@ -120,36 +114,16 @@ class Store(abc.ABC):
         """
 
     @abc.abstractmethod
-    def look(self, path: str) -> Seen:
-        """What a path has now."""
-
-    @abc.abstractmethod
-    def put(self, path: str, data: bytes, seen: Seen | None = None) -> None:
-        """Writes an object with one request; if something was seen there, only in its place.
+    def put(self, path: str, data: bytes, replace: bool) -> None:
+        """Writes an object with one request.
 
         Raises:
-            ChangedError: the path no longer has what was seen there.
+            ExistsError: the path has an object, which may not be replaced.
         """
 
-    def create(self, path: str, data: bytes) -> bool:
-        """Writes an object with one request unless it exists; returns whether it did."""
-        try:
-            self.put(path, data, Seen(None))
-        except ChangedError:
-            return False
-        return True
-
     @abc.abstractmethod
-    def upload(self, path: str, seen: Seen | None = None) -> Upload:
-        """Begins an object that is uploaded in parts; if something was seen there, only in its place."""
-
-    @abc.abstractmethod
-    def copy(self, path: str, target: str) -> None:
-        """Copies an object within the store, in place of any that has the new name.
-
-        Raises:
-            OSError: the object is missing.
-        """
+    def upload(self, path: str, replace: bool) -> Upload:
+        """Begins an object that is uploaded in parts."""
 
     @abc.abstractmethod
     def delete(self, paths: Sequence[str]) -> None:
@@ -233,10 +207,10 @@ def refusal(path: str, status: int, answer: str, sign_in: SignIn, reads: bool) -
     """
     if status == 404:
         return FileNotFoundError(f"{path}: no such object")
+    if status == 412 and reads:
+        return ChangedError(f"{path}: it was replaced while it was read")
     if status == 412:
-        return ChangedError(
-            f"{path}: it was replaced while it was {'read' if reads else 'written'}"
-        )
+        return ExistsError(f"{path}: an object of this name exists")
     if status == 401:
         return UsageError(f"{path}: the store refuses the credentials ({answer}): {sign_in}")
     if status == 403 and reads:

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 from beam_jobs.packages import require
 from beam_jobs.storage.ahead import Read, Window, in_background, taken
-from beam_jobs.storage.object_store import PART_BYTES, Part, Seen, Store, Upload
+from beam_jobs.storage.object_store import PART_BYTES, Part, Store, Upload
 from beam_jobs.storage.options import storage_options
 
 # Bytes per request: few after a seek, and up to the larger number while reading on.
@@ -96,11 +96,11 @@ class NewObject:
 
     Args:
         path: Its URL.
-        seen: What it may replace; None for anything.
+        replace: Whether it may replace an object.
     """
 
-    def __init__(self, path: str, seen: Seen | None = None) -> None:
-        self._path, self._store, self._seen = path, store_of(path), seen
+    def __init__(self, path: str, replace: bool = False) -> None:
+        self._path, self._store, self._replace = path, store_of(path), replace
         self._held: list[bytes] = []
         self._size = 0
         self._upload: Upload | None = None
@@ -114,20 +114,20 @@ class NewObject:
         held = memoryview(b"".join(self._held))
         cut = (self._size - 1) // PART_BYTES * PART_BYTES  # Keeps bytes for the last part.
         if self._upload is None:
-            self._upload = self._store.upload(self._path, self._seen)
+            self._upload = self._store.upload(self._path, self._replace)
         for start in range(0, cut, PART_BYTES):
             self._upload.add(bytes(held[start : start + PART_BYTES]))
         self._held, self._size = [bytes(held[cut:])], self._size - cut
 
-    def publish(self) -> None:
-        """Makes the object appear, replacing one of the same name.
+    def publish(self, synced: bool = True) -> None:
+        """Makes the object appear; a store keeps what it has acknowledged.
 
         Raises:
-            ChangedError: The path no longer has what was seen there.
+            ExistsError: The path has an object, which may not be replaced.
         """
         data = b"".join(self._held)
         if self._upload is None:
-            self._store.put(self._path, data, self._seen)
+            self._store.put(self._path, data, self._replace)
         else:
             self._upload.add(data)
             self._upload.finish()

@@ -67,6 +67,19 @@ def _is_store_folder(path: str) -> bool:
     return any(is_seen(found.path, path) for found in store.listed(inside))
 
 
+def refuse_links(directory: str) -> None:
+    """Refuses an output that is a local file, or has links, through which files elsewhere would be changed."""
+    if not is_local(directory) or not os.path.exists(directory):
+        return
+    if not os.path.isdir(directory):
+        raise UsageError(f"--output {directory}: this is a file; name a directory")
+    for entry in filter(os.DirEntry.is_symlink, os.scandir(directory)):
+        raise UsageError(
+            f"--output {directory}: {entry.name!r} is a link to {os.readlink(entry.path)}, where files "
+            "would be changed; remove the link, or name another directory"
+        )
+
+
 def absolute_path(path: str) -> str:
     """The absolute form of a local path; a remote path without final slashes."""
     return str(Path(path).expanduser().absolute()) if is_local(path) else path.rstrip("/")

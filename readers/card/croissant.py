@@ -11,7 +11,8 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from readers.format.manifest import MANIFEST, Manifest
+from readers.card.tfds import tfds_folder
+from readers.format.manifest import MANIFEST, Manifest, join
 from readers.format.schema import Feature
 
 # The terms of the vocabulary that are used here.
@@ -71,7 +72,7 @@ def _files(manifest: Manifest, content: bytes) -> list[dict[str, Any]]:
         "name": "shards",
         "encodingFormat": "application/x-tfrecord",
         "includes": [
-            f"{name}-*-of-{len(split.shards):05d}.tfrecord"
+            join(tfds_folder(manifest), f"{name}-*-of-{len(split.shards):05d}*.tfrecord")
             for name, split in manifest.splits.items()
             if split.shards
         ],

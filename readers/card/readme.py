@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from readers.card.croissant import croissant
-from readers.card.tfds import tfds_files, tfds_problem
+from readers.card.tfds import tfds_files, tfds_folder, tfds_problem
 from readers.files.remote import local_path, path_text, read_file
 from readers.format.display import counted, features_table, shortened, splits_table
-from readers.format.manifest import MANIFEST, Manifest, join
+from readers.format.manifest import MANIFEST, Manifest, newest_manifest
 
 # Rows of a table: a card of a dataset with 10,000 classes is still read by people.
 _MOST_ROWS = 100
@@ -43,7 +43,7 @@ With TensorFlow Datasets, where `tf.io.parse_tensor` decodes features that are s
 ```python
 import tensorflow_datasets as tfds
 
-dataset = tfds.builder_from_directory("DIR").as_dataset(split="{split}")
+dataset = tfds.builder_from_directory("DIR/{folder}").as_dataset(split="{split}")
 ```
 """
 
@@ -79,7 +79,7 @@ def _lines(manifest: Manifest, licence: str) -> Iterator[str]:
     if problem := tfds_problem(manifest):
         yield f"TensorFlow Datasets cannot open it: {problem}.\n"
     else:
-        yield _READING_WITH_TFDS.format(split=split)
+        yield _READING_WITH_TFDS.format(folder=tfds_folder(manifest), split=split)
     yield from ("## How it was made", "", *_table([("option", "value"), *_rows(manifest.options)]))
     yield from ("", *_table([("package", "version"), *_rows(manifest.versions)]))
     if licence:
@@ -133,7 +133,7 @@ def write_card(directory: str, output: str | None, licence: str) -> list[Path]:
     folder = local_path(directory) if output is None else path_text(output)
     if folder is None:
         raise ValueError(f"{directory} is in a store: add --output with a folder on this machine")
-    manifest, content = Manifest.read(directory), read_file(join(directory, MANIFEST))
+    content, manifest = newest_manifest(directory, read_file) or (b"", Manifest.read(directory))
     files = {
         "README.md": readme(manifest, licence),
         "croissant.json": croissant(manifest, content, licence),
@@ -142,7 +142,7 @@ def write_card(directory: str, output: str | None, licence: str) -> list[Path]:
     paths = [Path(folder, name) for name in files]
     for path in filter(os.path.lexists, paths):
         raise ValueError(f"{path} is there already: move it away, or name another --output")
-    Path(folder).mkdir(parents=True, exist_ok=True)
     for path, data in zip(paths, files.values(), strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     return paths

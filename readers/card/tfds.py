@@ -1,7 +1,7 @@
 """`dataset_info.json` and `features.json`, with which TensorFlow Datasets opens the shards as they are.
 
-`tfds.builder_from_directory(DIR)` reads the same Examples as the readers do. It knows no TensorProto, so a
-feature that is stored as one is declared as what it is on disk: a string of bytes.
+`tfds.builder_from_directory(FOLDER)`, given the folder of the shards, reads the same Examples as the readers do.
+It knows no TensorProto, so a feature that is stored as one is declared as what it is on disk: a string of bytes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import json
 import re
 from typing import Any
 
-from readers.format.manifest import Manifest
+from readers.format.manifest import Manifest, join
 from readers.format.schema import IMAGE_ENCODINGS, Feature
+from readers.format.splits import shard_name
 
 _CONNECTORS = "tensorflow_datasets.core.features"
 
@@ -20,18 +21,31 @@ _SPLIT = re.compile(r"\w*[A-Za-z0-9]\w*", re.ASCII)
 
 
 def tfds_files(manifest: Manifest, licence: str) -> dict[str, bytes]:
-    """The content of each file, by name, given a licence or ""; none if TensorFlow Datasets cannot read the shards."""
+    """The content of each file, by its path in the dataset; none if TensorFlow Datasets cannot read the shards.
+
+    Args:
+        manifest: The dataset.
+        licence: Its licence; empty for none.
+    """
     if tfds_problem(manifest):
         return {}
+    folder = tfds_folder(manifest)
     found = {"dataset_info.json": _info(manifest, licence), "features.json": _features(manifest)}
     return {
-        name: (json.dumps(message, indent=1, ensure_ascii=False) + "\n").encode()
+        join(folder, name): (json.dumps(message, indent=1, ensure_ascii=False) + "\n").encode()
         for name, message in found.items()
     }
 
 
+def tfds_folder(manifest: Manifest) -> str:
+    """The folder of the first shard, in the dataset's directory."""
+    return manifest.shards[0].path.rpartition("/")[0]
+
+
 def tfds_problem(manifest: Manifest) -> str:
     """Why TensorFlow Datasets cannot read the shards, as a part of a sentence; empty if it can."""
+    if not manifest.shards:
+        return "it has no records"
     for feature in manifest.schema.values():
         if feature.step:
             return "it reads no SequenceExamples"
@@ -42,6 +56,14 @@ def tfds_problem(manifest: Manifest) -> str:
     for name, split in manifest.splits.items():
         if split.shards and not _SPLIT.fullmatch(name):
             return "a name of a split has other characters than letters, digits and _"
+        for number, shard in enumerate(split.shards):
+            file = shard_name(name, number, len(split.shards))
+            if shard.path != join(tfds_folder(manifest), file):
+                return (
+                    f"it finds shards by their numbers alone, and {shard.path} has another name, because "
+                    "inputs changed or were rejected late; python -m beam_jobs reshard writes them under "
+                    "their numbers"
+                )
     return ""
 
 

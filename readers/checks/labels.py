@@ -188,7 +188,7 @@ def _single_class_shards(facts: Facts) -> Iterator[Finding]:
             # A shard of one class is chance only if the class is frequent, or the shard short.
             is_chance = share ** (shard.records - 1) > _CHANCE
             if len(inside) == shard.records and len(np.unique(inside)) == 1 and not is_chance:
-                found.append(shard.file)
+                found.append(shard.path)
         if found:
             words = f"{len(found):,} shards have records of one class alone"
             examples = tuple(found[:EXAMPLES])

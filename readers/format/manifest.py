@@ -6,10 +6,10 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 
@@ -17,9 +17,11 @@ from readers.files.remote import local_path, path_text, read_file
 from readers.format.display import features_table, format_table, splits_table
 from readers.format.schema import Schema
 from readers.format.splits import (
+    Shard,
     Split,
     check_split_name,
-    crc32c_of,
+    checked_path,
+    hex_number,
     split_json,
     split_of,
     typed,
@@ -30,6 +32,7 @@ FORMAT_VERSION = 2
 
 # The names of a dataset's files.
 MANIFEST = "manifest.json"
+GENERATIONS = "generations"
 VOCABULARY = "vocabulary.txt"
 
 # The first two words of every vocabulary, with the ids 0 and 1, are not stored in its file.
@@ -58,6 +61,10 @@ _CURE_OF_NEWER = (
 _OWN_CRC = re.compile(rb' "crc32c": "([0-9a-f]{8})"\n}\n\Z')
 
 
+# What a later format may demand of its readers; nothing, so far.
+_REQUIREMENTS = frozenset[str]()
+
+
 class DatasetError(ValueError):
     """A directory is not a dataset that this package can read; the message states why."""
 
@@ -73,9 +80,26 @@ def _rate_in(value: Any) -> float:
     return float(found[1]) * (1000 if found[2] else 1) if found else 0.0
 
 
+def generation_file(number: int) -> str:
+    """The file of the manifest of a generation, which never changes."""
+    return f"{GENERATIONS}/{number}.json"
+
+
+class File(NamedTuple):
+    """A file beside the shards.
+
+    Attributes:
+        path: Its path in the dataset's directory.
+        crc32c: Its CRC32C.
+    """
+
+    path: str
+    crc32c: int
+
+
 @dataclass(frozen=True)
 class Manifest:
-    """Everything that a reader needs to know about a dataset.
+    """Everything that a reader needs to know about a generation of a dataset.
 
     Attributes:
         schema: The features of every record.
@@ -87,8 +111,11 @@ class Manifest:
         class_names: Feature name -> names of its classes by id, for further features that hold
             classes, such as `box_labels`.
         tokenizer: The number of ids of the tokenizer in `tokenizer.json`; 0 if there is none.
-        files: The CRC32C of `vocabulary.txt` and `tokenizer.json`, by name; empty for datasets that
-            older releases wrote.
+        files: The vocabulary and the tokenizer, by name, of those that there are.
+        rejects: The paths of the lists of rejects.
+        generation: The number of the generation.
+        job: Names what decides the records: the options, and the inputs with their sizes.
+        ancestors: The SHA-256 of the manifests of the generations that this one continues.
     """
 
     schema: Schema
@@ -99,7 +126,11 @@ class Manifest:
     versions: dict[str, str] = field(default_factory=dict)
     class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tokenizer: int = 0
-    files: dict[str, int] = field(default_factory=dict)
+    files: dict[str, File] = field(default_factory=dict)
+    rejects: tuple[str, ...] = ()
+    generation: int = 1
+    job: str = ""
+    ancestors: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         tables = features_table(self.schema), splits_table(self.splits)
@@ -115,6 +146,18 @@ class Manifest:
             return 0.0
         rates = (_rate_in(self.options.get(name)) for name in ("resample", SAMPLE_RATE, "rate"))
         return next(filter(None, rates), 0.0)
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards of all splits."""
+        return [shard for split in self.splits.values() for shard in split.shards]
+
+    @property
+    def paths(self) -> set[str]:
+        """The paths of all files in the dataset's directory but the manifests themselves."""
+        shards = {shard.path for shard in self.shards}
+        indexes = {path + INDEX_SUFFIX for path in shards}
+        return {*shards, *indexes, *self.rejects, *(file.path for file in self.files.values())}
 
     @property
     def duplicates(self) -> int:
@@ -181,8 +224,8 @@ class Manifest:
         Raises:
             ValueError: It has another checksum than the manifest states.
         """
-        crc = google_crc32c.value(content)
-        if (expected := self.files.get(name, crc)) != crc:
+        crc, expected = google_crc32c.value(content), self.files[name].crc32c
+        if expected != crc:
             raise ValueError(
                 f"its CRC32C is {crc:08x}, the manifest states {expected:08x}; it is damaged or from "
                 "another run of the job"
@@ -202,13 +245,21 @@ class Manifest:
         """The manifest as JSON values."""
         return {
             "format_version": FORMAT_VERSION,
+            "requires": [],
+            "generation": self.generation,
+            "ancestors": list(self.ancestors),
+            "job": self.job,
             "schema": self.schema.to_json(),
             "label_names": list(self.label_names),
             "class_names": {name: list(names) for name, names in self.class_names.items()},
             "vocabulary": self.vocabulary,
             "tokenizer": self.tokenizer,
-            **({"files": _checksums_json(self.files)} if self.files else {}),
+            "files": {
+                name: {"path": file.path, "crc32c": f"{file.crc32c:08x}"}
+                for name, file in self.files.items()
+            },
             "rejected": self.rejected,
+            "rejects": list(self.rejects),
             "splits": {name: split_json(split) for name, split in self.splits.items()},
             "options": self.options,
             "versions": self.versions,
@@ -258,6 +309,8 @@ class Manifest:
                 + (_CURE_OF_NEWER if is_newer else "; run the job again")
             )
         try:
+            if unknown := set(typed(value, "requires", list)) - _REQUIREMENTS:
+                raise ValueError(f"it requires {min(map(str, unknown))!r}{_CURE_OF_NEWER}")
             manifest = cls(
                 schema=Schema.from_json(value["schema"]),
                 splits={
@@ -265,44 +318,81 @@ class Manifest:
                     for name, split in typed(value, "splits", dict).items()
                 },
                 label_names=tuple(typed(value, "label_names", list)),
-                class_names=_names(value),
+                class_names=_names(typed(value, "class_names", dict)),
                 vocabulary=typed_count(value, "vocabulary"),
-                tokenizer=typed_count(value, "tokenizer") if "tokenizer" in value else 0,
+                tokenizer=typed_count(value, "tokenizer"),
                 options=typed(value, "options", dict),
                 versions=typed(value, "versions", dict),
-                files=_checksums(value),
+                files=_files(typed(value, "files", dict)),
+                rejects=tuple(map(checked_path, typed(value, "rejects", list))),
+                generation=typed_count(value, "generation"),
+                job=typed(value, "job", str),
+                ancestors=tuple(typed(value, "ancestors", list)),
             )
             rejected = typed_count(value, "rejected")
         except KeyError as error:
             raise ValueError(f"the field {error} is missing") from None
         except TypeError as error:
             raise ValueError(f"a field has the wrong type ({error})") from None
-        if not all(isinstance(name, str) for name in manifest.label_names):
-            raise ValueError("label_names: expected a list of text")
+        for name, texts in (
+            ("label_names", manifest.label_names),
+            ("ancestors", manifest.ancestors),
+        ):
+            if not all(isinstance(text, str) for text in texts):
+                raise ValueError(f"{name}: expected a list of text")
         if manifest.rejected != rejected:
             raise ValueError(f"{rejected} rejected, but the splits add up to {manifest.rejected}")
+        if len({shard.path for shard in manifest.shards}) < len(manifest.shards):
+            raise ValueError("splits: a shard is listed twice")
+        for name, size in ((VOCABULARY, manifest.vocabulary), (TOKENIZER, manifest.tokenizer)):
+            if bool(size) != (name in manifest.files):
+                raise ValueError(f"{size} ids, and {name} is {'not ' * bool(size)}among its files")
         return manifest
 
     @classmethod
     def read(cls, directory: str | os.PathLike[str]) -> Manifest:
-        """The manifest of a dataset on any filesystem that fsspec knows.
+        """The newest manifest of a dataset on any filesystem that fsspec knows.
 
         Raises:
             DatasetError: (a ValueError) The directory holds no manifest, or a damaged one.
             StoreError: (an OSError) A store still fails after several retries.
         """
         directory = path_text(directory)
-        path = join(directory, MANIFEST)
+        found = newest_manifest(directory, read_file)
+        if found is None:
+            raise DatasetError(_without_manifest(directory))
+        return found[1]
+
+
+def newest_manifest(directory: str, read: Callable[[str], bytes]) -> tuple[bytes, Manifest] | None:
+    """The newest manifest of a dataset, and its content; None without one.
+
+    A job that was interrupted may have left `manifest.json` older than the newest generation, or missing.
+
+    Args:
+        directory: The dataset.
+        read: Path -> the content of a file; raises FileNotFoundError or NotADirectoryError.
+
+    Raises:
+        DatasetError: A manifest is damaged, or cannot be read.
+    """
+    found, name, number = None, MANIFEST, 0
+    while True:
+        path = join(directory, name)
         try:
-            data = read_file(path)
+            data = read(path)
+            found = data, Manifest.from_bytes(data)
+            stated = found[1].generation
+            if stated != number and name != MANIFEST:
+                raise ValueError(f"it states that it is generation {stated}")
+            number = stated
         except (FileNotFoundError, NotADirectoryError):
-            raise DatasetError(_without_manifest(directory)) from None
-        except (ImportError, ValueError) as error:  # A missing driver, or an unknown protocol.
+            if name != MANIFEST:
+                return found
+        except (ImportError, ValueError, RecursionError) as error:  # Or a driver is missing.
             raise DatasetError(f"{path}: {error}") from None
-        try:
-            return cls.from_bytes(data)
-        except (ValueError, RecursionError) as error:
-            raise DatasetError(f"{path}: {error}") from None
+        number += 1
+        name = generation_file(number)
 
 
 def _without_manifest(directory: str) -> str:
@@ -319,28 +409,20 @@ def _without_manifest(directory: str) -> str:
     return message
 
 
-def _checksums_json(files: Mapping[str, int]) -> dict[str, dict[str, str]]:
-    return {name: {"crc32c": f"{crc:08x}"} for name, crc in files.items()}
-
-
-def _checksums(value: Mapping[str, Any]) -> dict[str, int]:
-    """The checksums of files beside the shards; empty for older manifests, which have none."""
-    if "files" not in value:
-        return {}
-    found = {}
-    for name, file in typed(value, "files", dict).items():
+def _files(found: Mapping[str, Any]) -> dict[str, File]:
+    """The files beside the shards."""
+    files = {}
+    for name, file in found.items():
+        path = checked_path(file["path"])
         try:
-            found[name] = crc32c_of(typed(file, "crc32c", str))
+            files[name] = File(path, hex_number(file, "crc32c"))
         except ValueError as error:
-            raise ValueError(f"files: {name[:80]!r}: {error}") from None
-    return found
+            raise ValueError(f"{path}: {error}") from None
+    return files
 
 
-def _names(value: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The class names; empty for older manifests, which have none."""
-    if "class_names" not in value:
-        return {}
-    found = typed(value, "class_names", dict)
+def _names(found: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The class names of features."""
     for names in found.values():
         if type(names) is not list or not all(isinstance(name, str) for name in names):
             raise ValueError("class_names: expected lists of text")

@@ -8,9 +8,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# The folder of a dataset with a list of rejects for each shard, as lines of JSON.
-REJECTS = "rejects"
-
 # The characters in which reasons of one kind agree.
 _REASON_LENGTH = 100
 

@@ -11,10 +11,13 @@ from typing import Any
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
 
-_CRC32C = re.compile(r"[0-9a-f]{8}")
+_NUMBER = re.compile(r"[0-9a-f]{8}")
 
-# Counts of a split that older manifests lack.
-_LATER_COUNTS = ("duplicates", "more_frames", "unannotated")
+# A part of a path, on any filesystem and in any URL.
+_PART = re.compile(r"(?!\.\.?\Z)[^/\\:%?#\x00-\x1f]+")
+
+# Counts that a split need not have.
+_MORE_COUNTS = ("more_frames", "unannotated")
 
 
 def shard_name(split: str, index: int, count: int) -> str:
@@ -33,25 +36,38 @@ def check_split_name(name: str) -> str:
     return name
 
 
+def checked_path(path: Any) -> str:
+    """A path in a dataset, once it is known to lie inside.
+
+    Raises:
+        ValueError: It is no text, or could point outside of the dataset's directory.
+    """
+    if not isinstance(path, str) or not all(map(_PART.fullmatch, path.split("/"))):
+        raise ValueError(f"path {str(path)[:200]!r}: expected one inside the dataset")
+    return path
+
+
 @dataclass(frozen=True)
 class Shard:
     """One TFRecord file.
 
     Attributes:
-        file: The file's name in the dataset's directory.
+        path: The file's path in the dataset's directory.
         records: The number of records.
         bytes: The size of the file.
         crc32c: The CRC32C of the whole file, without TFRecord's masking.
         index_bytes: The size of its index.
         index_crc32c: The CRC32C of the head of its index, which has those of all its blocks.
+        smallest_hash: The smallest of the top 32 bits of its records' order hashes.
     """
 
-    file: str
+    path: str
     records: int
     bytes: int
     crc32c: int
     index_bytes: int
     index_crc32c: int
+    smallest_hash: int
 
 
 @dataclass(frozen=True)
@@ -108,10 +124,11 @@ def split_json(split: Split) -> dict[str, Any]:
         "statistics": split.statistics,
         "shards": [
             {
-                "file": shard.file,
+                "path": shard.path,
                 "records": shard.records,
                 "bytes": shard.bytes,
                 "crc32c": f"{shard.crc32c:08x}",
+                "smallest_hash": f"{shard.smallest_hash:08x}",
                 "index": {"bytes": shard.index_bytes, "crc32c": f"{shard.index_crc32c:08x}"},
             }
             for shard in split.shards
@@ -126,26 +143,21 @@ def split_of(name: str, value: Mapping[str, Any]) -> Split:
         ValueError: A field is wrong.
         KeyError, TypeError: A field is missing or has the wrong type.
     """
-    listed = typed(value, "shards", list)
     shards = []
-    for index, shard in enumerate(listed):
-        # Only this exact name is valid, so no manifest can point outside its directory.
-        expected = shard_name(name, index, len(listed))
-        if shard["file"] != expected:
-            raise ValueError(
-                f"shard {index} of {name}: expected {expected!r}, "
-                f"found {str(shard['file'])[:200]!r}"
-            )
+    for shard in typed(value, "shards", list):
+        path = checked_path(shard["path"])
         try:
             records, index = typed_count(shard, "records"), typed(shard, "index", dict)
-            shards.append(Shard(expected, records, *_size_of(shard), *_size_of(index)))
+            smallest = hex_number(shard, "smallest_hash")
+            shards.append(Shard(path, records, *_size_of(shard), *_size_of(index), smallest))
         except ValueError as error:
-            raise ValueError(f"{expected}: {error}") from None
+            raise ValueError(f"{path}: {error}") from None
     split = Split(
         tuple(shards),
         typed_count(value, "rejected"),
         typed(value, "statistics", dict),
-        *(typed_count(value, key) if key in value else 0 for key in _LATER_COUNTS),
+        typed_count(value, "duplicates"),
+        *(typed_count(value, key) if key in value else 0 for key in _MORE_COUNTS),
     )
     for key, total in (("records", split.records), ("bytes", split.bytes)):
         if typed_count(value, key) != total:
@@ -155,17 +167,14 @@ def split_of(name: str, value: Mapping[str, Any]) -> Split:
 
 def _size_of(file: Mapping[str, Any]) -> tuple[int, int]:
     """The size and the checksum of a file."""
-    return typed_count(file, "bytes"), crc32c_of(typed(file, "crc32c", str))
+    return typed_count(file, "bytes"), hex_number(file, "crc32c")
 
 
-def crc32c_of(text: str) -> int:
-    """The checksum that a manifest states as 8 hexadecimal digits.
-
-    Raises:
-        ValueError: The text is no such number.
-    """
-    if not _CRC32C.fullmatch(text):
-        raise ValueError(f"crc32c must be 8 hex digits, found {text[:80]!r}")
+def hex_number(value: Mapping[str, Any], key: str) -> int:
+    """The value of a key, which must be a number of 8 hexadecimal digits."""
+    text: str = typed(value, key, str)
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{key} must be 8 hex digits, found {text[:80]!r}")
     return int(text, 16)
 
 

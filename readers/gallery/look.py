@@ -52,7 +52,7 @@ class Look:
             class_names(manifest),
             manifest.options.get("box_order") == "xyxy",
             manifest.sample_rate,
-            _vocabulary(directory) if manifest.vocabulary else {},
+            _vocabulary(directory, manifest),
         )
 
     def feature_of(self, role: str) -> str:
@@ -70,10 +70,12 @@ class Look:
         return rate if 0 < rate < float("inf") else self.rate
 
 
-def _vocabulary(directory: str) -> dict[int, str]:
+def _vocabulary(directory: str, manifest: Manifest) -> dict[int, str]:
     """The words of `vocabulary.txt` by their ids; none without that file."""
+    if VOCABULARY not in manifest.files:
+        return {}
     try:
-        words = read_file(join(directory, VOCABULARY)).split(b"\n")
+        words = read_file(join(directory, manifest.files[VOCABULARY].path)).split(b"\n")
     except FileNotFoundError:
         return {}
     ids = dict(enumerate(words, RESERVED_IDS)) | {0: b"[PAD]", UNKNOWN_ID: UNKNOWN}

@@ -241,7 +241,7 @@ def test_fields_that_a_later_release_adds_within_the_version_are_skipped(dataset
 
     def edit(manifest):
         manifest["added"] = {"anything": [1]}
-        manifest["files"] = {"added.bin": {"crc32c": "00000000", "added": 1}}
+        manifest["files"] = {"added.bin": {"path": "a/b", "crc32c": "00000000", "added": 1}}
         train = manifest["splits"]["train"]
         train["added"] = train["shards"][0]["added"] = None
         manifest["schema"]["label"]["added"] = True

@@ -68,7 +68,7 @@ class Run:
         assert not (self.out / "manifest.json").exists()
 
     def shards(self):
-        return sorted(self.out.glob("*.tfrecord"))
+        return sorted(self.out.glob("*/*.tfrecord"))
 
     def wait(self, event):
         assert self.driver.poll() is None, f"the job ended before {event}: {self.printed()}"

@@ -8,7 +8,7 @@ import pytest
 
 from examples.samples import make_samples
 from tests.support.commands import refused, run, without_progress
-from tests.support.datasets import balanced, files_of, records_of
+from tests.support.datasets import balanced, files_of, folder_of, records_of
 
 
 def npy(array) -> bytes:
@@ -73,7 +73,7 @@ def test_the_text_job_numbers_words_as_keras_does(samples, tmp_path):
     train = [r["text"].item() for r in records.values() if r["split"] == "train"]
     layer = keras.layers.TextVectorization(max_tokens=30)
     layer.adapt(train)
-    loaded = keras.layers.TextVectorization(vocabulary=str(out / "vocabulary.txt"))
+    loaded = keras.layers.TextVectorization(vocabulary=str(folder_of(out) / "vocabulary.txt"))
     assert loaded.get_vocabulary() == layer.get_vocabulary()
     assert len(layer.get_vocabulary()) == manifest.vocabulary
     expected = layer([record["text"].item() for record in records.values()]).numpy()
@@ -119,15 +119,16 @@ def test_only_overwrite_replaces_a_dataset_and_it_leaves_no_old_file(samples, tm
     assert run(*arguments, "--num_shards", 5) == 0
     before = files_of(tmp_path / "out")
     refused(capsys, 2, r"a dataset is here already; add --overwrite", *arguments)
+    assert run(*arguments, "--num_shards", 5) == 0
+    assert f"{tmp_path}/out is complete" in capsys.readouterr().err
     # Not even a path that matches the dataset may delete it.
     pattern = (*arguments[:-1], tmp_path / "o?t")
     refused(capsys, 2, r"without \* \? and \[", *pattern, "--overwrite")
     assert files_of(tmp_path / "out") == before
     assert run(*arguments, "--num_shards", 2, "--overwrite") == 0
-    assert sorted(files_of(tmp_path / "out")) == [
-        "manifest.json",
-        *(f"train-0000{n}-of-00002.tfrecord{end}" for n in range(2) for end in ("", ".index")),
-    ]
+    shards = (f"train-0000{n}-of-00002.tfrecord{end}" for n in range(2) for end in ("", ".index"))
+    names = [*(f"FOLDER/{name}" for name in shards), "generations/2.json", "manifest.json"]
+    assert sorted(files_of(tmp_path / "out")) == names
 
 
 # Which files are inputs.

@@ -23,7 +23,7 @@ from tests.readers.format.similarity.lookalikes import (
     speech,
 )
 from tests.support.commands import BEAM_WORKERS, IN_MEMORY, ONE, TWO, refused, run
-from tests.support.datasets import files_of, records_of, write_dataset
+from tests.support.datasets import files_of, folder_of, records_of, write_dataset
 from tests.support.images import encoded
 
 HALVES = ["--splits", "train=0.5,test=0.5", "--num_shards", "train=3,test=2"]
@@ -261,7 +261,7 @@ def test_mistakes_name_the_flag(inputs, written, tmp_path, capsys):
     rows = [*sensors, "--label", "none", "--record", "row"]
     refused(capsys, 2, r"compare signals .*: drop --record row", *rows, near, 0.9)
     (tmp_path / "bare").mkdir()
-    shard = texts / "train-00000-of-00003.tfrecord"
+    shard = folder_of(texts) / "train-00000-of-00003.tfrecord"
     (tmp_path / "bare" / shard.name).write_bytes(shard.read_bytes())
     bare = ["reshard", "--input", tmp_path / "bare", "--output", tmp_path / "out"]
     refused(capsys, 2, r"need to know the features .* give a --schema", *bare, near, 0.9)

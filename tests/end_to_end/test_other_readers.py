@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+import readers
 from beam_jobs import Schema, WriteShards
 from readers.__main__ import main
 from readers.format.protobuf.tensor import tensor_header
@@ -66,7 +67,7 @@ def shards(tmp_path_factory):
     with beam.Pipeline() as pipeline:
         elements = [(key.decode(), value) for key, value in KEYS.items()]
         _ = pipeline | beam.Create(elements) | WriteShards(str(path), schema=SCHEMA, num_shards=3)
-    found = sorted(map(str, path.glob("*.tfrecord")))
+    found = readers.open(path).files()
     assert len(found) == 3
     assert main(["index", str(path), "--text"]) == 0
     return found

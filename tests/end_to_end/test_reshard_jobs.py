@@ -27,6 +27,7 @@ from tests.support.datasets import (
     balanced,
     damage,
     files_of,
+    folder_of,
     has_moved_records,
     rejects_of,
     write_numbers,
@@ -38,7 +39,7 @@ SPLITS = ["--splits", "train=0.8,val=0.2"]
 
 def written(out, split="*"):
     """All records, read with TensorFlow."""
-    files = sorted(str(path) for path in out.glob(f"{split}-*.tfrecord"))
+    files = sorted(str(path) for path in folder_of(out).glob(f"{split}-*.tfrecord"))
     return list(tf.data.TFRecordDataset(files).as_numpy_iterator())
 
 

@@ -66,7 +66,9 @@ def planned(records: int, draft: Draft) -> Plan:
     # A worker gets at most one bin of hashes: n / 65,536, within seven standard deviations.
     most = records / BINS + 7 * (records / BINS) ** 0.5
     assert max(sum(map(len, parts)) for parts in groups.values()) <= 8 * most
-    return finish_plan(draft, [pick_boundaries(key, parts, draft) for key, parts in groups.items()])
+    return finish_plan(
+        draft, [pick_boundaries(key, parts, draft) for key, parts in groups.items()], ""
+    )
 
 
 def test_millions_of_records_fill_ten_thousand_shards_to_one_record():

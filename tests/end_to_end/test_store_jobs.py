@@ -102,10 +102,11 @@ def files_below(directory):
 def comparable(files):
     """Files, without the location of the inputs in the manifest, and its checksum."""
     manifest = json.loads(files["manifest.json"])
+    assert files["generations/1.json"] == files["manifest.json"]
     del manifest["crc32c"]
     for option in ("input", "table"):
         manifest["options"].pop(option, None)
-    return {**files, "manifest.json": manifest}
+    return {**files, "manifest.json": manifest, "generations/1.json": manifest}
 
 
 AZURE = pytest.param("azure_of_module", marks=pytest.mark.azurite)
@@ -143,22 +144,24 @@ def test_a_job_makes_few_requests(store, inputs, on_disk):
     listed = [r for r in found if r.method == "GET" and r.path.endswith(("/o", store.url[5:]))]
     looked = [r for r in found if r.method in ("GET", "HEAD") and r not in listed]
     names = set(on_disk["images"])
-    # Each file of the dataset once, a note of each shard, and the marks of a running and of an unfinished run.
-    assert len(written) == len(names) + 6 + 2
-    # Twice before the run, at its start and at its end, and the lists of rejects; on S3 and Azure, also the
-    # uploads of attempts that died.
-    assert len(listed) == 5 + {"s3": 1, "az": 2}.get(store.url[:2], 0)
-    # A possible note of each shard, what it and its index may replace, whether records move and whether the
-    # dataset is complete; the manifest and a list of rejects for the report (in Google's store also its
-    # size), whether another job runs there (four times) or on an engine, or was interrupted before it replaced
-    # a dataset (twice); the mark and the manifest before the mark is written and after, and the manifest
-    # before it is.
-    assert len(looked) == 5 * 6 + 2 + 7 + 3 + store.url.startswith("gs://")
+    # Each file of the dataset once, a note of each shard, and a lease.
+    assert len(written) == len(names) + 6 + 1
+    # Before the run, when it has its lease (two), before its first file, at the commit (three), which also looks for leases, and
+    # at the end;
+    # on S3 and Azure, also the uploads of attempts that died.
+    assert len(listed) == 9 + {"s3": 1, "az": 2}.get(store.url[:2], 0)
+    # A possible note of each shard, the newest generation (twice), and for the report that and a list of rejects (in
+    # Google's store also its size).
+    assert len(looked) == 6 + 4 + store.url.startswith("gs://")
     deleted = [r for r in found if r.method == "DELETE" or "delete" in r.query]
-    assert len(deleted) == (1 if store.url.startswith("s3") else 6 + 2)
+    assert len(deleted) == (2 if store.url.startswith("s3") else 6 + 1)
     assert not [r for r in found if "copy" in r.path.lower() or "rewrite" in r.path.lower()]
     if store.url.startswith("s3"):
-        sent = sum(r.received for r in written if ".staging" not in r.path)
+        sent = sum(
+            r.received
+            for r in written
+            if r.path.rpartition("/")[2] in {name.rpartition("/")[2] for name in names}
+        )
         assert sent == sum(map(len, stored(store, "data/").values()))
     assert not [name for name in stored(store) if ".staging" in name]
 
@@ -171,18 +174,17 @@ def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_re
     s3.upload(inputs, "in")
     arguments = job("sensors", f"{s3.url}/in")
     arguments += [*SPLITS, *ONE, "--output", f"{s3.url}/out"]
-    s3.proxy.fault(503, "out/manifest", methods=("PUT", "GET"), every=1)
+    s3.proxy.fault(503, "out/generations", methods=("PUT", "GET"), every=1)
     assert run(*arguments) == 1
     printed = without_progress(capsys.readouterr().err)[-1]
     assert re.match(
         rf"error: {s3.url}/\S+: the store keeps failing \(503 SlowDown.*run the same", printed
     )
-    assert "out/manifest.json" not in stored(s3)
+    assert "out/generations/1.json" not in stored(s3)
     s3.proxy.forget()
     assert run(*arguments) == 0
     assert comparable(stored(s3, "out/")) == on_disk["sensors"]
-    # The others gave or received records.
-    assert kept_shards(capsys.readouterr().err) == 4
+    assert kept_shards(capsys.readouterr().err) == 6
 
 
 @pytest.mark.slow
@@ -200,7 +202,7 @@ def test_options_reach_every_process_but_no_file(s3, inputs, on_disk, monkeypatc
         to = ["--output", f"{s3.url}/out{number}"]
         assert run(*arguments, *SPLITS, *flags, *how, *to) == 0
     assert run("plan", *arguments, *flags, *TWO) == 0
-    again = ["reshard", "--input", f"{s3.url}/out0/*.tfrecord", "--output", f"{s3.url}/again"]
+    again = ["reshard", "--input", f"{s3.url}/out0/*/*.tfrecord", "--output", f"{s3.url}/again"]
     assert run(*again, *flags, *TWO) == 0
     printed = "".join(capsys.readouterr())
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")

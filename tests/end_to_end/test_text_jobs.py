@@ -23,7 +23,7 @@ from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from tests.support.archives import zipped
 from tests.support.commands import BEAM_WORKERS, ONE, TWO, refused, run
-from tests.support.datasets import files_of, records_of, rejects_of, verified
+from tests.support.datasets import files_of, folder_of, records_of, rejects_of, verified
 
 csv.field_size_limit(1 << 30)
 
@@ -225,7 +225,7 @@ def test_tokens_are_given_or_learned_from_the_training_split(small, kept, tmp_pa
         counts = Counter(word for text in training for word in words(text))
         ranked = sorted(((count, word) for word, count in counts.items()), reverse=True)[:498]
         vocabulary = [word for _, word in ranked]
-        assert (out / "vocabulary.txt").read_bytes().splitlines() == vocabulary
+        assert (folder_of(out) / "vocabulary.txt").read_bytes().splitlines() == vocabulary
         known = {word: 2 + number for number, word in enumerate(vocabulary)}
         ids = {
             key: [known.get(word, 1) for word in words(row["text"].encode())] for key, row in some

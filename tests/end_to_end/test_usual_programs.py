@@ -91,7 +91,7 @@ def resharded(tmp_path_factory, file):
     assert (manifest.splits["train"].records, manifest.rejected) == (COUNT, 0)
     assert manifest.schema["my_array"] == readers.Feature("float32", (None, 2))
     assert manifest.schema["image_raw"] == readers.Feature("uint8", (None, None, 3), "jpeg")
-    files = [str(path) for path in sorted(directory.glob("train-*.tfrecord"))]
+    files = readers.open(directory).files("train")
     assert len(files) == 2
     return Source(files, str(directory), {"data": RAW, "image_raw": AS_BYTES})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -12,10 +13,10 @@ from sklearn.utils.class_weight import compute_class_weight
 
 import readers
 from readers.describe import describe
-from readers.format.manifest import Manifest
+from readers.format.manifest import File, Manifest
 from readers.format.schema import Schema
 from tests.readers import encodings
-from tests.support.datasets import write_dataset
+from tests.support.datasets import write_dataset, write_numbers
 
 LABELS = [0, 0, 0, 2, 2, 1, 0, 0]
 NAMES = ["cat", "dog", "bird", "never"]
@@ -108,6 +109,38 @@ def test_class_weights_are_those_of_scikit_learn(labelled):
     np.testing.assert_allclose(readers.open(labelled).class_weights("val"), [1, 0, 0, 0])
     with pytest.raises(ValueError, match="unknown split 'test': the dataset has train, val"):
         readers.open(labelled).class_weights("test")
+
+
+def test_shards_and_other_files_have_paths(tmp_path):
+    directory = write_numbers(tmp_path / "d", (2, 3))
+    manifest = Manifest.read(directory)
+    shards = tuple(
+        replace(shard, path=f"4f2a9c01/{shard.path}") for shard in manifest.splits["train"].shards
+    )
+    splits = {**manifest.splits, "train": replace(manifest.splits["train"], shards=shards)}
+    files = {"vocabulary.txt": File("4f2a9c01/vocabulary.txt", 0)}
+    moved = replace(manifest, splits=splits, vocabulary=4, files=files)
+    (directory / "manifest.json").write_bytes(moved.to_bytes())
+    train = [f"4f2a9c01/train-0000{number}-of-00002.tfrecord" for number in (0, 1)]
+    val = "val-00000-of-00001.tfrecord"
+    for path in (directory, f"{directory}/", f"file://{directory}"):
+        dataset, start = readers.open(path), str(path).rstrip("/")
+        assert dataset.files() == [f"{start}/{name}" for name in (*train, val)]
+        assert dataset.files("train") == [f"{start}/{name}" for name in train]
+        assert dataset.file("vocabulary.txt") == f"{start}/4f2a9c01/vocabulary.txt"
+
+
+def test_the_error_for_files_that_a_dataset_has_not_names_those_that_it_has(tmp_path):
+    directory = write_numbers(tmp_path)
+    dataset = readers.open(directory)
+    with pytest.raises(ValueError, match="unknown split 'test': the dataset has train, val"):
+        dataset.files("test")
+    with pytest.raises(ValueError, match=r"'tokenizer.json': .*no files beside its shards"):
+        dataset.file("tokenizer.json")
+    files = {"vocabulary.txt": File("vocabulary.txt", 0)}
+    dataset.manifest = replace(dataset.manifest, vocabulary=4, files=files)
+    with pytest.raises(ValueError, match=r"'tokenizer.json': the dataset has vocabulary.txt$"):
+        dataset.file("tokenizer.json")
 
 
 def test_a_notebook_shows_ten_records(tmp_path):

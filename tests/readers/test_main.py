@@ -16,7 +16,7 @@ from PIL import Image
 
 import readers
 from readers.__main__ import main
-from readers.format.manifest import Manifest
+from readers.format.manifest import File, Manifest
 from readers.format.schema import Feature, Schema
 from readers.head import summary
 from tests.support.datasets import damage, flip, write_dataset, write_numbers, write_signals
@@ -35,6 +35,8 @@ def dataset(tmp_path):
         splits={**manifest.splits, "train": train},
         label_names=labels,
         vocabulary=1234,
+        tokenizer=99,
+        files={"vocabulary.txt": File("vocabulary.txt", 0), "tokenizer.json": File("a/b.json", 0)},
         versions={"beam-shards": "0.1"},
     )
     (path / "manifest.json").write_bytes(manifest.to_bytes())
@@ -58,6 +60,7 @@ def test_info_describes_a_dataset(dataset, capsys):
         "labels 40: class0, class1,",
         "class11 and 28 more",
         "vocabulary 1,234 tokens",
+        "tokenizer 99 ids, in a/b.json",
         "rejected 3",
         "written by beam-shards 0.1",
         "statistics of train feature of count min max mean std id values 20 0 19 9.5",

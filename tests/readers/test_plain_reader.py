@@ -6,6 +6,7 @@ import hashlib
 import re
 import shutil
 import struct
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from readers.format.decode.records import Decoder
 from readers.format.index import Index, head_crc32c
 from readers.format.manifest import FORMAT_VERSION
 from tests.support.checkout import ROOT
+from tests.support.datasets import manifest_bytes
 
 CORPUS = ROOT / "tests/corpus" / f"v{FORMAT_VERSION}"
 DATASETS = sorted(path.name for path in CORPUS.glob("*"))
@@ -79,7 +81,7 @@ def test_the_plain_reader_imports_neither_package():
         for node in ast.walk(ast.parse(BLOCK))
         if isinstance(node, (ast.Import, ast.ImportFrom))
     }
-    assert imported == {"json", "struct", "google_crc32c"}
+    assert imported == {"json", "os", "struct", "google_crc32c"}
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
@@ -107,10 +109,54 @@ def test_the_hashes_of_an_index_are_those_of_the_keys(name):
         assert numbers["hash"] == int.from_bytes(digest, "little") >> 32
 
 
-@pytest.mark.parametrize("file", ["manifest.json", "{shard}", "{shard}.index"])
+def write_manifests(directory, copy, stated):
+    """Writes `manifest.json` unless its number is 0, and generations by number, each stating one."""
+    manifest = readers.Manifest.read(CORPUS / "sensors_variable")
+    (directory / "generations").mkdir()
+    files = {"manifest.json": copy, **{f"generations/{n}.json": stated[n] for n in stated}}
+    for name, number in files.items():
+        if number:
+            (directory / name).write_bytes(replace(manifest, generation=number).to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("copy", "others"), [(1, ()), (0, [1]), (0, [1, 2]), (7, ()), (2, [3]), (1, [1, 2, 3])]
+)
+def test_the_plain_reader_finds_the_newest_generation(tmp_path, copy, others):
+    write_manifests(tmp_path, copy, {number: number for number in others})
+    found = plain().read_manifest(tmp_path)
+    assert found["generation"] == max([copy, *others])
+    assert readers.Manifest.from_json(found) == readers.Manifest.read(tmp_path)
+
+
+@pytest.mark.parametrize("stated", [1, 3])
+def test_the_plain_reader_refuses_a_generation_that_states_another_number(tmp_path, stated):
+    write_manifests(tmp_path, 1, {2: stated})
+    with pytest.raises(
+        ValueError, match=f"expected 'generations/2.json', found '.*/{stated}.json'"
+    ):
+        plain().read_manifest(tmp_path)
+
+
+def test_the_plain_reader_refuses_what_a_manifest_requires_and_a_directory_without_one(tmp_path):
+    value = readers.Manifest.read(CORPUS / "sensors_variable").to_json()
+    (tmp_path / "manifest.json").write_bytes(manifest_bytes({**value, "requires": ["gone"]}))
+    with pytest.raises(ValueError, match=r"requirements: expected \[\], found \['gone'\]"):
+        plain().read_manifest(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        plain().read_manifest(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "file", ["manifest.json", "generations/1.json", "{shard}", "{shard}.index"]
+)
 def test_the_plain_reader_notices_a_changed_byte(tmp_path, file):
     copy = shutil.copytree(CORPUS / "sensors_variable", tmp_path / "copy")
-    path = copy / file.format(shard="train-00000-of-00002.tfrecord")
+    path = copy / file.format(
+        shard=plain().read_manifest(copy)["splits"]["train"]["shards"][0]["path"]
+    )
+    if file == "generations/1.json":
+        (copy / "manifest.json").unlink()
     data = path.read_bytes()
     for at in range(0, len(data), 1 + len(data) // 1000):
         path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
@@ -128,7 +174,7 @@ def large(tmp_path):
     index = Index(np.diff(offsets), arrays).to_bytes()
     (tmp_path / "a").touch()
     (tmp_path / "a.index").write_bytes(index)
-    listed = {"file": "a", "records": 20_000, "bytes": 20_000 << 20}
+    listed = {"path": "a", "records": 20_000, "bytes": 20_000 << 20}
     listed["index"] = {"bytes": len(index), "crc32c": f"{head_crc32c(index):08x}"}
     return plain().Shard(tmp_path, listed), {"offset": offsets, **arrays}
 

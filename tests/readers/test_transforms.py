@@ -340,9 +340,9 @@ def test_impossible_moments_are_rejected(mean, std):
 def manifest_with(statistics: object) -> readers.Manifest:
     image = ("uint8", (8, 8, 3), "jpeg")
     schema = readers.Schema({"x": ("float32", (3,)), "image": image, "text": ("string",)})
-    split = {"records": 0, "bytes": 0, "rejected": 0, "statistics": statistics, "shards": []}
-    value = readers.Manifest(schema, {}).to_json()
-    return readers.Manifest.from_json(json.loads(json.dumps(value | {"splits": {"train": split}})))
+    value = readers.Manifest(schema, {"train": readers.Split(())}).to_json()
+    value["splits"]["train"]["statistics"] = statistics
+    return readers.Manifest.from_json(json.loads(json.dumps(value)))
 
 
 def test_moments_are_those_of_each_channel_or_of_all_values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,13 +42,15 @@ def write_shard(
     """
     framed = [frame(example) for example in examples]
     data, size = b"".join(framed), (0, 0)
+    hashes = np.asarray((sections or {}).get("hash", ()), np.uint32)
     path.write_bytes(data)
     if index:
         lengths = np.array([len(record) for record in framed], np.int64)
         written = Index(lengths, sections or {}).to_bytes()
         Path(f"{path}.index").write_bytes(written)
         size = len(written), head_crc32c(written)
-    return Shard(path.name, len(examples), len(data), google_crc32c.value(data), *size)
+    smallest = int(hashes.min(initial=0xFFFFFFFF))
+    return Shard(path.name, len(examples), len(data), google_crc32c.value(data), *size, smallest)
 
 
 def write_dataset(
@@ -194,19 +197,30 @@ def damage(path: Path, *rows: int) -> list[int]:
 def files_of(directory: Path) -> dict[str, str]:
     """Relative path -> SHA-256 of every file in a directory, hidden ones included.
 
-    The versions of packages in a manifest are left out, and its checksum.
+    The versions of packages in a manifest are left out, and its checksum, and so are the names of folders, which
+    follow from them.
     """
     found = {}
+    names = {path.name for path in directory.rglob("*") if re.fullmatch("[0-9a-f]{8}", path.name)}
+    folders = re.compile("|".join(names) or "(?!)")
     for path in sorted(directory.rglob("*")):
         if path.is_file():
             data = path.read_bytes()
-            if path.name == "manifest.json":
+            if path.name == "manifest.json" or path.parent.name == "generations":
                 manifest = json.loads(data)
                 del manifest["versions"]
                 manifest.pop("crc32c", None)  # Tests also write manifests that are none.
-                data = json.dumps(manifest, indent=1).encode()
-            found[str(path.relative_to(directory))] = hashlib.sha256(data).hexdigest()
+                data = folders.sub("FOLDER", json.dumps(manifest, indent=1)).encode()
+            name = folders.sub("FOLDER", str(path.relative_to(directory)))
+            assert name not in found
+            found[name] = hashlib.sha256(data).hexdigest()
     return found
+
+
+def folder_of(directory: Path) -> Path:
+    """The folder with the files of the newest generation of a dataset that a job wrote."""
+    (folder,) = {shard.path.rpartition("/")[0] for shard in Manifest.read(str(directory)).shards}
+    return directory / folder
 
 
 def manifest_bytes(value: Mapping[str, Any]) -> bytes:
@@ -307,7 +321,7 @@ def _check_indexes(
     Returns:
         uint32 [n], the hashes in the indexes.
     """
-    parts = [sections_of(directory / shard.file) for shard in manifest.splits[split].shards]
+    parts = [sections_of(directory / shard.path) for shard in manifest.splits[split].shards]
     hashes = [0 if keys is None else order_hash(seed, keys[row]) for row in range(len(records))]
     expected = plain_sections(manifest.schema, records, hashes)
     for part in parts:
@@ -332,7 +346,7 @@ def rejects_of(directory: Path) -> dict[str, str]:
     """Key -> reason of every reject; no key is listed twice."""
     lines = [
         json.loads(line.decode(errors="surrogateescape"))
-        for path in sorted((directory / "rejects").glob("*.jsonl"))
+        for path in sorted(folder_of(directory).glob("rejects/*.jsonl"))
         for line in path.read_bytes().splitlines()
     ]
     found = {line["key"]: line["error"] for line in lines}

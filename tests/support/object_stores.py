@@ -209,10 +209,10 @@ class _Passing(BaseHTTPRequestHandler):
         fault = self.through.chosen(self.command, path)
         status = sent = 0
         self.through.begin()
-        refused, code = self.conditions.refusal(self.command, self.path, self.headers, body)
+        refused = self.conditions.refused(self.path, self.headers, body)
         try:
             if refused:
-                status, headers, data = refused, *self._error(refused, code)
+                status, headers, data = 412, *self._error(412)
                 promised, fault = len(data), None
             elif fault is None or fault.after or fault.kind in ("cut", "short"):
                 answer, data = self._ask(body)
@@ -290,9 +290,10 @@ class _Passing(BaseHTTPRequestHandler):
             answer = connection.getresponse()
             return answer, answer.read()
 
-    def _error(self, status: int, code: str = "") -> tuple[list[tuple[str, str]], bytes]:
+    def _error(self, status: int) -> tuple[list[tuple[str, str]], bytes]:
         words = {503: "SlowDown", 500: "InternalError", 429: "TooManyRequests", 403: "AccessDenied"}
-        code, text = code or words.get(status, "Failed"), "Please reduce your request rate."
+        words[412] = "conditionNotMet"
+        code, text = words.get(status, "Failed"), "Please reduce your request rate."
         if self.is_xml:
             xml = f"<Error><Code>{code}</Code><Message>{text}</Message></Error>"
             return [("Content-Type", "application/xml")], xml.encode()

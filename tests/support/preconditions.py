@@ -1,7 +1,6 @@
-"""Conditions of writes that real stores hold and the emulators ignore: a proxy holds them instead.
+"""The condition of Google Cloud Storage that an object is created, which its emulator ignores: a proxy holds it.
 
-moto ignores `If-Match` where an upload in parts is completed, and the emulator of Google Cloud Storage ignores
-`ifGenerationMatch`. Google's store holds it where an upload ends, S3 where it is completed.
+Google's store holds it where an upload ends.
 """
 
 from __future__ import annotations
@@ -15,6 +14,9 @@ from email.message import Message
 
 # The name of an object in the metadata that precede its bytes.
 _NAME = re.compile(rb'"name": ?("(?:[^"\\]|\\.)*")')
+
+# Of a request whose object must not exist.
+_CREATES = ("ifGenerationMatch", "0")
 
 # Without such a header, the S3 server shows no object; it does not verify the signature.
 SIGNED = (
@@ -32,47 +34,33 @@ class Preconditions:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        # Id of a resumable upload -> (path of its object, the generation that it may replace).
-        self._uploads: dict[str, tuple[str, str]] = {}
+        # Id of a resumable upload -> the path of the object that it must create.
+        self._uploads: dict[str, str] = {}
 
-    def refusal(self, method: str, url: str, headers: Message, body: bytes) -> tuple[int, str]:
-        """The status and the error code with which a store refuses a request; 0 if it does not."""
-        path, query = _parsed(url)
-        if "uploadId" in query and method == "POST" and headers.get("If-Match"):
-            found = self._asked("HEAD", path)
-            if found.status == 404:
-                return 404, "NoSuchKey"
-            same = found.getheader("ETag") == headers["If-Match"]
-            return (0, "") if same else (412, "PreconditionFailed")
-        wanted = self._wanted(path, query, headers, body)
-        if wanted and self._generation(wanted[0]) != wanted[1]:
-            return 412, "conditionNotMet"
-        return 0, ""
+    def refused(self, url: str, headers: Message, body: bytes) -> bool:
+        """Whether the store refuses a request, since its object exists."""
+        created = self._created(*_parsed(url), headers, body)
+        return created is not None and self._exists(created)
 
     def began(self, url: str, body: bytes, location: str | None) -> None:
         """Notes the condition of an upload that begins, given the address for its parts."""
         path, query = _parsed(url)
-        if location and "ifGenerationMatch" in query:
-            id_ = _parsed(location)[1]["upload_id"]
-            self._uploads[id_] = _object_of(path, body), query["ifGenerationMatch"]
+        if location and _CREATES in query.items():
+            self._uploads[_parsed(location)[1]["upload_id"]] = _object_of(path, body)
 
-    def _wanted(
+    def _created(
         self, path: str, query: Mapping[str, str], headers: Message, body: bytes
-    ) -> tuple[str, str] | None:
-        """The object that a request writes, and the generation that it may replace; None for any."""
-        if query.get("uploadType") == "multipart" and "ifGenerationMatch" in query:
-            return _object_of(path, body), query["ifGenerationMatch"]
+    ) -> str | None:
+        """The path of the object that a request must create; None if it need not."""
+        if query.get("uploadType") == "multipart" and _CREATES in query.items():
+            return _object_of(path, body)
         ends = not headers.get("Content-Range", "/*").endswith("/*")
         return self._uploads.get(query.get("upload_id", "")) if ends else None
 
-    def _generation(self, path: str) -> str:
-        found = self._asked("GET", path)
-        return json.loads(found.read())["generation"] if found.status == 200 else "0"
-
-    def _asked(self, method: str, path: str) -> http.client.HTTPResponse:
+    def _exists(self, path: str) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
-        connection.request(method, path, headers={"Authorization": SIGNED})
-        return connection.getresponse()
+        connection.request("GET", path, headers={"Authorization": SIGNED})
+        return connection.getresponse().status == 200
 
 
 def _parsed(url: str) -> tuple[str, dict[str, str]]:

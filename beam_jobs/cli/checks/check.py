@@ -15,7 +15,7 @@ from beam_jobs.dataset.moves import read_index
 from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.jobs.near import Near
 from beam_jobs.pipeline.near.survey import SURVEY, SurveyNear
-from beam_jobs.storage.atomic import STAGING, delete_files, drop_empty_directory
+from beam_jobs.storage.atomic import delete_files
 from beam_jobs.storage.files import open_seekable, read_bytes
 from readers.format.decode.records import Decoder
 from readers.format.display import counted
@@ -23,6 +23,7 @@ from readers.format.findings import SEVERITIES, CheckReport, Finding
 from readers.format.manifest import Manifest, join
 from readers.format.schema import Schema
 from readers.format.similarity.likeness import DEFAULTS, SMALLEST, Likeness
+from readers.format.splits import Shard
 from readers.format.tfrecord import unframe
 
 _KEY = "key"
@@ -84,7 +85,6 @@ def _near(
     path = join(directory, SURVEY)
     survey = json.loads(read_bytes(path))
     delete_files([path])
-    drop_empty_directory(join(directory, STAGING))
     feature = ", ".join(compared.features)
     return list(_findings(directory, manifest, survey, records, feature))
 
@@ -93,7 +93,7 @@ def _findings(
     directory: str, manifest: Manifest, survey: dict[str, Any], records: int, feature: str
 ) -> Iterator[Finding]:
     shards = {
-        shard.file: (name, sum(before.records for before in split.shards[:number]))
+        shard.path: (name, sum(before.records for before in split.shards[:number]), shard)
         for name, split in manifest.splits.items()
         for number, shard in enumerate(split.shards)
     }
@@ -106,11 +106,11 @@ def _findings(
         for later, earlier in survey[f"{where}_examples"]:
             names = []
             for file, number in (earlier, later):
-                split, before = shards[file]
+                split, before, shard = shards[file]
                 place = split, before + number - 1
                 places.append(place)
                 names.append(
-                    _key(directory, file, number - 1)
+                    _key(directory, shard, number - 1)
                     if _KEY in manifest.schema
                     else f"{split}, record {place[1]}"
                 )
@@ -120,11 +120,11 @@ def _findings(
         )
 
 
-def _key(directory: str, file: str, number: int) -> str:
+def _key(directory: str, shard: Shard, number: int) -> str:
     """The key of a record of a shard."""
-    lengths = read_index(directory, file).lengths
+    lengths = read_index(directory, shard.path, shard.index_crc32c).lengths
     offset, length = int(lengths[:number].sum()), int(lengths[number])
-    path = join(directory, file)
+    path = join(directory, shard.path)
     with open_seekable(path) as stream:
         stream.seek(offset)
         data = unframe(stream.read(length), path, offset, number)

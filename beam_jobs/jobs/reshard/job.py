@@ -22,6 +22,7 @@ from beam_jobs.jobs.reshard.manifests import (
     common_sample_rate,
     description_of,
     manifests_in,
+    place_of,
     read_text,
     splits_of,
 )
@@ -55,7 +56,7 @@ _KEY = "key"
 _TOKENS = "tokens"
 
 # Other files that are found beside TFRecord files.
-_NO_RECORDS = (INDEX_SUFFIX, TEXT_INDEX_SUFFIX, ".json", ".jsonl", ".txt", ".md", ".csv")
+_NO_RECORDS = (INDEX_SUFFIX, TEXT_INDEX_SUFFIX, ".done", ".json", ".jsonl", ".txt", ".md", ".csv")
 
 
 @dataclass(frozen=True)
@@ -167,9 +168,10 @@ def reshard_job(
     beside: dict[str, Source] = {}
     for pattern in inputs.patterns:
         for source in inputs.sources(pattern):
-            folder, _, name = inputs.path(source.key).rpartition("/")
-            if source.archive and name in (MANIFEST, VOCABULARY, TOKENIZER):
-                beside[f"{folder}/{name}"] = source
+            path = inputs.path(source.key)
+            folder, name = place_of(path)
+            if source.archive and name.rpartition("/")[2] in (MANIFEST, VOCABULARY, TOKENIZER):
+                beside[path] = source
             if not _has_records(source):
                 continue
             if source.packed:

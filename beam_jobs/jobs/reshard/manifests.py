@@ -19,8 +19,12 @@ from readers.format.manifest import (
     UNKNOWN,
     VOCABULARY,
     Manifest,
+    newest_manifest,
 )
 from readers.format.schema import Schema
+
+# The folder of a job's files in the directory of its dataset.
+_OF_A_JOB = re.compile(r"(.*)/([0-9a-f]{8})")
 
 # The most bytes read of a manifest or a vocabulary.
 MAX_TEXT_BYTES = 256 << 20
@@ -71,6 +75,14 @@ class InputSplits(NamedTuple):
     suggested: tuple[str, ...] = ()
 
 
+def place_of(path: str) -> tuple[str, str]:
+    """The directory of a file's dataset, and the file's path in it."""
+    folder, _, name = path.rpartition("/")
+    if found := _OF_A_JOB.fullmatch(folder):
+        return found[1], f"{found[2]}/{name}"
+    return folder, name
+
+
 def read_text(path: str) -> bytes:
     """The content of a file beside shards.
 
@@ -87,23 +99,32 @@ def manifests_in(folders: Collection[str], read: ReadText = read_text) -> Manife
 
 
 def _manifest_in(folder: str, read: ReadText) -> Manifest | str | None:
+    def content(path: str) -> bytes:
+        try:
+            return read(path)
+        except OSError as error:  # Each filesystem has its own.
+            raise FileNotFoundError from error
+
     try:
-        return Manifest.from_bytes(read(f"{folder}/{MANIFEST}"))
-    except OSError:
-        return None
-    except (ValueError, RecursionError, RejectError) as error:
-        return f"{folder}/{MANIFEST}: {error}"
+        found = newest_manifest(folder, content)
+    except (ValueError, RejectError) as error:
+        return str(error)
+    return found[1] if found else None
 
 
 def splits_of(files: Mapping[str, Collection[str]], manifests: Manifests) -> InputSplits:
     """The splits of input files, which the manifests beside them list.
 
     Args:
-        files: Folder -> the names of the files in it.
+        files: Directory of a dataset -> the paths of the files in it; see `place_of`.
         manifests: The manifests in these folders.
     """
     if not any(manifests.values()):
-        shards = (_SHARD.fullmatch(file) for inside in files.values() for file in inside)
+        shards = (
+            _SHARD.fullmatch(file.rpartition("/")[2])
+            for inside in files.values()
+            for file in inside
+        )
         return InputSplits(suggested=tuple(sorted({shard[1] for shard in shards if shard})))
     names: dict[str, None] = {}
     lone = []
@@ -113,7 +134,7 @@ def splits_of(files: Mapping[str, Collection[str]], manifests: Manifests) -> Inp
             lone.append(found or f"{folder} has no {MANIFEST}")
             continue
         split_of = {
-            shard.file: name for name in found.splits for shard in found.splits[name].shards
+            shard.path: name for name in found.splits for shard in found.splits[name].shards
         }
         lone += [f"{folder}/{MANIFEST} does not list {f}" for f in inside if f not in split_of]
         kept = {split_of.get(file) for file in inside}
@@ -195,14 +216,14 @@ def _descriptions(manifests: Manifests, read: ReadText) -> dict[str, Description
 
 
 def _description(folder: str, found: Manifest, read: ReadText = read_text) -> Description:
-    """The description in a manifest and in the files of its folder that it names.
+    """The description in a manifest and in the files that it names.
 
     Raises:
         OSError, ValueError, RejectError: One of the files is broken or missing.
     """
 
     def content(name: str) -> bytes:
-        data = read(f"{folder}/{name}")
+        data = read(f"{folder}/{found.files[name].path}")
         try:
             found.check_file(name, data)
         except ValueError as error:

@@ -8,6 +8,7 @@ from functools import partial
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
+from beam_jobs.dataset.output import STAGING
 from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.reshard.job import ReshardJob
 from beam_jobs.jobs.reshard.near import dataset_sketches
@@ -21,15 +22,17 @@ from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.pieces import merged
 from beam_jobs.storage.atomic import write_file
+from readers.format.manifest import join
 
 # The file for the process that started the pipeline, which deletes it.
-SURVEY = ".staging/near-duplicates.json"
+SURVEY = f"{STAGING}/near-duplicates.json"
 
 
 def _report(survey: NearSurvey, tally: NearTally, directory: str, records: int) -> None:
     """Writes the survey, once all records are known to have been compared."""
     check_survey(tally, records)
-    write_file(directory, SURVEY, json.dumps(survey.to_json()).encode())
+    data = json.dumps(survey.to_json()).encode()
+    write_file(join(directory, SURVEY), data, join(directory, STAGING), replace=True)
 
 
 class SurveyNear(beam.PTransform):

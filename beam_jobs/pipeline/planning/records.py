@@ -12,7 +12,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
-from beam_jobs.dataset.directory import prepare_output
+from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.passes import FirstPassResult
 from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
@@ -98,7 +98,7 @@ class PlanRecords(beam.PTransform):
         job: RecordJob,
         output: Output,
         processes: int,
-        prepare: Prepare | None = prepare_output,
+        prepare: Prepare | None = prepare,
         later: Sequence[str] = (),
         near: NearRules | None = None,
     ) -> None:

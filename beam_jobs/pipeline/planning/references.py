@@ -14,7 +14,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs import progress
-from beam_jobs.dataset.directory import prepare_output
+from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.errors import RejectError, UsageError
@@ -98,6 +98,8 @@ class _Summarise(beam.DoFn):
         summary = Summary.empty(self._splits)
         summary.inputs = len(sources)
         summary.add_block(block)
+        sizes = np.fromiter((source.size for source in sources), np.int64, len(sources))
+        summary.identify(block.hashes, sizes)
         for split, source in zip(block.splits.tolist(), sources, strict=True):
             if source.error:
                 reject = Reject.of(source.key, "decode", source.error)
@@ -203,7 +205,7 @@ class PlanReferences(beam.PTransform):
         job: FileJob,
         output: Output,
         processes: int,
-        prepare: Prepare | None = prepare_output,
+        prepare: Prepare | None = prepare,
         near: NearRules | None = None,
     ) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSideInput, TaggedOutput
 
 from beam_jobs import progress
-from beam_jobs.dataset.directory import prepare_output
+from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.errors import DataError, UsageError
@@ -41,8 +41,8 @@ from readers.format.schema import Schema
 # References of records -> the size in bytes of each in its shard, or why it cannot be encoded.
 Measure = Callable[[list[bytes]], list[int | Reject]]
 
-# An output directory, and whether a dataset in it may be replaced -> shards can be written there.
-Prepare = Callable[[str, bool], None]
+# A dataset, its job, and the folder of its shards -> shards can be written there.
+Prepare = Callable[[Output, str, str], None]
 
 
 class _DraftPlan(beam.DoFn):
@@ -83,7 +83,7 @@ class _DraftPlan(beam.DoFn):
             if excess := output.max_rejects.excess(rejected, inputs):
                 first = summary.rejects[0]
                 raise DataError(f"{excess}: no dataset was written; the first: {first}")
-            self._prepare(output.directory, output.overwrite)
+            self._prepare(output, output.job(summary), output.folder(summary))
         give_back_freed()
         sizes = [sampled.size for sampled in summary.sample]
         measured = self._measure([s.reference for s in summary.sample]) if self._measure else None
@@ -110,8 +110,10 @@ def _pick_boundaries(bin_: tuple[int, Iterable[bytes]], draft: Draft) -> tuple[i
     return pick_boundaries(*bin_, draft)
 
 
-def _finish(draft: Draft, boundaries: list[tuple[int, bytes]]) -> bytes:
-    return finish_plan(draft, boundaries).pack()
+def _finish(
+    draft: Draft, boundaries: list[tuple[int, bytes]], summary: Summary, output: Output
+) -> bytes:
+    return finish_plan(draft, boundaries, output.folder(summary)).pack()
 
 
 def check_passes(
@@ -209,7 +211,7 @@ class PlanShards(beam.PTransform):
         output: Output,
         measure: Measure | None = None,
         patterns: int = 0,
-        prepare: Prepare | None = prepare_output,
+        prepare: Prepare | None = prepare,
         passes: tuple[Any, ...] | None = None,
     ) -> None:
         super().__init__()
@@ -238,7 +240,7 @@ class PlanShards(beam.PTransform):
             | "GroupByBin" >> beam.GroupByKey()
             | "PickBoundaries" >> beam.Map(_pick_boundaries, draft)
         )
-        plan = once(start, "Finish", _finish, draft, AsList(boundaries))
+        plan = once(start, "Finish", _finish, draft, AsList(boundaries), summary, self._output)
         return PlannedShards(in_pieces(plan, "Plan"), summary, drafted[_DraftPlan.MEASURED])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +18,9 @@ from azure.storage.blob import BlobBlock
 from beam_jobs.storage.azure.account import REQUEST_BYTES, SIGN_IN, new_client
 from beam_jobs.storage.object_store import (
     ChangedError,
+    ExistsError,
     FileInfo,
     Part,
-    Seen,
     Store,
     Upload,
     aborted,
@@ -38,8 +37,6 @@ from readers.files import backoff
 _CRC32C = "beam_shards_crc32c"
 
 _DELETED_AT_ONCE = 16
-
-_SECONDS_BETWEEN_LOOKS = 0.5
 
 _SIGNATURE = re.compile(r"(?<=[?&]sig=)[^&\s'\"]+")
 
@@ -142,32 +139,14 @@ class AzureStore(Store):
         known = there.metadata.get(_CRC32C)
         return there.size, int(known, 16) if known else None
 
-    def look(self, path: str) -> Seen:
-        try:
-            return Seen(self.call(path, self.blob(path).get_blob_properties, reads=True).etag)
-        except FileNotFoundError:
-            return Seen(None)
-
-    def put(self, path: str, data: bytes, seen: Seen | None = None) -> None:
+    def put(self, path: str, data: bytes, replace: bool) -> None:
         # The store compares an MD5 with the bytes that arrived.
-        how = {"length": len(data), "overwrite": True, "validate_content": True}
-        how |= _condition(seen)
+        how = {"length": len(data), "overwrite": replace, "validate_content": True}
         known = {_CRC32C: f"{google_crc32c.value(data):08x}"}
         self.call(path, lambda: self.blob(path).upload_blob(data, metadata=known, **how))
 
-    def upload(self, path: str, seen: Seen | None = None) -> Upload:
-        return _BlockUpload(self, path, _condition(seen))
-
-    def copy(self, path: str, target: str) -> None:
-        # Metadata, and so the checksum, is copied as well.
-        source, copied = self.blob(path).url, self.blob(target)
-        begun = self.call(path, lambda: copied.start_copy_from_url(source), reads=True)
-        status = begun["copy_status"]
-        while status == "pending":  # Only between accounts, as a rule.
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
-            status = self.call(target, copied.get_blob_properties).copy.status
-        if status != "success":
-            raise failing(path, f"its copy to {target} ended as {status!r}")
+    def upload(self, path: str, replace: bool) -> Upload:
+        return _BlockUpload(self, path, replace)
 
     def delete(self, paths: Sequence[str]) -> None:
         with ThreadPoolExecutor(_DELETED_AT_ONCE) as threads:
@@ -195,17 +174,8 @@ class AzureStore(Store):
             etag = self.call(path, lambda: blob.commit_block_list([], **new))["etag"]
             same = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
             self.call(path, lambda: blob.delete_blob(**same), reads=True)
-        except (ChangedError, FileNotFoundError):
+        except (ChangedError, ExistsError, FileNotFoundError):
             return  # Somebody has written the object, or deleted it.
-
-
-def _condition(seen: Seen | None) -> dict[str, Any]:
-    """The arguments of a request that replaces only what was seen."""
-    if seen is None:
-        return {}
-    if seen.version is None:
-        return {"match_condition": MatchConditions.IfMissing}
-    return {"etag": seen.version, "match_condition": MatchConditions.IfNotModified}
 
 
 class _BlockUpload:
@@ -215,9 +185,9 @@ class _BlockUpload:
     others, so that an attempt need not drop its own, and must not drop those of another.
     """
 
-    def __init__(self, store: AzureStore, path: str, condition: Mapping[str, Any]) -> None:
+    def __init__(self, store: AzureStore, path: str, replace: bool) -> None:
         self._store, self._path, self._blob = store, path, store.blob(path)
-        self._condition = condition
+        self._condition = {} if replace else {"match_condition": MatchConditions.IfMissing}
         self._attempt = uuid.uuid4().hex
         self._blocks: list[str] = []
         self._size = self._crc32c = 0

@@ -10,18 +10,15 @@ from typing import Any
 
 import boto3
 import urllib3.exceptions
-from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from beam_jobs.errors import UsageError
 from beam_jobs.storage.object_store import (
-    ChangedError,
     FileInfo,
     Page,
     Part,
     RangeListed,
-    Seen,
     Upload,
     aborted,
     bucket_and_key,
@@ -46,9 +43,6 @@ _USER_AGENT = f"beam-shards/{__version__} boto3/{boto3.__version__}"
 
 # What reading a body raises if the connection breaks.
 _BROKEN = (BotoCoreError, urllib3.exceptions.HTTPError, OSError)
-
-# One request copies up to 5 GiB, and only such a copy keeps the checksum of the whole object.
-_COPIES = TransferConfig(multipart_threshold=5 << 30)
 
 
 class S3Store(RangeListed):
@@ -160,28 +154,13 @@ class S3Store(RangeListed):
         there = self.call("head_object", path, ChecksumMode="ENABLED")
         return there["ContentLength"], crc32c_number(there.get("ChecksumCRC32C"))
 
-    def look(self, path: str) -> Seen:
-        try:
-            return Seen(self.call("head_object", path)["ETag"])
-        except FileNotFoundError:
-            return Seen(None)
-
-    def put(self, path: str, data: bytes, seen: Seen | None = None) -> None:
+    def put(self, path: str, data: bytes, replace: bool) -> None:
         # The store compares the checksum with the bytes that arrived, and keeps it for `checksum`.
         known = {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": crc32c_text(data)}
-        try:
-            self.call("put_object", path, Body=data, **known, **_condition(seen))
-        except FileNotFoundError:
-            if seen is None:
-                raise
-            raise ChangedError(f"{path}: it was deleted while it was written") from None
+        self.call("put_object", path, Body=data, **known, **_condition(replace))
 
-    def upload(self, path: str, seen: Seen | None = None) -> Upload:
-        return _MultipartUpload(self, path, seen)
-
-    def copy(self, path: str, target: str) -> None:
-        bucket, key = bucket_and_key(path)
-        self.call("copy", target, CopySource={"Bucket": bucket, "Key": key}, Config=_COPIES)
+    def upload(self, path: str, replace: bool) -> Upload:
+        return _MultipartUpload(self, path, replace)
 
     def delete(self, paths: Sequence[str]) -> None:
         buckets: dict[str, list[str]] = {}
@@ -229,18 +208,16 @@ def _keep_read_headers(response_dict: dict[str, Any], **_: Any) -> None:
         response_dict["headers"] = {name: there[name] for name in _READ_HEADERS if name in there}
 
 
-def _condition(seen: Seen | None) -> dict[str, str]:
-    """The arguments of a request that replaces only what was seen."""
-    if seen is None:
-        return {}
-    return {"IfMatch": seen.version} if seen.version else {"IfNoneMatch": "*"}
+def _condition(replace: bool) -> dict[str, str]:
+    """The arguments of a request that may replace an object, or not."""
+    return {} if replace else {"IfNoneMatch": "*"}
 
 
 class _MultipartUpload:
     """An upload in parts."""
 
-    def __init__(self, store: S3Store, path: str, seen: Seen | None) -> None:
-        self._store, self._path, self._condition = store, path, _condition(seen)
+    def __init__(self, store: S3Store, path: str, replace: bool) -> None:
+        self._store, self._path, self._condition = store, path, _condition(replace)
         self._mark = uuid.uuid4().hex
         begun = store.call(
             "create_multipart_upload",
@@ -273,8 +250,7 @@ class _MultipartUpload:
                 **self._condition,
             )
         except FileNotFoundError:
-            # The upload or the object that it replaces no longer exists. If the answer to an earlier try
-            # was lost, the upload is complete, and the object has its mark.
+            # If the answer to an earlier try was lost, the upload is complete, and the object has its mark.
             try:
                 there = self._store.call("head_object", self._path)
             except FileNotFoundError:

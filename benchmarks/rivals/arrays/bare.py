@@ -16,7 +16,7 @@ from tensorflow.core.framework import tensor_pb2
 
 
 def _open(task: Task) -> tf.data.Dataset:
-    files = sorted(str(path) for path in task.store.glob("*.tfrecord"))
+    files = sorted(str(path) for path in task.store.rglob("*.tfrecord"))
     records = tf.data.TFRecordDataset(files)
     if task.shuffle:
         records = records.shuffle(SHUFFLE_BUFFER, seed=0)

@@ -31,14 +31,15 @@ def batched(dataset: tf.data.Dataset, task: Task) -> tf.data.Dataset:
 
 
 def _open(task: Task) -> tf.data.Dataset:
-    pattern = str(task.store / "*.tfrecord")
+    files = sorted(str(path) for path in task.store.rglob("*.tfrecord"))
     if task.shuffle:
-        records = tf.data.Dataset.list_files(pattern, shuffle=True, seed=0).interleave(
+        paths = tf.data.Dataset.from_tensor_slices(files).shuffle(len(files), seed=0)
+        records = paths.interleave(
             tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False
         )
         records = records.shuffle(SHUFFLE_BUFFER, seed=0)
     else:
-        records = tf.data.TFRecordDataset(sorted(tf.io.gfile.glob(pattern)))
+        records = tf.data.TFRecordDataset(files)
     parse = partial(_parse, task.kind)
     return batched(records.map(parse, num_parallel_calls=tf.data.AUTOTUNE), task)
 

@@ -40,7 +40,7 @@ def _cropped(dtype: str, record: tf.Tensor) -> tf.Tensor:
 
 
 def _open(task: Task) -> tf.data.Dataset:
-    files = sorted(str(path) for path in task.store.glob("*.tfrecord"))
+    files = sorted(str(path) for path in task.store.rglob("*.tfrecord"))
     records = (
         tf.data.Dataset.from_tensor_slices(files)
         .shuffle(len(files), seed=0)

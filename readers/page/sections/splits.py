@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
-import fsspec
 import numpy as np
 
+from readers.files.remote import read_head
 from readers.format.manifest import join
-from readers.format.rejects import REJECTS, reasons_of
+from readers.format.rejects import reasons_of
 from readers.format.splits import Split
 from readers.page import charts
 from readers.page.section import Section
@@ -38,7 +38,7 @@ def section(study: Study) -> Section:
         }
         for name, split in splits.items()
     ]
-    rejects = first_rejects(study.directory) if study.manifest.rejected else ()
+    rejects = first_rejects(study.directory, study.manifest.rejects)
     reasons = reasons_of(rejects)
     return Section.filled(
         "splits", rows=rows, reasons=reasons[:_REASONS], rejected=study.manifest.rejected
@@ -102,9 +102,9 @@ _FILES, _BYTES = 64, 8 << 20
 _LONGEST = 500
 
 
-def first_rejects(directory: str) -> Iterator[tuple[str, str]]:
-    """Yields (key, error) of the first rejects that a dataset lists; nothing if the lists cannot be read."""
-    for line in _lines(join(directory, REJECTS)):
+def first_rejects(directory: str, lists: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields (key, error) of the first rejects in the lists of a dataset, as far as they can be read."""
+    for line in _lines([join(directory, path) for path in lists[:_FILES]]):
         try:
             found = json.loads(line)
             yield str(found["key"])[:_LONGEST], str(found["error"])[:_LONGEST]
@@ -112,12 +112,10 @@ def first_rejects(directory: str) -> Iterator[tuple[str, str]]:
             continue
 
 
-def _lines(folder: str) -> list[bytes]:
-    """The whole lines at the beginning of the files of a folder."""
+def _lines(files: Sequence[str]) -> list[bytes]:
+    """The whole lines at the beginning of some files."""
     try:
-        filesystem, path = fsspec.core.url_to_fs(folder)
-        files = sorted(filesystem.ls(path, detail=False))[:_FILES]
-        data = [filesystem.cat_file(file, 0, _BYTES // len(files)) for file in files]
+        data = [read_head(file, _BYTES // len(files)) for file in files]
     except (OSError, ValueError):
         return []
     return [line for each in data for line in each[: each.rfind(b"\n") + 1].splitlines()]

@@ -49,7 +49,7 @@ def dataset_plan(
     def part(run: tuple[int, int, int]) -> Part:
         number, skip, take = run
         shard = shards[number]
-        path = join(local_path(directory) or directory, shard.file)
+        path = join(local_path(directory) or directory, shard.path)
         found = Part(
             path,
             skip,
@@ -72,7 +72,7 @@ def dataset_plan(
         parts=tuple(parts),
         records=stop - start,
         record_bytes=sum(shard.bytes for shard in shards) / records if records else None,
-        fingerprint=tuple((s.file, s.records, s.crc32c) for s in shards) + ((start, stop),),
+        fingerprint=tuple((s.records, s.crc32c) for s in shards) + ((start, stop),),
         sizes=sizes_of(manifest),
     )
 

@@ -17,7 +17,8 @@ from beam_jobs.jobs.reshard.job import ReshardJob
 from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.table_inputs import TableInputs
-from readers.format.schema import Feature
+from readers.format.manifest import Manifest
+from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
 from tests.support.archives import tarred
 from tests.support.commands import refused, run
@@ -49,9 +50,14 @@ def data(tmp_path_factory):
     (root / "old.tfrecord").write_bytes(frame(b""))
     (root / "old.tar.gz").write_bytes(tarred([("old.tfrecord", frame(b""))], "w:gz"))
     (root / "old.tar").write_bytes(tarred([("a", frame(b"")), ("manifest.json", b"{}")]))
-    for name in ("full/manifest.json", "mine/thesis.txt"):
-        (root / name).parent.mkdir()
-        (root / name).write_text("{}")
+    complete = Manifest(Schema({"x": ("int64", ())}), {}).to_bytes()
+    for name, data in (
+        ("full/manifest.json", complete),
+        ("full/generations/1.json", complete),
+        ("mine/thesis.txt", b"{}"),
+    ):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(data)
     (root / "rec.csv").write_text("path,kind\nr.npy,x\n")
     return root
 

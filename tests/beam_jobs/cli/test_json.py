@@ -62,6 +62,30 @@ def test_a_job_prints_what_it_wrote(recordings, capsys):
     }
 
 
+def test_a_job_that_was_complete_prints_the_same_and_changes_nothing(recordings, capsys):
+    def files():
+        paths = [path for path in sorted(out.rglob("*")) if path.is_file()]
+        return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in paths}
+
+    out = recordings / "out"
+    flags = ["sensors", "--input", f"{recordings}/*.npy", "--label", "none", "--output", out]
+    first, before = printed(capsys, *flags, *IN_MEMORY)[1], files()
+    code, again, error = printed(capsys, *flags, *IN_MEMORY)
+    assert code == 0
+    assert f"{out} is complete: the same options" in error
+    assert (first.get("was_complete"), again["was_complete"]) == (None, True)
+    for name in ("directory", "splits", "rejects", "exit_code"):
+        assert again[name] == first[name]
+    assert files() == before
+    code, found, _ = printed(capsys, *flags, *IN_MEMORY, "--seed", 1)
+    assert code == 2
+    assert found["error"].endswith("a dataset is here already; add --overwrite to replace it")
+    np.save(recordings / "9.npy", np.zeros(3, np.float32))
+    code, changed, _ = printed(capsys, *flags, *IN_MEMORY)
+    assert (code, changed["error"]) == (2, found["error"])
+    assert files() == before
+
+
 @pytest.mark.slow
 def test_a_plan_prints_what_a_job_would_write_also_if_that_would_fail(recordings, capsys):
     flags = ["plan", "sensors", "--input", f"{recordings}/*.npy", "--label", "none"]

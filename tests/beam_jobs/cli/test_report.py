@@ -128,11 +128,12 @@ def test_only_the_first_of_many_rejects_are_read(tmp_path):
     for number in range(3):
         some = rejects[30 * number : 30 * number + 30]
         (tmp_path / f"train-{number}.jsonl").write_bytes(format_rejects(some))
-    assert first_rejects(str(tmp_path)) == rejects
-    assert first_rejects(str(tmp_path), files=2) == rejects[:60]
+    given = str(tmp_path), [f"train-{number}.jsonl" for number in range(3)]
+    assert first_rejects(*given) == rejects
+    assert first_rejects(*given, files=2) == rejects[:60]
     size = len(format_rejects(rejects[:40])) + 20
-    assert first_rejects(str(tmp_path), size=size) == rejects[:40]
-    assert first_rejects(str(tmp_path / "nothing")) == []
+    assert first_rejects(*given, size=size) == rejects[:40]
+    assert first_rejects(str(tmp_path), []) == []
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,17 @@
 import numpy as np
 import pytest
 
-from beam_jobs.dataset.reconcile import check_files, dataset_files, reconcile
+from beam_jobs.dataset.reconcile import check_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.records.rejects import MaxRejects, Reject
-from readers.format.manifest import Manifest
-from readers.format.schema import Feature, Schema
-from readers.format.splits import Shard, Split
+from readers.format.splits import Shard
 
 
 def result(index, records, *, size=100, rejects="", split=0):
     """A shard with a reject for each key in a text; the first key in order comes first."""
-    shard = Shard(f"train-{index:05d}-of-00002.tfrecord", records, size, 0, 7, 0)
+    shard = Shard(f"0123abcd/train-{index:05d}-of-00002.tfrecord", records, size, 0, 7, 0, 0)
     first = Reject(min(rejects), "decode", "why") if rejects else None
     return ShardResult(split, index, shard, len(rejects), first)
 
@@ -67,25 +65,14 @@ def test_a_split_may_have_no_shard():
     assert found == [results[:2], results[2:], []]
 
 
-def test_files_after_a_split_without_shards_are_checked_too():
-    with pytest.raises(DataError, match=r"out/train-00000-of-00002\.tfrecord: written with 100 by"):
-        check_files("out", [only_rejects("a"), result(0, 5)], [])
-
-
-def test_the_files_of_a_dataset_are_its_shards_lists_and_tokens():
-    schema = Schema({"tokens": Feature("int64", (None,))})
-    shards = tuple(result(n, 5).shard for n in range(2))
-    splits = {"train": Split(shards, 1), "val": Split((), 2)}
-    results = [result(0, 5), result(1, 5, rejects="a"), only_rejects("bc", split=1)]
-
-    def files(**tokens):
-        manifest = Manifest(schema, splits, **tokens)
-        return dataset_files(manifest, results, ("train", "val"))
-
-    always = {"manifest.json"}
-    for name in ("train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord"):
-        always |= {name, f"{name}.index"}
-    always |= {"rejects/train-00001-of-00002.jsonl", "rejects/val-00000-of-00001.jsonl"}
-    assert files() == always
-    assert files(vocabulary=1) == always | {"vocabulary.txt"}
-    assert files(tokenizer=1) == always | {"tokenizer.json"}
+def test_a_shard_or_an_index_that_is_missing_or_has_another_size_is_noticed():
+    name = "0123abcd/train-00000-of-00002.tfrecord"
+    results = [only_rejects("a"), result(0, 5)]
+    for sizes, message in (
+        ({}, "written with 100 bytes, found no file"),
+        ({name: 99}, "written with 100 bytes, found 99"),
+        ({name: 100, f"{name}.index": 6}, "index: written with 7 bytes, found 6"),
+    ):
+        with pytest.raises(DataError, match=rf"^out/{name}.*{message}"):
+            check_files("out", results, sizes)
+    check_files("out", results, {name: 100, f"{name}.index": 7})

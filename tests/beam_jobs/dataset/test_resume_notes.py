@@ -1,7 +1,9 @@
-"""Notes about committed shards: which of them the next run believes."""
+"""Notes about shards: which of them the next run believes."""
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import google_crc32c
 import pytest
@@ -9,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.dataset import resume
-from beam_jobs.dataset.directory import DONE
 from beam_jobs.dataset.output import Output
-from beam_jobs.dataset.resume import Digest, ShardResult, find_done, forget_done, note_done
+from beam_jobs.dataset.resume import Digest, Note, ShardResult, noted_shards, second_name
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject
@@ -20,52 +21,72 @@ from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard
 from tests.support.datasets import write_shard
 
-NAME = "train-00003-of-00007.tfrecord"
+FOLDER = "0123abcd"
+NAME = f"{FOLDER}/train-00003-of-00007.tfrecord"
+DIGEST = "89abcdef" * 4
+SECOND = f"{FOLDER}/train-00003-of-00007.89abcdef.tfrecord"
+REJECTS = f"{FOLDER}/rejects/train-00003-of-00007.jsonl"
 SCHEMA = Schema({"key": Feature("string")})
 
 
-def written(directory, records=(b"one", b"two" * 50)) -> ShardResult:
+def output_of(directory="/out", **changes) -> Output:
+    output = Output(str(directory), SCHEMA, Placement(0, Splits()), (0,), options={"a": 1})
+    return dataclasses.replace(output, run="run", **changes)
+
+
+def written(directory: Path, records=(b"one", b"two" * 50), name=NAME) -> ShardResult:
     """Writes a shard, its index and its rejects; returns the result."""
-    shard = write_shard(directory / NAME, records)
-    reject = Reject("a\udc80", "decode", "wh\u00fd")
-    listed = directory / "rejects" / f"{NAME.removesuffix('.tfrecord')}.jsonl"
-    listed.parent.mkdir(exist_ok=True)
+    rejects = name.replace(FOLDER, f"{FOLDER}/rejects").replace(".tfrecord", ".jsonl")
+    listed = directory / rejects
+    listed.parent.mkdir(parents=True, exist_ok=True)
     listed.write_bytes(b"two\nrejects\n")
-    return ShardResult(0, 3, shard, 2, reject, False, google_crc32c.value(listed.read_bytes()))
+    shard = dataclasses.replace(write_shard(directory / name, records), path=name)
+    reject = Reject("a\udc80", "decode", "wh\u00fd")
+    crc = google_crc32c.value(listed.read_bytes())
+    return ShardResult(0, 3, shard, 2, reject, False, rejects, crc)
 
 
-def note_of(directory):
-    return directory / ".staging" / f"{NAME}{DONE}"
+def noted(directory: Path, result: ShardResult, figures=None, digest=DIGEST) -> None:
+    Note(output_of(directory), NAME).write(digest, result, figures)
+
+
+def found_in(directory: Path, digest=DIGEST):
+    """What the next run finds; the path that it must write, or None without a note."""
+    note = Note(output_of(directory), NAME)
+    read = note.read()
+    return note.found(read, digest) if read else None
+
+
+def is_marked(path) -> bool:
+    return bool(re.fullmatch(rf"{FOLDER}/train-00003-of-00007\.[0-9a-f]{{8}}\.tfrecord", path))
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    paths = [path for path in directory.rglob("*") if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
 
 
 FIGURES = {"records": 2, "features": {"x": [[2, 0, 0.1, 1e300, -(7**400), 5], {}, [[1, 2]]]}}
 
 
-def test_a_committed_shard_is_found_with_its_figures(tmp_path):
-    result = written(tmp_path)
-    note_done(str(tmp_path), NAME, "digest", result, FIGURES)
-    found, figures = find_done(str(tmp_path), NAME, "digest")
+@pytest.mark.parametrize("name", [NAME, SECOND])
+def test_a_shard_is_found_with_its_figures(tmp_path, name):
+    result = written(tmp_path, name=name)
+    noted(tmp_path, result, FIGURES)
+    found, figures = found_in(tmp_path)
     assert found == dataclasses.replace(result, kept=True)
     assert type(found.shard) is Shard and type(found.first_reject) is Reject
     assert figures == FIGURES
     # Also by the run after that one.
-    note_done(str(tmp_path), NAME, "digest", found, figures)
-    assert find_done(str(tmp_path), NAME, "digest") == (found, figures)
+    noted(tmp_path, found, figures)
+    assert found_in(tmp_path) == (found, figures)
 
 
 def test_without_a_note_a_shard_must_be_written(tmp_path):
-    assert find_done(str(tmp_path), NAME, "digest") is None
+    assert found_in(tmp_path) is None
     written(tmp_path)
-    assert find_done(str(tmp_path), NAME, "digest") is None
-    assert find_done(f"{tmp_path}/nowhere", NAME, "digest") is None
-
-
-def test_a_forgotten_shard_is_not_found(tmp_path):
-    note_done(str(tmp_path), NAME, "digest", written(tmp_path), None)
-    forget_done(str(tmp_path), NAME)
-    assert find_done(str(tmp_path), NAME, "digest") is None
-    forget_done(str(tmp_path), NAME)
-    forget_done(f"{tmp_path}/nowhere", NAME)
+    assert found_in(tmp_path) is None
+    assert found_in(tmp_path / "nowhere") is None
 
 
 DAMAGES = {
@@ -76,70 +97,75 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("file", [NAME, f"{NAME}.index", "rejects/train-00003-of-00007.jsonl"])
+@pytest.mark.parametrize("file", [NAME, f"{NAME}.index", REJECTS])
 @pytest.mark.parametrize("damage", [*DAMAGES, "missing"])
-def test_a_shard_whose_files_are_not_as_written_is_written_again(tmp_path, damage, file):
-    result = written(tmp_path, (b"some record", b"another"))
-    note_done(str(tmp_path), NAME, "digest", result, None)
-    assert find_done(str(tmp_path), NAME, "digest")
-    path = tmp_path / file
+def test_beside_a_file_that_is_not_as_written_the_shard_has_a_name_of_its_own(
+    tmp_path, damage, file
+):
+    noted(tmp_path, written(tmp_path, (b"some record", b"another")))
+    assert found_in(tmp_path)
+    before, path = files_of(tmp_path), tmp_path / file
     if damage == "missing":
         path.unlink()
     else:
-        before = path.read_bytes()
-        path.write_bytes(DAMAGES[damage](before))
-        assert path.read_bytes() != before
-    assert find_done(str(tmp_path), NAME, "digest") is None
+        path.write_bytes(DAMAGES[damage](before[file]))
+        assert path.read_bytes() != before[file]
+    before, found = files_of(tmp_path), found_in(tmp_path)
+    assert found == NAME if damage == "missing" else is_marked(found)
+    assert files_of(tmp_path) == before
 
 
 def test_a_shard_larger_than_one_read_is_checked_to_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_READ_BYTES", 1000)
-    result = written(tmp_path, [bytes([n]) * 700 for n in range(9)])
-    note_done(str(tmp_path), NAME, "digest", result, None)
-    assert find_done(str(tmp_path), NAME, "digest")
+    noted(tmp_path, written(tmp_path, [bytes([n]) * 700 for n in range(9)]))
+    assert found_in(tmp_path)
     path = tmp_path / NAME
     path.write_bytes(DAMAGES["last byte"](path.read_bytes()))
-    assert find_done(str(tmp_path), NAME, "digest") is None
+    assert is_marked(found_in(tmp_path))
 
 
-def change_note(directory, **changes) -> None:
+def change_note(directory: Path, **changes) -> None:
     """Changes fields of a note: `result__shard__bytes=7` changes the size of the shard."""
-    note = json.loads(note_of(directory).read_text())
-    for path, value in changes.items():
+    path = directory / f"{NAME}.done"
+    note = json.loads(path.read_text())
+    for name, value in changes.items():
         inner = note
-        *above, last = path.split("__")
-        for name in above:
-            inner = inner[name]
+        *above, last = name.split("__")
+        for step in above:
+            inner = inner[step]
         if value is KeyError:
             del inner[last]
         else:
             inner[last] = value
-    note_of(directory).write_text(json.dumps(note))
+    path.write_text(json.dumps(note))
 
 
 BROKEN_NOTES = [b"", b"{", b"[]", b"7", b"\xff\xfe", b"{}", b"1" * 5000, b"[" * 100_000]
-BROKEN_NOTES += [b'{"digest": "digest", "result": null, "figures": 0}']
+BROKEN_NOTES += [b'{"digest": "%s", "result": null, "figures": 0}' % DIGEST.encode()]
 
 
 @pytest.mark.parametrize("data", BROKEN_NOTES, ids=lambda data: repr(data)[:30])
 def test_a_broken_note_is_ignored(tmp_path, data):
-    note_done(str(tmp_path), NAME, "digest", written(tmp_path), None)
-    note_of(tmp_path).write_bytes(data)
-    assert find_done(str(tmp_path), NAME, "digest") is None
+    noted(tmp_path, written(tmp_path))
+    (tmp_path / f"{NAME}.done").write_bytes(data)
+    before = files_of(tmp_path)
+    assert found_in(tmp_path) in (None, NAME, SECOND)
+    assert files_of(tmp_path) == before
 
 
 @given(st.data())
 @settings(max_examples=50)
 def test_a_note_cut_off_or_changed_anywhere_never_raises(tmp_path_factory, data):
     directory = tmp_path_factory.mktemp("out")
-    note_done(str(directory), NAME, "digest", written(directory), {"a": [1, 2.5]})
-    octets = bytearray(note_of(directory).read_bytes())
+    noted(directory, written(directory), {"a": [1, 2.5]})
+    path = directory / f"{NAME}.done"
+    octets = bytearray(path.read_bytes())
     if data.draw(st.booleans()):
         del octets[data.draw(st.integers(0, len(octets) - 1)) :]
     else:
         octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
-    note_of(directory).write_bytes(octets)
-    find_done(str(directory), NAME, "digest")
+    path.write_bytes(octets)
+    found_in(directory)
 
 
 @pytest.mark.parametrize(
@@ -156,38 +182,59 @@ def test_a_note_cut_off_or_changed_anywhere_never_raises(tmp_path_factory, data)
         {"result__shard__index_bytes": 7},
         {"result__shard__index_crc32c": "0"},
         {"result__shard__more": 1},
-        {"result__shard__file": 7},
-        {"result__shard__file": "../../../../etc/passwd"},
+        {"result__shard__path": 7},
+        {"result__shard__path": "../../../../etc/passwd"},
         {"result__first_reject": {"key": "k"}},
         {"result__more": 1},
         {"result__index": 3.5},
         {"result__rejected": [2]},
+        {"result__rejects": ""},
+        {"result__rejects": [REJECTS]},
+        {"result__rejects_crc32c": 7},
         {"result__first_reject": {"key": 1, "stage": None, "error": []}},
     ],
     ids=str,
 )
 def test_a_note_with_wrong_fields_is_ignored(tmp_path, changes):
-    note_done(str(tmp_path), NAME, "digest", written(tmp_path), None)
+    noted(tmp_path, written(tmp_path))
     change_note(tmp_path, **changes)
-    assert find_done(str(tmp_path), NAME, "digest") is None
+    found = found_in(tmp_path)
+    assert found == (SECOND if "digest" in changes else NAME) or is_marked(found)
 
 
-@pytest.mark.parametrize("place", ["../{}", "sub/{}", "{root}/{}"])
-def test_a_note_that_names_a_file_elsewhere_is_ignored(tmp_path, place):
-    (tmp_path / "out" / "sub").mkdir(parents=True)
-    file = place.format(NAME, root=tmp_path)
-    note_done(f"{tmp_path}/out", NAME, "digest", written(tmp_path / "out"), None)
-    for folder in (tmp_path, tmp_path / "out" / "sub"):
-        written(folder)
-    if file.startswith("/"):
-        file = "/".join([".."] * len(tmp_path.parts)) + file
-    change_note(tmp_path / "out", result__shard__file=file)
-    assert find_done(f"{tmp_path}/out", NAME, "digest") is None
+@pytest.mark.parametrize(("field", "name"), [("shard__path", NAME), ("rejects", REJECTS)])
+@pytest.mark.parametrize("other", ["../{}", "sub/{}", "{root}{}", "76543210", "89abcde"])
+def test_a_note_that_names_another_file_is_ignored_and_that_file_is_left_alone(
+    tmp_path, field, name, other
+):
+    out = tmp_path / "out"
+    noted(out, written(out))
+    if "{" in other:
+        file = other.format(name, root="/".join([".."] * len(out.parts)) + f"{tmp_path}/")
+    else:
+        file = name.replace("-of-00007", f"-of-00007.{other}")
+    (out / file).parent.mkdir(parents=True, exist_ok=True)
+    (out / file).write_bytes((out / name).read_bytes() + b"damage")
+    change_note(out, **{f"result__{field}": file})
+    before = files_of(tmp_path)
+    assert found_in(out) == NAME or is_marked(found_in(out))
+    assert files_of(tmp_path) == before
 
 
-def output_of(**changes) -> Output:
-    output = Output("/out", SCHEMA, Placement(0, Splits()), (0,), options={"a": 1})
-    return dataclasses.replace(output, **changes)
+@pytest.mark.parametrize("old", ["", ".00ff00ff"])
+def test_a_second_name_has_one_mark_which_is_of_the_new_contents(old):
+    assert second_name(f"0123abcd/a.b-00000-of-00001{old}.tfrecord", "89abcdef") == (
+        "0123abcd/a.b-00000-of-00001.89abcdef.tfrecord"
+    )
+
+
+def test_notes_are_counted_beside_the_shards_of_their_splits():
+    names = [
+        f"{FOLDER}/{split}-{n:05d}-of-{count:05d}.tfrecord.done"
+        for split, n, count in (("train", 0, 16), ("train", 3, 16), ("v.a-l", 0, 2))
+    ]
+    others = [f"{FOLDER}/train-00001-of-00016.tfrecord", f"{FOLDER}/x.done", ".staging/run/lease"]
+    assert noted_shards([*names, *others]) == (3, 18)
 
 
 def test_everything_that_decides_the_bytes_of_a_shard_is_in_its_digest(monkeypatch):
@@ -196,7 +243,7 @@ def test_everything_that_decides_the_bytes_of_a_shard_is_in_its_digest(monkeypat
         return Digest(output_of(**output), name, names).update(records).text()
 
     others = [
-        digest(name="train-00004-of-00007.tfrecord"),
+        digest(name=f"{FOLDER}/train-00004-of-00007.tfrecord"),
         digest(names={}),
         digest(names={"label": ("cat", "dog")}),
         digest(names={"label": ("dog",)}),

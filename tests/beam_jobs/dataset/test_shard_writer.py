@@ -6,6 +6,8 @@ import pickle
 import random
 import resource
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,26 +42,27 @@ from readers.format.decode.records import Decoder
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
-from tests.support.datasets import plain_sections, sections_of, write_recordings
+from tests.support.datasets import flip, plain_sections, sections_of, write_recordings
 
 SCHEMA = Schema({"key": Feature("string"), "x": Feature("uint8", (None,))})
 
 
 def output_of(directory: Path, schema: Schema = SCHEMA, **changes) -> Output:
     placement = Placement(0, Splits(("train", "val"), (0.5, 0.5)))
-    return Output(str(directory), schema, placement, (0, 0), **changes)
+    return Output(str(directory), schema, placement, (0, 0), run="run", **changes)
 
 
 def plan_of(records: int, rejected: int = 0) -> Plan:
     """A plan whose second split has one shard with these records."""
     empty = np.empty(0, np.uint64)
-    return Plan(
-        (SplitPlan(3, 0, 50, 1, empty), SplitPlan(records, rejected, 50, min(records, 1), empty))
-    )
+    splits = SplitPlan(3, 0, 50, 1, empty), SplitPlan(records, rejected, 50, min(records, 1), empty)
+    return Plan(splits, FOLDER)
 
 
 KEY = 1 << 17
-NAME = "val-00000-of-00001.tfrecord"
+FOLDER = "0123abcd"
+NAME = f"{FOLDER}/val-00000-of-00001.tfrecord"
+REJECTS = f"{FOLDER}/rejects/val-00000-of-00001.jsonl"
 
 
 def example(number: int, size: int = 20) -> bytes:
@@ -126,16 +129,17 @@ def check_shard(
     result: ShardResult,
     examples: list[tuple[int, bytes]],
     schema: Schema = SCHEMA,
+    name: str = NAME,
 ) -> None:
     """Asserts that the shard holds these (hash, Example), and that checksum, index and result agree."""
-    path = directory / NAME
+    path = directory / name
     data = b"".join(frame(item) for _, item in examples)
     assert path.read_bytes() == data
     assert (result.split, result.index) == (1, 0)
-    assert result.shard.file == NAME
+    assert result.shard.path == name
     assert (result.shard.records, result.shard.bytes) == (len(examples), len(data))
     assert result.shard.crc32c == google_crc32c.value(data)
-    index = (directory / f"{NAME}.index").read_bytes()
+    index = (directory / f"{name}.index").read_bytes()
     assert (result.shard.index_bytes, result.shard.index_crc32c) == (
         len(index),
         int.from_bytes(index[12:16], "little"),
@@ -144,14 +148,17 @@ def check_shard(
     ends = np.cumsum([0, *(len(frame(item)) for _, item in examples)])
     np.testing.assert_array_equal(sections.pop("offset"), ends)
     records = [Decoder(schema).decode(item) for _, item in examples]
-    expected = plain_sections(schema, records, [hash_ for hash_, _ in examples])
+    hashes = [hash_ for hash_, _ in examples]
+    expected = plain_sections(schema, records, hashes)
+    assert result.shard.smallest_hash == min(hashes) >> 32
     assert sections.keys() == expected.keys()
     for name, numbers in expected.items():
         np.testing.assert_array_equal(sections[name], numbers, strict=True)
 
 
-def staged(directory: Path) -> list[str]:
-    return sorted(path.name for path in (directory / ".staging").iterdir())
+def files_of(directory: Path) -> list[str]:
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return sorted(str(path.relative_to(directory)) for path in files)
 
 
 @pytest.mark.parametrize("on_disk", [True, False])
@@ -167,7 +174,7 @@ def test_encoded_records_are_written_in_the_order_of_their_hashes(
     check_shard(tmp_path, result, examples)
     assert not result.kept
     assert (result.rejected, result.first_reject) == (0, None)
-    assert staged(tmp_path) == [f"{NAME}.done"]
+    assert files_of(tmp_path) == [NAME, f"{NAME}.done", f"{NAME}.index"]
 
 
 def test_a_shard_may_have_records_of_more_tasks_than_files_may_be_open(tmp_path):
@@ -192,10 +199,10 @@ def test_rejects_are_listed_by_shard(tmp_path):
     rows, examples = encoded(random.Random(2), 7, 4)
     result = write_encoded(output_of(tmp_path), plan_of(7, 4), blocks_of(rows[::-1]))
     check_shard(tmp_path, result, examples)
-    lines = (tmp_path / "rejects" / NAME.replace("tfrecord", "jsonl")).read_text().splitlines()
+    lines = (tmp_path / REJECTS).read_text().splitlines()
     keys = [json.loads(line)["key"] for line in lines]
     assert keys == sorted(keys) and len(keys) == result.rejected == 4
-    assert result.first_reject.key == keys[0]
+    assert (result.first_reject.key, result.rejects) == (keys[0], REJECTS)
 
 
 def test_a_split_with_only_rejects_has_a_list_and_no_shard(tmp_path):
@@ -204,8 +211,7 @@ def test_a_split_with_only_rejects_has_a_list_and_no_shard(tmp_path):
     for kept in (False, True):
         result = write_encoded(output, plan_of(0, 3), blocks_of(rows))
         assert (result.shard, result.rejected, result.kept) == (None, 3, kept)
-    assert not (tmp_path / NAME).exists()
-    assert (tmp_path / "rejects" / NAME.replace("tfrecord", "jsonl")).exists()
+    assert files_of(tmp_path) == [REJECTS, f"{NAME}.done"]
 
 
 def test_on_reject_fail_ends_the_job(tmp_path):
@@ -213,8 +219,7 @@ def test_on_reject_fail_ends_the_job(tmp_path):
     output = output_of(tmp_path, on_reject="fail")
     with pytest.raises(DataError, match=r"why \(--on_reject fail\)"):
         write_encoded(output, plan_of(3, 1), blocks_of(rows))
-    assert not (tmp_path / NAME).exists()
-    assert staged(tmp_path) == []
+    assert files_of(tmp_path) == []
 
 
 def test_a_planned_record_may_arrive_as_a_reject(tmp_path):
@@ -237,7 +242,7 @@ def test_missing_records_and_repeated_keys_are_noticed(tmp_path):
         write_encoded(output, plan_of(5), blocks_of(rows[1:]))
     with pytest.raises(UsageError, match="duplicate key 'k0'"):
         write_encoded(output, plan_of(6), blocks_of([*rows, rows[0]]))
-    assert not (tmp_path / NAME).exists()
+    assert files_of(tmp_path) == []
 
 
 # Runs after one that did not finish.
@@ -246,6 +251,12 @@ def test_missing_records_and_repeated_keys_are_noticed(tmp_path):
 def written_at(directory: Path) -> tuple[int, int]:
     status = (directory / NAME).stat()
     return status.st_ino, status.st_mtime_ns
+
+
+def second_of(directory: Path, name: str = NAME) -> str:
+    """The second name of a shard, which follows from the digest in its note."""
+    digest = json.loads((directory / f"{NAME}.done").read_text())["digest"]
+    return name.replace("-of-00001", f"-of-00001.{digest[:8]}")
 
 
 def test_a_shard_of_the_same_records_is_kept_in_any_order_of_arrival(tmp_path):
@@ -264,8 +275,9 @@ def test_a_shard_of_the_same_records_is_kept_in_any_order_of_arrival(tmp_path):
 
 
 @pytest.mark.parametrize("other", ["value", "reject", "order", "hash"])
-def test_a_shard_of_other_records_is_written_again(tmp_path, other):
+def test_a_shard_of_other_records_is_written_under_a_second_name(tmp_path, other):
     rows, examples = encoded(random.Random(7), 10, 2)
+    old, good = list(rows), list(examples)
     output, plan = output_of(tmp_path), plan_of(10, 2)
     first = write_encoded(output, plan, blocks_of(rows))
     if other == "value":
@@ -286,11 +298,64 @@ def test_a_shard_of_other_records_is_written_again(tmp_path, other):
         rows = [(hash_ // 2, payload) for hash_, payload in rows]
         examples = [(hash_ // 2, body) for hash_, body in examples]
     again = write_encoded(output, plan, blocks_of(rows))
-    assert not again.kept
-    check_shard(tmp_path, again, examples)
+    second = second_of(tmp_path)
+    assert (again.kept, again.rejects) == (False, second_of(tmp_path, REJECTS))
+    check_shard(tmp_path, again, examples, name=second)
     assert (other in ("reject", "hash")) == (again.shard.crc32c == first.shard.crc32c)
-    assert (other == "reject") == (again.shard == first.shard)
+    assert (other == "reject") == (again.shard == replace(first.shard, path=second))
+    assert write_encoded(output, plan, blocks_of(rows)) == replace(again, kept=True)
+    # The first file is what it was. If the input is again, too, the shard has a third name.
+    check_shard(tmp_path, first, good)
+    last = write_encoded(output, plan, blocks_of(old))
+    check_shard(tmp_path, last, good, name=second_of(tmp_path))
+    assert last.shard == replace(first.shard, path=second_of(tmp_path))
+    assert not last.kept and second_of(tmp_path) != second
+
+
+@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("lost", ["", ".index", "both", "rejects"])
+def test_a_shard_with_a_note_and_without_all_of_its_files_is_written_again(tmp_path, changed, lost):
+    """A run was killed between the note and the last file, or a file was damaged."""
+    rows, examples = encoded(random.Random(8), 10, 2)
+    output, plan = output_of(tmp_path), plan_of(10, 2)
+    if changed:
+        write_encoded(output, plan, blocks_of([(hash_ // 2, payload) for hash_, payload in rows]))
+    first = write_encoded(output, plan, blocks_of(rows))
+    name = second_of(tmp_path) if changed else NAME
+    for suffix in ("", ".index") if lost == "both" else (lost,):
+        (tmp_path / (first.rejects if lost == "rejects" else name + suffix)).unlink()
+    again = write_encoded(output, plan, blocks_of(rows))
+    check_shard(tmp_path, again, examples, name=name)
+    assert again == replace(first, kept=False)
     assert write_encoded(output, plan, blocks_of(rows)).kept
+
+
+@pytest.mark.parametrize("suffix", ["", ".index"])
+def test_a_damaged_file_without_a_note_is_refused_once_and_then_left_alone(tmp_path, suffix):
+    rows, examples = encoded(random.Random(8), 10)
+    output, plan = output_of(tmp_path), plan_of(10)
+    first = write_encoded(output, plan, blocks_of(rows))
+    (tmp_path / f"{NAME}.done").unlink()
+    flip(tmp_path / f"{NAME}{suffix}", 20)
+    with pytest.raises(DataError, match=r"has other bytes than this job writes.*run the same"):
+        write_encoded(output, plan, blocks_of(rows))
+    again = write_encoded(output, plan, blocks_of(rows))
+    assert again.shard.path not in (first.shard.path, second_of(tmp_path))
+    check_shard(tmp_path, again, examples, name=again.shard.path)
+
+
+def test_two_attempts_at_once_write_one_shard(tmp_path):
+    rows, examples = encoded(random.Random(8), 30)
+    barrier = threading.Barrier(2)
+
+    def attempt(per_block):
+        barrier.wait(10)
+        return write_encoded(output_of(tmp_path), plan_of(30), blocks_of(rows, per_block))
+
+    with ThreadPoolExecutor(2) as threads:
+        for result in threads.map(attempt, [3, 30]):
+            check_shard(tmp_path, result, examples)
+    assert files_of(tmp_path) == [NAME, f"{NAME}.done", f"{NAME}.index"]
 
 
 def test_a_shard_is_written_again_if_the_job_learns_another_schema(tmp_path):
@@ -298,8 +363,9 @@ def test_a_shard_is_written_again_if_the_job_learns_another_schema(tmp_path):
     output, plan = output_of(tmp_path), plan_of(10)
     write_encoded(output, plan, blocks_of(rows))
     other = Schema({"key": Feature("string"), "y": SCHEMA["x"]})
-    assert not write_encoded(output, plan, blocks_of(rows), other).kept
-    assert sections_of(tmp_path / NAME).keys() == {"offset", "hash", "length/y"}
+    again = write_encoded(output, plan, blocks_of(rows), other)
+    assert (again.kept, again.shard.path) == (False, second_of(tmp_path))
+    assert sections_of(tmp_path / again.shard.path).keys() == {"offset", "hash", "length/y"}
 
 
 # Shards whose records are files.
@@ -400,7 +466,7 @@ def test_a_shard_with_a_bad_file_is_kept_with_its_statistics_and_no_file_is_open
 
 
 @pytest.mark.parametrize("change", ["size", "time", "key"])
-def test_a_shard_of_other_files_is_written_again(tmp_path, source, change):
+def test_a_shard_of_other_files_is_written_under_a_second_name(tmp_path, source, change):
     write_files(tmp_path, loader_of(source), references_of(source))
     file = source / keys_of(source)[5]
     match change:
@@ -418,14 +484,15 @@ def test_a_shard_of_other_files_is_written_again(tmp_path, source, change):
     loader = loader_of(source)
     result, _ = write_files(tmp_path, loader, references_of(source))
     assert not result.kept
-    check_shard(tmp_path, result, examples_of(loader, source), loader.schema)
+    good = examples_of(loader, source)
+    check_shard(tmp_path, result, good, loader.schema, second_of(tmp_path))
 
 
 @pytest.mark.parametrize("figures", [None, {"records": 30, "features": {}}], ids=str)
 def test_a_shard_whose_figures_cannot_be_read_is_written_again(tmp_path, source, figures):
     loader = loader_of(source)
     _, expected = write_files(tmp_path, loader, references_of(source))
-    note = tmp_path / ".staging" / f"{NAME}.done"
+    note = tmp_path / f"{NAME}.done"
     note.write_text(json.dumps(json.loads(note.read_text()) | {"figures": figures}))
     _, statistics = write_files(tmp_path, loader, references_of(source))
     assert statistics.state() == expected.state()
@@ -436,6 +503,5 @@ def test_a_mistake_of_the_user_ends_the_job_and_leaves_no_half_shard(tmp_path, s
     key = keys_of(source)[20]
     np.save(source / key, np.ones((2, 5)))
     with pytest.raises(UsageError, match=f"{key}: signal float64"):
-        write_files(tmp_path, loader, references_of(source))
-    assert staged(tmp_path) == []
-    assert not (tmp_path / NAME).exists()
+        write_files(tmp_path / "out", loader, references_of(source))
+    assert files_of(tmp_path / "out") == []

@@ -5,40 +5,33 @@ import random
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
-import apache_beam as beam
 import google_crc32c
 import numpy as np
 import pytest
-from apache_beam.pipeline import PipelineVisitor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.dataset import topup
-from beam_jobs.dataset.directory import begin_moves
-from beam_jobs.dataset.moves import (
-    Change,
-    Move,
-    changes_of,
-    moves_by_records,
-    plan_changes,
-    read_index,
-)
+from beam_jobs.dataset import shard_file, topup
+from beam_jobs.dataset.moves import Change, Move, changes_of, moves_by_records, plan_changes
 from beam_jobs.dataset.output import Output
-from beam_jobs.dataset.resume import ShardResult, find_done, note_done
+from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_file import ShardFile
-from beam_jobs.dataset.topup import apply_change, prepare_change
+from beam_jobs.dataset.topup import apply_change
 from beam_jobs.errors import DataError
 from beam_jobs.pipeline import commit
-from beam_jobs.pipeline.commit import top_up
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject
+from readers.format.index import Index
 from readers.format.schema import Feature, Schema
 from readers.format.splits import shard_name
 from readers.format.tfrecord import frame, read_records
-from tests.support.datasets import write_shard
+from tests.support.datasets import flip, write_shard
+
+FOLDER = "0123abcd"
 
 Shards = list[list[bytes]]
 
@@ -86,8 +79,14 @@ def test_moves_by_records_balance_exactly_with_the_fewest_records(counts):
 # The changed files.
 
 
+def output_of(directory: Path | str) -> Output:
+    placement = Placement(0, Splits(("train", "val"), (0.5, 0.5)))
+    return Output(str(directory), Schema({"key": Feature("string")}), placement, (0, 0), run="run")
+
+
 def results_of(directory: Path, shards: Shards, split: str = "train") -> list[ShardResult]:
     """Writes shards of serialized Examples; returns the results of their writers."""
+    (directory / FOLDER).mkdir(exist_ok=True)
     results = []
     for index, records in enumerate(shards):
         # Each number in the index follows from its record, wherever that is.
@@ -96,8 +95,9 @@ def results_of(directory: Path, shards: Shards, split: str = "train") -> list[Sh
             "length/x": np.array([len(record) for record in records], np.uint32),
             "value/last": np.array([record[-1] / 3 for record in records], np.float64),
         }
-        name = shard_name(split, index, len(shards))
+        name = f"{FOLDER}/{shard_name(split, index, len(shards))}"
         shard = write_shard(directory / name, records, sections=sections)
+        shard = replace(shard, path=name)
         results.append(ShardResult(int(split != "train"), index, shard, 0, None))
     return results
 
@@ -127,177 +127,154 @@ def any_moves(rng: random.Random, counts: list[int]) -> list[Move]:
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+    """Path -> content of all files, those of a run that are not whole included."""
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
-def check_files(directory: Path, shards: Shards, found: dict[int, ShardResult]) -> None:
-    """Asserts that files and results are those of shards written from these records directly."""
-    with tempfile.TemporaryDirectory() as other:
-        expected = results_of(Path(other), shards)
-        assert files_of(directory) == files_of(Path(other))
-    for index, result in found.items():
-        assert result.shard == expected[index].shard
-        assert (result.split, result.index) == (0, index)
-    for index, records in enumerate(shards):
-        with (directory / expected[index].shard.file).open("rb") as file:
-            assert [data for _, data in read_records(file, "")] == records
+def check_files(directory: Path, before: Shards, after: Shards, found: list[ShardResult]) -> None:
+    """Asserts that changed shards are as if written directly, and that the others are what they were."""
+    with tempfile.TemporaryDirectory() as other, tempfile.TemporaryDirectory() as unchanged:
+        direct = results_of(Path(other), after)
+        results_of(Path(unchanged), before)
+        expected = files_of(Path(unchanged))
+        for result in found:
+            shard = direct[result.index].shard
+            name = shard.path.replace(".tfrecord", f".{shard.crc32c:08x}.tfrecord")
+            assert result == replace(direct[result.index], shard=replace(shard, path=name))
+            for suffix in ("", ".index"):
+                expected[name + suffix] = Path(other, shard.path + suffix).read_bytes()
+        assert files_of(directory) == expected
+    for result in found:
+        with (directory / result.shard.path).open("rb") as file:
+            assert [data for _, data in read_records(file, "")] == after[result.index]
 
 
-def once(directory: str, changes: list[Change]) -> dict[int, ShardResult]:
-    prepared = [prepare_change(directory, change) for change in changes]
-    return {p.change.before.index: apply_change(directory, p) for p in prepared}
+def once(output: Output, changes: list[Change]) -> list[ShardResult]:
+    return [apply_change(output, change) for change in changes]
 
 
-def two_at_once(directory: str, changes: list[Change]) -> dict[int, ShardResult]:
+def again(output: Output, changes: list[Change]) -> list[ShardResult]:
+    """A second run of the job does what the first one did."""
+    found = once(output, changes)
+    assert once(replace(output, run="other"), changes[::-1]) == found[::-1]
+    return found
+
+
+def two_at_once(output: Output, changes: list[Change]) -> list[ShardResult]:
+    barrier = threading.Barrier(2)
+
+    def attempt(change):
+        barrier.wait(10)
+        return apply_change(output, change)
+
+    found = []
     with ThreadPoolExecutor(2) as threads:
-
-        def both(function, argument):
-            barrier = threading.Barrier(2)
-
-            def attempt():
-                barrier.wait(10)
-                return function(directory, argument)
-
-            one, other = [threads.submit(attempt) for _ in range(2)]
-            return one.result(), other.result()
-
-        prepared = [both(prepare_change, change)[0] for change in changes]
-        applied = {p.change.before.index: both(apply_change, p) for p in prepared}
-        assert all(one == other for one, other in applied.values())
-        return {index: one for index, (one, _) in applied.items()}
+        for change in changes:
+            one, other = threads.map(attempt, [change] * 2)
+            assert one == other
+            found.append(one)
+    return found
 
 
-@pytest.mark.parametrize("local", [True, False])
-@pytest.mark.parametrize("way", [once, two_at_once])
+@pytest.mark.parametrize("way", [once, again, two_at_once])
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=5),
     st.randoms(use_true_random=False),
     st.booleans(),
 )
 @settings(max_examples=10)
-def test_changed_shards_equal_shards_that_were_written_directly(way, local, counts, rng, balance):
+def test_changed_shards_equal_shards_that_were_written_directly(way, counts, rng, balance):
     shards = records_of(rng, counts)
     moves = moves_by_records(counts) if balance else any_moves(rng, counts)
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
-        if not local:
-            patch.setattr(topup, "is_local", lambda path: False)
-            patch.setattr(topup, "_COPY_BYTES", 97)
-        results = results_of(Path(directory), shards)
-        changes = changes_of(results, moves)
-        check_files(Path(directory), after(shards, moves), way(directory, changes))
+        patch.setattr(topup, "_COPY_BYTES", 97)
+        changes = changes_of(results_of(Path(directory), shards), moves)
+        found = way(output_of(directory), changes)
+        assert [result.index for result in found] == [change.before.index for change in changes]
+        check_files(Path(directory), shards, after(shards, moves), found)
 
 
-@pytest.mark.parametrize(
-    ("local", "done"), [(True, "nothing"), (True, "half"), (True, "shard"), (False, "shard")]
-)
-def test_an_attempt_that_died_is_completed_by_the_next(tmp_path, monkeypatch, local, done):
-    shards = records_of(random.Random(2), [9, 1, 1])
-    moves = moves_by_records([9, 1, 1])
-    monkeypatch.setattr(topup, "is_local", lambda path: local)
-    directory = str(tmp_path)
-    changes = changes_of(results_of(tmp_path, shards), moves)
-    prepared = [prepare_change(directory, change) for change in changes]
-    for p in prepared:
-        note_done(directory, p.change.name, "digest", p.change.before, None)
+COUNTS = [9, 1, 1]
+MOVES = moves_by_records(COUNTS)
 
-    def die(*arguments):
+
+@pytest.fixture
+def shards() -> Shards:
+    return records_of(random.Random(2), COUNTS)
+
+
+@pytest.fixture
+def changes(tmp_path, shards) -> list[Change]:
+    """Changes of a donor and two receivers."""
+    return changes_of(results_of(tmp_path, shards), MOVES)
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2, 3])
+def test_an_attempt_that_died_is_completed_by_the_next(
+    tmp_path, monkeypatch, shards, changes, writes
+):
+    def die(*_, **__):
         raise OSError("no space")
 
     with monkeypatch.context() as patch:
-        patch.setattr(topup, "write_file", die)
-        if done == "nothing":
-            patch.setattr(topup, "_rewrite", die)
-            patch.setattr(Path, "open", die)
-        for p in prepared:
+        match writes:
+            case 0:
+                patch.setattr(topup, "ShardFile", die)
+            case 1:
+                patch.setattr(topup.Index, "join", die)
+            case 2:
+                patch.setattr(shard_file, "write_file", die)
+            case 3:
+                patch.setattr(shard_file.NewFile, "publish", die)
+        for change in changes:
             with pytest.raises(OSError, match="no space"):
-                apply_change(directory, p)
-            # The note is removed before the first byte of the shard changes.
-            if done != "nothing":
-                assert find_done(directory, p.change.name, "digest") is None
-                assert not (tmp_path / ".staging" / f"{p.change.name}.done").exists()
-    if done == "half":
-        for p in prepared:
-            with (tmp_path / p.change.name).open("r+b") as file:
-                # Incoming records are partly written, or leaving ones are not cut off yet.
-                file.seek(-1 if p.change.intake else 0, 2)
-                file.truncate() if p.change.intake else file.write(b"left")
-    found = {p.change.before.index: apply_change(directory, p) for p in prepared}
-    for path in (tmp_path / ".staging").glob("*.done"):
-        pytest.fail(f"{path.name} is left")
-    check_files(tmp_path, after(shards, moves), found)
+                apply_change(output_of(tmp_path), change)
+    found = once(output_of(tmp_path), changes)
+    check_files(tmp_path, shards, after(shards, MOVES), found)
 
 
-@pytest.mark.parametrize("late", ["begins", "ends"])
-def test_an_attempt_at_writing_a_shard_changes_nothing_once_records_have_moved(tmp_path, late):
-    shards, directory = records_of(random.Random(2), [9, 1, 1]), str(tmp_path)
-    changes = changes_of(results_of(tmp_path, shards), moves_by_records([9, 1, 1]))
-    attempts = {}
-    if late == "ends":
-        for change, records in zip(changes, shards, strict=True):
-            attempts[change.name] = file = ShardFile(directory, change.name)
-            frames = [frame(record) for record in records]
-            file.write(b"".join(frames))
-    begin_moves(directory)
-    indexes = {change.name: read_index(directory, change.name) for change in changes}
-    found = once(directory, changes)
-    for change in changes:
-        with pytest.raises(DataError, match=r"changed by another worker|came too late"):
-            file = attempts[change.name] if attempts else ShardFile(directory, change.name)
-            file.commit(indexes[change.name])
-    check_files(tmp_path, after(shards, moves_by_records([9, 1, 1])), found)
+def test_an_attempt_at_writing_a_shard_that_ends_after_its_records_have_moved_changes_nothing(
+    tmp_path, shards, changes
+):
+    output = output_of(tmp_path)
+    indexes = [(tmp_path / f"{change.name}.index").read_bytes() for change in changes]
+    found = once(output, changes)
+    for change, records, data in zip(changes, shards, indexes, strict=True):
+        index = Index.of_bytes(data, change.name)
+        with ShardFile(output, change.name) as file:
+            file.write(b"".join(map(frame, records)))
+            assert file.commit(index, lambda _: None) == change.before.shard
+        with ShardFile(output, change.name) as file:
+            file.write(b"".join(map(frame, records[::-1])) + b"more")
+            with pytest.raises(DataError, match="has other bytes than this job writes"):
+                file.commit(index, lambda _: None)
+    check_files(tmp_path, shards, after(shards, MOVES), found)
 
 
-def test_no_marker_stays_in_a_dataset_that_another_run_has_completed(tmp_path):
-    (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(DataError, match="an attempt of a worker came too late"):
-        begin_moves(str(tmp_path))
-    assert list(files_of(tmp_path)) == ["manifest.json"]
+DAMAGES = {
+    "a record that stays": ("", lambda path: flip(path, 20)),
+    "a record that moves": ("", lambda path: flip(path, -6)),
+    "the end of the file": ("", lambda path: path.write_bytes(path.read_bytes()[:-1])),
+    "all of the file": ("", lambda path: path.write_bytes(b"")),
+    "the head of the index": (".index", lambda path: flip(path, 16)),
+    "a number of the index": (".index", lambda path: flip(path, -2)),
+    "the end of the index": (".index", lambda path: path.write_bytes(path.read_bytes()[:-1])),
+}
 
 
-def test_records_do_not_move_in_a_dataset_that_is_complete(tmp_path):
-    shards = records_of(random.Random(2), [9, 1, 1])
-    changes = changes_of(results_of(tmp_path, shards), moves_by_records([9, 1, 1]))
-    prepared = [prepare_change(str(tmp_path), change) for change in changes]
-    (tmp_path / "manifest.json").write_text("{}")
+@pytest.mark.parametrize("part", DAMAGES)
+def test_a_donor_that_is_damaged_is_noticed_before_a_shard_appears(tmp_path, part):
+    shards = records_of(random.Random(2), [9, 1])
+    donor, receiver = changes_of(results_of(tmp_path, shards), moves_by_records([9, 1]))
+    suffix, damage = DAMAGES[part]
+    damage(tmp_path / f"{donor.name}{suffix}")
     before = files_of(tmp_path)
-    for p in prepared:
-        with pytest.raises(DataError, match="an attempt of a worker came too late"):
-            apply_change(str(tmp_path), p)
+    # A receiver reads nothing that stays.
+    for change in [donor] if part == "a record that stays" else [donor, receiver]:
+        with pytest.raises((DataError, ValueError), match=donor.name):
+            apply_change(output_of(tmp_path), change)
     assert files_of(tmp_path) == before
-
-
-def test_no_records_are_copied_out_of_a_shard_that_has_changed(tmp_path):
-    shards = records_of(random.Random(2), [9, 1, 1])
-    changes = changes_of(results_of(tmp_path, shards), moves_by_records([9, 1, 1]))
-    once(str(tmp_path), changes)
-    for change in changes:
-        with pytest.raises(DataError, match="has changed since its shard was written"):
-            prepare_change(str(tmp_path), change)
-
-
-@pytest.mark.parametrize("kind", ["intake", "intake.index"])
-@pytest.mark.parametrize("damage", ["changed", "cut off"])
-def test_records_that_were_damaged_in_their_copy_are_noticed(tmp_path, kind, damage):
-    shards = records_of(random.Random(3), [9, 1])
-    changes = changes_of(results_of(tmp_path, shards), moves_by_records([9, 1]))
-    prepared = [prepare_change(str(tmp_path), change) for change in changes]
-    (copy,) = (tmp_path / ".staging").glob(f"*.{kind}")
-    data = bytearray(copy.read_bytes())
-    if damage == "changed":
-        data[-70] ^= 1
-    copy.write_bytes(data if damage == "changed" else data[:-1])
-    before = files_of(tmp_path)
-    with pytest.raises(ValueError, match=r"fails its CRC32C|damaged at byte"):
-        apply_change(str(tmp_path), prepared[1])
-    assert files_of(tmp_path) == before
-
-
-SCHEMA = Schema({"key": Feature("string")})
-
-
-def output_of(directory: Path) -> Output:
-    splits = Splits(("train", "val"), (0.5, 0.5))
-    return Output(str(directory), SCHEMA, Placement(0, splits), (0, 0))
 
 
 def test_all_splits_are_balanced_and_balanced_ones_are_left_alone(tmp_path):
@@ -310,7 +287,7 @@ def test_all_splits_are_balanced_and_balanced_ones_are_left_alone(tmp_path):
     # Each split has moves of its own.
     other = [results_of(tmp_path, records_of(rng, [1, 6]), "val"), results[:2]]
     changes = list(plan_changes(itertools.chain(*other)))
-    assert [change.name[:5] for change in changes] == ["train", "train", "val-0", "val-0"]
+    assert [change.before.split for change in changes] == [0, 0, 1, 1]
 
 
 def test_nothing_moves_if_a_shard_is_missing_or_there_is_none(tmp_path):
@@ -320,34 +297,10 @@ def test_nothing_moves_if_a_shard_is_missing_or_there_is_none(tmp_path):
         assert not list(plan_changes(some))
 
 
-class SideInputs(PipelineVisitor):
-    """Finds step -> steps whose output it waits for."""
+def test_an_output_that_cannot_be_written_is_reported_in_one_line(tmp_path, monkeypatch, changes):
+    def full(*_):
+        raise OSError("no space")
 
-    def __init__(self) -> None:
-        self.found: dict[str, list[str]] = {}
-
-    def visit_transform(self, step) -> None:
-        waits = [side.pvalue.producer.full_label for side in step.side_inputs]
-        self.found[step.full_label] = waits
-
-
-def test_on_any_runner_all_records_are_copied_before_a_shard_changes(tmp_path):
-    # Only the DirectRunner ends a step before the next begins.
-    pipeline = beam.Pipeline()
-    top_up(pipeline | beam.Create([]), str(tmp_path))
-    steps = SideInputs()
-    pipeline.visit(steps)
-    assert any("AllCopied" in step for step in steps.found["Move"])
-
-
-def test_an_output_that_cannot_be_written_is_reported_in_one_line(tmp_path, monkeypatch):
-    shards = records_of(random.Random(8), [4, 0])
-    results = results_of(tmp_path, shards)
-    output = output_of(tmp_path)
-    (change, _) = plan_changes(results)
-    prepared = prepare_change(output.directory, change)
-    (tmp_path / change.name).unlink()
-    with pytest.raises(DataError, match=f"{change.name} cannot be written"):
-        commit._apply(prepared, output.directory, 1)
-    with pytest.raises(DataError, match=f"{change.name} cannot be written"):
-        commit._prepare(change, output.directory)
+    monkeypatch.setattr(shard_file.NewFile, "write", full)
+    with pytest.raises(DataError, match=f"{changes[0].name} cannot be written .no space"):
+        commit._apply(changes[0], output_of(tmp_path))

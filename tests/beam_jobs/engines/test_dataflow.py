@@ -31,7 +31,7 @@ from examples.samples import make_samples
 from tests.engines.services import Service, free_ports, listens, start, stop
 from tests.support.checkout import ROOT
 from tests.support.dataflow_service import PASSED_THROUGH, TOKEN, Answer, DataflowService
-from tests.support.datasets import files_of
+from tests.support.datasets import files_of, folder_of
 
 IMAGE = "europe-west4-docker.pkg.dev/a-project/images/beam-shards:0.1.0"
 QUIET = "--experiments=disable_logging_submission_environment"
@@ -148,11 +148,11 @@ def driver(cloud, monkeypatch):
 
 
 def without_inputs(directory):
-    """The files of a dataset, without the paths of its inputs in the manifest."""
-    path = directory / "manifest.json"
-    manifest = json.loads(path.read_text())
-    del manifest["options"]["input"]
-    path.write_text(json.dumps(manifest))
+    """The files of a dataset, without the paths of its inputs in the manifests."""
+    for path in (directory / "manifest.json", directory / "generations/1.json"):
+        manifest = json.loads(path.read_text())
+        del manifest["options"]["input"]
+        path.write_text(json.dumps(manifest))
     return files_of(directory)
 
 
@@ -182,11 +182,12 @@ def test_a_whole_submission_writes_the_same_bytes_as_this_machine(cloud, tmp_pat
     here = [flag.replace("gs://data/in", str(cloud.inputs)) for flag in JOBS["text"]]
     assert main(["text", *here, "--output", f"{tmp_path}/here", "--direct_num_workers=1"]) == 0
     downloaded = cloud.download("text", tmp_path / "there")
+    folder = folder_of(downloaded).name
     assert without_inputs(downloaded) == without_inputs(tmp_path / "here")
     taken, lines = cloud.service.named("whole"), there.stderr.splitlines()
     page = f"{CONSOLE}{taken.id}?project=a-project"
     assert f"Dataflow runs the job as {taken.id}: {page}" in lines
-    assert "1 rejected, listed in gs://data/text/rejects/" in lines
+    assert f"1 rejected, listed in gs://data/text/{folder}/rejects/" in lines
     assert "Traceback" not in there.stderr and "error" not in there.stderr
 
     assert taken.path == "/v1b3/projects/a-project/locations/europe-west4/jobs"

@@ -12,13 +12,17 @@ from apache_beam.runners.portability.local_job_service import LocalJobServicer
 from apache_beam.runners.portability.portable_runner import PipelineResult
 from apache_beam.runners.runner import PipelineState
 
-from beam_jobs.dataset.directory import note_submitted
+from beam_jobs.dataset.lease import note_remote
+from beam_jobs.dataset.output import Output
 from beam_jobs.engines.flags import job_name
 from beam_jobs.engines.remote import job as remote_job
 from beam_jobs.engines.remote import watch
 from beam_jobs.engines.remote.flink import FlinkJob, NoAnswer, Seen
 from beam_jobs.engines.remote.job import RemoteJob
 from beam_jobs.engines.remote.watch import Follow, Lines, Watch
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.splits import Splits
+from readers.format.schema import Schema
 from tests.engines.services import free_ports
 from tests.support.commands import refused, run
 
@@ -51,8 +55,8 @@ def test_lines_show_what_is_done_how_fast_and_how_long_it_takes():
     assert line == (
         "encoding: 400 of 1,000 records, 30/s, 00:20 left; 5 of 14 stages; 3 of 8 shards"
     )
-    # For a moment, a shard that is changed has no note.
-    assert lines.line(30, Seen(), (2, 8)) == "running for 00:30; 3 of 8 shards"
+    # A commit deletes the notes of shards.
+    assert lines.line(30, Seen(), (0, 0)) == "running for 00:30; 3 of 8 shards"
 
 
 @pytest.fixture
@@ -164,10 +168,11 @@ def test_a_second_command_is_refused_while_the_job_of_an_ended_one_runs(
     quick,
 ):
     out = tmp_path / "out"
-    out.mkdir()
     service.add("mine", "12ab")
     job = JOB._replace(flink=FlinkJob(service.address, "12ab"))
-    note_submitted(str(out), job.to_bytes())
+    schema = Schema({"x": ("int64", ())})
+    ended = Output(str(out), schema, Placement(0, Splits()), (0,), run="0123abcd")
+    note_remote(ended, job.to_bytes())
     said = rf"the job mine \(12ab\) is writing here, .*; {service.address}/#/job/running/12ab"
     refused(capsys, 2, said, *flags, "--output", out)
     service.answers["/jobs/12ab"]["state"] = "FAILED"
@@ -205,7 +210,8 @@ def test_a_job_behind_a_job_service_says_that_it_runs(flags, tmp_path, capsys, t
     def noted_late(result):
         nonlocal said
         wait(result)
-        note_submitted(str(out), JOB.to_bytes())
+        (own,) = (out / ".staging").iterdir()
+        (own / "job").write_bytes(JOB.to_bytes())
         deadline = time.monotonic() + 60
         while "\nrunning for 0" not in said:
             assert time.monotonic() < deadline, said

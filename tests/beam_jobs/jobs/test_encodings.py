@@ -122,7 +122,7 @@ def test_a_job_of_texts_stores_lists_tensors_and_raw_bytes(tmp_path):
     assert stored == parse_encodings(encodings)
     spec = dict.fromkeys(stored, tf.io.FixedLenFeature([], tf.string))
     found = {}
-    for data in tf.data.TFRecordDataset([str(path) for path in out.glob("train-*.tfrecord")]):
+    for data in tf.data.TFRecordDataset([str(out / shard.path) for shard in manifest.shards]):
         record = tf.io.parse_single_example(data, spec)
         tokens = tf.io.parse_tensor(record["tokens"], tf.int64).numpy().tolist()
         label, n = (int(tf.io.decode_raw(record[name], tf.int64)[0]) for name in ("label", "n"))

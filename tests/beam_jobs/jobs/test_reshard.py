@@ -38,7 +38,7 @@ from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
 from readers.format.encode import Encoder
-from readers.format.manifest import Manifest
+from readers.format.manifest import File, Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
 from tests.support.archives import tarred, zipped
@@ -532,6 +532,31 @@ def test_a_manifest_in_an_archive_is_read(tmp_path, archive, pack):
     assert job_of(tmp_path / "b.tar").splits == InputSplits(suggested=("train", "val"))
 
 
+def test_the_manifest_is_found_above_the_folder_of_a_job(tmp_path):
+    folder = write_numbers(tmp_path / "in")
+    manifest = Manifest.read(str(folder))
+    splits = {
+        name: replace(
+            split, shards=tuple(replace(s, path=f"20240131/{s.path}") for s in split.shards)
+        )
+        for name, split in manifest.splits.items()
+    }
+    (folder / "20240131").mkdir()
+    for path in folder.glob("*.tfrecord*"):
+        path.rename(folder / "20240131" / path.name)
+    (folder / "manifest.json").write_bytes(replace(manifest, splits=splits).to_bytes())
+    members = [(p, p.relative_to(tmp_path)) for p in sorted(folder.rglob("*")) if p.is_file()]
+    packed = zipped([(str(name), path.read_bytes()) for path, name in members])
+    (tmp_path / "a.zip").write_bytes(packed)
+    for source in (folder, folder / "20240131", tmp_path / "a.zip"):
+        job = job_of(source)
+        assert (job.splits, job.given) == (InputSplits(("train", "val")), NUMBERS)
+        assert job.class_names == {"label": ("cat", "dog")}
+        assert len(first(job)[0]) == 23
+    (folder / "manifest.json").unlink()
+    assert job_of(folder).splits == InputSplits(suggested=("train", "val"))
+
+
 # The features that exist, and those that are kept.
 
 
@@ -568,6 +593,7 @@ def test_the_schema_has_the_features_that_are_kept():
 def test_other_files_beside_shards_are_skipped(tmp_path):
     write_numbers(tmp_path / "in")
     (tmp_path / "in" / "train-00000-of-00004.tfrecord.idx").write_text("0 91\n")
+    (tmp_path / "in" / "train-00000-of-00004.tfrecord.done").write_text("{}")
     for name in ("README.md", "labels.txt", "dataset_info.json", "table.CSV"):
         (tmp_path / "in" / name).write_text("text")
     (tmp_path / "in" / "rejects").mkdir()
@@ -616,8 +642,10 @@ def test_vocabularies_and_tokenizers_are_kept_unless_the_tokens_are_dropped(tmp_
     schema = Schema({"id": ("int64", ()), "tokens": ("int64", (None,), "list")})
     records = [{"id": 1, "tokens": np.array([2, 3])}]
     for name, words in (("a", b"one\ntwo\n"), ("b", b"two\none\n"), ("c", b"one\n")):
-        write_dataset(tmp_path / name, schema, {"train": [records]}, vocabulary=4)
-        (tmp_path / name / "vocabulary.txt").write_bytes(words)
+        files = {"vocabulary.txt": File("0123abcd/words", google_crc32c.value(words))}
+        write_dataset(tmp_path / name, schema, {"train": [records]}, vocabulary=4, files=files)
+        (tmp_path / name / "0123abcd").mkdir()
+        (tmp_path / name / "0123abcd/words").write_bytes(words)
     assert job_of(tmp_path / "a").vocabulary == (b"", b"[UNK]", b"one", b"two")
     assert job_of(tmp_path / "a", drop=("tokens",)).vocabulary == ()
     with pytest.raises(UsageError, match="differ in features, labels or tokens"):
@@ -626,7 +654,7 @@ def test_vocabularies_and_tokenizers_are_kept_unless_the_tokens_are_dropped(tmp_
         UsageError, match=r"vocabulary.txt has 3 tokens, expected 4 as in manifest.json; or giv"
     ):
         job_of(tmp_path / "c")
-    stated = {"vocabulary.txt": google_crc32c.value(b"one\nthree\n")}
+    stated = {"vocabulary.txt": File("vocabulary.txt", google_crc32c.value(b"one\nthree\n"))}
     write_dataset(tmp_path / "d", schema, {"train": [records]}, vocabulary=4, files=stated)
     (tmp_path / "d" / "vocabulary.txt").write_bytes(b"one\ntwo\n")
     with pytest.raises(UsageError, match=r"manifest.json: vocabulary.txt: its CRC32C is \w+, the"):
@@ -636,12 +664,13 @@ def test_vocabularies_and_tokenizers_are_kept_unless_the_tokens_are_dropped(tmp_
     write_plain(tmp_path / "plain", [example(id=1, tokens=[2, 3])])
     job = job_of(tmp_path / "plain", schema=str(tmp_path / "b" / "manifest.json"))
     assert (job.given, job.vocabulary[2:]) == (schema, (b"two", b"one"))
-    with pytest.raises(UsageError, match=r"--schema .*copied.json: .*No such file.*vocabulary"):
+    with pytest.raises(UsageError, match=r"--schema .*copied.json: .*No such file.*abcd/words"):
         job_of(tmp_path / "plain", schema=str(copied))
-    (tmp_path / "b" / "vocabulary.txt").unlink()
+    (tmp_path / "b" / "0123abcd/words").unlink()
     with pytest.raises(UsageError, match=r"b/manifest.json: .*No such file.*or give a --schema"):
         job_of(tmp_path / "b")
-    write_dataset(tmp_path / "d", schema, {"train": [records]}, tokenizer=9)
+    stated = {"tokenizer.json": File("tokenizer.json", google_crc32c.value("{ü}".encode()))}
+    write_dataset(tmp_path / "d", schema, {"train": [records]}, tokenizer=9, files=stated)
     (tmp_path / "d" / "tokenizer.json").write_text("{ü}")
     assert job_of(tmp_path / "d").tokenizer == "{ü}"
     assert job_of(tmp_path / "d", keep=("id",)).tokenizer == ""

@@ -11,7 +11,7 @@ import google_crc32c
 import readers
 from beam_jobs.jobs.text.subwords import train_bpe
 from readers.__main__ import main
-from readers.format.manifest import Manifest
+from readers.format.manifest import File, Manifest
 from tests.support.datasets import write_numbers
 
 BPE = train_bpe([b"a tokenizer learns from texts, and texts alone"] * 9, 300)
@@ -19,15 +19,15 @@ BPE = train_bpe([b"a tokenizer learns from texts, and texts alone"] * 9, 300)
 
 def dataset_with(tmp_path: Path, tokenizer: str, ids: int, **fields: Any) -> Path:
     dataset = write_numbers(tmp_path / "numbers", (5, 6, 7, 4))
-    manifest = replace(Manifest.read(dataset), tokenizer=ids, **fields)
+    files = {"tokenizer.json": File("tokenizer.json", google_crc32c.value(tokenizer.encode()))}
+    manifest = replace(Manifest.read(dataset), tokenizer=ids, files=files, **fields)
     (dataset / "manifest.json").write_bytes(manifest.to_bytes())
     (dataset / "tokenizer.json").write_text(tokenizer)
     return dataset
 
 
 def test_another_tokenizer_is_found(tmp_path):
-    crc = google_crc32c.value(BPE.encode())
-    dataset = dataset_with(tmp_path, BPE, 300, files={"tokenizer.json": crc})
+    dataset = dataset_with(tmp_path, BPE, 300)
     assert readers.verify(dataset).ok
     (dataset / "tokenizer.json").write_text("{}")
     (problem,) = readers.verify(dataset).problems

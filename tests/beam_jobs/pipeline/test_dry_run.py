@@ -294,7 +294,7 @@ def test_a_dry_run_leaves_no_trace(data, tmp_path, monkeypatch, capsys, name):
 
 
 def test_a_dry_run_refuses_an_existing_dataset_like_the_job(data, capsys):
-    flags = command_of(data, "images", "--output", data / "shards")
+    flags = command_of(data, "images", "--output", data / "shards", "--seed", 9)
     refused(capsys, 2, "a dataset is here already; add --overwrite", "plan", *flags)
 
 

@@ -1,4 +1,5 @@
 import pickle
+import re
 import tempfile
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing import test_pipeline
 from apache_beam.testing.util import assert_that
 
-from beam_jobs.dataset.directory import MARKER, prepare_output
+from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import DataError, find_job_error
 from beam_jobs.pipeline.planning.shards import PlanShards, _DraftPlan
@@ -80,7 +81,7 @@ def run_plan(
             summaries[0].add_reject(split, Reject(f"r{number}", "read", "broken"))
 
     with tempfile.TemporaryDirectory() as directory:
-        output = Output(directory, SCHEMA, Placement(0, splits), num_shards, shard_size)
+        output = Output(directory, SCHEMA, Placement(0, splits), num_shards, shard_size, run="run")
         file = Path(directory) / "plan-00000-of-00001.tfrecord"
 
         def keep(found: list[Piece]) -> None:
@@ -106,6 +107,13 @@ def test_the_transform_plans_exactly_balanced_shards(count, num_shards):
     check_plan(plan, places)
     for number, split in enumerate(plan.splits):
         assert split.shards == min(num_shards[number], split.records)
+
+
+def test_the_folder_is_named_by_the_records_however_they_come():
+    places = random_places(9, 2)
+    folder = run_plan(places, (2, 2)).folder
+    assert run_plan(places[::-1], (2, 2), per_block=4).folder == folder
+    assert re.fullmatch("[0-9a-f]{8}", folder)
 
 
 def test_the_number_of_shards_follows_from_the_bytes_of_the_records():
@@ -149,22 +157,23 @@ def test_inputs_lost_or_repeated_before_the_planning_are_noticed(listed):
 
 
 def test_lost_inputs_are_noticed_before_the_output_is_touched(tmp_path):
-    output = Output(str(tmp_path / "out"), SCHEMA, Placement(0, Splits()), (2,))
+    output = Output(str(tmp_path / "out"), SCHEMA, Placement(0, Splits()), (2,), run="run")
     summary = Summary.empty(1)
     summary.inputs = 3
     summary.splits[0].add(np.arange(3, dtype=np.uint64))
     with pytest.raises(DataError, match="4 inputs were listed, 3 reached"):
-        next(_DraftPlan(output, None, 2, prepare_output).process(None, summary, [2, 2]))
+        next(_DraftPlan(output, None, 2, prepare).process(None, summary, [2, 2]))
     for listed, cut in (([1, 1, 1], [2]), ([1, 1, 1], [2, 2]), ([3], [1, 1, 1])):
         with pytest.raises(
             DataError, match=rf"{len(cut)} of 2 patterns were cut; {len(listed)} of"
         ):
-            next(_DraftPlan(output, None, 2, prepare_output).process(None, summary, listed, cut))
+            next(_DraftPlan(output, None, 2, prepare).process(None, summary, listed, cut))
     assert not (tmp_path / "out").exists()
-    for prepare in (None, prepare_output):
-        measured, draft = _DraftPlan(output, None, 2, prepare).process(None, summary, [2, 1])
+    folder = tmp_path / "out" / output.folder(summary)
+    for prepares in (None, prepare):
+        measured, draft = _DraftPlan(output, None, 2, prepares).process(None, summary, [2, 1])
         _, again = _DraftPlan(output, None, 2, None).process(None, summary, [2, 0, 1], [1, 2])
         assert [split.shards for split in again] == [2]
         assert (measured.tag, measured.value) == (_DraftPlan.MEASURED, [])
         assert [split.shards for split in draft] == [2]
-        assert (tmp_path / "out" / MARKER).exists() == bool(prepare)
+        assert folder.is_dir() == bool(prepares)

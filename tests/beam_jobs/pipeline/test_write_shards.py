@@ -1,6 +1,7 @@
 """WriteShards, and the checks that nothing was lost."""
 
 import re
+from dataclasses import replace
 
 import apache_beam as beam
 import numpy as np
@@ -9,24 +10,25 @@ from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs import DataError, Feature, JobError, Schema, UsageError, WriteShards
-from beam_jobs.dataset.directory import MARKER
-from beam_jobs.dataset.reconcile import check_files, reconcile
+from beam_jobs.dataset.generations import begun
+from beam_jobs.dataset.lease import leased
+from beam_jobs.dataset.reconcile import reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import check_records
+from beam_jobs.pipeline import commit
 from beam_jobs.pipeline.commit import _commit
 from beam_jobs.pipeline.write_shards import _cure, _named_as_arguments
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import Summary
-from beam_jobs.records.blocks import frame_lengths, pack_record, unpack_reject
+from beam_jobs.records.blocks import frame_checksums, frame_lengths, pack_record, unpack_reject
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import SplitStatistics, Statistics
-from beam_jobs.storage.atomic import list_files
 from readers.format.encode import Encoder
-from readers.format.manifest import Manifest
-from readers.format.splits import Shard
+from readers.format.manifest import File, Manifest
+from readers.format.splits import Shard, Split
 from readers.format.tfrecord import frame
-from tests.support.datasets import records_of
+from tests.support.datasets import crc32c, folder_of, records_of, rejects_of
 
 SCHEMA = Schema(
     {
@@ -74,14 +76,16 @@ def test_records_that_do_not_fit_the_schema_are_rejected_and_the_rest_is_balance
     assert warning.levelname == "WARNING"
     assert warning.getMessage() == (
         "7 of 57 records do not fit the schema and were not written; the first: bad0: feature 'x': "
-        f"expected float32 [None, 2], got float64 [3]; all are listed in {tmp_path}/rejects/"
+        f"expected float32 [None, 2], got float64 [3]; all are listed in "
+        f"{folder_of(tmp_path)}/rejects/"
     )
+    assert sorted(rejects_of(tmp_path)) == [f"bad{n}" for n in range(7)]
 
 
 def failure(records, directory, **arguments):
     with pytest.raises(JobError) as caught:
         write(records, directory, **arguments)
-    assert not (directory / "manifest.json").exists()
+    assert not (directory / "generations").exists()
     assert "<" not in str(caught.value) and "--" not in str(caught.value)
     return caught.value
 
@@ -97,13 +101,50 @@ def test_a_repeated_key_is_refused(tmp_path):
 
 
 def test_a_directory_with_a_dataset_is_refused_before_the_pipeline_runs(tmp_path):
-    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "generations").mkdir()
+    manifest = Manifest(SCHEMA, {"train": Split(())}).to_bytes()
+    (tmp_path / "generations/1.json").write_bytes(manifest)
     pipeline = beam.Pipeline()
     pairs = pipeline | beam.Create([record(1)])
     message = f"directory {tmp_path}: a dataset is here already; add overwrite=True to replace it"
     with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
         pairs | WriteShards(tmp_path, SCHEMA)
     pairs | "Overwrite" >> WriteShards(tmp_path, SCHEMA, overwrite=True)
+
+
+def test_a_directory_to_which_a_job_writes_is_refused_before_the_pipeline_runs(tmp_path):
+    output = replace(WriteShards(tmp_path, SCHEMA)._output, run="other")
+    pairs = beam.Pipeline() | beam.Create([record(1)])
+    message = f"^directory {tmp_path}: another job is writing here"
+    with leased(output, "images", keeps=False), pytest.raises(UsageError, match=message):
+        pairs | WriteShards(tmp_path, SCHEMA, overwrite=True)
+    pairs | "Later" >> WriteShards(tmp_path, SCHEMA)
+
+
+def test_the_next_run_keeps_the_shards_of_one_that_failed_and_overwriting_makes_new_ones(
+    tmp_path, monkeypatch
+):
+    def fail(*_):
+        raise DataError("the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "commit", fail)
+        error = failure(map(record, range(20)), tmp_path, num_shards=2)
+    assert str(error) == "the disk is gone"
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.tfrecord")}
+    first = write(map(record, reversed(range(20))), tmp_path, num_shards=2)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.tfrecord")} == written
+    assert [shard.records for shard in first.shards] == [10, 10]
+    assert first.generation == 1
+
+    # The same sizes, and other contents.
+    changed = ("r7", {**record(7)[1], "name": "N7"})
+    records = [changed if n == 7 else record(n) for n in range(20)]
+    second = write(records, tmp_path, num_shards=2, overwrite=True)
+    assert second.generation == 2
+    assert records_of(tmp_path)["r7"]["name"].item() == b"N7"
+    assert not set(written) & set(tmp_path.rglob("*.tfrecord"))
+    assert second.job != first.job
 
 
 def test_options_of_beam_keep_their_names():
@@ -183,7 +224,9 @@ def test_a_payload_holds_a_record_or_a_reject():
     lengths = frame_lengths(payloads).tolist()
     assert lengths == [16, 20, 0, 316]
     assert unpack_reject(payloads[2]) == reject
+    checksums = frame_checksums(payloads, np.array(lengths))
     for row in (0, 1, 3):
+        assert checksums[row].tobytes() == bodies[row][-4:]
         assert payloads[row][: lengths[row]] == bodies[row]
         assert payloads[row][lengths[row] :] == b"rowk\x80"
     assert frame_lengths(Ragged.of([])).tolist() == []
@@ -194,16 +237,20 @@ def test_two_keys_with_one_hash_are_not_duplicates():
 
 
 NAMES = ("train", "val")
+FOLDER = "0123abcd"
 
 
 def result(index, records, rejected=0, split=0, size=10):
-    shard = Shard(f"{NAMES[split]}-{index:05d}-of-00002.tfrecord", records, size, 0, 7, 0)
-    first = Reject("k", "decode", "why") if rejected else None
-    return ShardResult(split, index, shard, rejected, first)
+    name = f"{NAMES[split]}-{index:05d}-of-00002"
+    shard = Shard(f"{FOLDER}/{name}.tfrecord", records, size, 0, 7, 0, 0)
+    if not rejected:
+        return ShardResult(split, index, shard, 0, None)
+    first, listed = Reject("k", "decode", "why"), f"{FOLDER}/rejects/{name}.jsonl"
+    return ShardResult(split, index, shard, rejected, first, rejects=listed)
 
 
 def plan_of(*records):
-    return Plan(tuple(SplitPlan(n, 0, 1, 2, np.array([7], np.uint64)) for n in records))
+    return Plan(tuple(SplitPlan(n, 0, 1, 2, np.array([7], np.uint64)) for n in records), FOLDER)
 
 
 PLAN = plan_of(10)
@@ -242,29 +289,11 @@ def test_records_missing_or_repeated_in_statistics_are_noticed(counted):
 
 def test_a_job_with_only_rejects_fails_with_the_first():
     results = [
-        ShardResult(0, 0, Shard("s", 0, 0, 0, 0, 0), 6, Reject("m", "decode", "why m")),
-        ShardResult(0, 1, Shard("t", 0, 0, 0, 0, 0), 4, Reject("b", "decode", "why b")),
+        ShardResult(0, 0, Shard("s", 0, 0, 0, 0, 0, 0), 6, Reject("m", "decode", "why m")),
+        ShardResult(0, 1, Shard("t", 0, 0, 0, 0, 0, 0), 4, Reject("b", "decode", "why b")),
     ]
     with pytest.raises(DataError, match=r"all 10 records were rejected.*; the first: b: why b"):
         reconcile(PLAN, results, {}, ("train",))
-
-
-def test_a_shard_or_index_of_another_size_is_noticed(tmp_path):
-    def check(results):
-        check_files(str(tmp_path), results, list_files(str(tmp_path)))
-
-    written = result(0, 1, size=4)
-    shard, index = tmp_path / written.shard.file, tmp_path / f"{written.shard.file}.index"
-    shard.write_bytes(b"123")
-    with pytest.raises(DataError, match="tfrecord: written with 4 bytes, found 3"):
-        check([written])
-    shard.write_bytes(b"1234")
-    index.write_bytes(b"123456")
-    with pytest.raises(DataError, match=r"tfrecord.index: written with 7 bytes, found 6"):
-        check([written])
-    index.write_bytes(b"1234567")
-    check([written])
-    check([ShardResult(0, 0, None, 3, Reject("k", "read", "why"))])
 
 
 def test_options_that_are_not_json_are_refused_when_the_transform_is_made(tmp_path):
@@ -279,55 +308,57 @@ def statistics_of(count):
     return SplitStatistics.of(0, statistics)
 
 
-def commit_of(output, results, changed, count, schema=SCHEMA):
-    """The commit of a job without class names and tokens."""
-    statistics = statistics_of(count)
+def commit_of(output, results, changed, count, vocabulary=()):
+    """The commit of a job without class names."""
+    statistics, summary = statistics_of(count), Summary.empty(1)
     return _commit(
-        output, PLAN.pack(), results, changed, statistics, Summary.empty(1), {}, schema, (), ""
+        output, PLAN.pack(), results, changed, statistics, summary, {}, SCHEMA, vocabulary, ""
     )
 
 
+def begun_at(directory):
+    return begun(WriteShards(str(directory), SCHEMA)._output)
+
+
+def files_of(directory):
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+
+
+def write_files(directory, results):
+    """Writes files of the sizes that results state."""
+    for done in results:
+        sizes = {done.shard.path: done.shard.bytes, f"{done.shard.path}.index": 7, done.rejects: 1}
+        for name, size in sizes.items():
+            if name:
+                (directory / name).parent.mkdir(parents=True, exist_ok=True)
+                (directory / name).write_bytes(bytes(size))
+
+
 def test_no_manifest_is_written_over_shards_that_are_not_on_disk(tmp_path):
-    output = WriteShards(str(tmp_path), SCHEMA)._output
+    output = begun_at(tmp_path)
     results, changed = [result(0, 6), result(1, 4)], [result(0, 5), result(1, 5)]
-
-    def commit(changed):
-        return commit_of(output, results, changed, 10)
-
     with pytest.raises(DataError, match="found no file"):
-        commit(changed)
-    for done in changed:
-        (tmp_path / done.shard.file).write_bytes(bytes(done.shard.bytes))
-    with pytest.raises(DataError, match="index: written with 7 bytes, found no file"):
-        commit(changed)
-    for done in changed:
-        (tmp_path / f"{done.shard.file}.index").write_bytes(bytes(done.shard.index_bytes))
+        commit_of(output, results, changed, 10)
+    write_files(tmp_path, changed)
     with pytest.raises(DataError, match="shards of 4 to 6 records"):
-        commit([])
+        commit_of(output, results, [], 10)
     assert not (tmp_path / "manifest.json").exists()
-    manifest = commit(changed)
+    assert not (tmp_path / "generations").exists()
+    manifest = commit_of(output, results, changed, 10)
     assert Manifest.read(str(tmp_path)) == manifest
     assert [shard.records for shard in manifest.splits["train"].shards] == [5, 5]
 
 
-def test_the_commit_leaves_only_the_files_of_the_dataset(tmp_path):
-    output = WriteShards(str(tmp_path), SCHEMA)._output
+def test_the_commit_leaves_only_the_files_that_the_manifest_names(tmp_path):
     results = [result(0, 5), result(1, 4, 1)]
-    mine = ["rejects/train-00001-of-00002.jsonl"]
-    for done in results:
-        mine += [done.shard.file, f"{done.shard.file}.index"]
-    left = [
-        "val-00002-of-00003.tfrecord",
-        "train-00000-of-00003.tfrecord.index",
-        MARKER,
-        "vocabulary.txt",
-        "tokenizer.json",
-    ]
-    left += ["rejects/train-00000-of-00002.jsonl", f".staging/{results[0].shard.file}.done"]
-    for name in [*mine, *left]:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(bytes(7 if name.endswith("index") else 10))
-    commit_of(output, results, [], 9)
-    found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
-    assert found == {"manifest.json", *mine}
-    assert not (tmp_path / ".staging").exists()
+    changed = Shard(f"{FOLDER}/train-00000-of-00002.00ff00ff.tfrecord", 5, 10, 0, 7, 0, 0)
+    write_files(tmp_path, results)
+    mine = files_of(tmp_path)
+    write_files(tmp_path, [ShardResult(0, 0, changed, 0, None)])
+    for name in ("tokenizer.json", "train-00000-of-00002.tfrecord.done"):
+        (tmp_path / FOLDER / name).write_bytes(b"left")
+    manifest = commit_of(begun_at(tmp_path), results, [], 9, vocabulary=(b"", b"[UNK]", b"one"))
+    name = f"{FOLDER}/vocabulary.txt"
+    assert manifest.paths == mine | {name}
+    assert files_of(tmp_path) == mine | {name, "manifest.json", "generations/1.json"}
+    assert manifest.files == {"vocabulary.txt": File(name, crc32c((tmp_path / name).read_bytes()))}

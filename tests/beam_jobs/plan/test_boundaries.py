@@ -12,7 +12,7 @@ from beam_jobs.plan.boundaries import (
     pick_boundaries,
     wanted_hashes,
 )
-from beam_jobs.plan.shards import BIN_BITS, BINS, bin_counts
+from beam_jobs.plan.shards import BIN_BITS, BINS, Plan, bin_counts
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import Reject
@@ -59,7 +59,8 @@ def test_the_plan_has_the_hash_of_the_first_record_of_each_shard(splits, shards)
     draft = draft_of(splits, shards)
     blocks = [block_of([row[::2] for row in splits]), block_of([row[1::2] for row in splits])]
     picked = [pick_boundaries(*each, draft) for each in handed_over(blocks, draft).items()]
-    plan = finish_plan(draft, reversed(picked))
+    plan = finish_plan(draft, reversed(picked), "0123abcd")
+    assert Plan.unpack(plan.pack()).folder == plan.folder == "0123abcd"
     for row, planned in zip(splits, plan.splits, strict=True):
         count = min(shards, len(row))
         assert (planned.records, planned.shards) == (len(row), count)
@@ -129,11 +130,11 @@ def test_boundaries_that_a_runner_loses_or_repeats_are_noticed():
     draft = draft_of(splits, 3)
     ((key, hashes),) = handed_over([block_of(splits)], draft).items()
     picked = pick_boundaries(key, hashes, draft)
-    assert [split.shards for split in finish_plan(draft, [picked]).splits] == [3, 0]
+    assert [split.shards for split in finish_plan(draft, [picked], "").splits] == [3, 0]
     for wrong, found in (([], 0), ([picked] * 2, 4)):
         message = f"the runner handed over {found} of 2 shard boundaries"
         with pytest.raises(DataError, match=message):
-            finish_plan(draft, wrong)
+            finish_plan(draft, wrong, "")
 
 
 @pytest.mark.parametrize(

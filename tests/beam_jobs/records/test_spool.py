@@ -20,7 +20,7 @@ class Full:
 
 def test_a_full_disk_is_a_data_error_with_a_hint(tmp_path, monkeypatch):
     monkeypatch.setattr(spools, "create_scratch", lambda _: Full())
-    file = SpoolFile(Spool(f"{tmp_path}/out/.staging"))
+    file = SpoolFile(Spool(f"{tmp_path}/out/.staging/run"))
     with pytest.raises(DataError, match=r"cannot be kept there \(.*No space left.*make room") as e:
         file.append(b"block")
     assert e.value.message.startswith(f"{tmp_path}/out: ")
@@ -28,17 +28,7 @@ def test_a_full_disk_is_a_data_error_with_a_hint(tmp_path, monkeypatch):
 
 def test_a_missing_directory_is_a_data_error(tmp_path):
     with pytest.raises(DataError, match="cannot be kept there"):
-        SpoolFile(Spool(f"{tmp_path}/out/.staging"))
-
-
-def test_files_are_named_by_their_run(tmp_path):
-    for run in ("a.", "b."):
-        spool = Spool(str(tmp_path), run)
-        file = SpoolFile(spool)
-        file.append(b"block")
-        file.publish()
-        assert spool.path(file.name).startswith(f"{tmp_path}/records.{run}")
-    assert len(list(tmp_path.iterdir())) == 2
+        SpoolFile(Spool(f"{tmp_path}/out/.staging/run"))
 
 
 def test_locators_are_joined_by_shard_and_no_element_is_above_a_megabyte():

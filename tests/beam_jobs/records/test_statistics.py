@@ -1,5 +1,7 @@
 import json
 import math
+import re
+from collections.abc import Iterable
 from fractions import Fraction
 
 import hypothesis.extra.numpy as hnp
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.records.exact_sums import exact, sum_exactly
+from beam_jobs.records.exact_sums import exact, exact_text, sum_exactly
 from beam_jobs.records.numbers import Numbers
 from beam_jobs.records.statistics import MAX_COUNTED, FeatureStatistics, Statistics
 from readers.format.dtypes import numpy_dtype
@@ -48,6 +50,21 @@ def test_floats_add_up_exactly(values):
     assert sum_exactly(np.array(values, np.float64)) == sum(map(exact, values))
 
 
+def fraction_of(text: str) -> Fraction:
+    """The value of a hexadecimal float of any length."""
+    sign, digits, power = re.fullmatch(r"(-?)0x([0-9a-f]+)p([+-]\d+)", text).groups()
+    return int(f"{sign}{digits}", 16) * Fraction(2) ** int(power)
+
+
+@given(finite, finite)
+@settings(max_examples=30, deadline=None)
+def test_sums_are_hexadecimal_floats_that_can_be_added(one, other):
+    assert float.fromhex(exact_text(exact(one))) == one
+    assert fraction_of(exact_text(exact(one))) == Fraction(one)
+    total = fraction_of(figures([one])["sum"]) + fraction_of(figures([other])["sum"])
+    assert total == fraction_of(figures([one], [other])["sum"])
+
+
 def exact_figures(items: list) -> tuple[float, float]:
     """Mean and population standard deviation, rounded once at the end."""
     values = [Fraction(item) for item in items]
@@ -71,6 +88,8 @@ def test_integers_are_exact(array):
     assert (found["min"], found["max"]) == (min(items), max(items))
     assert found["mean"] == mean
     assert found["std"] == pytest.approx(std, rel=1e-15)
+    assert fraction_of(found["sum"]) == sum(items)
+    assert fraction_of(found["squares"]) == sum(item * item for item in items)
     assert all(type(found[name]) is int for name in ("count", "min", "max"))
 
 
@@ -100,7 +119,8 @@ def test_the_sums_of_bytes_are_exact_where_they_are_largest(dtype, value, size):
 
 def test_bfloat16_counts_as_a_float():
     found = figures(np.array([1.5, -2], ml_dtypes.bfloat16))
-    assert found == {"count": 2, "min": -2.0, "max": 1.5, "mean": -0.25, "std": 1.75}
+    sums = {"sum": "-0x1p-1", "squares": "0x19p-2"}
+    assert found == {"count": 2, "min": -2.0, "max": 1.5, "mean": -0.25, "std": 1.75, **sums}
 
 
 @given(st.lists(anything, max_size=20))
@@ -255,8 +275,16 @@ def channels_of_all(records: list[np.ndarray], feature: Feature) -> dict | None:
     found = statistics_of([{"x": array} for array in records], schema).to_json()["x"]
     # Values of all channels are counted once, and as without channels.
     whole = numbers_of(*records).to_json()
-    assert {name: found[name] for name in whole} == pytest.approx(whole, rel=1e-12)
+    assert in_floats(found, whole) == pytest.approx(in_floats(whole, whole), rel=1e-12)
     return found.get("channels")
+
+
+def in_floats(found: dict, names: Iterable[str]) -> dict:
+    """Some figures, with rounded sums."""
+    return {
+        name: float(fraction_of(found[name])) if name in ("sum", "squares") else found[name]
+        for name in names
+    }
 
 
 @pytest.mark.parametrize(
@@ -267,10 +295,18 @@ def test_each_channel_has_a_mean_and_a_deviation(dtype, encoding):
     records = [(rng.normal([5, 50, 100], [1, 10, 20], (n, 4, 3))).astype(dtype) for n in (1, 9, 0)]
     found = channels_of_all(records, Feature(dtype, (None, 4, 3), encoding))
     values = np.concatenate(records).reshape(-1, 3).astype(np.float64)
-    assert found == {
-        "mean": pytest.approx(values.mean(axis=0).tolist(), rel=1e-12),
-        "std": pytest.approx(values.std(axis=0).tolist(), rel=1e-12),
+    for name in ("sum", "squares"):
+        found[name] = [float(fraction_of(text)) for text in found[name]]
+    expected = {
+        "count": [40] * 3,
+        "mean": values.mean(axis=0),
+        "std": values.std(axis=0),
+        "sum": values.sum(axis=0),
+        "squares": np.square(values).sum(axis=0),
     }
+    assert found.keys() == expected.keys()
+    for name, numbers in expected.items():
+        assert found[name] == pytest.approx(list(numbers), rel=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(3,), (5, 1), (5, None), (2, 65), (None, None)])
@@ -283,7 +319,8 @@ def test_other_dimensions_are_counted_together(shape):
 def test_a_channel_without_a_number_has_no_mean():
     records = [np.array([[1.0, np.nan], [3.0, np.inf]])]
     found = channels_of_all(records, Feature("float64", (None, 2)))
-    assert found == {"mean": [2.0, None], "std": [1.0, None]}
+    sums = {"sum": ["0x1p+2", None], "squares": ["0x5p+1", None]}
+    assert found == {"count": [2, 0], "mean": [2.0, None], "std": [1.0, None], **sums}
     empty = [{"x": np.zeros((0, 2))}]
     found = statistics_of(empty, Schema({"x": Feature("float64", (None, 2))})).to_json()
     assert list(found["x"]) == ["lengths"]
@@ -291,16 +328,17 @@ def test_a_channel_without_a_number_has_no_mean():
 
 def test_every_kind_of_feature_has_its_figures():
     found = statistics_of([record(1, 7, 0.5), record(3, -1, 0.25)]).to_json()
-    lengths = {"count": 2, "min": 1, "max": 3, "mean": 2.0, "std": 1.0}
-    bytes_of_key = {"count": 2, "min": 2, "max": 6, "mean": 4.0, "std": 2.0}
-    assert found["key"] == {"lengths": {"bytes": bytes_of_key}}
+    lengths = figures([1, 3])
+    assert lengths == {
+        **{"count": 2, "min": 1, "max": 3, "mean": 2.0, "std": 1.0},
+        **{"sum": "0x1p+2", "squares": "0x5p+1"},
+    }
+    assert found["key"] == {"lengths": {"bytes": figures([2, 6])}}
     assert found["label"] == {**figures([7, -1]), "values": {"-1": 1, "7": 1}}
     assert found["signal"]["count"] == 8
     assert found["signal"]["mean"] == 0.3125
     assert found["signal"]["lengths"] == {"0": lengths}
-    assert found["picture"] == {
-        "lengths": {"bytes": {"count": 2, "min": 5, "max": 7, "mean": 6.0, "std": 1.0}}
-    }
+    assert found["picture"] == {"lengths": {"bytes": figures([5, 7])}}
     assert found["parts"]["count"] == 3
     assert found["parts"]["lengths"] == {"0": lengths}
     assert found["words"]["lengths"]["bytes"]["max"] == 3

@@ -8,6 +8,7 @@ from azure.storage.blob import BlobServiceClient
 import readers
 from beam_jobs.errors import DataError
 from beam_jobs.storage.atomic import drop_uploads, list_files, write_file
+from beam_jobs.storage.object_store import ExistsError
 from beam_jobs.storage.objects import NewObject
 from readers.files import backoff
 from tests.support import azurite
@@ -18,6 +19,8 @@ pytestmark = pytest.mark.azurite
 
 # Several blocks, all different.
 LARGE = os.urandom(1 << 20) * 37
+
+STAGING = ""  # Stores need none.
 
 
 @pytest.fixture(autouse=True)
@@ -38,26 +41,39 @@ def blocks(container, name):
     return container.get_blob_client(name).get_block_list("all")[1]
 
 
-def begun(path, data=LARGE):
+def begun(path, data=LARGE, replace=False):
     """An object whose parts are sent, but for the last one."""
-    file = NewObject(path)
+    file = NewObject(path, replace)
     file.write(data)
     return file
 
 
 def test_an_attempt_never_takes_other_bytes_for_its_own(azure):
-    first, second = begun(f"{azure.url}/x"), begun(f"{azure.url}/x", LARGE[::-1])
+    path = f"{azure.url}/x"
+    first, second = begun(path), begun(path, LARGE[::-1])
+    replacing = begun(path, LARGE[::-1], replace=True)
     first.publish()
-    with pytest.raises(DataError, match=rf"{azure.url}/x: its upload was aborted"):
+    with pytest.raises(ExistsError, match=f"{path}: an object of this name exists"):
         second.publish()
-    assert azure.get(f"{azure.url}/x") == LARGE
+    with pytest.raises(DataError, match=f"{path}: its upload was aborted"):
+        replacing.publish()
+    assert azure.get(path) == LARGE
+
+
+def test_an_object_without_its_checksum_is_compared_byte_by_byte(azure):
+    path = f"{azure.url}/x"
+    azure.put(path, b"same")
+    write_file(path, b"same", STAGING)
+    with pytest.raises(DataError, match=f"{path} has other bytes"):
+        write_file(path, b"else", STAGING)
+    assert azure.get(path) == b"same"
 
 
 def test_the_next_run_drops_the_blocks_of_a_killed_run(azure, container):
     file, other = begun(f"{azure.url}/data/shard"), begun(f"{azure.url}/other/shard")
-    write_file(azure.url, "data/empty", b"")
-    write_file(azure.url, "data/again", b"old")
-    again = begun(f"{azure.url}/data/again")
+    write_file(f"{azure.url}/data/empty", b"", STAGING)
+    write_file(f"{azure.url}/data/again", b"old", STAGING)
+    again = begun(f"{azure.url}/data/again", replace=True)
     assert [len(blocks(container, f"{name}/shard")) for name in ("data", "other")] == [2, 2]
     drop_uploads(f"{azure.url}/data")
     found = container.list_blobs(include=["uncommittedblobs"])
@@ -71,7 +87,7 @@ def test_the_next_run_drops_the_blocks_of_a_killed_run(azure, container):
 
 def test_folders_of_a_hierarchical_namespace_are_no_files(azure, container):
     container.upload_blob("data/folder", b"", metadata={"Hdi_isfolder": "true"})
-    write_file(azure.url, "data/folder/x", b"x")
+    write_file(f"{azure.url}/data/folder/x", b"x", STAGING)
     assert [file.path for file in list_files(azure.url)] == [f"{azure.url}/data/folder/x"]
 
 
@@ -80,19 +96,19 @@ def test_errors_do_not_reveal_a_signature(azure, monkeypatch):
     account = f"BlobEndpoint={endpoint};SharedAccessSignature={azurite.signature()}"
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", account)
     monkeypatch.setattr("readers.files.backoff.TRIES", 1)
-    write_file(azure.url, "x", b"x")
+    write_file(f"{azure.url}/x", b"x", STAGING)
     secret = azurite.signature().split("sig=")[1].split("&")[0]
     for kind in ("refuse", 403, 503):
         azure.proxy.forget()
         azure.proxy.fault(kind, methods=None)
         with pytest.raises(Exception, match="the store") as caught:
-            write_file(azure.url, "x", b"x")
+            write_file(f"{azure.url}/x", b"x", STAGING)
         assert secret not in str(caught.value) and "\n" not in str(caught.value)
     monkeypatch.setenv(
         "AZURE_STORAGE_CONNECTION_STRING", account.replace(azure.proxy.url, "http://127.0.0.1:9")
     )
     with pytest.raises(DataError, match=r"the store keeps failing .*sig=…") as caught:
-        write_file(azure.url, "x", b"x")
+        write_file(f"{azure.url}/x", b"x", STAGING)
     assert secret not in str(caught.value)
 
 
@@ -101,7 +117,7 @@ def test_a_url_may_name_its_account(azure, tmp_path):
     root = f"abfs://{name}@{azurite.ACCOUNT}.dfs.core.windows.net"
     local = write_numbers(tmp_path / "numbers", (20, 30))
     for file in local.iterdir():
-        write_file(root, f"numbers/{file.name}", file.read_bytes())
+        write_file(f"{root}/numbers/{file.name}", file.read_bytes(), STAGING)
     assert {file.path for file in list_files(root)} == {
         f"{root}/numbers/{file.name}" for file in local.iterdir()
     }

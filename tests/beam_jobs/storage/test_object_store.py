@@ -3,6 +3,7 @@ import pytest
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.storage.object_store import (
     ChangedError,
+    ExistsError,
     SignIn,
     bucket_and_key,
     crc32c_number,
@@ -19,7 +20,7 @@ SIGN_IN = SignIn("run aws configure", "give the workers a role")
     [
         (404, True, FileNotFoundError, "no such object"),
         (412, True, ChangedError, "it was replaced while it was read"),
-        (412, False, ChangedError, "it was replaced while it was written"),
+        (412, False, ExistsError, "an object of this name exists"),
         (401, True, UsageError, "the store refuses the credentials (why): run aws configure"),
         (403, True, PermissionError, "it may not be read (why)"),
         (403, False, UsageError, "the store refuses (why): run aws configure"),

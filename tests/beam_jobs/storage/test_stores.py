@@ -17,12 +17,11 @@ from beam_jobs.storage.atomic import (
     delete_files,
     drop_uploads,
     list_files,
-    look,
-    move_files,
     write_file,
 )
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.listing import match
+from beam_jobs.storage.object_store import ExistsError
 from beam_jobs.storage.objects import NewObject, store_of
 from beam_jobs.storage.paths import absolute
 from readers.files import backoff
@@ -30,6 +29,8 @@ from tests.support.checkout import ROOT
 
 # Several parts.
 LARGE = os.urandom(1 << 20) * 13
+
+STAGING = ""  # Stores need none.
 
 
 @pytest.fixture(autouse=True)
@@ -56,68 +57,68 @@ def uploads(bucket):
 
 @pytest.mark.parametrize("data", [b"", b"a\r\nb", LARGE])
 def test_an_object_has_the_bytes_that_were_written(store, data):
-    with NewFile(store.url, "a/b") as file:
+    with NewFile(f"{store.url}/a/b", STAGING) as file:
         for start in range(0, len(data), 5_000_000):
             file.write(data[start : start + 5_000_000])
         file.publish()
     assert stored(store, "a/b") == data
     assert read_bytes(f"{store.url}/a/b") == data
-
-
-@pytest.mark.parametrize("data", [b"", LARGE])
-def test_files_are_moved_in_place_of_others(store, data):
-    write_file(store.url, "next/a/b", data)
-    write_file(store.url, "next/c", b"c")
-    write_file(store.url, "a/b", b"old")
-    names = ["a/b", "c"]
-    move_files([(f"{store.url}/next/{name}", f"{store.url}/{name}") for name in names])
-    assert [file.path for file in list_files(store.url)] == [f"{store.url}/{n}" for n in names]
-    assert stored(store, "a/b") == data
-    assert store_of(store.url).checksum(f"{store.url}/a/b")[1] == google_crc32c.value(data)
-    with pytest.raises(FileNotFoundError):
-        move_files([(f"{store.url}/next/c", f"{store.url}/c")])
+    known = store_of(store.url).checksum(f"{store.url}/a/b")
+    assert known == (len(data), google_crc32c.value(data))
 
 
 @pytest.mark.parametrize("data", [b"some", LARGE])
-def test_a_file_replaces_only_what_was_seen(store, data):
-    before = look(store.url, "x")
-    assert before.version is None
-    write_file(store.url, "x", data, before)
-    seen = look(store.url, "x")
-    assert seen == look(store.url, "x") != before
-    write_file(store.url, "x", b"other", seen)
-    for older in (before, seen):
-        with pytest.raises(DataError, match=f"{store.url}/x was changed by another worker or job"):
-            write_file(store.url, "x", data, older)
-    assert stored(store, "x") == b"other"
-    write_file(store.url, "x", b"other", before)  # Another attempt has written the same.
+def test_an_object_is_created_and_never_replaced(store, data):
+    path = f"{store.url}/x"
+    with NewFile(path, STAGING) as slow:
+        slow.write(data[::-1])  # The parts are sent before the name is taken.
+        write_file(path, data, STAGING)
+        write_file(path, data, STAGING)  # Another attempt has written the same.
+        with pytest.raises(DataError, match=f"{path} has other bytes than this job writes"):
+            slow.publish()
+    with pytest.raises(DataError, match="has other bytes"):
+        write_file(path, b"other", STAGING)
+    assert stored(store, "x") == data
     if store.url.startswith("s3"):
         assert uploads(store) == []
 
 
 @pytest.mark.parametrize("data", [b"some", LARGE])
-def test_a_file_whose_answer_was_lost_is_recognized(store, data):
+def test_an_object_is_replaced_where_that_is_asked_for(store, data):
+    write_file(f"{store.url}/x", b"old", STAGING)
+    write_file(f"{store.url}/x", data, STAGING, replace=True)
+    assert stored(store, "x") == data
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("data", [b"some", LARGE])
+def test_a_file_whose_answer_was_lost_is_recognized(store, data, replace):
     if store.url.startswith("gs://") and data == LARGE:
         pytest.skip("the emulator forgets an upload that is complete")
-    methods = ("PUT",) if data == b"some" else ("PUT", "POST")
-    seen = look(store.url, "x")
-    with NewFile(store.url, "x", seen) as file:
+    requests = 1 if data == b"some" else 2  # The last part, and the request that completes.
+    with NewFile(f"{store.url}/x", STAGING, replace) as file:
         file.write(data)
-        store.proxy.fault(
-            503, methods=methods if store.url.startswith("s3") else None, after=True, first=1
-        )
+        fault = store.proxy.fault(503, methods=("PUT", "POST"), after=True, first=1, every=requests)
         file.publish()
+    assert fault.done == 1
     assert stored(store, "x") == data
 
 
 @pytest.mark.slow(base=["gcs"])
-def test_an_attempt_that_is_garbage_collected_completes_nothing(store):
-    write_file(store.url, "shard", b"good")
-    file = NewObject(f"{store.url}/shard")
-    file.write(LARGE)
-    del file
-    gc.collect()
-    assert stored(store, "shard") == b"good"
+def test_half_an_object_never_appears(store):
+    write_file(f"{store.url}/good", b"good", STAGING)
+    for name in ("good", "none"):
+        abandoned = NewObject(f"{store.url}/{name}", replace=True)
+        abandoned.write(LARGE)
+        del abandoned
+        gc.collect()
+        with pytest.raises(KeyError), NewFile(f"{store.url}/{name}", STAGING, replace=True) as file:
+            file.write(LARGE)
+            raise KeyError
+    assert [file.path for file in list_files(store.url)] == [f"{store.url}/good"]
+    assert stored(store, "good") == b"good"
+    if store.url.startswith("s3"):
+        assert len(uploads(store)) == 2  # Those of the attempts that did not end, as if killed.
 
 
 def test_the_next_run_drops_the_parts_of_a_killed_run(s3):
@@ -137,10 +138,10 @@ def test_the_next_run_drops_the_parts_of_a_killed_run(s3):
 @pytest.mark.parametrize("kind", [503, 500, 429, "refuse"])
 def test_every_second_request_can_fail(store, kind):
     store.proxy.fault(kind, methods=None, every=2)
-    with NewFile(store.url, "data/x") as file:
+    with NewFile(f"{store.url}/data/x", STAGING) as file:
         file.write(LARGE)
         file.publish()
-    write_file(store.url, "data/y", b"small")
+    write_file(f"{store.url}/data/y", b"small", STAGING)
     assert read_bytes(f"{store.url}/data/x") == LARGE
     assert {file.size for file in list_files(f"{store.url}/data")} == {5, len(LARGE)}
     delete_files([f"{store.url}/data/x", f"{store.url}/data/z"])
@@ -209,7 +210,7 @@ def test_a_store_that_keeps_failing_is_not_blamed_on_an_input(store, monkeypatch
     objects._new_store.cache_clear()
     for call in (
         lambda: read_bytes(f"{store.url}/x"),
-        lambda: write_file(store.url, "y", b"y"),
+        lambda: write_file(f"{store.url}/y", b"y", STAGING),
         lambda: list_files(store.url),
         lambda: delete_files([f"{store.url}/x"]),
     ):
@@ -224,7 +225,7 @@ def test_a_missing_bucket_is_a_usage_error(store):
     missing = f"{store.url}-none"
     for call in (
         lambda: list_files(f"{missing}/a"),
-        lambda: write_file(missing, "x", b""),
+        lambda: write_file(f"{missing}/x", b"", STAGING),
         lambda: NewObject(f"{missing}/x").write(LARGE),
         lambda: absolute(f"{missing}/x"),
     ):
@@ -259,13 +260,14 @@ def test_a_compatible_store_is_reached_by_its_endpoint(s3, monkeypatch):
     }
     monkeypatch.setattr("beam_jobs.storage.objects.storage_options", lambda: options)
     for name, data in (("small", b"small"), ("large", LARGE)):
-        with NewFile(s3.url, f"data/{name}") as file:
+        with NewFile(f"{s3.url}/data/{name}", STAGING) as file:
             file.write(data)
             file.publish()
         assert read_bytes(f"{s3.url}/data/{name}") == data
         known = store_of(s3.url).checksum(f"{s3.url}/data/{name}")
         assert known == (len(data), google_crc32c.value(data))
-    assert store_of(s3.url).create(f"{s3.url}/data/small", b"other") is False
+    with pytest.raises(ExistsError):
+        store_of(s3.url).put(f"{s3.url}/data/small", b"other", replace=False)
     drop_uploads(f"{s3.url}/data")
     assert len(list_files(f"{s3.url}/data")) == 2
     # The bucket is in the path, since hosts of such stores have no names for buckets.
@@ -275,7 +277,7 @@ def test_a_compatible_store_is_reached_by_its_endpoint(s3, monkeypatch):
 def test_an_unsupported_request_is_not_retried(s3):
     s3.proxy.fault(501, methods=("PUT",))
     with pytest.raises(UsageError, match=r"the store refuses \(501 "):
-        write_file(s3.url, "x", b"x")
+        write_file(f"{s3.url}/x", b"x", STAGING)
     assert len(s3.proxy.seen("/x$", "PUT")) == 1
 
 
@@ -346,7 +348,7 @@ def test_a_pattern_matches_the_same_names_as_on_a_disk(store, tmp_path):
         store.put(f"{store.url}/{name}", b"x")
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
-    write_file(store.url, "p/folder/", b"")
+    write_file(f"{store.url}/p/folder/", b"", STAGING)
     for pattern in (
         "p/*/*.jpg",
         "p/**",

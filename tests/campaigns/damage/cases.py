@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY
+from readers.format.manifest import GENERATIONS, INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY
 from tests.campaigns.damage.kinds import Kind
 from tests.support.indexes import index_of_file, spans
 
@@ -36,10 +36,11 @@ def what_is(name: str) -> str:
     """What a file of a dataset is."""
     if name.endswith(INDEX_SUFFIX):
         return "index"
-    if name.startswith("rejects/"):
-        return "rejects"
+    folder, file = f"/{name}".split("/")[-2:]
+    if folder in ("rejects", GENERATIONS):
+        return folder
     known = {MANIFEST: "manifest", VOCABULARY: "vocabulary", TOKENIZER: "tokenizer"}
-    return known.get(name, "shard")
+    return known.get(file, "shard")
 
 
 def cases(kind: Kind) -> Iterator[Case]:

@@ -43,13 +43,11 @@ class Kind:
     @property
     def units(self) -> list[str | None]:
         """What readers read: splits, or all files."""
-        if self.schema is not None:
-            return [None]
-        return sorted({name.split("-")[0] for name in self.shards})
+        return sorted({self.unit_of(name) for name in self.shards})
 
     def unit_of(self, shard: str) -> str | None:
         """What a file with records, or an index, belongs to."""
-        return None if self.schema is not None else shard.split("-")[0]
+        return None if self.schema is not None else shard.split("/")[-1].split("-")[0]
 
 
 def _of_corpus(name: str) -> Kind:

@@ -42,7 +42,7 @@ def test_every_byte_is_damaged_and_no_case_is_the_intact_dataset():
     assert places == {name: len(data) for name, data in kind.files.items()}
 
 
-SHARD = "train-00001-of-00002.tfrecord"
+SHARD = KINDS["sensors_variable"].shards[1]
 
 
 def a_flip() -> Case:

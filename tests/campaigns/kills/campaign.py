@@ -16,6 +16,7 @@ from tests.campaigns.kills.places import Disk, InBucket, Place, sums_of
 from tests.campaigns.kills.steps import Step
 from tests.campaigns.kills.trial import STARTS, Case, kill, run_through
 from tests.campaigns.tally import Tally
+from tests.campaigns.values import write_files
 from tests.support.object_stores import bucket_of, gcs_running, s3_running
 
 STORES = ("disk", "S3", "GCS")
@@ -31,42 +32,46 @@ class World:
 
     def __init__(self, base: Path, places: dict[str, Place]) -> None:
         self._base, self._places = base, places
-        self._expected = functools.cache(self._make_expected)
+        self._files = functools.cache(self._make_files)
         self._before = functools.cache(self._make_before)
         self._steps = functools.cache(self._make_steps)
         write_inputs(base)
+        shards = self._before("sensors", "disk", "overwrite").items()
+        write_files(base / "old", {Path(n).name: s for n, s in shards if n.endswith(".tfrecord")})
 
-    def _bare(
-        self, job: str, store: str, start: str, before: Mapping[str, bytes] | None = None
-    ) -> Case:
-        """A job of which nobody knows yet what it writes."""
-        return Case(job, self._places[store], start, 1, self._base, True, before or {}, {})
+    def _run(
+        self,
+        job: str,
+        store: str,
+        start: str,
+        before: Mapping[str, bytes] | None = None,
+        fatal: Step | None = None,
+    ) -> dict[str, bytes]:
+        """The files after a job of which nobody knows yet what it writes, or which is killed."""
+        case = Case(job, self._places[store], start, 1, self._base, True, before or {}, {}, {})
+        return run_through(case, fatal)[1]
 
-    def _make_expected(self, job: str) -> dict[str, str]:
-        if job == "reshard":
-            (self._base / "old").mkdir()
-            for name, data in self._before("sensors", "disk", "overwrite").items():
-                if name.endswith(".tfrecord"):
-                    (self._base / "old" / name).write_bytes(data)
-        return sums_of(run_through(self._bare(job, "disk", "new"))[1])
+    def _make_files(self, job: str, times: int) -> dict[str, bytes]:
+        """The files after a job in a new directory, or after so many over an older dataset."""
+        if not times:
+            return self._run(job, "disk", "new")
+        there = self._files(job, times - 1) if times > 1 else self._before(job, "disk", "overwrite")
+        return self._run(job, "disk", "overwrite", there)
 
     def _make_before(self, job: str, store: str, start: str) -> dict[str, bytes]:
-        on_disk = store == "disk"
         if start == "new":
             return {}
         if start == "overwrite":
             # An older dataset is the same everywhere; what a killed job leaves is not.
-            if not on_disk:
-                return self._before(job, "disk", start)
-            return run_through(self._bare(job, store, "older"))[1]
-        if start == "resumed":
-            name = f"note of shard train 1: {'renamed' if on_disk else 'put'}"
-            case = self._bare(job, store, "new")
-        else:
-            name = f"shard train 1: {'renamed' if on_disk else 'copied'}"
-            before = self._before(job, store, "overwrite")
-            case = self._bare(job, store, "overwrite", before)
-        return run_through(case, Step("driver", name, "after", 1))[1]
+            return self._run(job, "disk", "older")
+        over = "new" if start == "resumed" else "overwrite"
+        thing, verb = {
+            "resumed": ("note of shard train 1", "renamed"),
+            "resumed overwrite": ("index of shard train 1", "linked"),
+            "committed": ("generation", "linked"),
+        }[start]
+        step = Step("driver", f"{thing}: {verb if store == 'disk' else 'put'}", "after", 1)
+        return self._run(job, store, over, self._before(job, store, over), step)
 
     def _make_steps(self, job: str, store: str, start: str, workers: int) -> list[Step]:
         case = self.case(job, store, start, workers, quick=True)
@@ -76,9 +81,12 @@ class World:
 
     def case(self, job: str, store: str, start: str, workers: int, quick: bool) -> Case:
         """A job at its start."""
-        expected = self._expected(job)
+        times = 0 if start in ("new", "resumed") else 1
+        expected = sums_of(self._files(job, times))
+        repeats = start.endswith("overwrite")
+        repeated = sums_of(self._files(job, 2)) if repeats else expected
         before, place = self._before(job, store, start), self._places[store]
-        return Case(job, place, start, workers, self._base, quick, before, expected)
+        return Case(job, place, start, workers, self._base, quick, before, expected, repeated)
 
     def steps(self, case: Case) -> list[Step]:
         """The steps of a job, from an undisturbed run, which does not take Beam's own runner."""

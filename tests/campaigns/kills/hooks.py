@@ -219,7 +219,7 @@ def _begin(role: str) -> Watch:
 
 # Functions that change the disk or make a change durable -> the verb; those of two paths are a rename or a link.
 _CALLS = {"rename": "renamed", "replace": "renamed", "link": "linked", "unlink": "deleted"}
-_CALLS |= {"remove": "deleted", "mkdir": "made", "rmdir": "removed", "truncate": "cut"}
+_CALLS |= {"remove": "deleted", "mkdir": "made", "rmdir": "removed"}
 _CALLS |= {"fsync": "synced"}
 
 
@@ -291,7 +291,6 @@ def _hook_files(watch: Watch) -> None:
 def _hook_driver() -> None:
     """Steps that a driver alone has."""
     from beam_jobs import progress
-    from beam_jobs.dataset import topup
     from beam_jobs.engines import pool
     from beam_jobs.pipeline import commit
     from beam_jobs.storage import atomic
@@ -305,8 +304,8 @@ def _hook_driver() -> None:
     watch.around(pool.Pool, "close", lambda *_: "pool: closed")
     watch.around(
         commit,
-        "prepare_change",
-        lambda _, change: f"top-up of {thing_at(change.name)}: copied",
+        "apply_change",
+        lambda _, change: f"top-up of {thing_at(change.name)}: written",
     )
 
     fork_context = pool.fork_context
@@ -326,41 +325,6 @@ def _hook_driver() -> None:
 
     atomic.NewFile.write = watched_write
 
-    class WatchedPath(type(Path())):  # type: ignore[misc]
-        def open(self, mode: str = "r", *given: Any, **options: Any) -> Any:
-            file = super().open(mode, *given, **options)
-            return _InPlace(watch, file, watch.name_of(self)) if mode == "r+b" else file
-
-    topup.Path = WatchedPath
-
-
-class _InPlace:
-    """A shard that the top-up changes in place."""
-
-    def __init__(self, watch: Watch, file: Any, thing: str | None) -> None:
-        self._watch, self._file, self._thing = watch, file, thing
-        self.seek = file.seek
-
-    def __enter__(self) -> _InPlace:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._watch.step(f"top-up of {self._thing}: closed"):
-            self._file.close()
-
-    def write(self, data: bytes) -> None:
-        def write(part: bytes) -> None:
-            self._file.write(part)
-            self._file.flush()
-
-        name = f"top-up of {self._thing}: appended"
-        half = len(data) // 2
-        self._watch.in_halves(name, lambda: write(data), lambda: write(data[:half]))
-
-    def truncate(self) -> None:
-        with self._watch.step(f"top-up of {self._thing}: cut"):
-            self._file.truncate()
-
 
 # boto3's methods that change something -> the verb.
 _S3_CALLS = {
@@ -369,12 +333,11 @@ _S3_CALLS = {
     "upload_part": "part sent",
     "complete_multipart_upload": "upload completed",
     "abort_multipart_upload": "upload dropped",
-    "copy": "copied",
     "delete_objects": "deleted",
 }
 
 # Methods of the store and of its uploads -> the verb.
-_GCS_CALLS = {"put": "put", "create": "created", "_delete": "deleted", "copy": "copied"}
+_GCS_CALLS = {"put": "put", "_delete": "deleted"}
 _GCS_UPLOAD_CALLS = {
     "_initiate_upload": "upload begun",
     "_upload_chunks_from_buffer": "part sent",
@@ -400,10 +363,8 @@ def _hook_stores(watch: Watch) -> None:
 
     gcs.PART_BYTES = _PART_BYTES
     for method, verb in _GCS_CALLS.items():
-        # What is copied is an input; the last path is the target.
-        place = 2 if method == "copy" else 1
         watch.around(
-            gcs.GcsStore, method, lambda *given, at=place, verb=verb, **_: name_of(given[at], verb)
+            gcs.GcsStore, method, lambda _, path, *more, verb=verb, **named: name_of(path, verb)
         )
     for method, verb in _GCS_UPLOAD_CALLS.items():
         watch.around(

@@ -24,7 +24,7 @@ class Change(NamedTuple):
     """A change of the disk.
 
     Attributes:
-        call: The system call: open (for writing), rename, link, unlink, mkdir, rmdir, truncate or fsync.
+        call: The system call: open (for writing), rename, link, unlink, mkdir, rmdir or fsync.
         grave: Where the file is that it removed or changed; empty if there was none.
         paths: Its paths.
     """

@@ -5,28 +5,36 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_HEX = re.compile(r"\.[0-9a-f]{32}\b")
+# What differs from run to run, or from job to job: the names of folders, and of files that have no name yet.
+_RUN = re.compile(r"(?<=^\.staging/)[0-9a-f]{8}(?=/|$)")
+_FOLDER = re.compile(r"^[0-9a-f]{8}(?=/|$)")
+_STAGED = re.compile(r"\.staging/(?:run/)?(.+)\.[0-9a-f]{32}")
 
-_SHARD = re.compile(r"(?P<split>[^/.]+)-(?P<number>\d{5})-of-\d{5}\.tfrecord(?P<more>(\.[a-z]+)*)")
+_OF_A_SHARD = re.compile(
+    r"(?P<split>[^.]+)-(?P<number>\d{5})-of-\d{5}(?P<second>\.[0-9a-f]{8})?(?P<kind>\..*)"
+)
 
-_SHARD_THINGS = {
-    "": "shard",
-    ".index": "index of shard",
-    ".done": "note of shard",
-    ".intake": "intake of shard",
-    ".intake.index": "index of intake of shard",
+_KINDS = {
+    ".tfrecord": "shard",
+    ".tfrecord.index": "index of shard",
+    ".tfrecord.done": "note of shard",
+    ".jsonl": "rejects of shard",
 }
 
+_GENERATION = re.compile(r"\d+\.json")
+
+# By the last part of a path.
 _THINGS = {
     "": "output folder",
     ".staging": "staging folder",
-    ".staging/UNFINISHED": "marker",
-    ".staging/REPLACING": "journal",
-    ".staging/RUNNING": "lock",
-    ".staging/next": "next folder",
+    "run": "staging folder of the run",
     "rejects": "rejects folder",
+    "generations": "generations folder",
+    "lease": "lease",
+    "job": "remote note",
     "manifest.json": "manifest",
     "vocabulary.txt": "vocabulary",
+    "tokenizer.json": "tokenizer",
 }
 
 
@@ -57,9 +65,8 @@ class Step(NamedTuple):
 def family_of(name: str) -> str:
     """The kind of thing that a step's name begins with."""
     thing = name.split(":")[0]
-    thing = re.sub(r"\b(new|staged) ", "", thing)
-    thing = re.sub(r"shard \S+ \d+", "shard", thing)
-    return thing
+    thing = thing.removeprefix("staged ")
+    return re.sub(r"shard \S+ \d+", "shard", thing)
 
 
 def thing_at(name: str) -> str:
@@ -68,25 +75,15 @@ def thing_at(name: str) -> str:
     Args:
         name: Its path relative to the output directory; names that differ from run to run are left out.
     """
-    if name.startswith(".staging/next/"):
-        return f"new {thing_at(name.removeprefix('.staging/next/'))}"
-    if name.startswith(".staging/records."):
+    name = _FOLDER.sub("folder", _RUN.sub("run", name))
+    if name.startswith(".staging/run/records."):
         return "run of records"
-    if name.startswith(".staging/RUNNING."):
-        return "other lock"  # One that is about to be linked, or that follows a killed job's.
-    staged = bool(_HEX.search(name)) and not name.endswith((".intake", ".intake.index"))
-    name = _HEX.sub("", name)
-    if staged:
-        # A file is staged under its name, in which slashes became dashes.
-        name = name.removeprefix(".staging/").replace(".staging-", ".staging/", 1)
-        name = re.sub(r"^rejects-", "rejects/", name)
-    inside = name.removeprefix(".staging/")
-    if match := _SHARD.fullmatch(inside):
-        kind = _SHARD_THINGS.get(match["more"], f"{match['more']} of shard")
-        thing = f"{kind} {match['split']} {int(match['number'])}"
-    elif inside.startswith("rejects/"):
-        split, number = inside.removeprefix("rejects/").split("-of-")[0].rsplit("-", 1)
-        thing = f"rejects of shard {split} {int(number)}"
+    staged = _STAGED.fullmatch(name)
+    last = staged[1] if staged else name.rpartition("/")[2]
+    if found := _OF_A_SHARD.fullmatch(last):
+        kind = _KINDS.get(found["kind"], f"{found['kind']} of shard")
+        kind = kind.replace("shard", "second shard") if found["second"] else kind
+        thing = f"{kind} {found['split']} {int(found['number'])}"
     else:
-        thing = _THINGS.get(name, name)
+        thing = "generation" if _GENERATION.fullmatch(last) else _THINGS.get(last, last)
     return f"staged {thing}" if staged else thing

@@ -31,7 +31,7 @@ def in_stores() -> Iterator[World]:
 
 
 def step_of(text: str) -> Step:
-    """The step in words such as `after marker: renamed (2)`; `worker` before them is a role."""
+    """The step in words such as `after lease: renamed (2)`; `worker` before them is a role."""
     role = "worker" if text.startswith("worker ") else "driver"
     edge, _, name = text.removeprefix("worker ").partition(" ")
     name, _, nth = name.rstrip(")").partition(" (")
@@ -41,26 +41,30 @@ def step_of(text: str) -> Step:
 # (job, store, start, what is killed, step, whether it is in the base). Seed 0 of a loss of power loses no name, seed 2 all
 # that it may.
 KILLS = [
-    ("sensors", "disk", "new", "driver", "after shard train 1: renamed", False),
-    ("images", "disk", "new", "driver", "before top-up of shard train 2: copied", False),
+    ("sensors", "disk", "new", "driver", "after shard train 1: linked", False),
+    ("images", "disk", "new", "driver", "before top-up of shard train 2: written", False),
     ("sensors", "disk", "new", "driver", "after note of shard train 0: deleted", False),
     ("text", "disk", "new", "driver", "half run of records: appended to", False),
-    ("images", "disk", "new", "driver", "half top-up of shard train 2: appended", False),
+    ("text", "disk", "new", "driver", "after vocabulary: linked", False),
+    ("images", "disk", "new", "driver", "half second shard train 2: written", False),
+    ("images", "disk", "new", "driver", "after shard train 1: deleted", False),
+    ("text", "disk", "new", "driver", "after generation: linked", False),
     ("reshard", "disk", "new", "driver", "after manifest: renamed", False),
-    ("sensors", "disk", "overwrite", "driver", "after journal: renamed", False),
-    ("sensors", "disk", "overwrite", "driver", "after manifest: deleted", True),
+    ("sensors", "disk", "overwrite", "driver", "before generation: linked", False),
+    ("sensors", "disk", "overwrite", "driver", "after generation: linked", True),
     ("sensors", "disk", "resumed", "driver", "after note of shard train 2: renamed", False),
-    ("sensors", "disk", "moved", "driver", "after shard val 0: renamed", False),
-    ("sensors", "disk", "new", "power 0", "after lock: deleted", True),
-    ("images", "disk", "new", "power 0", "after top-up of shard train 2: closed", False),
+    ("images", "disk", "resumed overwrite", "driver", "after shard val 1: deleted", False),
+    ("sensors", "disk", "committed", "driver", "after manifest: renamed", False),
+    ("sensors", "disk", "new", "power 0", "after lease: deleted", True),
+    ("images", "disk", "new", "power 0", "after top-up of shard train 2: written", False),
     ("sensors", "disk", "new", "power 2", "after manifest: renamed", False),
-    ("sensors", "disk", "overwrite", "power 0", "after new manifest: renamed", False),
+    ("sensors", "disk", "overwrite", "power 0", "after generation: linked", False),
     ("sensors", "disk", "new", "worker", "worker before task: input read (3)", False),
     ("sensors", "disk", "new", "both", "after note of shard train 0: renamed", False),
     ("sensors", "S3", "new", "driver", "before shard train 1: upload completed", False),
-    ("sensors", "S3", "overwrite", "driver", "after shard train 1: copied", False),
+    ("sensors", "S3", "overwrite", "driver", "after generation: put", False),
     ("sensors", "GCS", "new", "driver", "before shard train 1: upload completed", False),
-    ("sensors", "GCS", "overwrite", "driver", "after manifest: deleted", False),
+    ("sensors", "GCS", "committed", "driver", "after manifest: put", False),
 ]
 
 
@@ -95,23 +99,30 @@ def test_the_same_command_completes_whatever_was_killed(in_stores, job, store, s
 
 
 def test_the_names_of_steps_have_no_part_that_differs_from_run_to_run():
-    mark = "0123456789abcdef" * 2
+    run, mark = ".staging/0a1b2c3d", "0123456789abcdef" * 2
     names = {
-        f".staging/train-00002-of-00003.tfrecord.{mark}": "staged shard train 2",
-        "train-00002-of-00003.tfrecord.index": "index of shard train 2",
-        f".staging/rejects-val-00000-of-00001.jsonl.{mark}": "staged rejects of shard val 0",
-        f".staging/.staging-UNFINISHED.{mark}": "staged marker",
-        f".staging/train-00000-of-00003.tfrecord.{mark}.intake": "intake of shard train 0",
-        f".staging/.staging-train-00000-of-00003.tfrecord.{mark}.intake.index.{mark}": (
-            "staged index of intake of shard train 0"
-        ),
-        ".staging/next/.staging/train-00000-of-00003.tfrecord.done": "new note of shard train 0",
-        f".staging/records.{mark}{mark}": "run of records",
-        f".staging/RUNNING.{mark}": "other lock",
-        ".staging/next/manifest.json": "new manifest",
+        ".staging": "staging folder",
+        run: "staging folder of the run",
+        f"{run}/lease": "lease",
+        f"{run}/job": "remote note",
+        f"{run}/records.{mark}": "run of records",
+        f"{run}/lease.{mark}": "staged lease",
+        f"{run}/train-00002-of-00003.tfrecord.{mark}": "staged shard train 2",
+        f"{run}/val-00000-of-00001.jsonl.{mark}": "staged rejects of shard val 0",
+        f"{run}/val-00000-of-00001.tfrecord.index.{mark}": "staged index of shard val 0",
+        f"{run}/1.json.{mark}": "staged generation",
+        f".staging/manifest.json.{mark}": "staged manifest",
+        "01234567": "folder",
+        "01234567/rejects": "rejects folder",
+        "01234567/train-00002-of-00003.tfrecord.done": "note of shard train 2",
+        "01234567/train-00002-of-00003.89abcdef.tfrecord": "second shard train 2",
+        "01234567/train-00002-of-00003.89abcdef.tfrecord.index": "index of second shard train 2",
+        "01234567/vocabulary.txt": "vocabulary",
+        "generations/12.json": "generation",
     }
     assert {name: thing_at(name) for name in names} == names
-    assert family_of("new note of shard train 0: renamed") == "note of shard"
+    assert family_of("staged note of shard train 0: opened") == "note of shard"
+    assert family_of("index of second shard train 2: linked") == "index of second shard"
 
 
 def test_a_loss_of_power_spoils_what_was_not_synced_and_nothing_else(tmp_path: Path):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import readers
+from readers.format.manifest import GENERATIONS, MANIFEST, Manifest
 from tests.campaigns.kills.hooks import VARIABLE
 from tests.campaigns.kills.inputs import COMMANDS, OLDER
 from tests.campaigns.kills.places import Place, sums_of
@@ -24,9 +25,9 @@ from tests.support import forked
 # A machine may be busy with other tests.
 _SECONDS = 400
 
-# How a run begins: in a new directory, over an older dataset, after a run that was killed before its
-# manifest, and after one that was killed while it replaced an older dataset.
-STARTS = ("new", "overwrite", "resumed", "moved")
+# How a run begins: in a new directory; over an older dataset; after a run that was killed before it committed, in a
+# new directory or over an older dataset; and after one that was killed when it had committed over an older dataset.
+STARTS = ("new", "overwrite", "resumed", "resumed overwrite", "committed")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Case:
         quick: Whether the job runs on the runner of engine.py, and not on Beam's own.
         before: The files in the output directory before the job.
         expected: SHA-256 of each file after it.
+        repeated: SHA-256 of each file after the same command on that.
     """
 
     job: str
@@ -52,10 +54,16 @@ class Case:
     quick: bool
     before: Mapping[str, bytes]
     expected: Mapping[str, str]
+    repeated: Mapping[str, str]
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether the command has `--overwrite`."""
+        return self.start.endswith("overwrite")
 
     def command(self, root: str) -> list[str]:
         """The command that is killed, and run again."""
-        flags = {"new": [], "resumed": [], "older": [*OLDER]}.get(self.start, ["--overwrite"])
+        flags = ["--overwrite"] if self.overwrites else [*OLDER] if self.start == "older" else []
         workers = ["--direct_num_workers", str(self.workers)]
         command = [word.replace("{}", str(self.base)) for word in COMMANDS[self.job]]
         return [*command, *workers, *flags, "--output", root]
@@ -67,7 +75,8 @@ class Outcome:
 
     Attributes:
         fired: Whether the job reached the step.
-        state: What was there before the command ran again: "no manifest", "older", "whole" or "moving".
+        state: What was there before the command ran again: "nothing", "older" or "whole", and
+            whether there were other files.
         faults: What does not hold.
         notes: What is worth to know.
     """
@@ -167,49 +176,58 @@ def _runs(pid: str) -> bool:
         return False
 
 
+def newest(files: Mapping[str, bytes]) -> str:
+    """The name of the newest generation among the files of a directory; empty without one."""
+    numbers = [int(Path(name).stem) for name in files if name.startswith(f"{GENERATIONS}/")]
+    return f"{GENERATIONS}/{max(numbers)}.json" if numbers else ""
+
+
 def _state(case: Case, left: Mapping[str, bytes], faults: list[str]) -> str:
-    """What a killed job left; a manifest must be that of a whole dataset."""
-    if "manifest.json" not in left:
-        has_older = "manifest.json" in case.before
-        if has_older and ".staging/next/manifest.json" not in left:
-            faults.append("neither the older dataset is there nor the new one")
-        return "moving" if has_older else "no manifest"
-    dataset = {name: data for name, data in left.items() if not name.startswith(".staging/")}
+    """What a killed job left: the newest generation must be whole, and what readers see."""
+    name, sums = newest(left), sums_of(left)
     with tempfile.TemporaryDirectory(prefix="kills-") as copy:
-        write_files(Path(copy), dataset)
+        write_files(Path(copy), left)
         try:
-            report = readers.verify(copy)
-            faults += [f"a manifest, and {problem}" for problem in report.problems]
+            seen = Manifest.read(copy).to_bytes()
+            faults += [f"a dataset, and {problem}" for problem in readers.verify(copy).problems]
         except Exception as error:
-            faults.append(f"a manifest that cannot be verified: {error}")
-    sums = sums_of(dataset)
-    if sums == case.expected:
-        return "whole"
-    older = {name: data for name, data in case.before.items() if not name.startswith(".staging/")}
-    if sums == sums_of(older):
-        return "older"
-    manifest = sums["manifest.json"]
-    if manifest not in (case.expected["manifest.json"], sums_of(older).get("manifest.json")):
-        faults.append("a manifest that is neither the older one nor the new one")
-    return "whole and others" if manifest == case.expected["manifest.json"] else "older and others"
+            seen = b""
+            if name:
+                faults.append(f"{name} cannot be verified: {error}")
+    if seen != left.get(name, b""):
+        faults.append(f"readers see another generation than {name or 'none'}")
+    older, new = newest(case.before), newest(dict.fromkeys(case.expected, b""))
+    if not name:
+        faults += ["the older dataset is gone"] if older else []
+        return "nothing"
+    known = {**sums_of(case.before), **case.expected}
+    manifests = {new: "whole", older: "older"} if older != new else {new: "whole"}
+    if sums[name] != known.get(name) or name not in manifests:
+        faults.append(f"{name} is neither the older generation nor the new one")
+    of_dataset = {name, *Manifest.from_bytes(left[name]).paths}
+    faults += [
+        f"a dataset, and not the bytes of {n}"
+        for n in sorted(of_dataset)
+        if sums.get(n) != known.get(n)
+    ]
+    is_alone = left.keys() == {*of_dataset, MANIFEST} and left[MANIFEST] == left[name]
+    return manifests.get(name, "strange") + ("" if is_alone else " and others")
 
 
 def _check_end(case: Case, found: Outcome, code: int, error: str, root: str) -> None:
     """Checks what the second run left."""
-    complete = found.state in ("whole", "whole and others") and "--overwrite" not in case.command(
-        root
-    )
-    if complete:
-        if code != 2 or "a dataset is here already" not in error:
-            found.faults.append(f"exit code {code} over a complete dataset: {error[-500:]}")
-    elif code != 0:
+    was_complete = found.state.startswith("whole")
+    if code != 0:
         found.faults.append(f"exit code {code} of the second run: {error[-500:]}")
+    if (" is complete: " in error) != (was_complete and not case.overwrites):
+        found.faults.append(f"the second run, after {found.state}, says: {error[-500:]}")
+    expected = case.repeated if was_complete else case.expected
     files = sums_of(case.place.files(root))
-    for name in sorted(files.keys() | case.expected.keys()):
-        if name not in case.expected:
+    for name in sorted(files.keys() | expected.keys()):
+        if name not in expected:
             found.faults.append(f"left behind: {name}")
         elif name not in files:
             found.faults.append(f"missing: {name}")
-        elif files[name] != case.expected[name]:
+        elif files[name] != expected[name]:
             found.faults.append(f"other bytes: {name}")
     found.faults += [f"left behind: {what}" for what in case.place.unfinished(root)]

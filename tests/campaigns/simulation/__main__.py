@@ -3,8 +3,8 @@
 The pipelines, steps and files are those of real jobs. The runner cuts collections into bundles at random,
 runs them in any order, loses attempts half-way, repeats them, and lets attempts that it believes dead run
 beside later ones; it may lose or repeat elements, too. The store fails before a request or after it, is full,
-or the whole job dies at a request. Whatever happens, the dataset has the bytes of an undisturbed run or
-no manifest, and the next run completes it.
+or the whole job dies at a request; other jobs write beside it. Whatever happens, readers see a whole generation
+or none, no file has two contents, and the next run ends with the bytes of an undisturbed one.
 """
 
 from __future__ import annotations

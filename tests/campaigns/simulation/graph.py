@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.internal import pickler
 from apache_beam.pipeline import AppliedPTransform, Pipeline, PipelineVisitor
 from apache_beam.pvalue import AsSideInput, AsSingleton, PCollection
 from apache_beam.transforms import core
@@ -26,7 +25,7 @@ class Node:
         transform: The transform.
         inputs: The collections that it reads, by number.
         outputs: Tag -> collection that it writes, by number.
-        step: The pickled DoFn of a ParDo.
+        step: The DoFn of a ParDo, of which each attempt has a copy.
         sides: (kind of side input, number of its collection), or a plain value, in the order of the arguments.
     """
 
@@ -34,7 +33,7 @@ class Node:
     transform: beam.PTransform
     inputs: list[int]
     outputs: dict[str | None, int]
-    step: bytes = b""
+    step: Any = None
     sides: list[Any] = field(default_factory=list)
 
 
@@ -96,7 +95,7 @@ class _Collector(PipelineVisitor):
             {tag: self._number(found) for tag, found in applied.outputs.items()},
         )
         if isinstance(transform, beam.ParDo):
-            node.step = pickler.dumps(transform.fn)
+            node.step = transform.fn
             arguments, named = transform.raw_side_inputs
             assert not named, applied.full_label
             node.sides = [self._side(argument) for argument in arguments]
@@ -106,13 +105,6 @@ class _Collector(PipelineVisitor):
         if not isinstance(argument, AsSideInput):
             return argument
         return Side(type(argument), argument._view_options(), self._number(argument.pvalue))
-
-
-def nodes_of(transform: beam.PTransform) -> list[Node]:
-    """The nodes of a whole pipeline, each after those that it depends on."""
-    pipeline = Pipeline()
-    _ = pipeline | transform
-    return nodes_of_pipeline(pipeline)
 
 
 def nodes_of_pipeline(pipeline: Pipeline) -> list[Node]:

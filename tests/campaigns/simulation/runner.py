@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.internal import pickler
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms import core
 from apache_beam.utils.windowed_value import WindowedValue
@@ -25,7 +25,7 @@ class JobFailed(Exception):
 
 
 # The records that a user's pipeline makes: nobody can know that one is missing.
-_GIVEN = ("/Given", "/WriteShards/Global")
+_GIVEN = ("Given", "WriteShards/Global")
 
 # The outputs of an attempt at a bundle: (tag, element).
 _Attempt = Iterator[list[tuple[str | None, Any]] | None]
@@ -39,17 +39,15 @@ class Runner:
         chance: Draws everything that may differ between two runs.
 
     Attributes:
-        left_by_zombies: Whether an attempt that was believed dead may have written after the last step of
-            a job had listed what it deletes.
+        is_alone: Whether a run has reached its last step, and nothing else has written since that listed
+            what it deletes.
     """
 
     def __init__(self, world: World, chance: random.Random) -> None:
         self._world, self._chance = world, chance
         self._zombies: list[Zombie] = []
-        self._is_last, self.left_by_zombies = False, False
         # Some wake at once, some after the steps that follow, some after the job.
         self._pace = 10 ** chance.uniform(-3, 0)
-        world.before_request = self._step_zombie
 
     def run(self, nodes: Iterable[Node]) -> None:
         """Runs all nodes.
@@ -59,18 +57,23 @@ class Runner:
             Crash: The whole job ended.
         """
         values: dict[int, list[Any]] = {}
+        self.is_alone = False
         for node in nodes:
-            self._is_last = node.name.endswith("/Commit")
+            self.is_alone |= node.name.endswith("/Commit")
             outputs = self._outputs(node, values)
             for tag, number in node.outputs.items():
                 found = outputs.get(tag, [])
                 given = node.name.endswith(_GIVEN)
                 values[number] = found if given else self._handed_over(found)
 
+    def beside(self, attempt: Callable[[], Any]) -> None:
+        """Lets something run beside all that follows, as an attempt that was believed dead does."""
+        self._zombies.append(Zombie(attempt))
+
     def let_zombies_end(self) -> None:
         """Lets all attempts that were believed dead run to their ends."""
         while self._zombies:
-            self._step_zombie(always=True)
+            self.step_zombie(always=True)
 
     def _outputs(self, node: Node, values: dict[int, list[Any]]) -> dict[str | None, list[Any]]:
         transform = node.transform
@@ -146,12 +149,12 @@ class Runner:
         if self._chance.random() < self._world.faults.zombie:
             self._world.struck["zombie"] += 1
             attempt = self._attempt(node, bundle, sides)
-            self._zombies.append(Zombie(lambda: list(attempt)))
+            self.beside(lambda: list(attempt))
         failure: BaseException | None = None
         for _ in range(_ATTEMPTS):
             try:
                 for outputs in self._attempt(node, bundle, sides):
-                    self._step_zombie()
+                    self.step_zombie()
                     if outputs is not None:
                         return outputs
             except (Exception, Died) as error:
@@ -160,7 +163,7 @@ class Runner:
 
     def _attempt(self, node: Node, bundle: list[Any], sides: list[Any]) -> _Attempt:
         """Yields None between elements, and all outputs at the end."""
-        step = pickler.loads(node.step)
+        step = copy.deepcopy(node.step)
         outputs: list[tuple[str | None, Any]] = []
         try:
             step.setup()
@@ -180,10 +183,10 @@ class Runner:
             raise
         yield outputs
 
-    def _step_zombie(self, always: bool = False) -> None:
+    def step_zombie(self, always: bool = False) -> None:
         """Lets one of the attempts that were believed dead do a little more."""
         if self._zombies and (always or self._chance.random() < self._pace):
-            self.left_by_zombies |= self._is_last
+            self.is_alone = False
             zombie = self._chance.choice(self._zombies)
             if zombie.step():
                 self._zombies.remove(zombie)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import hashlib
 import json
 import random
-import string
+import re
 import tempfile
 import traceback
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import apache_beam as beam
@@ -23,109 +23,134 @@ import numpy as np
 
 from beam_jobs import Feature, Schema, WriteShards
 from beam_jobs.cli.command import parse_command
-from beam_jobs.dataset.directory import RUNNING
+from beam_jobs.dataset.generations import begun
+from beam_jobs.dataset.lease import leased, refuse_if_held
 from beam_jobs.dataset.output import Output
-from beam_jobs.dataset.replace import check_replaced, finish_replacement
-from beam_jobs.errors import JobError
+from beam_jobs.errors import CompleteError, JobError
 from beam_jobs.plan import run_ranges
 from beam_jobs.records import runs
+from beam_jobs.records.spool import Spool
 from beam_jobs.storage import objects
-from tests.campaigns.simulation.graph import Node, nodes_of
+from readers.format.manifest import Manifest, newest_manifest
+from tests.campaigns.simulation.graph import Node, nodes_of_pipeline
 from tests.campaigns.simulation.runner import JobFailed, Runner
 from tests.campaigns.simulation.world import Crash, Died, Faults, World
+from tests.support.datasets import write_recordings
 
 OUTPUT = "s3://simulated/out"
 
-# Runs of a command until one must succeed, because nothing disturbs it.
-_RUNS = 4
+# Runs of a command before one that nothing disturbs.
+_RUNS = 3
 
 _SCHEMA = Schema({"x": Feature("float32", (None,)), "key": Feature("string")})
 
+# What may have another content later: notes of shards, and the copy of the newest manifest.
+_CHANGING = re.compile(r"\.staging/.*|.*\.done|manifest\.json")
 
-@dataclass(frozen=True)
-class Job:
-    """A job whose pipeline is built once.
+_MANIFEST = re.compile(r"(?:generations/(\d+)|manifest)\.json")
 
-    Attributes:
-        nodes: Its pipeline.
-        output: Where a command writes; None for a program.
-        before: The objects of the output before it.
-        expected: Name -> SHA-256 of each file after an undisturbed run.
-        merges: Whether its runs are merged.
-    """
-
-    nodes: list[Node]
-    output: Output | None
-    before: dict[str, bytes]
-    expected: dict[str, str]
-    merges: bool
+_NOTHING = b"{}", Manifest(_SCHEMA, {}, generation=0)
 
 
 @contextlib.contextmanager
-def simulated(world: World, chance: random.Random, merges: bool) -> Iterator[None]:
+def simulated(world: World, chance: random.Random, name: str) -> Iterator[None]:
     """Puts a world in the place of all stores, and makes runs of encoded records small."""
     with (
         mock.patch.object(objects, "_new_store", lambda *_: world),
+        mock.patch.object(objects, "PART_BYTES", 2000),
         mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128))),
         mock.patch.object(runs, "RUN_BYTES", 400),
         mock.patch.object(runs, "_UNKNOWN_BYTES", 100),
-        mock.patch.object(run_ranges, "MOST_RANGES", 0 if merges else run_ranges.MOST_RANGES),
+        mock.patch.object(run_ranges, "MOST_RANGES", 0 if name == "merged" else 1 << 40),
+        mock.patch.object(Output, "__deepcopy__", _of_run, create=True),
+        mock.patch.object(Spool, "__deepcopy__", _of_run, create=True),
     ):
         yield
 
 
-def files_in(world: World) -> dict[str, str]:
-    """Name -> SHA-256 of each file of the dataset, without `.staging/` and the versions of packages."""
-    found = {}
-    for path, data in sorted(world.objects.items()):
-        name = path.removeprefix(f"{OUTPUT}/")
-        if name == "manifest.json":
-            data = json.dumps(json.loads(data) | {"versions": None, "crc32c": None}).encode()
-        if not name.startswith(".staging/"):
-            found[name] = hashlib.sha256(data).hexdigest()
-    return found
+def _of_run(value: Output | Spool, run: dict[str, Output]) -> Output | Spool:
+    """What a copy of a pipeline has for its output and its spool: those of a run, if it is copied for one."""
+    output = run.get("output", value)
+    return Spool(output.staging) if isinstance(value, Spool) and output is not value else output
+
+
+class Reader:
+    """Looks at the dataset of a world after each change, as readers do.
+
+    Attributes:
+        newest: The number of the newest generation; 0 if there is none.
+        wrong: What must not be seen.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world, self.newest, self.wrong = world, 0, list[str]()
+        self._first: dict[str, bytes] = {}
+        self._content, self._manifest = _NOTHING
+        world.after_change = self._look
+        self._look(f"{OUTPUT}/manifest.json")
+
+    def _look(self, path: str) -> None:
+        name, objects = path.removeprefix(f"{OUTPUT}/"), self._world.objects
+        data = objects.get(path)
+        if data and self._first.setdefault(name, data) != data and not _CHANGING.fullmatch(name):
+            self.wrong.append(f"{name} has two contents")
+        if name not in self._manifest.paths and not _MANIFEST.fullmatch(name):
+            return
+        self._content, self._manifest = newest_manifest(OUTPUT, self._world.content) or _NOTHING
+        seen, names = self._manifest.generation, self._names()
+        numbers = [0, *(int(n[1]) for n in map(_MANIFEST.fullmatch, names) if n and n[1])]
+        if not seen == max(numbers) >= self.newest:
+            self.wrong.append(f"{name}: {seen} is seen of {numbers}, {self.newest} was the newest")
+        self.newest = max(numbers)
+        self.wrong += [f"{n} is missing" for n in self._manifest.paths.difference(names)]
+
+    def _names(self) -> list[str]:
+        return [path.removeprefix(f"{OUTPUT}/") for path in self._world.objects]
+
+    def files(self) -> dict[str, str]:
+        """Name -> SHA-256 of each file of the newest generation and of its manifest, whatever its folder and number."""
+        folder = next((shard.path.split("/")[0] for shard in self._manifest.shards), "FOLDER")
+        values = json.loads(self._content) | dict.fromkeys(("versions", "crc32c", "generation"))
+        found = {"manifest": json.dumps(values).replace(folder, "FOLDER").encode()}
+        for name in self._manifest.paths:
+            found[name.replace(folder, "FOLDER")] = self._world.content(f"{OUTPUT}/{name}")
+        return {name: hashlib.sha256(data).hexdigest() for name, data in found.items()}
+
+    def left(self) -> list[str]:
+        """The files that are of no use, but those of a late attempt in a folder whose notes are deleted."""
+        used = {*self._manifest.paths, "manifest.json", f"generations/{self.newest}.json"}
+        folders = {name[:8] for name in self._names() if name.endswith(".done")} | {
+            name[:8] for name in used
+        }
+        left = [name for name in self._names() if name not in used]
+        return [name for name in left if name[8:9] != "/" or name[:8] in folders]
 
 
 @functools.cache
 def _inputs() -> Path:
     """A folder of texts and recordings, some of which become rejects."""
     folder = Path(tempfile.mkdtemp(prefix="simulation-"))
+    (folder / "near").mkdir()
     for name in "ab":
         numbers = [*range(26), *range(4)]  # The last texts are like the first ones.
         lines = [json.dumps({"text": f"{name} {n % 7} {n}", "label": n % 3}) for n in numbers]
         lines[3] = "{"
         (folder / f"{name}.jsonl").write_text("\n".join(lines))
-    for n in range(14):
-        np.save(folder / f"{n}.npy", np.full((n % 5 + 1, 2), n, np.float32))
-    (folder / "5.npy").write_bytes(b"not an array")
-    (folder / "near").mkdir()
-    for name in "ab":
-        lines = [json.dumps({"text": text, "label": len(text) % 3}) for text in _alike(name)]
+        drawn = [random.Random(n % 11 if n < 26 else f"{name} {n}") for n in range(30)]
+        texts = [" ".join([*map(str, each.choices(range(9999), k=40)), name]) for each in drawn]
+        lines = [json.dumps({"text": text, "label": len(text) % 3}) for text in texts]
         (folder / "near" / f"{name}.jsonl").write_text("\n".join(lines))
+    write_recordings(folder, [n % 5 + 1 for n in range(14)], bad=[5])
     return folder
-
-
-def _alike(name: str) -> Iterator[str]:
-    """Yields 30 texts, of which some are like another of their file or of the other one."""
-    for number in range(30):
-        drawn = random.Random(number % 11 if number < 26 else f"{name} {number}")
-        words = ["".join(drawn.choices(string.ascii_lowercase, k=6)) for _ in range(40)]
-        words[number] = name
-        yield " ".join(words)
-
-
-def _command(*flags: str) -> tuple[beam.PTransform, Output | None]:
-    command = parse_command([*flags, "--output", OUTPUT])
-    return command.transform, command.output
 
 
 _TEXT = ("text", "--input", "*.jsonl", "--label_field", "label")
 _WORDS = (*_TEXT, "--tokens", "words")
-_FEW_WORDS = (*_WORDS, "--vocabulary_size", "9")
 _WINDOWS = (*_TEXT, "--tokens", "bpe", "--vocabulary_size", "264", "--window", "3")
-_NEAR = ("text", "--input", "near/*.jsonl", "--label_field", "label")
-_SENSORS = ("sensors", "--input", "*.npy", "--label", "none")
+_SENSORS = ("sensors", "--input", "[a-c]/*.npy", "--label", "none")
 _SPLITS = ("--splits", "train=0.7,val=0.3", "--num_shards", "train=3,val=2")
+_OTHER, _OVERWRITE = "--num_shards=2", "--overwrite"
+_RIVALS = ((), (_OVERWRITE,), (_OTHER,), (_OTHER, _OVERWRITE))
 _HERE = ("--direct_num_workers", "1")  # No other process, whose store would be another.
 
 
@@ -134,11 +159,10 @@ _COMMANDS = {
     "text": _WORDS,
     "merged": _WORDS,
     "sensors": _SENSORS,
-    "dropped": (*_FEW_WORDS, "--drop_duplicates", "--stratify"),
+    "dropped": (*_WORDS, "--vocabulary_size", "9", "--drop_duplicates", "--stratify"),
     "windows": (*_WINDOWS, "--exact_splits"),
     "grouped": (*_SENSORS, "--group_by", r"(\d)\.npy", "--exact_splits"),
-    "replaced": (*_WORDS, "--overwrite"),
-    "near": (*_NEAR, "--drop_near_duplicates", "0.8"),
+    "near": (*_TEXT[:2], "near/*.jsonl", *_TEXT[3:], "--drop_near_duplicates", "0.8"),
 }
 
 # Those of the seeds; a seed of a campaign stays what it was if another command is added.
@@ -151,30 +175,35 @@ def flags_of(name: str, *more: str) -> tuple[str, ...]:
     return (*flags, *_SPLITS, *_HERE, *more)
 
 
-class _Made(beam.PTransform):
-    """A user's pipeline that ends in `WriteShards`."""
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        records = [(f"k{n}", {"x": np.full(n % 4, n, np.float32)}) for n in range(50)]
-        splits = {"train": 0.7, "val": 0.3}
-        given = pipeline | "Given" >> beam.Create(records)
-        return given | WriteShards(OUTPUT, _SCHEMA, 3, splits=splits)
+def _made(*more: str) -> WriteShards:
+    shards, splits = 2 if _OTHER in more else 3, {"train": 0.7, "val": 0.3}
+    return WriteShards(OUTPUT, _SCHEMA, shards, splits=splits, overwrite=_OVERWRITE in more)
 
 
 @functools.cache
-def job_of(name: str) -> Job:
-    """A job, after an undisturbed run of it."""
-    world, chance, merges = World(), random.Random(name), name == "merged"
-    with simulated(world, chance, merges):
-        if name == "replaced":
-            older, _ = _command(*flags_of("text", "--seed", "9"))
-            Runner(world, chance).run(nodes_of(older))
-        before = dict(world.objects)
-        transform, output = (_Made(), None) if name == "made" else _command(*flags_of(name))
-        nodes = nodes_of(transform)
-        Runner(world, chance).run(nodes)
-    assert not [path for path in world.objects if "/.staging/" in path], world.objects
-    return Job(nodes, output, before, files_in(world), merges)
+def _nodes(name: str) -> list[Node]:
+    """The pipeline of a command, or of a user's program that ends in `WriteShards`."""
+    pipeline = beam.Pipeline()
+    records = [(f"k{n}", {"x": np.full(n % 4, n, np.float32)}) for n in range(50)]
+    with simulated(World(), random.Random(0), name):
+        if name == "made":
+            _ = pipeline | "Given" >> beam.Create(records) | _made()
+        else:
+            _ = pipeline | parse_command([*flags_of(name), "--output", OUTPUT]).transform
+    return nodes_of_pipeline(pipeline)
+
+
+@functools.cache
+def files_of_job(name: str) -> list[dict[str, str]]:
+    """What `Reader.files` returns after undisturbed runs of a job, and of its rival."""
+    world, chance = World(), random.Random(name)
+    reader, runner = Reader(world), Runner(world, chance)
+    with simulated(world, chance, name):
+        assert _run(runner, reader, name) == "complete"
+        expected = reader.files()
+        assert _run(runner, reader, name, _OTHER, _OVERWRITE) == "complete"
+    assert not reader.wrong and not reader.left(), f"{reader.wrong}, {reader.left()}"
+    return [expected, reader.files()]
 
 
 def _drawn_faults(chance: random.Random) -> Faults:
@@ -185,19 +214,6 @@ def _drawn_faults(chance: random.Random) -> Faults:
     }
     rates["crash"] /= 5
     return Faults(**rates)
-
-
-def _check(job: Job, world: World, what: str) -> None:
-    """Asserts that there is a whole dataset, the older or the new one, or no manifest."""
-    if f"{OUTPUT}/manifest.json" not in world.objects:
-        return
-    before = World()
-    before.objects = job.before
-    older, found = files_in(before), files_in(world)
-    manifest = found["manifest.json"]
-    whole = job.expected if manifest == job.expected["manifest.json"] else older
-    differing = {name for name in whole if found.get(name) != whole[name]}
-    assert not differing, f"{what}: a manifest, but {sorted(differing)} are not as it says"
 
 
 def simulate(seed: int, name: str = "") -> Counter[str]:
@@ -212,57 +228,72 @@ def simulate(seed: int, name: str = "") -> Counter[str]:
     """
     chance = random.Random(seed)
     name = name or JOBS[seed % len(JOBS)]
-    job, world, struck = job_of(name), World(), Counter[str]()
-    world.objects = dict(job.before)
-    runner = Runner(world, chance)
-    with simulated(world, chance, job.merges):
+    (expected, other), world, struck = files_of_job(name), World(), Counter[str]()
+    reader, runner = Reader(world), Runner(world, chance)
+    world.before_request = runner.step_zombie
+    with simulated(world, chance, name):
         for number in range(_RUNS):
-            last = number == _RUNS - 1
-            faults = Faults() if last else _drawn_faults(chance)
+            faults = _drawn_faults(chance)
             what = f"seed {seed}, {name}, run {number}, {faults}"
             world.disturb(seed * _RUNS + number, faults)
-            if last:
-                runner.let_zombies_end()
-                _check(job, world, f"{what}: after zombies")
-            ended = _run(job, world, runner, what)
-            if ended != "complete":
-                # A note would show that its process is dead, which here is the process of all runs.
-                for path in [path for path in world.objects if RUNNING in path]:
-                    del world.objects[path]
+            if chance.random() < 0.3:
+                struck["rival"] += 1
+                rival, more = Runner(world, chance), chance.choice(_RIVALS)
+                rival.beside = runner.beside  # type: ignore[method-assign]
+                runner.beside(functools.partial(_run, rival, reader, name, *more, leases=False))
+            replaces = bool(reader.newest) and chance.random() < 0.5
+            ended = _run(runner, reader, name, *[_OVERWRITE] * replaces)
+            for path in [path for path in world.objects if path.endswith("/lease")]:
+                del world.objects[path]  # All runs are of one process, which lives.
             struck += world.struck
             struck[f"runs: {ended}"] += 1
-            _check(job, world, what)
-            if ended == "complete" or files_in(world) == job.expected:
+            found = reader.files()
+            assert not reader.wrong, f"{what}: {reader.wrong}"
+            assert not reader.newest or found in (expected, other), f"{what}: other files"
+            if ended == "complete" and runner.is_alone:
+                assert not reader.left(), f"{what}: left {reader.left()}"
+            if found == expected and chance.random() < 0.7:
                 break
         world.calm()
-        assert files_in(world) == job.expected, f"{what}: {ended}, and other files"
-        if ended == "complete" and not runner.left_by_zombies:
-            left = [path for path in world.objects if "/.staging/" in path]
-            assert not left and not world.uploads, f"{what}: left behind {left}, {world.uploads}"
         runner.let_zombies_end()
-        assert files_in(world) == job.expected, f"{what}: zombies changed files"
+        found = reader.files()
+        _run(runner, reader, name)
+        assert reader.newest and reader.files() in (found, expected), f"{what}: afterwards"
+        ended = _run(runner, reader, name, _OVERWRITE), reader.files() == expected
+        wrong = [*reader.left(), *reader.wrong, *world.uploads.values()]
+        assert ended == ("complete", True) and not wrong, f"{what}: at last {ended}, {wrong}"
     return struck
 
 
-def _run(job: Job, world: World, runner: Runner, what: str) -> str:
-    """Runs the command once; returns how it ended."""
+def _run(runner: Runner, reader: Reader, name: str, *more: str, leases: bool = True) -> str:
+    """Runs a command once, which others see if it leases the dataset; returns how it ended."""
+    generation, lease = reader.newest + 1, contextlib.nullcontext()
     try:
-        finish_replacement(OUTPUT)
-        runner.run(job.nodes)
-        # As the command does when the runner reports success.
-        if job.output:
-            check_replaced(job.output)
-        if f"{OUTPUT}/manifest.json" not in world.objects:
-            return "failed"
+        if name == "made":
+            refuse_if_held(OUTPUT)  # As `WriteShards.expand` does.
+            output = begun(_made(*more)._output)
+        else:
+            output = parse_command([*flags_of(name, *more), "--output", OUTPUT]).output
+            lease = leased(output, name, keeps=False) if leases else lease
+        run = {"output": output}
+        with lease:
+            runner.run(
+                replace(n, step=copy.deepcopy(n.step, run), sides=copy.deepcopy(n.sides, run))
+                for n in _nodes(name)
+            )
     except (Crash, Died):
         return "crashed"
-    except JobError:
+    except (JobError, OSError):
         return "refused"
     except JobFailed as failed:
-        cause: Any = failed.__cause__
-        assert isinstance(cause, JobError | Died), f"{what}: {failed} failed with {cause!r}"
+        cause = failed.__cause__
+        if isinstance(cause, CompleteError):
+            return "complete"
+        if not isinstance(cause, JobError | Died):
+            reader.wrong.append(f"{failed} failed with {cause!r}")
         return "failed"
-    return "complete"
+    # As the command finds when the runner reports success.
+    return "complete" if reader.newest >= generation else "failed"
 
 
 def outcome(seed: int, name: str = "") -> tuple[int, Counter[str], str]:

@@ -17,9 +17,9 @@ import google_crc32c
 from beam_jobs.errors import DataError
 from beam_jobs.storage.object_store import (
     ChangedError,
+    ExistsError,
     FileInfo,
     Part,
-    Seen,
     Store,
     Upload,
     failing,
@@ -94,7 +94,7 @@ class Zombie:
         self._stands.release()
 
 
-_WRITES = ("put", "add", "finish", "copy")
+_WRITES = ("put", "add", "finish")
 
 
 class World(Store):
@@ -105,6 +105,7 @@ class World(Store):
 
     Attributes:
         before_request: Called before each request of the thread that made the world.
+        after_change: Called with the path of each object that was written or deleted.
     """
 
     def __init__(self) -> None:
@@ -113,6 +114,7 @@ class World(Store):
         self._lock = threading.Lock()
         self._thread = threading.get_ident()
         self.before_request: Callable[[], None] = lambda: None
+        self.after_change: Callable[[str], None] = lambda _: None
         self.calm()
 
     def calm(self) -> None:
@@ -162,7 +164,8 @@ class World(Store):
         """A request without an effect."""
         self._answer(self._request(kind, path), path)
 
-    def _content(self, path: str) -> bytes:
+    def content(self, path: str) -> bytes:
+        """The content of an object, without a request."""
         if path not in self.objects:
             raise FileNotFoundError(f"{path}: no such object")
         return self.objects[path]
@@ -175,7 +178,7 @@ class World(Store):
 
     def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
         self._ask("read", path)
-        data = self._content(path)
+        data = self.content(path)
         if version is not None and version != google_crc32c.value(data):
             raise ChangedError(f"{path}: it was replaced while it was read")
         stop = len(data) if size is None else start + size
@@ -183,42 +186,30 @@ class World(Store):
 
     def checksum(self, path: str) -> tuple[int, int | None]:
         self._ask("checksum", path)
-        data = self._content(path)
+        data = self.content(path)
         return len(data), google_crc32c.value(data)
 
-    def look(self, path: str) -> Seen:
-        self._ask("look", path)
-        return self.seen(path)
-
-    def seen(self, path: str) -> Seen:
-        """What a path has, without a request."""
-        found = self.objects.get(path)
-        return Seen(None if found is None else google_crc32c.value(found))
-
-    def check(self, path: str, seen: Seen | None) -> None:
-        """Raises ChangedError if a path no longer has what was seen there."""
-        if seen and seen != self.seen(path):
-            raise ChangedError(f"{path}: it was replaced while it was written")
-
-    def put(self, path: str, data: bytes, seen: Seen | None = None) -> None:
+    def put(self, path: str, data: bytes, replace: bool) -> None:
         fault = self._request("put", path)
-        self.check(path, seen)
+        self.create(path, data, replace)
+        self._answer(fault, path)
+
+    def create(self, path: str, data: bytes, replace: bool) -> None:
+        """Makes an object appear, without a request."""
+        if path in self.objects and not replace:
+            raise ExistsError(f"{path}: an object of this name exists")
         self.objects[path] = bytes(data)
-        self._answer(fault, path)
+        self.after_change(path)
 
-    def upload(self, path: str, seen: Seen | None = None) -> Upload:
+    def upload(self, path: str, replace: bool) -> Upload:
         self._ask("upload", path)
-        return _Upload(self, path, seen)
-
-    def copy(self, path: str, target: str) -> None:
-        fault = self._request("copy", path)
-        self.objects[target] = self._content(path)
-        self._answer(fault, path)
+        return _Upload(self, path, replace)
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:
             fault = self._request("delete", path)
             self.objects.pop(path, None)
+            self.after_change(path)
             self._answer(fault, path)
 
     def drop_uploads(self, prefix: str) -> None:
@@ -229,8 +220,8 @@ class World(Store):
 
 
 class _Upload:
-    def __init__(self, world: World, path: str, seen: Seen | None) -> None:
-        self._world, self._path, self._seen = world, path, seen
+    def __init__(self, world: World, path: str, replace: bool) -> None:
+        self._world, self._path, self._replace = world, path, replace
         self._parts: list[bytes] = []
         world.uploads[id(self)] = path
 
@@ -242,9 +233,8 @@ class _Upload:
         fault = self._world._request("finish", self._path)
         if id(self) not in self._world.uploads:
             raise DataError(f"{self._path}: its multipart upload was aborted")
-        self._world.check(self._path, self._seen)
+        self._world.create(self._path, b"".join(self._parts), self._replace)
         del self._world.uploads[id(self)]
-        self._world.objects[self._path] = b"".join(self._parts)
         self._world._answer(fault, self._path)
 
     def give_up(self) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,8 +19,8 @@ from readers.card.readme import escaped, readme
 from readers.card.tfds import tfds_files, tfds_problem
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
-from readers.format.splits import Shard, Split
-from tests.support.datasets import write_dataset
+from readers.format.splits import Shard, Split, shard_name
+from tests.support.datasets import files_of, manifest_bytes, write_dataset
 from tests.support.images import encoded
 
 HOSTILE = "cat|dog <script>x</script> `a` [b](c) https://a.b &lt;\n\n## Licence\n\nMIT --> ~~*_$x^2$\u202e"
@@ -74,7 +75,7 @@ With TensorFlow Datasets, where `tf.io.parse_tensor` decodes features that are s
 ```python
 import tensorflow_datasets as tfds
 
-dataset = tfds.builder_from_directory("DIR").as_dataset(split="train")
+dataset = tfds.builder_from_directory("DIR/4f2a9c01").as_dataset(split="train")
 ```
 
 ## How it was made
@@ -95,8 +96,10 @@ CC-BY-4.0
 
 
 def shards(split, *records):
-    names = (f"{split}-{n:05d}-of-{len(records):05d}.tfrecord" for n in range(len(records)))
-    return tuple(Shard(name, n, 100 * n, 0, 0, 0) for name, n in zip(names, records, strict=True))
+    paths = (f"4f2a9c01/{shard_name(split, n, len(records))}" for n in range(len(records)))
+    return tuple(
+        Shard(path, n, 100 * n, 0, 0, 0, 0) for path, n in zip(paths, records, strict=True)
+    )
 
 
 def manifest(**changes) -> Manifest:
@@ -130,7 +133,7 @@ def test_everything_of_the_data_is_bounded_and_stays_in_its_cell():
     text = readme(
         manifest(
             schema=Schema({f"{n:04d} {name}": ("float32",) for n in range(600)}),
-            splits={f"fold{n}": Split(()) for n in range(256)},
+            splits={f"fold{n}": Split(shards(f"fold{n}", 1)) for n in range(256)},
             label_names=(HOSTILE,) * 1_000,
             class_names={f"{n} {name}": (HOSTILE,) * 1000 for n in range(2)},
             options={f"o{n} {HOSTILE}": "v" * 10_000 for n in range(100)} | {"job": HOSTILE},
@@ -170,7 +173,8 @@ def of_croissant(**changes):
 def test_croissant_has_the_checksum_of_the_manifest_alone():
     stated, found = of_croissant()["distribution"]
     assert (stated["sha256"], stated["contentSize"]) == (hashlib.sha256(b"{}").hexdigest(), "2 B")
-    assert found["includes"] == ["train-*-of-00002.tfrecord"]  # val has no shard
+    # val has no shard.
+    assert found["includes"] == ["4f2a9c01/train-*-of-00002*.tfrecord"]
     assert "sha256" not in found
 
 
@@ -188,8 +192,8 @@ def test_each_feature_has_a_type_and_an_identifier_of_its_own():
     }
 
 
-def of_tfds(name="features.json", **changes):
-    return json.loads(tfds_files(manifest(**changes), "CC-BY-4.0")[name])
+def of_tfds(**changes):
+    return json.loads(tfds_files(manifest(**changes), "CC-BY-4.0")["4f2a9c01/features.json"])
 
 
 def tensor(shape, dtype, encoding="none"):
@@ -226,6 +230,11 @@ def test_a_feature_is_declared_as_it_is_stored(feature, declared):
     assert (kind, content) == declared
 
 
+(SHARD,) = shards("train", 3)
+SECOND = "4f2a9c01/train-00000-of-00001.0be91f6d.tfrecord"
+ELSEWHERE = replace(SHARD, path="77b0e1d2/val-00000-of-00001.tfrecord")
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -234,6 +243,12 @@ def test_a_feature_is_declared_as_it_is_stored(feature, declared):
         ({"splits": {"a.b": Split(shards("a.b", 3))}}, "a name of a split"),
         ({"splits": {"a.b": Split(()), "train": Split(shards("train", 3))}}, ""),
         ({"schema": Schema({"x": ("int64", (None, 0))})}, ""),
+        ({"splits": {"train": Split(())}}, "it has no records"),
+        (
+            {"splits": {"train": Split((replace(SHARD, path=SECOND),))}},
+            f"{SECOND} has another name",
+        ),
+        ({"splits": {"train": Split((SHARD,)), "val": Split((ELSEWHERE,))}}, "has another name"),
     ],
 )
 def test_what_tensorflow_datasets_cannot_read_has_no_files(changes, reason):
@@ -293,17 +308,29 @@ def dataset(tmp_path):
     """A dataset with a feature of each encoding, and with names that other programs must bear."""
     records = [record(number) for number in range(8)]
     splits = {"train": [records[:3], records[3:6]], "val_2": [records[6:]]}
-    return write_dataset(tmp_path / "d", SCHEMA, splits, label_names=(HOSTILE, "dog"))
+    folder = write_dataset(tmp_path / "d/4f2a9c01", SCHEMA, splits, label_names=(HOSTILE, "dog"))
+    described = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").unlink()
+    content = manifest_bytes(json.loads(described.replace('"path": "', '"path": "4f2a9c01/')))
+    for path in (tmp_path / "d/manifest.json", tmp_path / "d/generations/1.json"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    return tmp_path / "d"
 
 
-NAMES = ["README.md", "croissant.json", "dataset_info.json", "features.json"]
+NAMES = [
+    "README.md",
+    "croissant.json",
+    "4f2a9c01/dataset_info.json",
+    "4f2a9c01/features.json",
+]
 
 
 def test_the_command_writes_the_files_and_replaces_none(dataset, tmp_path, capsys):
-    before = {path.name for path in dataset.iterdir()}
+    before = set(files_of(dataset))
     assert main(["card", str(dataset), "--output", str(tmp_path / "new" / "o"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["files"] == [f"{tmp_path}/new/o/{n}" for n in NAMES]
-    assert {path.name for path in dataset.iterdir()} == before
+    assert set(files_of(dataset)) == before
     assert main(["card", str(dataset), "--license", " MIT\n or X "]) == 0
     assert capsys.readouterr().out.splitlines() == [f"{dataset}/{name}" for name in NAMES]
     assert "\nMIT or X\n" in (dataset / "README.md").read_text()
@@ -315,7 +342,7 @@ def test_the_command_writes_the_files_and_replaces_none(dataset, tmp_path, capsy
         "README.md is there already: move it away, or name another --output"
         in capsys.readouterr().err
     )
-    assert {path.name for path in dataset.iterdir()} == {*before, "README.md"}
+    assert set(files_of(dataset)) == {*before, "README.md"}
 
 
 def test_a_store_needs_an_output_and_a_folder_a_manifest(tmp_path, capsys):
@@ -340,7 +367,7 @@ def test_tensorflow_datasets_reads_the_records_that_the_readers_read(dataset):
     import tensorflow_datasets as tfds
 
     assert main(["card", str(dataset), "--license", "MIT"]) == 0
-    builder = tfds.builder_from_directory(dataset)
+    builder = tfds.builder_from_directory(dataset / "4f2a9c01")
     assert builder.info.features["label"].num_classes == 2
     assert str(builder.info.redistribution_info.license) == "MIT"
     for split, count in (("train", 6), ("train[50%:]", 3), ("val_2", 2)):

@@ -20,7 +20,7 @@ from readers.__main__ import main
 from readers.checks.against import _jensen_shannon
 from readers.checks.distributions import by_chance, kolmogorov_smirnov
 from readers.checks.registry import CHECKS
-from readers.format.manifest import Manifest
+from readers.format.manifest import File, Manifest
 from readers.format.schema import Feature, Schema
 from tests.support.checkout import ROOT
 from tests.support.datasets import write_dataset
@@ -110,7 +110,8 @@ def write(directory: Path, records: dict[str, list[dict]], shards: int = 4, **ch
         splits[name] = dataclasses.replace(
             split, statistics=figures, rejected=changes.get("rejected", 0)
         )
-    manifest = dataclasses.replace(manifest, splits=splits, vocabulary=changes.get("vocabulary", 0))
+    more = {name: changes[name] for name in ("vocabulary", "files") if name in changes}
+    manifest = dataclasses.replace(manifest, splits=splits, **more)
     (directory / "manifest.json").write_bytes(manifest.to_bytes())
     return directory
 
@@ -357,11 +358,12 @@ def test_counts_of_splits_are_those_of_all_records(tmp_path):
     tokens = {"input_tokens": {"values": {"1": 30, "2": 100, "5": 70}}}
     schema = Schema({**TEXT, "input_tokens": ("int64", (None,))})
     changes = {"shares": "train=0.5,val=0.5", "rejected": 50, "statistics": tokens}
+    changes |= {"vocabulary": 6, "files": {"vocabulary.txt": File("vocabulary.txt", 0)}}
     records = {
         name: [{**record, "input_tokens": np.array([1, 2])} for record in found]
         for name, found in (texts() | {"test": []}).items()
     }
-    directory = write(tmp_path / "d", records, schema=schema, vocabulary=6, **changes)
+    directory = write(tmp_path / "d", records, schema=schema, **changes)
     report = readers.check(directory, records=10)
     found = {(f.check, f.split): f.message for f in report.findings}
     assert found["rejected_inputs", "train"] == "50 of 290 inputs were rejected (17.2%)"

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from scipy import signal as dsp
 
-from readers.format.manifest import Manifest
+from readers.format.manifest import File, Manifest
 from readers.format.schema import Schema
 from readers.gallery.levels import bright, rgb
 from readers.gallery.look import Look
@@ -102,8 +102,10 @@ TEXT = {"text": ("string", ()), "tokens": ("int64", (None,))}
 
 
 def test_tokens_are_the_words_of_the_vocabulary_below_their_text(tmp_path):
-    (tmp_path / "vocabulary.txt").write_bytes(b"the\ncat\n")
-    look = look_of(tmp_path, TEXT, vocabulary=4, options={"tokens": "words"})
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words/vocabulary.txt").write_bytes(b"the\ncat\n")
+    files = {"vocabulary.txt": File("words/vocabulary.txt", 0)}
+    look = look_of(tmp_path, TEXT, vocabulary=4, files=files, options={"tokens": "words"})
     card = card_of({"tokens": np.array([2, 3, 1, 2]), "text": b"The CAT, -- mieows. The"}, look)
     text, tokens = card.drawings
     assert text.text == "The CAT, -- mieows. The"

@@ -45,15 +45,16 @@ def test_a_page_states_what_was_found_written_rejected_and_dropped(numbers):
 
 
 def test_a_page_shows_why_inputs_were_rejected(numbers):
-    rejects = numbers / "rejects"
-    rejects.mkdir()
+    rejects = numbers / "4f2a9c01/rejects"
+    rejects.mkdir(parents=True)
     lines = [{"key": f"{n}.jpg", "stage": "decode", "error": f"cut at byte {n}"} for n in range(5)]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (rejects / "train-00000.jsonl").write_text(text + '{"key": 1}\nnonsense\n{"key": "cut')
 
     def reject(manifest):
         train = replace(manifest.splits["train"], rejected=5)
-        return replace(manifest, splits={**manifest.splits, "train": train})
+        splits = {**manifest.splits, "train": train}
+        return replace(manifest, splits=splits, rejects=("4f2a9c01/rejects/train-00000.jsonl",))
 
     page = Parsed(page_of(changed(numbers, reject)))
     assert "cut at byte …, such as 0.jpg" in page.text and "4.jpg" not in page.text

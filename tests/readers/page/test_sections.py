@@ -14,7 +14,7 @@ import pytest
 
 import readers
 from readers.check import check_facts, facts_of
-from readers.format.manifest import Manifest
+from readers.format.manifest import File, Manifest
 from readers.format.schema import Schema
 from readers.page.document import document
 from readers.page.sections import boxes, features, labels, lengths, pictures, signals, texts
@@ -157,11 +157,14 @@ def test_boxes_are_counted_measured_and_checked(tmp_path):
     np.testing.assert_array_equal(boxes._corners(np.array([good]), True), [[0.1, 0.2, 0.9, 0.6]])
 
 
+VOCABULARY = {"vocabulary": 40, "files": {"vocabulary.txt": File("vocabulary.txt", 0)}}
+
+
 def test_words_scripts_and_control_characters_are_counted(tmp_path):
     schema = Schema({"text": ("string", ()), "tokens": ("int64", (None,))})
     found = ["Der Hund läuft", "Der Привет", "日本 a\x00\x07b", "ελλάδα عربى", "der"]
     records = [{"text": text, "tokens": np.array([1, 2])} for text in found]
-    directory = write_dataset(tmp_path / "d", schema, {"train": [records]}, vocabulary=40)
+    directory = write_dataset(tmp_path / "d", schema, {"train": [records]}, **VOCABULARY)
     directory = with_statistics(
         directory, {"train": {"tokens": {"values": {"1": 5, "2": 4, "7": 1}}}}
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from readers.format.manifest import Manifest
+from readers.format.manifest import File, Manifest
 from readers.format.schema import Schema
 from readers.format.splits import Shard, Split
 from tests.campaigns.fuzz.limits import Limits
@@ -25,9 +25,8 @@ def _examine(data: bytes) -> None:
     for name, split in manifest.splits.items():
         assert manifest.split(name) is split
         assert split.records == sum(shard.records for shard in split.shards)
-        assert all(
-            "/" not in shard.file and shard.file not in (".", "..") for shard in split.shards
-        )
+    parts = {part for path in manifest.paths for part in path.split("/")}
+    assert not parts & {"", ".", ".."}, parts
     for feature in (*manifest.schema, "tokens", "label"):
         manifest.counts_of(feature)
     try:
@@ -54,7 +53,7 @@ def _seeds() -> list[bytes]:
                    "lengths": {"0": {"min": 1, "max": 3, "mean": 2.0}},
                    "channels": {"mean": [0.1, None], "std": [1.0, None]}},
     }  # fmt: skip
-    shard = Shard("train-00000-of-00001.tfrecord", 5, 400, 0x12345678, 300, 0x9ABCDEF0)
+    shard = Shard("12ab34cd/train-00000-of-00001.tfrecord", 5, 400, 0x12345678, 300, 0x9ABCDEF0, 7)
     splits = {"train": Split((shard,), statistics=statistics, rejected=1), "val": Split(())}
     full = Manifest(
         schema,
@@ -63,6 +62,11 @@ def _seeds() -> list[bytes]:
         options={"job": "sensors", "rate": "50Hz", "sample_rate": 50.0},
         versions={"python": "3.11"},
         class_names={"box_labels": ("a", "b")},
+        vocabulary=9,
+        files={"vocabulary.txt": File("12ab34cd/vocabulary.txt", 0x12345678)},
+        rejects=("12ab34cd/rejects/train-00000-of-00001.jsonl",),
+        generation=2,
+        ancestors=("00ff" * 16,),
     )
     return [
         full.to_bytes(),

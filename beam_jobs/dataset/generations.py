@@ -1,0 +1,184 @@
+"""The states of an output directory, free, unfinished or complete, and the steps from one to the next.
+
+A job writes into a folder of its own, and commits by creating the manifest of the next generation, which must not
+exist. docs/design.md has the table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import uuid
+from dataclasses import replace
+
+from beam_jobs.dataset.lease import is_held, is_lease
+from beam_jobs.dataset.output import STAGING, Output
+from beam_jobs.dataset.resume import DONE
+from beam_jobs.dataset.shard_file import not_writable
+from beam_jobs.dataset.state import GENERATION, OF_A_JOB, State, folder_of, state_of
+from beam_jobs.errors import CompleteError, DataError, JobError, UsageError
+from beam_jobs.storage.atomic import (
+    delete_files,
+    drop_empty_directories,
+    drop_uploads,
+    make_directory,
+    sync_names,
+    write_file,
+)
+from beam_jobs.storage.files import content_of
+from readers.format.manifest import MANIFEST, Manifest, generation_file, join
+
+# What other programs have in the folder of a job.
+_OF_OTHERS = re.compile(r"[^/]+/([^/]+\.tfrecord\.idx|dataset_info\.json|features\.json)")
+
+
+def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
+    """The output of a run that begins now: which generation it writes, and after which.
+
+    Args:
+        output: The dataset.
+        repeats: Whether the run may be that of a job which has completed the dataset.
+        cleans: Whether to end a commit that was interrupted.
+
+    Raises:
+        UsageError: The directory holds another dataset, or what is not part of one.
+    """
+    state = state_of(output.directory)
+    output = replace(output, run=uuid.uuid4().hex[:8])
+    found = state.manifest
+    if found is None:
+        return output
+    sha256 = hashlib.sha256(state.content).hexdigest()
+    output = replace(output, generation=state.generations[-1] + 1, parent=sha256)
+    if output.overwrite:
+        return output
+    if cleans:
+        with contextlib.suppress(OSError, JobError):  # The answer below is what matters.
+            copied = content_of(join(output.directory, MANIFEST))
+            _copy_newest(output.directory, join(output.directory, STAGING), copied)
+            _finish(output.directory, state, state.named)
+    if not repeats or found.options != json.loads(json.dumps(output.options)):
+        raise _refusal(output.directory)
+    return replace(output, written=found.job)
+
+
+def _refusal(directory: str) -> UsageError:
+    what = "a dataset is here already; add --overwrite to replace it"
+    return UsageError(f"--output {directory}: {what}")
+
+
+def prepare(output: Output, job: str, folder: str) -> None:
+    """Makes a directory ready for the files of a job, before it writes the first.
+
+    Args:
+        output: The dataset.
+        job, folder: What `Output.job` and `Output.folder` return.
+
+    Raises:
+        CompleteError: This job has completed the dataset.
+        UsageError: Another job has, before or since this one began; or the directory cannot be written.
+        DataError: The disk is full.
+    """
+    if output.written == job:
+        raise CompleteError(f"{output.directory} is complete")
+    if output.written:
+        raise _refusal(output.directory)
+    refuse_newer(output, job)
+    try:
+        make_directory(output.staging)
+        make_directory(join(output.directory, folder))
+    except OSError as error:
+        raise not_writable(output.directory, error) from None
+
+
+def refuse_newer(output: Output, job: str = "") -> None:
+    """Refuses a directory in which the generation of this run is complete.
+
+    Raises:
+        CompleteError: The job named, which is this one, has completed it.
+        UsageError: Another job has.
+    """
+    state = state_of(output.directory)
+    if max(state.generations, default=0) < output.generation:
+        return
+    if state.manifest and state.manifest.job == job:
+        raise CompleteError(f"{output.directory} is complete")
+    raise UsageError(
+        f"--output {output.directory}: a dataset was completed here since this job began; run it again "
+        "with --overwrite to replace that"
+    )
+
+
+def commit(output: Output, manifest: Manifest, before: State) -> None:
+    """Makes a dataset complete, whose files are all written.
+
+    A runner may call it again.
+
+    Args:
+        output, manifest: The dataset.
+        before: What the directory holds.
+
+    Raises:
+        DataError: Another job has completed a dataset there meanwhile.
+        OSError: A file cannot be written.
+    """
+    directory, name, data = (
+        output.directory,
+        generation_file(output.generation),
+        manifest.to_bytes(),
+    )
+    # The manifest must not survive a loss of power that a shard does not survive.
+    sync_names(directory, manifest.paths)
+    try:
+        write_file(join(directory, name), data, output.staging)
+    except DataError:
+        what = "another job has completed a dataset here while this one ran"
+        raise DataError(f"--output {directory}: {what}; add --overwrite to replace it") from None
+    sync_names(directory, [name])
+    # Whoever had a folder before the first attempt can commit no more.
+    folders = before.named if name in before.sizes else before.folders
+    if _copy_newest(directory, output.staging) == data:  # Else the next job has committed.
+        _finish(directory, before._replace(content=data), folders, output.run)
+
+
+def _copy_newest(directory: str, staging: str, copied: bytes | None = None) -> bytes:
+    """Makes `manifest.json` a copy of the newest generation; returns its content, which may have been copied before."""
+    while copied != (newest := state_of(directory).content):
+        write_file(join(directory, MANIFEST), newest, staging, replace=True, synced=True)
+        sync_names(directory, [MANIFEST])
+        copied = newest
+    return newest
+
+
+def _finish(directory: str, state: State, folders: set[str], run: str = "") -> None:
+    """Ends a commit: deletes what the newest generation does not need.
+
+    Nothing is deleted while another run is at work. What an interruption leaves, the next job deletes.
+
+    Args:
+        directory, state: The dataset, and what its directory holds.
+        folders: The folders that may be deleted unless the newest generation names them.
+        run: The run that has committed; empty if another job found the dataset complete.
+    """
+    manifest = state.manifest
+    assert manifest
+    if is_held(directory, run):
+        return
+    named = set(map(folder_of, manifest.paths))
+    unnamed, left, dead = [], [], []
+    for name in state.sizes.keys() - manifest.paths:
+        folder = folder_of(name)
+        is_written, is_beside = OF_A_JOB.fullmatch(name), _OF_OTHERS.fullmatch(name)
+        if (is_written and folder in folders | named) or (is_beside and folder in folders - named):
+            unnamed.append(name)
+        elif folder == STAGING and not is_lease(name, run):
+            left.append(name)
+        elif (found := GENERATION.fullmatch(name)) and int(found[1]) < manifest.generation:
+            dead.append(name)
+    # Notes, and manifests of older generations, last: as long as one is there, the next job knows what is a job's.
+    for names in (left, sorted(unnamed, key=lambda name: name.endswith(DONE)), dead):
+        delete_files(join(directory, name) for name in names)
+    drop_empty_directories(directory)
+    drop_uploads(directory)  # Of attempts that died.

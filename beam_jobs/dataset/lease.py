@@ -1,0 +1,252 @@
+"""Leases: which runs are at work in an output directory.
+
+A lease tells a second command early that another one is at work, so that neither wastes its time. Nothing
+else rests on it: two runs that do not see each other both write, and one of them commits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from beam_jobs.dataset.output import STAGING, Output
+from beam_jobs.errors import JobError, UsageError
+from beam_jobs.storage.atomic import delete_files, drop_empty_directory, list_files, write_file
+from beam_jobs.storage.files import content_of
+from readers.format.manifest import join
+
+_LEASE = "lease"
+
+# How a job is found that an engine runs.
+_REMOTE = "job"
+
+_RENEWED_SECONDS = 20
+
+# A run on another machine that has not renewed its lease for so long was killed.
+_DEAD_SECONDS = 120
+
+
+class Lease(NamedTuple):
+    """What a run says of itself.
+
+    Attributes:
+        started: Seconds since 1970.
+        run: The name of its folder in `STAGING`.
+        job: The job's name.
+        host: The machine, for people.
+        machine: Where process numbers mean the same; see `_machine`.
+        pid, began: The process, and when it began in the words of the system; see `_beginning`.
+        renewed: Seconds since 1970.
+    """
+
+    started: float
+    run: str
+    job: str
+    host: str
+    machine: str
+    pid: int
+    began: str
+    renewed: float
+
+    def __str__(self) -> str:
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.started))
+        return f"{self.job}, started at {moment} as process {self.pid} of {self.host}"
+
+    @classmethod
+    def of_this_process(cls, run: str, job: str) -> Lease:
+        now, pid = time.time(), os.getpid()
+        return cls(now, run, job, socket.gethostname(), _machine(), pid, _beginning(pid), now)
+
+    @classmethod
+    def parse(cls, data: bytes | None) -> Lease | None:
+        """The lease in a file; None for anything else."""
+        try:
+            started, run, job, host, machine, pid, began, renewed = json.loads(data or b"")
+            names = str(run), str(job), str(host), str(machine)
+            return cls(float(started), *names, int(pid), str(began), float(renewed))
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            return None
+
+    def is_alive(self) -> bool:
+        """Whether the run's process is there, as far as this one can know."""
+        if self.machine == _machine() and self.pid != os.getpid():
+            return bool(self.began) and _beginning(self.pid) == self.began
+        return abs(time.time() - self.renewed) <= _DEAD_SECONDS
+
+
+def _machine() -> str:
+    """Names the processes that a process number may mean: a boot of a machine, or a container."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:  # Not Linux.
+        return socket.gethostname()
+
+
+def _beginning(pid: int) -> str:
+    """When a process began, in the words of the system; empty if there is no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return "" if fields[0] == "Z" else fields[19]  # Killed, though its parent has not noticed.
+    except (OSError, IndexError):
+        pass
+    if Path("/proc/self/stat").exists():
+        return ""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return ""
+    except OSError:  # A process of another user.
+        pass
+    return "unknown"
+
+
+class _Run(NamedTuple):
+    """A run that has a folder in `STAGING`.
+
+    Attributes:
+        paths: The paths of its files.
+        lease: Its lease; None without one.
+        words: The run in words if it is at work; empty if it has ended.
+    """
+
+    paths: list[str]
+    lease: Lease | None
+    words: str
+
+
+def _runs(directory: str, but: str = "") -> dict[str, _Run]:
+    """The runs of a directory by their names, but one."""
+    top = join(directory, f"{STAGING}/")
+    paths: dict[str, list[str]] = {}
+    for file in list_files(top.rstrip("/")):
+        paths.setdefault(file.path[len(top) :].split("/")[0], []).append(file.path)
+    return {run: _run(top + run, found) for run, found in paths.items() if run != but}
+
+
+def _run(folder: str, paths: list[str]) -> _Run:
+    def content(name: str) -> bytes | None:
+        path = join(folder, name)
+        return content_of(path) if path in paths else None
+
+    lease, note = Lease.parse(content(_LEASE)), content(_REMOTE)
+    if lease and lease.is_alive():
+        words = (
+            f"another job is writing here: {lease}; wait for it to end, or name another directory"
+        )
+        return _Run(paths, lease, words)
+    return _Run(paths, lease, _remote_job(note) if note else "")
+
+
+def _remote_job(note: bytes) -> str:
+    """The job of a note in words if it runs on its engine; else empty."""
+    from beam_jobs.engines.remote.flink import NoAnswer
+    from beam_jobs.engines.remote.job import RemoteJob
+
+    job = RemoteJob.parse(note)
+    try:
+        if job is None or not job.runs():
+            return ""
+    except NoAnswer:  # As if there were no note: most often the engine was stopped, with its jobs.
+        return ""
+    where = f"; {job.flink.page}; cancel it with `{job.flink.cancel_command}`" if job.flink else ""
+    return f"{job} is writing here, though its command has ended; wait for it to end{where}"
+
+
+def is_lease(name: str, run: str) -> bool:
+    """Whether a file of a directory, given its name, is the lease of a run."""
+    return name == f"{STAGING}/{run}/{_LEASE}"
+
+
+def is_held(directory: str, but: str = "") -> bool:
+    """Whether a run is at work in a directory, one that may be excepted aside."""
+    return any(run.words for run in _runs(directory, but).values())
+
+
+def refuse_if_held(directory: str) -> None:
+    """Refuses a directory in which a run is at work.
+
+    Raises:
+        UsageError: A run is at work there.
+    """
+    for run in _runs(directory).values():
+        if run.words:
+            raise _refusal(directory, run)
+
+
+def _refusal(directory: str, run: _Run) -> UsageError:
+    return UsageError(f"--output {directory}: {run.words}")
+
+
+def clear_ended(directory: str, but: str) -> None:
+    """Deletes what runs that have ended have left in `STAGING`; one run does not count."""
+    for run in _runs(directory, but).values():
+        if not run.words:
+            delete_files(run.paths)
+
+
+@contextlib.contextmanager
+def leased(output: Output, job: str, keeps: bool) -> Iterator[None]:
+    """Holds a lease on an output directory while a job runs.
+
+    Args:
+        output: The dataset, and the run.
+        job: The job's name.
+        keeps: Whether the job may go on without this process, so that the run's files stay.
+
+    Raises:
+        UsageError: Another run is at work there.
+        OSError: The lease cannot be written.
+    """
+    directory = output.directory
+    was_there = os.path.isdir(directory)
+    refuse_if_held(directory)
+    lease = Lease.of_this_process(output.run, job)
+    ended = threading.Event()
+    renewing = threading.Thread(target=_keep_renewing, args=(output, lease, ended), daemon=True)
+    _renew(output, lease)
+    try:
+        others = _runs(directory, output.run).values()
+        for other in others:
+            # Of two runs that begin in one moment, the first goes on.
+            if other.words and not (other.lease and lease[:2] < other.lease[:2]):
+                raise _refusal(directory, other)
+        delete_files(path for other in others if not other.words for path in other.paths)
+        renewing.start()
+        yield
+    finally:
+        ended.set()
+        if renewing.is_alive():
+            renewing.join()
+        with contextlib.suppress(OSError, JobError):
+            if not keeps:
+                delete_files(file.path for file in list_files(output.staging))
+            else:
+                delete_files([join(output.staging, _LEASE)])
+        drop_empty_directory(join(directory, STAGING))
+        if not was_there:
+            drop_empty_directory(directory)
+
+
+def _renew(output: Output, lease: Lease) -> None:
+    data = json.dumps(lease._replace(renewed=time.time())).encode()
+    write_file(join(output.staging, _LEASE), data, output.staging, replace=True)
+
+
+def _keep_renewing(output: Output, lease: Lease, ended: threading.Event) -> None:
+    while not ended.wait(_RENEWED_SECONDS):
+        with contextlib.suppress(OSError, JobError):
+            _renew(output, lease)
+
+
+def note_remote(output: Output, note: bytes) -> None:
+    """Keeps what finds the job of a run on its engine; nothing is kept where nothing can be written."""
+    with contextlib.suppress(OSError, JobError):
+        write_file(join(output.staging, _REMOTE), note, output.staging, replace=True)
