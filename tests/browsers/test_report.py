@@ -46,6 +46,7 @@ def test_a_report_has_no_fault(page: Page, tmp_path: Path) -> None:
         {"train": [records[:6], records[6:11]], "test": [records[11:]]},
         label_names=("cat", "dog", "bird"),
         vocabulary=12,
+        files={"vocabulary.txt": readers.File("vocabulary.txt", 0)},
     )
     (directory / "vocabulary.txt").write_text("\n".join(_WORDS))
     assert examine(page, readers.report(directory, tmp_path / "report.html"), tmp_path) == []

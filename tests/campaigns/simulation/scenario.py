@@ -119,10 +119,8 @@ class Reader:
     def left(self) -> list[str]:
         """The files that are of no use, but those of a late attempt in a folder whose notes are deleted."""
         used = {*self._manifest.paths, "manifest.json", f"generations/{self.newest}.json"}
-        folders = {name[:8] for name in self._names() if name.endswith(".done")} | {
-            name[:8] for name in used
-        }
         left = [name for name in self._names() if name not in used]
+        folders = {name[:8] for name in [*used, *(name for name in left if name.endswith(".done"))]}
         return [name for name in left if name[8:9] != "/" or name[:8] in folders]
 
 
@@ -154,7 +152,6 @@ _RIVALS = ((), (_OVERWRITE,), (_OTHER,), (_OTHER, _OVERWRITE))
 _HERE = ("--direct_num_workers", "1")  # No other process, whose store would be another.
 
 
-# The flags of each command.
 _COMMANDS = {
     "text": _WORDS,
     "merged": _WORDS,
@@ -165,7 +162,6 @@ _COMMANDS = {
     "near": (*_TEXT[:2], "near/*.jsonl", *_TEXT[3:], "--drop_near_duplicates", "0.8"),
 }
 
-# Those of the seeds; a seed of a campaign stays what it was if another command is added.
 JOBS = [*(name for name in _COMMANDS if name != "near"), "made"]
 
 
