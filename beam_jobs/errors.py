@@ -12,7 +12,7 @@ import re
 import traceback
 
 _IN_A_TRACEBACK = re.compile(
-    r"^beam_jobs\.errors\.(UsageError|DataError|CompleteError): (.*?)"
+    r"^beam_jobs\.errors\.(UsageError|DataError|TakenError|CompleteError): (.*?)"
     r"(?: \[while running '[^']*'\](?:passed through:)?)?$",
     re.MULTILINE,
 )
@@ -41,6 +41,10 @@ class DataError(JobError):
     """Bad data: lost records, rejects that may not be skipped, or nothing left to write."""
 
 
+class TakenError(DataError):
+    """A file of other bytes has the name of a new one."""
+
+
 class UsageError(JobError):
     """A mistake of the user: an option, an input or an output that makes no sense."""
 
@@ -53,7 +57,7 @@ class CompleteError(JobError):
     exit_code = 0
 
 
-_KINDS = {kind.__name__: kind for kind in (DataError, UsageError, CompleteError)}
+_KINDS = {kind.__name__: kind for kind in (DataError, TakenError, UsageError, CompleteError)}
 
 
 class RejectError(Exception):

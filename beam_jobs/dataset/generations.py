@@ -18,7 +18,7 @@ from beam_jobs.dataset.output import STAGING, Output
 from beam_jobs.dataset.resume import DONE
 from beam_jobs.dataset.shard_file import not_writable
 from beam_jobs.dataset.state import GENERATION, OF_A_JOB, State, folder_of, state_of
-from beam_jobs.errors import CompleteError, DataError, JobError, UsageError
+from beam_jobs.errors import CompleteError, DataError, JobError, TakenError, UsageError
 from beam_jobs.storage.atomic import (
     delete_files,
     drop_empty_directories,
@@ -133,7 +133,7 @@ def commit(output: Output, manifest: Manifest, before: State) -> None:
     sync_names(directory, manifest.paths)
     try:
         write_file(join(directory, name), data, output.staging)
-    except DataError:
+    except TakenError:
         what = "another job has completed a dataset here while this one ran"
         raise DataError(f"--output {directory}: {what}; add --overwrite to replace it") from None
     sync_names(directory, [name])

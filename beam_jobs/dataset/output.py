@@ -25,8 +25,8 @@ DEFAULT_SHARD_SIZE = 128 << 20
 # The folder of a dataset with a folder for each run: its lease, and files that have no name yet.
 STAGING = ".staging"
 
-# An option that says where the inputs are, and not what they are.
-_INPUT = "input"
+# Options that say where the inputs are, and not what they are.
+_PLACES = ("input", "table")
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 
@@ -97,7 +97,7 @@ class Output:
 
     def job(self, summary: Summary) -> str:
         """Names what decides the records: the options and the inputs, but not where they are. 16 hex digits."""
-        options = {name: value for name, value in self.options.items() if name != _INPUT}
+        options = {name: value for name, value in self.options.items() if name not in _PLACES}
         decides = [
             self.schema.to_json(),
             dict(self.feature_names),

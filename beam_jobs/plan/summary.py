@@ -158,12 +158,12 @@ class Summary(Divisible):
 
     def facts(self) -> list[Any]:
         """What names the inputs, as JSON values: counts, sums and labels."""
-        splits = [[s.records, s.rejected, s.unreadable, s.duplicates, s.bytes] for s in self.splits]
+        splits = [[split.records, split.rejected, split.duplicates] for split in self.splits]
         labels = [[name, sorted(found.items())] for name, found in sorted(self.labels.items())]
         return [splits, labels, self.texts, self.words, self.word_hashes, self.identities]
 
     def identify(self, hashes: np.ndarray, known: np.ndarray) -> None:
-        """Adds the identities of records: their hashes, uint64 [n], and their sizes or checksums, of any integer dtype [n]."""
+        """Adds the identities of records: their hashes, uint64 [n], and what else is known of each, of any integer dtype [n]."""
         values = hashes * (2 * known.astype(np.uint64) + np.uint64(1))
         self.identities = (self.identities + int(values.sum(dtype=np.uint64))) % (1 << 64)
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import google_crc32c
 import orjson
 
 from beam_jobs.errors import RejectError
@@ -150,6 +151,11 @@ def pack_reference(source: Source) -> bytes:
     if not any(details):
         return plain
     return plain + _DETAILS + _to_json(details)
+
+
+def identity_of(source: Source) -> int:
+    """What identifies a source beside its key, on a disk as in a store: its row if it has one, or its size."""
+    return google_crc32c.value(_to_json(source.row)) if source.row else source.size
 
 
 def _to_json(value: Any) -> bytes:

@@ -19,7 +19,7 @@ import google_crc32c
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from beam_jobs.errors import DataError, JobError
+from beam_jobs.errors import JobError, TakenError
 from beam_jobs.storage.files import size_and_crc
 from beam_jobs.storage.listing import beam_info, walked_files
 from beam_jobs.storage.object_store import ExistsError, FileInfo
@@ -149,7 +149,7 @@ class NewFile:
             synced: Whether no loss of power may leave its name without its bytes, as with files that replace no other.
 
         Raises:
-            DataError: A file of other bytes has its name.
+            TakenError: A file of other bytes has its name.
         """
         try:
             self._destination.publish(synced)
@@ -157,7 +157,7 @@ class NewFile:
         except ExistsError:
             # Another attempt has written the same, or this one has and did not get the answer.
             if not self._is_there():
-                raise DataError(
+                raise TakenError(
                     f"{self._path} has other bytes than this job writes: another job writes to this directory; "
                     "run the same command again: it keeps the shards that are done"
                 ) from None

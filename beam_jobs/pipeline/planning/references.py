@@ -34,7 +34,7 @@ from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.source import pack_reference, unpack_reference
+from beam_jobs.sources.source import identity_of, pack_reference, unpack_reference
 from beam_jobs.storage.ranges import Span
 
 
@@ -98,8 +98,9 @@ class _Summarise(beam.DoFn):
         summary = Summary.empty(self._splits)
         summary.inputs = len(sources)
         summary.add_block(block)
-        sizes = np.fromiter((source.size for source in sources), np.int64, len(sources))
-        summary.identify(block.hashes, sizes)
+        summary.identify(
+            block.hashes, np.fromiter(map(identity_of, sources), np.int64, len(sources))
+        )
         for split, source in zip(block.splits.tolist(), sources, strict=True):
             if source.error:
                 reject = Reject.of(source.key, "decode", source.error)
