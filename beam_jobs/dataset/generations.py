@@ -58,7 +58,7 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
         with contextlib.suppress(OSError, JobError):  # The answer below is what matters.
             copied = content_of(join(output.directory, MANIFEST))
             _copy_newest(output.directory, join(output.directory, STAGING), copied)
-            _finish(output.directory, state, state.named)
+            _finish(output.directory, state, _abandoned(state))
     if not repeats or found.options != json.loads(json.dumps(output.options)):
         raise _refusal(output.directory)
     return replace(output, written=found.job)
@@ -138,9 +138,21 @@ def commit(output: Output, manifest: Manifest, before: State) -> None:
         raise DataError(f"--output {directory}: {what}; add --overwrite to replace it") from None
     sync_names(directory, [name])
     # Whoever had a folder before the first attempt can commit no more.
-    folders = before.named if name in before.sizes else before.folders
+    folders = _abandoned(before, output.run) if name in before.sizes else before.folders
     if _copy_newest(directory, output.staging) == data:  # Else the next job has committed.
         _finish(directory, before._replace(content=data), folders, output.run)
+
+
+def _abandoned(state: State, run: str = "") -> set[str]:
+    """The folders in which nobody is at work: a run has files in `STAGING` before it has a folder.
+
+    Args:
+        state: What a directory holds, which is complete.
+        run: The run that has committed; empty if another job found the dataset complete.
+    """
+    staged = {name for name in state.sizes if folder_of(name) == STAGING}
+    is_alone = all(name.startswith(f"{STAGING}/{run}/") for name in staged)
+    return state.folders if is_alone else state.named
 
 
 def _copy_newest(directory: str, staging: str, copied: bytes | None = None) -> bytes:
@@ -158,9 +170,8 @@ def _finish(directory: str, state: State, folders: set[str], run: str = "") -> N
     Nothing is deleted while another run is at work. What an interruption leaves, the next job deletes.
 
     Args:
-        directory, state: The dataset, and what its directory holds.
+        directory, state, run: The dataset, and as for `_abandoned`.
         folders: The folders that may be deleted unless the newest generation names them.
-        run: The run that has committed; empty if another job found the dataset complete.
     """
     manifest = state.manifest
     assert manifest

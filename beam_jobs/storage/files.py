@@ -32,12 +32,11 @@ def open_file(path: str) -> BinaryIO:
     set_beam_options()
     try:
         file: Any = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-    except BeamIOError as error:
-        raise OSError(str(error)) from None
     except Exception as error:  # HDFS raises its own errors.
-        if type(error).__name__ != "HdfsError":
+        if not isinstance(error, BeamIOError) and type(error).__name__ != "HdfsError":
             raise
-        raise OSError(f"{path}: {str(error).splitlines()[0][:200]}") from None
+        kind = OSError if FileSystems.exists(path) else FileNotFoundError
+        raise kind(f"{path}: {str(error).splitlines()[0][:200]}") from None
     return file
 
 
