@@ -17,7 +17,7 @@ from beam_jobs.dataset.lease import is_held, is_lease
 from beam_jobs.dataset.output import STAGING, Output
 from beam_jobs.dataset.resume import DONE
 from beam_jobs.dataset.shard_file import not_writable
-from beam_jobs.dataset.state import GENERATION, OF_A_JOB, State, folder_of, state_of
+from beam_jobs.dataset.state import CARD, GENERATION, OF_A_JOB, State, folder_of, state_of
 from beam_jobs.errors import CompleteError, DataError, JobError, TakenError, UsageError
 from beam_jobs.storage.atomic import (
     delete_files,
@@ -52,13 +52,18 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
         return output
     sha256 = hashlib.sha256(state.content).hexdigest()
     output = replace(output, generation=state.generations[-1] + 1, parent=sha256)
+    if output.overwrite and (card := CARD.intersection(state.sizes)):
+        raise UsageError(
+            f"--output {output.directory}: {min(card)} describes the dataset that would be replaced; move it away"
+        )
     if output.overwrite:
         return output
     if cleans:
         with contextlib.suppress(OSError, JobError):  # The answer below is what matters.
             copied = content_of(join(output.directory, MANIFEST))
-            _copy_newest(output.directory, join(output.directory, STAGING), copied)
-            _finish(output.directory, state, _abandoned(state))
+            staging = join(output.directory, STAGING)
+            if _copy_newest(output.directory, staging, copied) == state.content:
+                _finish(output.directory, state, found, _abandoned(state))
     if not repeats or found.options != json.loads(json.dumps(output.options)):
         raise _refusal(output.directory)
     return replace(output, written=found.job)
@@ -118,17 +123,14 @@ def commit(output: Output, manifest: Manifest, before: State) -> None:
 
     Args:
         output, manifest: The dataset.
-        before: What the directory holds.
+        before: The state of the directory.
 
     Raises:
         DataError: Another job has completed a dataset there meanwhile.
         OSError: A file cannot be written.
     """
-    directory, name, data = (
-        output.directory,
-        generation_file(output.generation),
-        manifest.to_bytes(),
-    )
+    directory, data = output.directory, manifest.to_bytes()
+    name = generation_file(output.generation)
     # The manifest must not survive a loss of power that a shard does not survive.
     sync_names(directory, manifest.paths)
     try:
@@ -140,14 +142,14 @@ def commit(output: Output, manifest: Manifest, before: State) -> None:
     # Whoever had a folder before the first attempt can commit no more.
     folders = _abandoned(before, output.run) if name in before.sizes else before.folders
     if _copy_newest(directory, output.staging) == data:  # Else the next job has committed.
-        _finish(directory, before._replace(content=data), folders, output.run)
+        _finish(directory, before, manifest, folders, output.run)
 
 
-def _abandoned(state: State, run: str = "") -> set[str]:
+def _abandoned(state: State, run: str = "") -> frozenset[str]:
     """The folders in which nobody is at work: a run has files in `STAGING` before it has a folder.
 
     Args:
-        state: What a directory holds, which is complete.
+        state: The state of a directory, which is complete.
         run: The run that has committed; empty if another job found the dataset complete.
     """
     staged = {name for name in state.sizes if folder_of(name) == STAGING}
@@ -164,20 +166,21 @@ def _copy_newest(directory: str, staging: str, copied: bytes | None = None) -> b
     return newest
 
 
-def _finish(directory: str, state: State, folders: set[str], run: str = "") -> None:
+def _finish(
+    directory: str, state: State, manifest: Manifest, folders: frozenset[str], run: str = ""
+) -> None:
     """Ends a commit: deletes what the newest generation does not need.
 
     Nothing is deleted while another run is at work. What an interruption leaves, the next job deletes.
 
     Args:
         directory, state, run: The dataset, and as for `_abandoned`.
+        manifest: The newest generation.
         folders: The folders that may be deleted unless the newest generation names them.
     """
-    manifest = state.manifest
-    assert manifest
     if is_held(directory, run):
         return
-    named = set(map(folder_of, manifest.paths))
+    named = frozenset(map(folder_of, manifest.paths))
     unnamed, left, dead = [], [], []
     for name in state.sizes.keys() - manifest.paths:
         folder = folder_of(name)

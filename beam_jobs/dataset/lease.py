@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ _DEAD_SECONDS = 120
 
 
 class Lease(NamedTuple):
-    """What a run says of itself.
+    """The content of a lease.
 
     Attributes:
         started: Seconds since 1970.
@@ -42,7 +42,7 @@ class Lease(NamedTuple):
         job: The job's name.
         host: The machine, for people.
         machine: Where process numbers mean the same; see `_machine`.
-        pid, began: The process, and when it began in the words of the system; see `_beginning`.
+        pid, began: The process, and its start time; see `_beginning`.
         renewed: Seconds since 1970.
     """
 
@@ -91,7 +91,7 @@ def _machine() -> str:
 
 
 def _beginning(pid: int) -> str:
-    """When a process began, in the words of the system; empty if there is no such process."""
+    """The start time of a process, as the system states it; empty if there is no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         return "" if fields[0] == "Z" else fields[19]  # Killed, though its parent has not noticed.
@@ -115,11 +115,13 @@ class _Run(NamedTuple):
         paths: The paths of its files.
         lease: Its lease; None without one.
         words: The run in words if it is at work; empty if it has ended.
+        begins: Whether its lease is being written, before it has a name.
     """
 
     paths: list[str]
     lease: Lease | None
     words: str
+    begins: bool
 
 
 def _runs(directory: str, but: str = "") -> dict[str, _Run]:
@@ -137,12 +139,14 @@ def _run(folder: str, paths: list[str]) -> _Run:
         return content_of(path) if path in paths else None
 
     lease, note = Lease.parse(content(_LEASE)), content(_REMOTE)
+    path = join(folder, _LEASE)
+    begins = path not in paths and any(name.startswith(f"{path}.") for name in paths)
     if lease and lease.is_alive():
         words = (
             f"another job is writing here: {lease}; wait for it to end, or name another directory"
         )
-        return _Run(paths, lease, words)
-    return _Run(paths, lease, _remote_job(note) if note else "")
+        return _Run(paths, lease, words, begins)
+    return _Run(paths, lease, _remote_job(note) if note else "", begins)
 
 
 def _remote_job(note: bytes) -> str:
@@ -187,9 +191,12 @@ def _refusal(directory: str, run: _Run) -> UsageError:
 
 def clear_ended(directory: str, but: str) -> None:
     """Deletes what runs that have ended have left in `STAGING`; one run does not count."""
-    for run in _runs(directory, but).values():
-        if not run.words:
-            delete_files(run.paths)
+    _delete_ended(_runs(directory, but).values())
+
+
+def _delete_ended(runs: Collection[_Run]) -> None:
+    ended = (run for run in runs if not (run.words or run.begins))
+    delete_files(path for run in ended for path in run.paths)
 
 
 @contextlib.contextmanager
@@ -199,7 +206,7 @@ def leased(output: Output, job: str, keeps: bool) -> Iterator[None]:
     Args:
         output: The dataset, and the run.
         job: The job's name.
-        keeps: Whether the job may go on without this process, so that the run's files stay.
+        keeps: Whether to keep the run's files, because an engine continues the job without this process.
 
     Raises:
         UsageError: Another run is at work there.
@@ -215,10 +222,10 @@ def leased(output: Output, job: str, keeps: bool) -> Iterator[None]:
     try:
         others = _runs(directory, output.run).values()
         for other in others:
-            # Of two runs that begin in one moment, the first goes on.
+            # If two runs start at the same time, the earlier one continues.
             if other.words and not (other.lease and lease[:2] < other.lease[:2]):
                 raise _refusal(directory, other)
-        delete_files(path for other in others if not other.words for path in other.paths)
+        _delete_ended(others)
         renewing.start()
         yield
     finally:

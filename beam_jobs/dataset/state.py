@@ -1,4 +1,4 @@
-"""What an output directory holds."""
+"""The files and the newest generation in an output directory."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ OF_A_JOB = re.compile(
     rf"[0-9a-f]{{8}}/([^/]+({DONE}|\.tfrecord(\.index)?)|rejects/[^/]+\.jsonl|vocabulary\.txt|tokenizer\.json)"
 )
 
+# What `python -m readers card` writes beside a complete dataset.
+CARD = frozenset(["README.md", "croissant.json"])
+
 _NOTE = re.compile(rf"([0-9a-f]{{8}})/[^/]+{DONE}")
 
 
 class State(NamedTuple):
-    """What a directory holds.
+    """The state of a directory.
 
     Attributes:
         sizes: Name, relative to it -> size in bytes, of its files.
-        content: The manifest of the newest generation; empty if no dataset is complete.
+        content: The file of the newest generation; empty if no dataset is complete.
+        manifest: The manifest in it; None if no dataset is complete.
         named: The folders that generations name.
     """
 
     sizes: dict[str, int]
-    content: bytes
-    named: set[str]
+    content: bytes = b""
+    manifest: Manifest | None = None
+    named: frozenset[str] = frozenset()
 
     @property
-    def manifest(self) -> Manifest | None:
-        """The newest manifest; None if no dataset is complete."""
-        return Manifest.from_bytes(self.content) if self.content else None
-
-    @property
-    def folders(self) -> set[str]:
+    def folders(self) -> frozenset[str]:
         """The folders of jobs: the first file in each is a note."""
         return self.named | {found[1] for found in map(_NOTE.fullmatch, self.sizes) if found}
 
@@ -57,7 +57,7 @@ class State(NamedTuple):
 
 
 def state_of(directory: str) -> State:
-    """What a directory holds.
+    """The state of a directory.
 
     Raises:
         UsageError: It cannot be listed, holds what is not part of a dataset, or its manifest is damaged.
@@ -66,16 +66,23 @@ def state_of(directory: str) -> State:
         refuse_links(directory)
         start = len(join(directory, ""))
         sizes = {file.path[start:]: file.size for file in list_files(directory)}
-        state = State(sizes, b"", set())
-        for number in state.generations:  # There are two if the older one has to be deleted still.
-            state = state._replace(content=read_bytes(join(directory, generation_file(number))))
-            state.named.update(map(folder_of, Manifest.from_bytes(state.content).paths))
+        state = State(sizes)
     except (BeamIOError, ValueError, OSError) as error:
         raise UsageError(f"--output {directory}: {error}") from None
+    for number in state.generations:  # There are two if the older one has to be deleted still.
+        path = join(directory, generation_file(number))
+        try:
+            content = read_bytes(path)
+            manifest = Manifest.from_bytes(content)
+        except (BeamIOError, ValueError, OSError, RecursionError) as error:
+            raise UsageError(f"--output: {path}: {error}; name another directory") from None
+        state = State(sizes, content, manifest, state.named.union(map(folder_of, manifest.paths)))
     # Without a note, files in a folder are those of an attempt that came too late, or of somebody else: they are left alone.
     strange = [name for name in sizes if not (_OURS.fullmatch(name) or OF_A_JOB.fullmatch(name))]
     strange = sorted(name for name in strange if folder_of(name) not in state.folders)
-    if not state.content and MANIFEST in sizes:
+    if state.content:
+        strange = [name for name in strange if name not in CARD]
+    elif MANIFEST in sizes:
         strange.append(MANIFEST)
     if strange:
         raise UsageError(

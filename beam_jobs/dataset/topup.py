@@ -62,9 +62,8 @@ def apply_change(output: Output, change: Change) -> ShardResult:
     crc = google_crc32c.extend(crc_without_suffix(shard.crc32c, suffix), intake)
     left = shard.bytes - len(suffix)
     name = second_name(shard.path, f"{crc:08x}")
-    with contextlib.suppress(
-        FileNotFoundError
-    ):  # Unless an earlier run has written it, and it is damaged.
+    # An earlier run may have written it; if that is damaged, this shard has another name.
+    with contextlib.suppress(FileNotFoundError):
         if size_and_crc(join(directory, name)) != (left + len(intake), crc):
             name = second_name(shard.path, uuid.uuid4().hex[:8])
     with open_file(join(directory, shard.path)) as source, ShardFile(output, name) as target:

@@ -134,8 +134,40 @@ def test_a_link_is_refused(tmp_path, name):
 def test_a_damaged_generation_is_named(tmp_path):
     written(output_of(tmp_path), "0123abcd")
     (tmp_path / "generations/1.json").write_text("{}")
-    with pytest.raises(UsageError, match="format version None"):
+    with pytest.raises(UsageError, match=r"generations/1\.json: format version None"):
         begun(output_of(tmp_path))
+
+
+def test_a_generation_that_is_nested_too_deeply_is_refused_in_one_line(tmp_path):
+    write(tmp_path, "generations/1.json")
+    (tmp_path / "generations/1.json").write_text("[" * 100_000)
+    with pytest.raises(UsageError, match="--output") as caught:
+        begun(output_of(tmp_path))
+    assert "\n" not in caught.value.message
+
+
+def test_a_job_that_finds_an_older_generation_deletes_nothing_of_the_newer_one(
+    tmp_path, monkeypatch
+):
+    written(output_of(tmp_path), "0123abcd")
+
+    def late(path):
+        monkeypatch.undo()
+        written(replace(output_of(tmp_path), overwrite=True), "ffffffff")
+        write(tmp_path, ".staging/00000000/x")
+        return None
+
+    monkeypatch.setattr(generations, "content_of", late)
+    begun(output_of(tmp_path), repeats=True)
+    assert files(tmp_path) == sorted([*of_generation(2, "ffffffff"), ".staging/00000000/x"])
+
+
+def test_a_card_keeps_a_dataset_from_being_replaced_and_is_no_strange_file(tmp_path):
+    written(output_of(tmp_path), "0123abcd")
+    write(tmp_path, "README.md", "croissant.json")
+    assert begun(output_of(tmp_path), repeats=True).written == "j"
+    with pytest.raises(UsageError, match=r"README\.md describes the dataset .*; move it away"):
+        begun(replace(output_of(tmp_path), overwrite=True))
 
 
 def test_files_of_an_unfinished_job_stay_until_a_commit_deletes_those_of_other_jobs(tmp_path):

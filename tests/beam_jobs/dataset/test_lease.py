@@ -144,8 +144,8 @@ def test_of_two_runs_that_begin_in_one_moment_the_first_goes_on(tmp_path, monkey
         assert is_held(str(tmp_path), "second")
 
 
-def test_of_many_runs_that_begin_together_at_most_a_few_go_on_and_none_forever(tmp_path):
-    began, refused = [], []
+def test_of_many_runs_that_begin_together_at_least_one_continues(tmp_path):
+    began, refused, wrong = [], [], []
     start, end = threading.Barrier(6), threading.Barrier(6)
 
     def job(number):
@@ -157,12 +157,16 @@ def test_of_many_runs_that_begin_together_at_most_a_few_go_on_and_none_forever(t
         except UsageError:
             refused.append(number)
             end.wait()
+        except BaseException as error:
+            wrong.append(error)
+            end.abort()
 
     threads = [threading.Thread(target=job, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    assert not wrong
     assert len(began) >= 1
     assert len(began) + len(refused) == 6
     assert list_files(str(tmp_path)) == []
