@@ -33,18 +33,15 @@ INPUTS = {
     "tokens": ["tokenizers>=0.20.1"],
 }
 ALL_INPUTS = sorted({package for packages in INPUTS.values() for package in packages})
-# What reads and writes object stores: a driver of fsspec's for readers, and what Beam's own filesystem
-# imports. Each aiobotocore fits few versions of botocore, and boto3 goes with one: without a bound
-# below, pip looks through years of them and ends at an s3fs of 2020.
+# What reads and writes object stores, and what Beam's own filesystem imports.
 STORES = {
-    "s3": ["s3fs>=2026.1", "aiobotocore>=3.10", "boto3>=1.43.115"],
+    "s3": ["boto3>=1.37"],
     "gcs": [
-        "gcsfs>=2026.1",
         "google-cloud-storage>=3.4,<4",
         "google-apitools>=0.5.31",
         "google-auth-httplib2>=0.2",
     ],
-    "azure": ["adlfs>=2026.8", "azure-storage-blob>=12.31", "azure-identity>=1.25"],
+    "azure": ["azure-storage-blob>=12.31", "azure-identity>=1.25"],
     "hdfs": ["hdfs>=2.7"],
 }
 ALL_STORES = [package for packages in STORES.values() for package in packages]
@@ -71,6 +68,8 @@ TEST = [
     "grain>=0.2.13",
     "jax>=0.6",
     "tfrecord>=1.14.6",
+    # With it, fsspec reads from servers of the web.
+    "aiohttp>=3.9",
     # Stores that run here.
     "moto[server]>=5.2",
     "gcp-storage-emulator>=2026.7",

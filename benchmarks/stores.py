@@ -164,7 +164,7 @@ def _counts(method: str = "GET") -> dict[str, int]:
 def _import(name: str) -> None:
     """Imports the libraries of a contender, whose time is not measured."""
     if name in ("as_numpy", "load"):
-        import s3fs  # noqa: F401
+        import boto3  # noqa: F401
 
         import readers
 

@@ -24,7 +24,7 @@ from readers.batches.stream import Batches
 from readers.check import check
 from readers.dataset import Dataset, FeatureInfo, open
 from readers.export import export_npy
-from readers.files.retries import StoreError
+from readers.files.files import StoreError
 from readers.format.compiled.library import is_compiled
 from readers.format.findings import CheckReport, Finding
 from readers.format.manifest import DatasetError, File, Manifest

@@ -19,7 +19,7 @@ from readers.check import check
 from readers.dataset import Dataset
 from readers.describe import describe
 from readers.export import export_npy
-from readers.files.retries import StoreError
+from readers.files.files import StoreError
 from readers.format.display import visible, visible_line, without_credentials
 from readers.format.findings import SEVERITIES
 from readers.format.manifest import Manifest

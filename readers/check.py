@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from readers.files.remote import path_text
+from readers.files.local import path_text
 from readers.format.findings import SEVERITIES, CheckReport
 from readers.format.manifest import Manifest
 

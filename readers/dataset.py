@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from readers.describe import class_names, counted_label, describe
-from readers.files.remote import path_text
+from readers.files.local import path_text
 from readers.format.display import features_table, splits_table
 from readers.format.manifest import Manifest, join
 from readers.format.schema import Feature, Schema

@@ -14,7 +14,7 @@ import numpy as np
 
 from readers.batches.batch_format import BatchFormat
 from readers.batches.collate import collate
-from readers.files.remote import local_path
+from readers.files.local import is_local, path_text
 from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature, Schema, format_shape
 from readers.shards.features import with_fixed_shapes
@@ -170,10 +170,10 @@ def _check(name: str, feature: Feature) -> None:
 
 def _outputs(output: str | os.PathLike[str], names: Sequence[str], is_one: bool) -> dict[str, Path]:
     """The output file of each feature."""
-    local = local_path(os.fspath(output))
-    if local is None:
-        raise ValueError(f"output={os.fspath(output)!r}: expected a local path")
-    path = Path(local).expanduser()
+    local = path_text(output)
+    if not is_local(local):
+        raise ValueError(f"output={local!r}: expected a local path")
+    path = Path(local)
     if is_one:
         if path.is_dir():
             raise ValueError(f"output={local!r} is a directory: expected a file")

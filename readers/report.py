@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from readers.check import check_facts, facts_of
-from readers.files.remote import path_text
+from readers.files.local import path_text
 from readers.format.display import unwritable
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from readers.files.remote import local_path, path_text
+from readers.files.local import is_local, path_text
 from readers.format.manifest import TEXT_INDEX_SUFFIX, Manifest
 from readers.shards.index import read_offsets
 from readers.shards.resolving.datasets import dataset_plan
@@ -32,10 +32,10 @@ def write_text_indexes(
         OSError: A file cannot be written.
     """
     source = path_text(directory)
-    folder = output if output is None else local_path(path_text(output))
-    if folder is None and (output is not None or local_path(source) is None):
+    folder = None if output is None else path_text(output)
+    if not is_local(folder or source):
         raise ValueError(
-            f"{source if output is None else output}: text indexes are written to a local folder; name one with "
+            f"{folder or source}: text indexes are written to a local folder; name one with "
             "--output"
         )
     manifest = Manifest.read(source)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import google_crc32c
 import numpy as np
 
-from readers.files.remote import file_size, open_file, path_text, read_file
+from readers.files.local import path_text
+from readers.files.of_path import files_of, read_file
 from readers.format.display import counted, format_bytes
 from readers.format.index import checked_offsets, parse_head
 from readers.format.manifest import INDEX_SUFFIX, Manifest, generation_file, join
@@ -110,7 +111,7 @@ def verify(path: str | os.PathLike[str]) -> Report:
 def _check(directory: str, shard: Shard) -> Iterator[Problem]:
     path = join(directory, shard.path)
     try:
-        size = file_size(path)
+        size = files_of(path).stat(path).size
     except FileNotFoundError:
         yield Problem(path, "missing")
         return
@@ -155,7 +156,7 @@ def _read(path: str, index: np.ndarray | None) -> tuple[int, np.ndarray]:
     crc = at = 0
     buffer = bytearray(_LENGTH_BYTES + _CHUNK_BYTES)
     octets = np.frombuffer(buffer, np.uint8)
-    with open_file(path) as file:
+    with files_of(path).open(path) as file:
         while count := file.readinto(memoryview(buffer)[_LENGTH_BYTES:]):
             crc = google_crc32c.extend(crc, octets[_LENGTH_BYTES : _LENGTH_BYTES + count])
             # The buffer also holds the last bytes of the previous chunk.

@@ -22,8 +22,8 @@ FLOORS = {
         "shards decoders order format files hosts"
     ),
 }
-# The package that beam_jobs may import from readers.
-SHARED = "readers/format", "readers/files/backoff"
+# The packages that beam_jobs may import from readers.
+SHARED = "readers/format", "readers/files"
 WITHOUT_BEAM = ["sources", "records", "plan", "jobs"]
 
 

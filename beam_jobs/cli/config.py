@@ -17,7 +17,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.packages import require
 from beam_jobs.records.mapping import MAP_DIGEST
 from beam_jobs.storage.files import read_bytes
-from beam_jobs.storage.paths import is_local
+from readers.files.local import is_local
 from readers.format.manifest import MANIFEST, SAMPLE_RATE, join
 
 # A manifest may come from anybody, and a function runs code.

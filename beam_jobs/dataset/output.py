@@ -16,7 +16,8 @@ from beam_jobs.plan.shards import MAX_SHARDS
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects, OnReject
-from beam_jobs.storage.paths import GLOB, is_local
+from beam_jobs.storage.paths import GLOB
+from readers.files.local import is_local
 from readers.format.manifest import join
 from readers.format.schema import Feature, Schema
 

@@ -20,7 +20,7 @@ from apache_beam.runners.runner import PipelineState
 
 from beam_jobs.engines.remote.watch import Watch
 from beam_jobs.errors import DataError, JobError, UsageError, find_job_error
-from beam_jobs.storage.paths import is_local
+from readers.files.local import is_local
 
 # The loggers of the service's messages and of retries.
 _LOGGERS = ("apache_beam.runners.dataflow.dataflow_runner", "apache_beam.utils.retry")

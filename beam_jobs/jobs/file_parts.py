@@ -20,7 +20,7 @@ from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.source import Source
-from beam_jobs.storage.objects import reading_ahead
+from beam_jobs.storage.files import reading_ahead
 
 # Parts of a file whose splits are decided together.
 _PARTS = 256

@@ -19,7 +19,7 @@ from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.blocks import Block
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.source import reference_key, unpack_reference
-from beam_jobs.storage.objects import reading_ahead
+from beam_jobs.storage.files import reading_ahead
 
 
 def file_sketches(job: FileJob, near: Near, rules: SplitRules, task: Task) -> Sketched:

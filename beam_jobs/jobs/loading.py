@@ -28,8 +28,8 @@ from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.classes import ClassIds, Names
 from beam_jobs.sources.labels import LABEL, count_labels
 from beam_jobs.sources.source import Source, unpack_reference
-from beam_jobs.storage.ahead import Window
-from beam_jobs.storage.objects import reading_ahead
+from beam_jobs.storage.files import reading_ahead
+from readers.files.stores.ahead import Window
 from readers.format.encode import Encoder
 from readers.format.schema import Schema
 

@@ -22,8 +22,8 @@ from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL, Label, Labels
 from beam_jobs.sources.source import Source
-from beam_jobs.storage.ahead import Read
-from beam_jobs.storage.objects import reading_ahead
+from beam_jobs.storage.files import reading_ahead
+from readers.files.stores.ahead import Read
 from readers.format.schema import Feature, Schema
 
 

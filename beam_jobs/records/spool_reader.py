@@ -14,8 +14,8 @@ import google_crc32c
 
 from beam_jobs.errors import DataError
 from beam_jobs.records.blocks import Block
-from beam_jobs.records.spool import BLOCK_HEAD, Locator, Spool, read_range
-from beam_jobs.storage.files import open_file
+from beam_jobs.records.spool import BLOCK_HEAD, Locator, Spool
+from beam_jobs.storage.files import files_of, open_file
 
 # A request of 8 MiB to a store takes some 100 ms, most of it waiting.
 _REQUESTS_AT_ONCE = 32
@@ -94,7 +94,8 @@ def _ahead(spool: Spool, locators: Iterable[Locator]) -> Iterator[tuple[Locator,
 
     def fetch(locator: Locator) -> bytes:
         with spool.unreadable():
-            return read_range(spool.path(locator.name), locator.start, locator.size)
+            path = spool.path(locator.name)
+            return files_of(path).read(path, locator.start, locator.size)
 
     waiting: deque[tuple[Locator, Future[bytes]]] = deque()
     under_way = 0

@@ -37,13 +37,15 @@ from beam_jobs.sources.archives.sidecars import (
 from beam_jobs.sources.chunks import CHUNK_BYTES, STORE_TASK_BYTES, Chunk
 from beam_jobs.sources.rows import DEFAULT, Dialect
 from beam_jobs.sources.source import Source, used_columns
-from beam_jobs.storage.ahead import Read
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, check_bytes
 from beam_jobs.storage.listing import match, spans_of_pattern
-from beam_jobs.storage.objects import EAGER_BYTES, is_store
-from beam_jobs.storage.paths import absolute, common_root, inside, is_local
+from beam_jobs.storage.paths import absolute, common_root, inside
 from beam_jobs.storage.ranges import ALL, Span
+from readers.files.local import is_local
+from readers.files.stores.ahead import Read
+from readers.files.stores.clients import is_store
+from readers.files.stores.reading import EAGER_BYTES
 
 
 def _has_index(path: str) -> bool:

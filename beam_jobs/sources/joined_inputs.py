@@ -13,8 +13,8 @@ from beam_jobs.errors import UsageError
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import Source
-from beam_jobs.storage.ahead import Read
 from beam_jobs.storage.ranges import ALL, Span
+from readers.files.stores.ahead import Read
 
 _PLACES = {"{recording}": "(?P<recording>.+)", "{array}": "(?P<array>[^/]+)", "*": "[^/]*"}
 

@@ -15,7 +15,7 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.source import Source, column_of
 from beam_jobs.storage.files import read_bytes
-from beam_jobs.storage.paths import is_local
+from readers.files.local import is_local
 from readers.format.schema import Feature
 
 PATH_COLUMNS = ("path", "file", "filename", "file_name", "key", "image", "name")

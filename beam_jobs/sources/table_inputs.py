@@ -23,8 +23,9 @@ from beam_jobs.sources.source import COLUMN, Source, column_of, names_in, values
 from beam_jobs.sources.tables import EXPECTED, column_names, read_rows, table_kind
 from beam_jobs.storage.files import open_seekable
 from beam_jobs.storage.listing import match
-from beam_jobs.storage.paths import absolute, absolute_path, common_root, is_local
+from beam_jobs.storage.paths import absolute, absolute_path, common_root
 from beam_jobs.storage.ranges import ALL, Span
+from readers.files.local import is_local
 
 # Rows that are read to learn the columns of a table: not every line of .jsonl has all of them.
 SAMPLED_ROWS = 100

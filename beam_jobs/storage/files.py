@@ -1,86 +1,89 @@
-"""Opens and reads files, local or remote."""
+"""The files of a path, with the options of the command and the errors of a job."""
 
 from __future__ import annotations
 
-import io
 import os
-import stat
-from typing import Any, BinaryIO
+from collections.abc import Iterable
+from typing import BinaryIO
 
-import google_crc32c
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.storage.options import storage_options
+from readers.files.files import WritableFiles
+from readers.files.local import LocalFiles, is_local
+from readers.files.stores import clients
+from readers.files.stores.ahead import Part, Read, Window
+from readers.files.stores.clients import is_store
+from readers.files.stores.errors import Errors, one_line
+from readers.files.stores.store import Store
 
-from beam_jobs.storage.objects import is_store, open_object, read_object, store_of
-from beam_jobs.storage.options import set_beam_options
-from beam_jobs.storage.paths import is_local
+_LOCAL = LocalFiles()
 
-_READ_BYTES = 4 << 20
+
+class JobErrors(Errors):
+    """The errors of a store, of which neither a mistake nor a store that fails may count as a bad input."""
+
+    def failing(self, path: str, answer: object) -> Exception:
+        return DataError(
+            f"{path}: the store keeps failing ({one_line(answer)}); run the same command again: it keeps the "
+            "shards that are done"
+        )
+
+    def refused(self, text: str) -> Exception:
+        return UsageError(text)
+
+    def aborted(self, path: str) -> Exception:
+        return DataError(str(super().aborted(path)))
+
+    def missing_package(self, text: str) -> Exception:
+        return UsageError(text)
+
+    def how_to_sign_in(self) -> str:
+        # Beam's boot programs and ours set it, so a process that has it is a worker of an engine.
+        if "WORKER_ID" not in os.environ:
+            return self.sign_in.flags + self.sign_in.variables
+        return (
+            "this is a worker of the engine, which variables and profiles of your shell do not reach: "
+            + self.sign_in.workers
+        )
+
+
+def store_of(path: str) -> Store:
+    """The store of an object's URL.
+
+    Raises:
+        UsageError: The library of the store is not installed, or the URL names no bucket.
+    """
+    return clients.store_of(path, storage_options(), JobErrors)
+
+
+def files_of(path: str) -> WritableFiles:
+    """The files that a path or URL is one of.
+
+    They raise UsageError for what the user can correct, such as a missing bucket, DataError if a store keeps
+    failing, and OSError for a problem with one file.
+    """
+    if is_local(path):
+        return _LOCAL
+    if is_store(path):
+        return store_of(path)
+    from beam_jobs.storage.beam_files import BeamFiles
+
+    return BeamFiles()
 
 
 def open_file(path: str) -> BinaryIO:
-    """Opens a file on any Beam filesystem for reading; never decompresses it.
-
-    Raises:
-        OSError: the file is missing or unreadable.
-    """
-    if is_local(path):
-        return open(_open_regular(path), "rb")
-    if is_store(path):
-        return open_object(path)
-    from apache_beam.io.filesystem import BeamIOError, CompressionTypes
-    from apache_beam.io.filesystems import FileSystems
-
-    set_beam_options()
-    try:
-        file: Any = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-    except Exception as error:  # HDFS raises its own errors.
-        if not isinstance(error, BeamIOError) and type(error).__name__ != "HdfsError":
-            raise
-        kind = OSError if FileSystems.exists(path) else FileNotFoundError
-        raise kind(f"{path}: {str(error).splitlines()[0][:200]}") from None
-    return file
-
-
-def _open_regular(path: str) -> int:
-    """The descriptor of a local file. Reading a pipe or a device might hang, or never end."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError("not a regular file")
-    return descriptor
+    """Opens a file for reading from front to back; arguments and errors as for `Files.open`."""
+    return files_of(path).open(path)
 
 
 def open_seekable(path: str) -> BinaryIO:
-    """Opens a file on any Beam filesystem in which seeking is cheap; most remote ones are read whole.
-
-    Raises:
-        OSError: the file is missing or unreadable.
-    """
-    if is_store(path):
-        return open_object(path, eager=True)
-    return open_file(path) if is_local(path) else io.BytesIO(read_bytes(path))
+    """Opens a file in which seeking is cheap; arguments and errors as for `Files.open_seekable`."""
+    return files_of(path).open_seekable(path)
 
 
 def read_bytes(path: str) -> bytes:
-    """Reads a whole file on any Beam filesystem; never decompresses it.
-
-    Raises:
-        OSError: the file is missing or unreadable.
-    """
-    if is_store(path):
-        return read_object(path)
-    if not is_local(path):
-        with open_file(path) as file:
-            return file.read()
-    # This takes a third of the time of Path.read_bytes, which matters for files of a few kilobytes.
-    descriptor = _open_regular(path)
-    try:
-        size = os.fstat(descriptor).st_size
-        parts = [os.read(descriptor, size + 1)]
-        while parts[-1] and sum(map(len, parts)) != size:
-            parts.append(os.read(descriptor, 1 << 20))
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-    finally:
-        os.close(descriptor)
+    """Reads a whole file; never decompresses it. The errors are those of `Files.read`."""
+    return files_of(path).read(path)
 
 
 def content_of(path: str) -> bytes | None:
@@ -92,18 +95,18 @@ def content_of(path: str) -> bytes | None:
 
 
 def size_and_crc(path: str) -> tuple[int, int]:
-    """The length and the CRC32C of a file; from a store that keeps the checksum, nothing is read.
+    """The length and the CRC32C of a file; arguments and errors as for `Files.size_and_crc`."""
+    return files_of(path).size_and_crc(path)
 
-    Raises:
-        OSError: the file is missing or unreadable.
+
+def reading_ahead(reads: Iterable[Read]) -> Window:
+    """A context in which this thread's reads find their answers requested; nothing for other files.
+
+    Args:
+        reads: What will be read, in order.
     """
-    if is_store(path):
-        size, known = store_of(path).checksum(path)
-        if known is not None:
-            return size, known
-    size = crc = 0
-    with open_file(path) as file:
-        while data := file.read(_READ_BYTES):
-            size += len(data)
-            crc = google_crc32c.extend(crc, data)
-    return size, crc
+    return Window([read for read in reads if is_store(read.path)], _request)
+
+
+def _request(read: Read) -> Part:
+    return store_of(read.path).get(read.path, read.start, read.size)

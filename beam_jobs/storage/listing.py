@@ -7,13 +7,14 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from beam_jobs.errors import UsageError
-from beam_jobs.storage.object_store import FileInfo
-from beam_jobs.storage.objects import is_store, store_of
-from beam_jobs.storage.paths import FIXED, fixed_folder, is_local, is_seen, unescaped
+from beam_jobs.storage.files import files_of, store_of
+from beam_jobs.storage.paths import FIXED, fixed_folder, is_seen, unescaped
 from beam_jobs.storage.ranges import ALL, Span, listed_in_ranges, spans_at, spans_of
+from readers.files.files import FileInfo
+from readers.files.local import is_local
+from readers.files.stores.clients import is_store
 
 # With fewer folders than this, those inside them are looked for, up to `_LEVELS` below the first.
 _ENOUGH_FOLDERS = 64
@@ -150,46 +151,13 @@ def _remote_files(pattern: str, limited: bool, span: Span) -> Iterator[FileInfo]
     if is_store(pattern):
         store, start = store_of(pattern), unescaped(prefix)
         found: Iterable[FileInfo] = (
-            store.listed(start) if limited else listed_in_ranges(store, start, span)
+            store.objects(start) if limited else listed_in_ranges(store, start, span)
         )
     else:
-        found = walked_files(top)
+        found = files_of(top).listed(top)
     for file in found:
         if wanted.match(file.path) and is_seen(file.path, top, hidden):
             yield file
-
-
-def walked_files(folder: str) -> Iterator[FileInfo]:
-    """Yields all files under a folder of a Beam filesystem that has folders, such as HDFS.
-
-    Beam's `match` lists a single folder, and reports its sub-folders as empty files.
-
-    Raises:
-        OSError: the filesystem refuses.
-    """
-    from apache_beam.io.filesystems import FileSystems
-
-    def entries(below: str) -> list[Any]:
-        listed: list[Any] = FileSystems.match([f"{below}/*"])[0].metadata_list
-        return listed
-
-    def walk(found: list[Any]) -> Iterator[FileInfo]:
-        for entry in found:
-            inside = [] if entry.size_in_bytes else entries(entry.path)
-            # An empty file lists itself, with a nameless entry.
-            if entry.size_in_bytes or any(one.path == f"{entry.path}/" for one in inside):
-                yield beam_info(entry)
-            else:
-                yield from walk(inside)
-
-    if FileSystems.exists(folder):
-        yield from walk(entries(folder))
-
-
-def beam_info(metadata: Any) -> FileInfo:
-    """One of Beam's `FileMetadata`."""
-    modified = int((metadata.last_updated_in_seconds or 0) * 1e9)
-    return FileInfo(metadata.path, metadata.size_in_bytes, modified)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -279,16 +247,9 @@ def match(
     Raises:
         UsageError: the filesystem refuses, or its package is not installed.
     """
-    from apache_beam.io.filesystems import FileSystems
-
     with _as_usage_errors(pattern):
         if is_local(pattern):
             found = local_files(pattern, in_order or limit is not None, span)
-            yield from itertools.islice(found, limit)
-            return
-        if is_store(pattern) or FileSystems.get_filesystem(pattern).has_dirs():
-            yield from itertools.islice(_remote_files(pattern, limit is not None, span), limit)
-            return
-        result = FileSystems.match([pattern], limits=[limit])[0]
-    listed = map(beam_info, result.metadata_list)
-    yield from sorted(listed) if in_order else listed
+        else:
+            found = _remote_files(pattern, limit is not None, span)
+        yield from itertools.islice(found, limit)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from beam_jobs.errors import UsageError
 from beam_jobs.storage.encodings import is_utf8
-from beam_jobs.storage.objects import is_store, store_of
+from beam_jobs.storage.files import store_of
+from readers.files.local import is_local
+from readers.files.stores.clients import is_store
 
 GLOB = re.compile(r"[*?\[]")
 
@@ -19,13 +21,6 @@ _ESCAPED = re.compile(r"\[([*?[])\]")
 
 # The part of a pattern before its first wildcard.
 FIXED = re.compile(r"(?:[^*?\[]|\[[*?[]\])*")
-
-_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
-
-
-def is_local(path: str) -> bool:
-    """Whether a path has no `scheme://`."""
-    return not _SCHEME.match(path)
 
 
 def absolute(pattern: str) -> str:
@@ -59,12 +54,12 @@ def _is_store_folder(path: str) -> bool:
     """Whether there are objects under a path, and none at the path itself."""
     path = path.rstrip("/")
     store, inside = store_of(path), f"{path}/"
-    first = next(store.listed(path), None)  # A name sorts before all that begin with it.
+    first = next(store.objects(path), None)  # A name sorts before all that begin with it.
     if not first or first.path == path:
         return False
     if first.path.startswith(inside) and is_seen(first.path, path):
         return True
-    return any(is_seen(found.path, path) for found in store.listed(inside))
+    return any(is_seen(found.path, path) for found in store.objects(inside))
 
 
 def refuse_links(directory: str) -> None:

@@ -13,8 +13,9 @@ from concurrent.futures import Future
 from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
-from beam_jobs.storage.ahead import in_background
-from beam_jobs.storage.object_store import FileInfo, Page, RangeListed, Store
+from readers.files.files import FileInfo
+from readers.files.stores.ahead import in_background
+from readers.files.stores.store import Page, RangeListed, Store
 
 _AT_ONCE = 16
 
@@ -97,9 +98,9 @@ class _Range:
 
 
 def listed_in_ranges(store: Store, prefix: str, span: Span = ALL) -> Iterator[FileInfo]:
-    """Yields what `Store.listed` yields, or a span of it, in the same order; raises what it raises."""
+    """Yields what `Store.objects` yields, or a span of it, in the same order; raises what it raises."""
     if not isinstance(store, RangeListed):
-        yield from store.listed(prefix)
+        yield from store.objects(prefix)
         return
     whole = _Range(*span)
     whole.add(store.page(prefix, span.after))

@@ -11,7 +11,8 @@ from typing import Any
 
 from readers.card.croissant import croissant
 from readers.card.tfds import tfds_files, tfds_folder, tfds_problem
-from readers.files.remote import local_path, path_text, read_file
+from readers.files.local import is_local, path_text
+from readers.files.of_path import read_file
 from readers.format.display import counted, features_table, shortened, splits_table
 from readers.format.manifest import MANIFEST, Manifest, newest_manifest
 
@@ -130,8 +131,8 @@ def write_card(directory: str, output: str | None, licence: str) -> list[Path]:
         OSError: The folder cannot be written, or the store still fails after several retries.
     """
     directory, licence = path_text(directory), " ".join(licence.split())
-    folder = local_path(directory) if output is None else path_text(output)
-    if folder is None:
+    folder = directory if output is None else path_text(output)
+    if not is_local(folder):
         raise ValueError(f"{directory} is in a store: add --output with a folder on this machine")
     content, manifest = newest_manifest(directory, read_file) or (b"", Manifest.read(directory))
     files = {

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import google_crc32c
 
-from readers.files.remote import local_path, path_text, read_file
+from readers.files.local import is_local, path_text
+from readers.files.of_path import read_file
 from readers.format.display import features_table, format_table, splits_table
 from readers.format.schema import Schema
 from readers.format.splits import (
@@ -397,14 +398,14 @@ def newest_manifest(directory: str, read: Callable[[str], bytes]) -> tuple[bytes
 
 def _without_manifest(directory: str) -> str:
     """The error of a directory that holds no manifest."""
-    local = local_path(directory)
-    if local is not None and not os.path.exists(local):
+    on_disk = is_local(directory)
+    if on_disk and not os.path.exists(directory):
         return f"{directory}: no such directory"
     message = (
         f"{directory}: no {MANIFEST} here, so this is not a finished dataset; run the job again, or "
         "give schema= to read TFRecord files without a manifest"
     )
-    if local is not None and any(Path(local).glob("*.tfrecord*")):
+    if on_disk and any(Path(directory).glob("*.tfrecord*")):
         message += f"; python -m beam_jobs plan reshard --input {directory} shows what they hold"
     return message
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from readers.describe import class_names
-from readers.files.remote import read_file
+from readers.files.of_path import read_file
 from readers.format.manifest import RESERVED_IDS, UNKNOWN, UNKNOWN_ID, VOCABULARY, Manifest, join
 from readers.format.schema import Schema
 from readers.gallery.pictures import MOST_BYTES

@@ -21,15 +21,10 @@ from typing import Any, BinaryIO
 import google_crc32c
 import numpy as np
 
+from readers.files.files import Range
+from readers.files.local import is_local, path_text
 from readers.files.locks import locked, open_partial, remove_abandoned
-from readers.files.remote import (
-    file_size,
-    filesystem_of,
-    local_path,
-    path_text,
-    query,
-    read_ranges,
-)
+from readers.files.of_path import files_of
 from readers.format.display import format_bytes, parse_bytes
 from readers.shards.plan import Part
 
@@ -66,11 +61,10 @@ def cache_of(
             raise ValueError(f"cache_size={cache_size!r} is for a cache: give cache_dir too")
         return None
     directory = path_text(cache_dir)
-    local = local_path(directory)
-    if not local:
+    if not directory or not is_local(directory):
         raise ValueError(f"cache_dir={directory!r}: expected a local directory")
     limit = parse_cache_size(DEFAULT_CACHE_SIZE if cache_size is None else cache_size)
-    cache = ShardCache(str(Path(local).absolute()), limit)
+    cache = ShardCache(str(Path(directory).absolute()), limit)
     cache.check()
     return cache
 
@@ -132,7 +126,7 @@ class ShardCache:
         """
         left, paths = self.limit, set[str]()
         for part in parts:
-            if local_path(part.path) is not None or part.path in paths:
+            if is_local(part.path) or part.path in paths:
                 continue
             size = _size_of(part)
             if size > left:
@@ -205,7 +199,7 @@ class ShardCache:
             )
             return None
         # Another size than the manifest's shows in the checksum.
-        has_size = part.crc32c is not None or file_size(part.path) == size
+        has_size = part.crc32c is not None or _stated(part.path) == size
         crc = _fetch(part.path, size, partial) if has_size else None
         if crc is None or part.crc32c not in (None, crc):
             # The checksums of the records will show which of them is damaged.
@@ -273,30 +267,34 @@ def _owners(directory: str) -> set[int]:
 
 
 def _size_of(part: Part) -> int:
-    return file_size(part.path) if part.bytes is None else part.bytes
+    return _stated(part.path) if part.bytes is None else part.bytes
+
+
+def _stated(path: str) -> int:
+    """The size of a file in bytes, as its store states it."""
+    return files_of(path).stat(path).size
 
 
 def _key(part: Part, size: int) -> str:
     """A name for the content of a shard, 40 hexadecimal digits, that reveals no secret of its path."""
     state: Any = part.crc32c
     if state is None:
-        state = query(part.path, lambda filesystem, name: filesystem.ukey(name))
+        state = files_of(part.path).stat(part.path).version
     text = repr((part.path, size, state))
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
 def _fetch(path: str, size: int, output: BinaryIO) -> int | None:
     """Copies a file from a store, and returns its CRC32C; None if the file is shorter."""
-    filesystem, name = filesystem_of(path)
     ranges = [
-        (path, name, first, min(first + _REQUEST_BYTES, size))
+        Range(path, first, min(first + _REQUEST_BYTES, size))
         for first in range(0, size, _REQUEST_BYTES)
     ]
     crc = 0
     for at in range(0, len(ranges), _REQUESTS_AT_ONCE):
         batch = ranges[at : at + _REQUESTS_AT_ONCE]
-        for (_, _, first, last), data in zip(batch, read_ranges(filesystem, batch), strict=True):
-            if len(data) != last - first:
+        for wanted, data in zip(batch, files_of(path).read_ranges(batch), strict=True):
+            if len(data) != wanted.stop - wanted.start:
                 return None
             crc = google_crc32c.extend(crc, data)
             _write(output, data)

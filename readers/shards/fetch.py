@@ -7,18 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from readers.files.remote import (
-    REQUEST_BYTES,
-    filesystem_of,
-    local_path,
-    open_local,
-    read_ranges,
-)
+from readers.files.files import Range
+from readers.files.local import is_local, open_local
+from readers.files.of_path import files_of
 from readers.shards.local_shard import LocalShard, Run, fill
 
 # A request to an object store costs about as long as a MiB takes to arrive: with a smaller gap between
 # them, two records are cheaper in one request than in two.
 _GAP_BYTES = 1 << 20
+
+# One connection to a store delivers some 50 MB/s, so longer ranges are faster in concurrent requests.
+_REQUEST_BYTES = 8 << 20
 
 # Fetched into memory at a time, including the gaps between records in the same request.
 _MAX_BYTES_IN_FLIGHT = 64 << 20
@@ -41,14 +40,11 @@ class ShardBytes:
     """
 
     def __init__(self, path: str, descriptor: bool = True, cached: BinaryIO | None = None) -> None:
-        local = local_path(path)
         self.path = path
         self.local: LocalShard | None = None
-        if cached is None and local is None:
-            self.filesystem, self.name = filesystem_of(path)
-            return
-        with cached or open_local(local or "", buffering=0) as file:
-            self.local = LocalShard(file, None if cached else local, descriptor)
+        if cached or is_local(path):
+            with cached or open_local(path, buffering=0) as file:
+                self.local = LocalShard(file, None if cached else path, descriptor)
 
     def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
         """Reads runs of bytes into their positions in a buffer.
@@ -99,10 +95,10 @@ def fetch(wanted: Sequence[tuple[ShardBytes, Sequence[Run]]], buffer: memoryview
         StoreError: (an OSError) A store did not deliver the bytes.
     """
     requests = [request for shard, runs in wanted for request in _requests(shard, runs)]
-    requests.sort(key=lambda request: id(request.shard.filesystem))
+    requests.sort(key=lambda request: _scheme(request.shard.path))
     for batch in _batches(requests):
-        ranges = [(r.shard.path, r.shard.name, r.first, r.last) for r in batch]
-        bodies = read_ranges(batch[0].shard.filesystem, ranges)
+        files = files_of(batch[0].shard.path)
+        bodies = files.read_ranges([Range(r.shard.path, r.first, r.last) for r in batch])
         for request, data in zip(batch, bodies, strict=True):
             view = memoryview(data)
             for start, length, at in request.copies:
@@ -113,9 +109,9 @@ def fetch(wanted: Sequence[tuple[ShardBytes, Sequence[Run]]], buffer: memoryview
 def _requests(shard: ShardBytes, runs: Sequence[Run]) -> list[_Request]:
     """The requests for runs of a shard, each with the copies to make of its response."""
     requests = [
-        _Request(shard, begin, min(begin + REQUEST_BYTES, last))
+        _Request(shard, begin, min(begin + _REQUEST_BYTES, last))
         for first, last in merged_ranges([(start, length) for _, start, length, _ in runs])
-        for begin in range(first, last, REQUEST_BYTES)
+        for begin in range(first, last, _REQUEST_BYTES)
     ]
     firsts = [request.first for request in requests]
     for _, start, length, at in runs:
@@ -128,11 +124,11 @@ def _requests(shard: ShardBytes, runs: Sequence[Run]) -> list[_Request]:
 
 
 def _batches(requests: Sequence[_Request]) -> Iterator[list[_Request]]:
-    """The requests in groups that run at the same time, each on one filesystem."""
+    """The requests in groups that run at the same time, each to files of one kind."""
     batch, size = list[_Request](), 0
     for request in requests:
         length = request.last - request.first
-        other = batch and batch[0].shard.filesystem is not request.shard.filesystem
+        other = batch and _scheme(batch[0].shard.path) != _scheme(request.shard.path)
         if batch and (other or size + length > _MAX_BYTES_IN_FLIGHT):
             yield batch
             batch, size = [], 0
@@ -140,6 +136,10 @@ def _batches(requests: Sequence[_Request]) -> Iterator[list[_Request]]:
         size += length
     if batch:
         yield batch
+
+
+def _scheme(path: str) -> str:
+    return path.partition("://")[0]
 
 
 def merged_ranges(rows: Sequence[Sequence[int]]) -> list[tuple[int, int]]:

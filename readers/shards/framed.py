@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from readers.files.in_threads import map_in_threads
-from readers.files.remote import local_path
+from readers.files.local import is_local
 from readers.format.compiled.library import address
 from readers.format.decode.column import Allocator
 from readers.format.decode.scanner import MARGIN
@@ -133,9 +133,7 @@ class FramedReader:
             raise ValueError(f"{plan.name}: the number of records is unknown")
         self._plan, self._empty = plan, empty
         cached = cache.cacheable(plan.parts) if cache else frozenset()
-        self.is_local = all(
-            local_path(part.path) is not None or part.path in cached for part in plan.parts
-        )
+        self.is_local = all(is_local(part.path) or part.path in cached for part in plan.parts)
         self._cache, self._cacheable = cache, cached
         # The files to read from the cache, and those that it does not have yet, or not any more.
         self._cached, self._uncached = set(cached), set(cached)
@@ -343,7 +341,7 @@ class FramedReader:
         if self._indexes.is_loaded(number):
             return
         part = self._plan.parts[number]
-        if local_path(part.path) is not None:
+        if is_local(part.path):
             self._open(part.path)  # Raises an error if the file is not the one of the plan.
         self._indexes.load(number)
 
@@ -353,7 +351,7 @@ class FramedReader:
         map_in_threads(
             self._load_index,
             missing,
-            all(local_path(self._plan.parts[number].path) is not None for number in missing),
+            all(is_local(self._plan.parts[number].path) for number in missing),
         )
 
 

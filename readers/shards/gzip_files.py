@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
-from readers.files.remote import open_file, read_head
+from readers.files.of_path import files_of
 from readers.format.tfrecord import (
     FRAME_BYTES,
     HEADER_BYTES,
@@ -41,7 +41,7 @@ def is_gzipped(path: str) -> bool:
     Raises:
         ValueError: The file is compressed with ZLIB, which is not supported.
     """
-    head = read_head(path, HEADER_BYTES)
+    head = files_of(path).read(path, 0, HEADER_BYTES)
     if len(head) == HEADER_BYTES and masked_crc32c(head[:8]) == struct.unpack("<I", head[8:])[0]:
         return False
     if head[:2] in _ZLIB:
@@ -76,8 +76,11 @@ def first_record_bytes(path: str, gzipped: bool) -> int | None:
     Raises:
         CorruptRecordError: The file does not begin with a TFRecord.
     """
-    with _decompressed(path) if gzipped else open_file(path, HEADER_BYTES) as file:
-        header = file.read(HEADER_BYTES)
+    if gzipped:
+        with _decompressed(path) as file:
+            header = file.read(HEADER_BYTES)
+    else:
+        header = files_of(path).read(path, 0, HEADER_BYTES)
     return FRAME_BYTES + record_length(header, path, 0) if header else None
 
 
@@ -85,7 +88,7 @@ def first_record_bytes(path: str, gzipped: bool) -> int | None:
 def _decompressed(path: str) -> Iterator[BinaryIO]:
     """Opens a GZIP file. Errors of decompression name it."""
     try:
-        with open_file(path) as compressed, gzip.GzipFile(fileobj=compressed) as file:
+        with files_of(path).open(path) as compressed, gzip.GzipFile(fileobj=compressed) as file:
             yield cast(BinaryIO, file)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CorruptRecordError(f"{path}: damaged or cut off ({error})", path) from None

@@ -14,17 +14,10 @@ import google_crc32c
 import numpy as np
 
 from readers.files.kept import drop, kept
+from readers.files.local import is_local, open_local
 from readers.files.mapped import MappedFile, MappedFiles
 from readers.files.mounts import is_on_local_disk
-from readers.files.remote import (
-    REQUEST_BYTES,
-    local_path,
-    open_file,
-    open_local,
-    query,
-    read_file,
-    read_head,
-)
+from readers.files.of_path import files_of
 from readers.format.index import (
     BLOCK_BYTES,
     OFFSET,
@@ -74,10 +67,10 @@ def open_index(part: Part) -> BinaryIO:
 
 def _in_place(part: Part) -> str | None:
     """The path of an index on a disk of this machine, whether it exists or not; None elsewhere."""
-    local = local_path(part.path + INDEX_SUFFIX)
-    if local is None or not is_on_local_disk(os.path.dirname(os.path.realpath(local))):
-        return None
-    return local
+    path = part.path + INDEX_SUFFIX
+    if is_local(path) and is_on_local_disk(os.path.dirname(os.path.realpath(path))):
+        return path
+    return None
 
 
 def _copy_of(part: Part) -> tuple[Any, Callable[[], bytes]]:
@@ -88,7 +81,7 @@ def _copy_of(part: Part) -> tuple[Any, Callable[[], bytes]]:
     try:
         data = _fetched(part)
     except FileNotFoundError:
-        version = version_of_file(part.path)
+        version = files_of(part.path).stat(part.path).version
         return (part.path, version), lambda: scanned(part.path).to_bytes()
     return (path, len(data), head_crc32c(data)), lambda: data
 
@@ -97,9 +90,7 @@ def _fetched(part: Part) -> bytes:
     """The bytes of an index: only those that are right become a copy, which would outlive their repair."""
     path = part.path + INDEX_SUFFIX
     try:
-        # Without a question for its size, one request is enough.
-        is_small = 0 < part.index_bytes <= REQUEST_BYTES
-        data = read_head(path, part.index_bytes) if is_small else read_file(path)
+        data = files_of(path).read(path, 0, part.index_bytes or None)
     except FileNotFoundError:
         if part.index_crc32c is None:
             raise
@@ -120,15 +111,6 @@ def _forget(part: Part) -> bool:
     return drop(_copy_of(part)[0])
 
 
-def version_of_file(path: str) -> object:
-    """What changes with the content of a file, on this machine or in a store."""
-    if local := local_path(path):
-        stat = Path(local).stat()
-        return os.path.realpath(local), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
-    # All that a store says: its `ukey` takes another request, and over HTTP never changes.
-    return query(path, lambda filesystem, name: sorted(filesystem.info(name).items()))
-
-
 def scanned(path: str) -> Index:
     """The lengths of all records of a file, from their headers.
 
@@ -138,7 +120,7 @@ def scanned(path: str) -> Index:
         CorruptRecordError: The header of a record is wrong, or the file ends within a record.
     """
     lengths, offset = array("q"), 0
-    with open_file(path) as file:
+    with files_of(path).open(path) as file:
         size = file.seek(0, os.SEEK_END)
         while offset < size:
             file.seek(offset)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from readers.files.remote import is_file, path_text
+from readers.files.local import path_text
+from readers.files.of_path import files_of
 from readers.format.manifest import MANIFEST, Manifest, join
 from readers.format.schema import Schema
 from readers.shards.features import common_sizes
@@ -52,13 +53,13 @@ def resolve(
         )
     if isinstance(path_or_files, (str, os.PathLike)):
         path = path_text(path_or_files)
-        if schema is None or is_file(join(path, MANIFEST)):
+        if schema is None or _is_dataset(path):
             if is_glob(path):
                 raise ValueError(f"{path}: a glob needs schema=; a dataset is a directory")
             plan = dataset_plan(path, Manifest.read(path), split, schema, accept_cut)
             return _with_columns(plan, columns)
         files = found_files(path)
-    elif path_or_files and (schema is None or is_file(join(path_text(path_or_files[0]), MANIFEST))):
+    elif path_or_files and (schema is None or _is_dataset(path_text(path_or_files[0]))):
         plans = [
             resolve(path, split, schema, columns, scan, accept_cut, any_order)
             for path in path_or_files
@@ -138,3 +139,8 @@ def _with_columns(plan: Plan, columns: Sequence[str] | None) -> Plan:
     if columns is None:
         return plan
     return replace(plan, schema=plan.schema.select(name_list("columns", columns)))
+
+
+def _is_dataset(path: str) -> bool:
+    """Whether a path is that of a dataset with a manifest."""
+    return files_of(path).exists(join(path, MANIFEST))

@@ -16,7 +16,7 @@ from readers.batches.orders import schedule_of, shuffle_window
 from readers.batches.planning import make_plan
 from readers.batches.stream import state_after
 from readers.decoders.record_work import RecordFunction
-from readers.files.remote import local_path
+from readers.files.local import is_local
 from readers.format.schema import Schema
 from readers.order.state import State
 from readers.shards.plan import Paths, Plan
@@ -129,8 +129,8 @@ def _with_order(plan: Plan, options: ReadOptions) -> ReadOptions:
     order = options.order
     if order is None:
         cached = options.cache.cacheable(plan.parts) if options.cache else ()
-        is_local = all(local_path(part.path) or part.path in cached for part in plan.parts)
-        suits_index = plan.records is not None and not plan.gzipped and is_local
+        on_disk = all(is_local(part.path) or part.path in cached for part in plan.parts)
+        suits_index = plan.records is not None and not plan.gzipped and on_disk
         order = "global" if suits_index else "interleave"
     options = replace(options, order=order)
     return replace(options, window=shuffle_window(plan, options))

@@ -183,6 +183,7 @@ def test_the_messages_of_the_symptoms_exist():
     _, table = (DEPLOY / "README.md").read_text().split("## Symptoms and cures")
     named = {*re.findall(r"^\| `([^`]+)` \|", table, re.M)}
     assert named >= OTHERS and len(named - OTHERS) > 6
-    code = "".join(path.read_text() for path in (ROOT / "beam_jobs").rglob("*.py"))
+    files = [*(ROOT / "beam_jobs").rglob("*.py"), *(ROOT / "readers/files").rglob("*.py")]
+    code = "".join(path.read_text() for path in files)
     code = re.sub(r'"\s+f?"', "", code)  # Texts that continue on the next line.
     assert [text for text in named - OTHERS if text not in code] == []

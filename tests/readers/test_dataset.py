@@ -124,7 +124,7 @@ def test_shards_and_other_files_have_paths(tmp_path):
     train = [f"4f2a9c01/train-0000{number}-of-00002.tfrecord" for number in (0, 1)]
     val = "val-00000-of-00001.tfrecord"
     for path in (directory, f"{directory}/", f"file://{directory}"):
-        dataset, start = readers.open(path), str(path).rstrip("/")
+        dataset, start = readers.open(path), str(directory)
         assert dataset.files() == [f"{start}/{name}" for name in (*train, val)]
         assert dataset.files("train") == [f"{start}/{name}" for name in train]
         assert dataset.file("vocabulary.txt") == f"{start}/4f2a9c01/vocabulary.txt"

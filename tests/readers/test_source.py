@@ -207,15 +207,15 @@ def test_processes_can_share_a_source(dataset, method):
 
 def test_a_batch_from_a_remote_filesystem_takes_one_request_per_shard(dataset, monkeypatch):
     kind = fsspec.get_filesystem_class("memory")
-    fetch, requests = kind.cat_ranges, []
+    fetch, requests = kind.cat_file, []
 
-    def counted(self, paths, *arguments, **keywords):
-        requests.extend(path for path in paths if not path.endswith(".index"))
-        return fetch(self, paths, *arguments, **keywords)
+    def counted(self, path, *arguments, **keywords):
+        requests.extend([] if path.endswith(".index") else [path])
+        return fetch(self, path, *arguments, **keywords)
 
     with in_memory(dataset) as path:
         source = readers.RecordSource(path)
-        monkeypatch.setattr(kind, "cat_ranges", counted)
+        monkeypatch.setattr(kind, "cat_file", counted)
         assert ids_of(source.__getitems__([19, 0, 4, 18])) == [19, 0, 4, 18]
         assert len(requests) == len(set(requests)) == 2
         assert source.__getitems__([]) == []

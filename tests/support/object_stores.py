@@ -28,9 +28,9 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
+from readers.files.stores import clients
 from tests.support import azurite
 from tests.support.preconditions import SIGNED, Preconditions
 
@@ -500,16 +500,20 @@ def bucket_of(server: Server) -> Iterator[Bucket]:
             patch.setenv(variable, value)
         for variable in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"):
             patch.delenv(variable, raising=False)
-        _forget_clients(server.scheme)
         yield Bucket(f"{server.scheme}://{name}", server.proxy, server)
-        _forget_clients(server.scheme)
     server.proxy.forget()
 
 
-def _forget_clients(protocol: str) -> None:
-    """Makes fsspec create new clients, which read the environment and have no cached listings."""
-    with contextlib.suppress(ImportError):
-        fsspec.get_filesystem_class(protocol).clear_instance_cache()
+def uninstall(module: str, patch: pytest.MonkeyPatch) -> None:
+    """Makes the library of a store look as if it were not installed."""
+    clients._stores.clear()
+    ours = ("readers.files.stores.s3", "readers.files.stores.gcs", "readers.files.stores.azure")
+    for name in [name for name in sys.modules if name.startswith(ours)]:
+        patch.delitem(sys.modules, name)
+    package, _, name = module.rpartition(".")
+    if package in sys.modules:
+        patch.delattr(sys.modules[package], name, raising=False)
+    patch.setitem(sys.modules, module, None)
 
 
 def _server(running: Callable[[Path], AbstractContextManager[Server]]) -> Any:

@@ -23,10 +23,10 @@ from beam_jobs.sources.archives.archive import (
 )
 from beam_jobs.sources.archives.member import MemberLocation
 from beam_jobs.sources.source import Source
-from beam_jobs.storage.ahead import Read
 from beam_jobs.storage.files import open_file, open_seekable
-from beam_jobs.storage.objects import EAGER_BYTES
-from beam_jobs.storage.paths import is_local
+from readers.files.local import is_local
+from readers.files.stores.ahead import Read
+from readers.files.stores.reading import EAGER_BYTES
 from readers.format.tfrecord import MAX_RECORD_BYTES
 
 Content = Literal["boxes", "captions", "mask"]

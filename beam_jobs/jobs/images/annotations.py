@@ -28,7 +28,7 @@ from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import COLUMN, Source, column_of
 from beam_jobs.storage.files import open_seekable
-from beam_jobs.storage.paths import is_local
+from readers.files.local import is_local
 
 BoxFormat = Literal["", "coco", "csv", "voc", "yolo"]
 

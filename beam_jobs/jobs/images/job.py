@@ -45,8 +45,8 @@ from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
-from beam_jobs.storage.ahead import Read
-from beam_jobs.storage.objects import EAGER_BYTES
+from readers.files.stores.ahead import Read
+from readers.files.stores.reading import EAGER_BYTES
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 
 ImageEncoding = Literal["tensor", "raw", "list", "jpeg", "png", "source"]

@@ -16,7 +16,7 @@ from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.source import Source
-from beam_jobs.storage.objects import reading_ahead
+from beam_jobs.storage.files import reading_ahead
 from readers.format.decode.records import parse_example
 from readers.format.protobuf.wire import BYTES_LIST, INT64_LIST, unpacked_varints
 

@@ -9,8 +9,8 @@ from beam_jobs.jobs.reshard.manifests import InputSplits
 from beam_jobs.sources.chunks import Chunk
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.storage.ahead import Read
-from beam_jobs.storage.objects import EAGER_BYTES
+from readers.files.stores.ahead import Read
+from readers.files.stores.reading import EAGER_BYTES
 from readers.format.schema import Schema
 
 

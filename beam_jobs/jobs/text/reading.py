@@ -30,9 +30,9 @@ from beam_jobs.sources.rows import (
 )
 from beam_jobs.sources.source import NOT_UTF8, Source
 from beam_jobs.sources.tables import column_names, read_rows
-from beam_jobs.storage.ahead import Read
 from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, is_utf8
-from beam_jobs.storage.objects import EAGER_BYTES
+from readers.files.stores.ahead import Read
+from readers.files.stores.reading import EAGER_BYTES
 
 TextUnit = Literal["line", "file"]
 

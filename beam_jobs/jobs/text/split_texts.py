@@ -15,7 +15,7 @@ from beam_jobs.jobs.text.texts import Texts
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.extra_features import extra_values
-from beam_jobs.storage.objects import reading_ahead
+from beam_jobs.storage.files import reading_ahead
 
 
 def all_texts(spec: TextSpec, task: Task) -> Iterator[Texts]:

@@ -8,9 +8,10 @@ import numpy as np
 
 from readers.batches.collate import lengths_of
 from readers.files.kept import kept
+from readers.files.of_path import files_of
 from readers.format.index import LENGTH, Index
 from readers.format.schema import Schema
-from readers.shards.index import read_offsets, version_of_file
+from readers.shards.index import read_offsets
 from readers.shards.plan import Part, Plan
 from readers.shards.records import Records
 
@@ -63,7 +64,7 @@ class Lengths:
 def _decoded(records: Records, part: Part, features: Sequence[str]) -> np.ndarray:
     """The lengths of the records of a part, uint32 [take, features]; they are kept for the file as a whole."""
     schema = records.plan.stored.select(tuple(features))
-    key = "lengths", part.path, version_of_file(part.path), schema.to_json()
+    key = "lengths", part.path, files_of(part.path).stat(part.path).version, schema.to_json()
     with kept(key, lambda: _index_of(records, part, schema).to_bytes()) as file:
         sections = Index.of_bytes(file.read(), f"{part.path}, its lengths").sections
     found = np.stack([sections[LENGTH + name] for name in features], axis=1)

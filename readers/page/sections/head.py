@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from readers.files.remote import local_path
+from readers.files.local import is_local
 from readers.format.display import counted
 from readers.format.findings import SEVERITIES
 from readers.format.manifest import MANIFEST, SAMPLE_RATE, join
@@ -46,10 +46,10 @@ def _verdict(study: Study) -> str:
 
 def _written(directory: str) -> str:
     """When the manifest of a dataset on a disk was written; empty elsewhere."""
-    path = local_path(join(directory, MANIFEST))
-    if path is None:
+    if not is_local(directory):
         return ""
-    moment = datetime.datetime.fromtimestamp(os.stat(path).st_mtime, datetime.timezone.utc)
+    written = os.stat(join(directory, MANIFEST)).st_mtime
+    moment = datetime.datetime.fromtimestamp(written, datetime.timezone.utc)
     return moment.strftime("%Y-%m-%d %H:%M UTC")
 
 

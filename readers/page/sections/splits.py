@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from readers.files.remote import read_head
+from readers.files.of_path import files_of
 from readers.format.manifest import join
 from readers.format.rejects import reasons_of
 from readers.format.splits import Split
@@ -115,7 +115,8 @@ def first_rejects(directory: str, lists: Sequence[str]) -> Iterator[tuple[str, s
 def _lines(files: Sequence[str]) -> list[bytes]:
     """The whole lines at the beginning of some files."""
     try:
-        data = [read_head(file, _BYTES // len(files)) for file in files]
+        size = _BYTES // max(len(files), 1)
+        data = [files_of(file).read(file, 0, size) for file in files]
     except (OSError, ValueError):
         return []
     return [line for each in data for line in each[: each.rfind(b"\n") + 1].splitlines()]

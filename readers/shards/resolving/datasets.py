@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from readers.files.in_threads import map_in_threads
-from readers.files.remote import local_path
+from readers.files.local import is_local
 from readers.format.manifest import DatasetError, Manifest, join
 from readers.format.schema import Schema
 from readers.order.split import parse_split, shard_ranges
@@ -44,12 +44,12 @@ def dataset_plan(
     counts = {name: split.records for name, split in manifest.splits.items()}
     name, start, stop = parse_split(text, counts)
     shards = manifest.splits[name].shards
-    is_local = local_path(directory) is not None
+    on_disk = is_local(directory)
 
     def part(run: tuple[int, int, int]) -> Part:
         number, skip, take = run
         shard = shards[number]
-        path = join(local_path(directory) or directory, shard.path)
+        path = join(directory, shard.path)
         found = Part(
             path,
             skip,
@@ -60,11 +60,11 @@ def dataset_plan(
             index_bytes=shard.index_bytes,
             index_crc32c=shard.index_crc32c,
         )
-        return replace(found, version=_check_shard(found, accept_cut)) if is_local else found
+        return replace(found, version=_check_shard(found, accept_cut)) if on_disk else found
 
     # For a store the sizes cost requests, so they wait.
     runs = list(shard_ranges([shard.records for shard in shards], start, stop))
-    parts = map_in_threads(part, runs, is_local) if is_local else map(part, runs)
+    parts = map_in_threads(part, runs, on_disk) if on_disk else map(part, runs)
     records = sum(shard.records for shard in shards)
     return Plan(
         name=text,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from dataclasses import replace
 from typing import NamedTuple
 
 from readers.files.in_threads import map_in_threads
-from readers.files.remote import file_size, filesystem_of, is_file, local_path, query
+from readers.files.local import is_local, path_text
+from readers.files.of_path import files_of
 from readers.format.manifest import INDEX_SUFFIX, TEXT_INDEX_SUFFIX, join
 from readers.format.schema import Schema
 from readers.order.split import parse_split, shard_ranges, split_name
@@ -21,9 +23,10 @@ _GLOB = frozenset("*?[")
 
 def is_glob(path: str) -> bool:
     """Whether a path is a pattern, and not the name of a file that has such characters."""
-    return bool(_GLOB.intersection(path)) and not query(
-        path, lambda filesystem, name: filesystem.exists(name)
-    )
+    if not _GLOB.intersection(path):
+        return False
+    files = files_of(path)
+    return not (files.exists(path) or files.is_folder(path))
 
 
 def found_files(path: str) -> list[str]:
@@ -32,30 +35,25 @@ def found_files(path: str) -> list[str]:
     Raises:
         FileNotFoundError: There are none.
     """
-    filesystem, name = filesystem_of(path)
-    # The driver may have cached an older listing.
-    filesystem.invalidate_cache()
+    files = files_of(path)
     if is_glob(path):
-        pattern = name
-    elif query(path, lambda filesystem, name: filesystem.isdir(name)):
-        pattern = join(name, "*.tfrecord*")
+        pattern = path
+    elif files.is_folder(path):
+        pattern = join(glob.escape(path), "*.tfrecord*")
     else:
         return [path]
-    found = query(path, lambda filesystem, _: filesystem.glob(pattern))
-    files = sorted(file for file in found if not file.endswith((INDEX_SUFFIX, TEXT_INDEX_SUFFIX)))
-    if not files:
+    indexes = INDEX_SUFFIX, TEXT_INDEX_SUFFIX
+    found = [file for file in files.glob(pattern) if not file.endswith(indexes)]
+    if not found:
         raise FileNotFoundError(f"{path}: no TFRecord files here")
-    return [
-        local_path(filesystem.unstrip_protocol(file)) or filesystem.unstrip_protocol(file)
-        for file in files
-    ]
+    return found
 
 
 class _File(NamedTuple):
     """A file to read.
 
     Attributes:
-        path: Its path; a local one is without `file://`.
+        path: Its path; or URL.
         size: Its size in bytes.
         version: The version of a local file.
         gzipped: Whether it is compressed with GZIP.
@@ -95,8 +93,8 @@ def files_plan(
         raise ValueError(
             f"unknown split {split_name(split)!r}: files without a manifest have only {ALL!r}"
         )
-    paths = [local_path(path) or path for path in paths]
-    are_local = all(local_path(path) is not None for path in paths)
+    paths = list(map(path_text, paths))
+    are_local = all(map(is_local, paths))
     sizes = map_in_threads(_size_and_version, paths, are_local)
     gzipped = map_in_threads(is_gzipped, paths, are_local)
     if any_order and any(gzipped):
@@ -165,7 +163,7 @@ def _extent(file: _File, scan: bool) -> tuple[int, int, int] | None:
     """
     if file.gzipped:
         return (*decompressed_extent(file.path), 0) if scan else None
-    if not (scan or not file.size or is_file(file.path + INDEX_SUFFIX)):
+    if not (scan or not file.size or files_of(file.path).exists(file.path + INDEX_SUFFIX)):
         return None
     records, _, index_bytes = index_of(replace(file.part(), bytes=file.size))
     return records, file.size, index_bytes
@@ -174,8 +172,8 @@ def _extent(file: _File, scan: bool) -> tuple[int, int, int] | None:
 def _size_and_version(file: str) -> tuple[int, tuple[int, int] | None]:
     """The size of a file in bytes, and the version of a local one."""
     try:
-        if local_path(file) is None:
-            return file_size(file), None
+        if not is_local(file):
+            return files_of(file).stat(file).size, None
         stat = os.stat(file)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"{file}: no such file") from None

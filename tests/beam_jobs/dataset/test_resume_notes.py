@@ -16,7 +16,7 @@ from beam_jobs.dataset.resume import Digest, Note, ShardResult, noted_shards, se
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject
-from beam_jobs.storage import files
+from readers.files import files
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard
 from tests.support.datasets import write_shard

@@ -5,8 +5,8 @@ import errno
 import pytest
 
 from beam_jobs.errors import DataError
-from beam_jobs.records import spool as spools
 from beam_jobs.records.spool import HeldLocators, Locator, Spool, SpoolFile
+from readers.files.local import LocalFiles
 
 
 class Full:
@@ -19,14 +19,15 @@ class Full:
 
 
 def test_a_full_disk_is_a_data_error_with_a_hint(tmp_path, monkeypatch):
-    monkeypatch.setattr(spools, "create_scratch", lambda _: Full())
+    monkeypatch.setattr(LocalFiles, "begin", lambda *_: Full())
     file = SpoolFile(Spool(f"{tmp_path}/out/.staging/run"))
     with pytest.raises(DataError, match=r"cannot be kept there \(.*No space left.*make room") as e:
         file.append(b"block")
     assert e.value.message.startswith(f"{tmp_path}/out: ")
 
 
-def test_a_missing_directory_is_a_data_error(tmp_path):
+def test_a_directory_that_cannot_be_made_is_a_data_error(tmp_path):
+    (tmp_path / "out").write_bytes(b"")
     with pytest.raises(DataError, match="cannot be kept there"):
         SpoolFile(Spool(f"{tmp_path}/out/.staging/run"))
 

@@ -20,8 +20,8 @@ from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.sidecars import ALONE
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
-from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.ranges import ALL
+from readers.files.files import FileInfo
 from tests.support.archives import tarred, zipped
 from tests.support.memory import peak_below
 

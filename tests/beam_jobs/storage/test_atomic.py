@@ -28,7 +28,7 @@ def filesystem(request, monkeypatch):
     if request.param == "disk without links":
         monkeypatch.setattr(os, "link", no_links)
     elif request.param == "hdfs":
-        monkeypatch.setattr(atomic, "is_local", lambda _: False)
+        monkeypatch.setattr("beam_jobs.storage.files.is_local", lambda _: False)
         monkeypatch.setattr(FileSystems, "rename", rename_as_hdfs)
 
 
@@ -96,7 +96,7 @@ def test_a_rename_that_fails_for_another_reason_is_reported(tmp_path, staging, m
     def failing(*_):
         raise BeamIOError("no namenode answers")
 
-    monkeypatch.setattr(atomic, "is_local", lambda _: False)
+    monkeypatch.setattr("beam_jobs.storage.files.is_local", lambda _: False)
     monkeypatch.setattr(FileSystems, "rename", failing)
     with pytest.raises(BeamIOError, match="no namenode answers"):
         write_file(str(tmp_path / "x"), b"x", staging)
@@ -126,7 +126,7 @@ def test_the_size_and_the_checksum_are_those_of_the_bytes(tmp_path, staging):
 
 @pytest.mark.parametrize("local", [True, False])
 def test_deleting_ignores_what_is_missing_and_drops_empty_folders(tmp_path, monkeypatch, local):
-    monkeypatch.setattr(atomic, "is_local", lambda _: local)
+    monkeypatch.setattr("beam_jobs.storage.files.is_local", lambda _: local)
     for name in ("a/x", "a/y", "b/z"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")

@@ -8,9 +8,9 @@ from azure.storage.blob import BlobServiceClient
 import readers
 from beam_jobs.errors import DataError
 from beam_jobs.storage.atomic import drop_uploads, list_files, write_file
-from beam_jobs.storage.object_store import ExistsError
-from beam_jobs.storage.objects import NewObject
+from beam_jobs.storage.files import store_of
 from readers.files import backoff
+from readers.files.files import ExistsError
 from tests.support import azurite
 from tests.support.arrays import ids
 from tests.support.datasets import write_numbers
@@ -43,7 +43,7 @@ def blocks(container, name):
 
 def begun(path, data=LARGE, replace=False):
     """An object whose parts are sent, but for the last one."""
-    file = NewObject(path, replace)
+    file = store_of(path).create(path, STAGING, replace)
     file.write(data)
     return file
 

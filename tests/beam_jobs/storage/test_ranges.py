@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
 from beam_jobs.storage import ranges
+from beam_jobs.storage.files import store_of
 from beam_jobs.storage.listing import match
-from beam_jobs.storage.object_store import FileInfo, Page, RangeListed
-from beam_jobs.storage.objects import store_of
 from beam_jobs.storage.ranges import Span, listed_in_ranges, spans_of
+from readers.files.files import FileInfo
+from readers.files.stores.store import Page, RangeListed
 
 TOP = "s3://b/k/"
 
@@ -131,7 +132,7 @@ def test_a_store_is_listed_in_ranges_as_it_is_page_by_page(store):
         store.put(f"{store.url}/t/{name}", name.encode())
     url = f"{store.url}/t/"
     found = store_of(url)
-    listed = list(found.listed(url))
+    listed = list(found.objects(url))
     assert urls(listed) == [url + name for name in sorted(names)]
     assert all(file.modified > 1_600_000_000_000_000_000 for file in listed)
     assert list(listed_in_ranges(found, url)) == listed

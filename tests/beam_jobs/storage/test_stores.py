@@ -11,7 +11,6 @@ import google_crc32c
 import pytest
 
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.storage import gcs, objects
 from beam_jobs.storage.atomic import (
     NewFile,
     delete_files,
@@ -19,25 +18,34 @@ from beam_jobs.storage.atomic import (
     list_files,
     write_file,
 )
-from beam_jobs.storage.files import open_file, open_seekable, read_bytes
+from beam_jobs.storage.files import JobErrors, open_file, open_seekable, read_bytes, store_of
 from beam_jobs.storage.listing import match
-from beam_jobs.storage.object_store import ExistsError
-from beam_jobs.storage.objects import NewObject, store_of
 from beam_jobs.storage.paths import absolute
 from readers.files import backoff
+from readers.files.files import ExistsError
+from readers.files.stores import clients, gcs
+from readers.files.stores import store as stores
+from readers.files.stores.errors import SignIn
 from tests.support.checkout import ROOT
 
 # Several parts.
 LARGE = os.urandom(1 << 20) * 13
+
+ERRORS = JobErrors(SignIn("run gcloud auth", "", ""))
 
 STAGING = ""  # Stores need none.
 
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    for module in (objects, gcs):
+    for module in (stores, gcs):
         monkeypatch.setattr(module, "PART_BYTES", 5 << 20)  # The least that S3 accepts.
     monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
+
+
+def begun(path, replace=False):
+    """An object that is being written."""
+    return store_of(path).create(path, STAGING, replace)
 
 
 def past_the_proxy(bucket):
@@ -63,8 +71,8 @@ def test_an_object_has_the_bytes_that_were_written(store, data):
         file.publish()
     assert stored(store, "a/b") == data
     assert read_bytes(f"{store.url}/a/b") == data
-    known = store_of(store.url).checksum(f"{store.url}/a/b")
-    assert known == (len(data), google_crc32c.value(data))
+    known = store_of(store.url).stat(f"{store.url}/a/b")
+    assert (known.size, known.crc32c) == (len(data), google_crc32c.value(data))
 
 
 @pytest.mark.parametrize("data", [b"some", LARGE])
@@ -108,7 +116,7 @@ def test_a_file_whose_answer_was_lost_is_recognized(store, data, replace):
 def test_half_an_object_never_appears(store):
     write_file(f"{store.url}/good", b"good", STAGING)
     for name in ("good", "none"):
-        abandoned = NewObject(f"{store.url}/{name}", replace=True)
+        abandoned = begun(f"{store.url}/{name}", replace=True)
         abandoned.write(LARGE)
         del abandoned
         gc.collect()
@@ -122,9 +130,9 @@ def test_half_an_object_never_appears(store):
 
 
 def test_the_next_run_drops_the_parts_of_a_killed_run(s3):
-    file = NewObject(f"{s3.url}/data/shard")
+    file = begun(f"{s3.url}/data/shard")
     file.write(LARGE)
-    other = NewObject(f"{s3.url}/other/shard")
+    other = begun(f"{s3.url}/other/shard")
     other.write(LARGE)
     assert len(uploads(s3)) == 2
     drop_uploads(f"{s3.url}/data")
@@ -203,11 +211,11 @@ def test_two_versions_of_an_object_are_never_mixed(s3):
 
 def test_a_store_that_keeps_failing_is_not_blamed_on_an_input(store, monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
-    monkeypatch.setattr("beam_jobs.storage.gcs._SECONDS", 0.5)
+    monkeypatch.setattr("readers.files.stores.gcs._SECONDS", 0.5)
     monkeypatch.setattr("readers.files.backoff.TRIES", 2)
     store.put(f"{store.url}/x", b"x")
     store.proxy.fault(503, methods=None)
-    objects._new_store.cache_clear()
+    monkeypatch.setattr(clients, "_stores", {})
     for call in (
         lambda: read_bytes(f"{store.url}/x"),
         lambda: write_file(f"{store.url}/y", b"y", STAGING),
@@ -218,7 +226,6 @@ def test_a_store_that_keeps_failing_is_not_blamed_on_an_input(store, monkeypatch
             DataError, match=rf"{store.url}/.*: the store keeps failing \(.*(reduce|503)"
         ):
             call()
-    objects._new_store.cache_clear()
 
 
 def test_a_missing_bucket_is_a_usage_error(store):
@@ -226,7 +233,7 @@ def test_a_missing_bucket_is_a_usage_error(store):
     for call in (
         lambda: list_files(f"{missing}/a"),
         lambda: write_file(f"{missing}/x", b"", STAGING),
-        lambda: NewObject(f"{missing}/x").write(LARGE),
+        lambda: begun(f"{missing}/x").write(LARGE),
         lambda: absolute(f"{missing}/x"),
     ):
         words = rf"{missing}/.*there is no (bucket|container) '{missing[5:]}'"
@@ -258,14 +265,14 @@ def test_a_compatible_store_is_reached_by_its_endpoint(s3, monkeypatch):
         "s3_access_key_id": "key",
         "s3_secret_access_key": "secret",
     }
-    monkeypatch.setattr("beam_jobs.storage.objects.storage_options", lambda: options)
+    monkeypatch.setattr("beam_jobs.storage.files.storage_options", lambda: options)
     for name, data in (("small", b"small"), ("large", LARGE)):
         with NewFile(f"{s3.url}/data/{name}", STAGING) as file:
             file.write(data)
             file.publish()
         assert read_bytes(f"{s3.url}/data/{name}") == data
-        known = store_of(s3.url).checksum(f"{s3.url}/data/{name}")
-        assert known == (len(data), google_crc32c.value(data))
+        known = store_of(s3.url).stat(f"{s3.url}/data/{name}")
+        assert (known.size, known.crc32c) == (len(data), google_crc32c.value(data))
     with pytest.raises(ExistsError):
         store_of(s3.url).put(f"{s3.url}/data/small", b"other", replace=False)
     drop_uploads(f"{s3.url}/data")
@@ -293,7 +300,7 @@ def no_google_credentials(monkeypatch, tmp_path):
 def test_a_process_that_loads_from_google_imports_no_beam(no_google_credentials):
     code = (
         "import sys\n"
-        "from beam_jobs.storage.objects import store_of\n"
+        "from beam_jobs.storage.files import store_of\n"
         "from beam_jobs.storage.options import ProcessContext, adopt\n"
         "adopt(ProcessContext({}, {}))\n"
         "print(type(store_of('gs://bucket/x')._client._credentials).__name__)\n"
@@ -307,10 +314,10 @@ def test_credentials_of_google_that_cannot_be_used_are_reported_at_once(
     no_google_credentials, monkeypatch, tmp_path
 ):
     with pytest.raises(UsageError, match=r"gs://: no credentials .* gcloud auth"):
-        gcs._client({"impersonate_service_account": "other@project"})
+        gcs.new_client({"impersonate_service_account": "other@project"}, ERRORS)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     with pytest.raises(UsageError, match=r"gs://: no credentials .*none\.json.* gcloud auth"):
-        gcs._client({})
+        gcs.new_client({}, ERRORS)
 
 
 def test_beams_options_decide_who_asks_google(no_google_credentials, monkeypatch, tmp_path):
@@ -323,7 +330,7 @@ def test_beams_options_decide_who_asks_google(no_google_credentials, monkeypatch
         "job_name": "j",
         "gcs_custom_audit_entries": {"x-goog-custom-audit-user": "u"},
     }
-    client = gcs._client(options)
+    client = gcs.new_client(options, ERRORS)
     assert client._credentials.service_account_email == "last@project"
     assert client._credentials._delegates == ["first@project"]
     assert client.project == "p"
@@ -331,7 +338,7 @@ def test_beams_options_decide_who_asks_google(no_google_credentials, monkeypatch
         "x-goog-custom-audit-job": "j",
         "x-goog-custom-audit-user": "u",
     }
-    assert gcs._client({})._credentials.refresh_token == "r"
+    assert gcs.new_client({}, ERRORS)._credentials.refresh_token == "r"
 
 
 def test_a_pattern_matches_the_same_names_as_on_a_disk(store, tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import readers
-from readers.files.remote import StoreError
+from readers.files.files import StoreError
 from readers.format.manifest import GENERATIONS, DatasetError
 from tests.campaigns.damage.cases import Case, what_is
 from tests.campaigns.damage.kinds import Kind

@@ -270,7 +270,7 @@ def _watched_call(watch: Watch, name: str, call: Callable[..., Any]) -> Any:
 def _hook_files(watch: Watch) -> None:
     """Steps within files: half of their bytes are there, all are, or they were closed."""
     from beam_jobs.records import spool
-    from beam_jobs.storage import objects
+    from readers.files.stores import store
 
     append = spool.SpoolFile.append
 
@@ -285,7 +285,7 @@ def _hook_files(watch: Watch) -> None:
 
     spool.SpoolFile.append = watched_append
     watch.around(spool.SpoolFile, "publish", lambda *_: "run of records: completed")
-    objects.PART_BYTES = _PART_BYTES
+    store.PART_BYTES = _PART_BYTES
 
 
 def _hook_driver() -> None:
@@ -314,7 +314,7 @@ def _hook_driver() -> None:
     write = atomic.NewFile.write
 
     def watched_write(file: Any, data: bytes) -> None:
-        staged = getattr(file._destination, "_file", None)
+        staged = getattr(getattr(file._draft, "_draft", None), "_file", None)
 
         def half() -> None:
             staged.write(data[: len(data) // 2])
@@ -353,13 +353,13 @@ def _hook_stores(watch: Watch) -> None:
         return f"{thing}: {verb}" if verb and thing is not None else None
 
     if watch.root.startswith("s3://"):
-        from beam_jobs.storage.s3.store import S3Store
+        from readers.files.stores.s3.store import S3Store
 
         watch.around(
             S3Store, "call", lambda _, method, path, **more: name_of(path, _S3_CALLS.get(method))
         )
         return
-    from beam_jobs.storage import gcs
+    from readers.files.stores import gcs
 
     gcs.PART_BYTES = _PART_BYTES
     for method, verb in _GCS_CALLS.items():

@@ -30,7 +30,7 @@ from beam_jobs.errors import CompleteError, JobError
 from beam_jobs.plan import run_ranges
 from beam_jobs.records import runs
 from beam_jobs.records.spool import Spool
-from beam_jobs.storage import objects
+from readers.files.stores import clients, store
 from readers.format.manifest import Manifest, newest_manifest
 from tests.campaigns.simulation.graph import Node, nodes_of_pipeline
 from tests.campaigns.simulation.runner import JobFailed, Runner
@@ -56,8 +56,9 @@ _NOTHING = b"{}", Manifest(_SCHEMA, {}, generation=0)
 def simulated(world: World, chance: random.Random, name: str) -> Iterator[None]:
     """Puts a world in the place of all stores, and makes runs of encoded records small."""
     with (
-        mock.patch.object(objects, "_new_store", lambda *_: world),
-        mock.patch.object(objects, "PART_BYTES", 2000),
+        mock.patch.object(clients, "_stores", {}),
+        mock.patch.object(clients, "_new_store", lambda *_: world),
+        mock.patch.object(store, "PART_BYTES", 2000),
         mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128))),
         mock.patch.object(runs, "RUN_BYTES", 400),
         mock.patch.object(runs, "_UNKNOWN_BYTES", 100),
@@ -90,7 +91,7 @@ class Reader:
         self._look(f"{OUTPUT}/manifest.json")
 
     def _look(self, path: str) -> None:
-        name, objects = path.removeprefix(f"{OUTPUT}/"), self._world.objects
+        name, objects = path.removeprefix(f"{OUTPUT}/"), self._world.contents
         data = objects.get(path)
         if data and self._first.setdefault(name, data) != data and not _CHANGING.fullmatch(name):
             self.wrong.append(f"{name} has two contents")
@@ -105,7 +106,7 @@ class Reader:
         self.wrong += [f"{n} is missing" for n in self._manifest.paths.difference(names)]
 
     def _names(self) -> list[str]:
-        return [path.removeprefix(f"{OUTPUT}/") for path in self._world.objects]
+        return [path.removeprefix(f"{OUTPUT}/") for path in self._world.contents]
 
     def files(self) -> dict[str, str]:
         """Name -> SHA-256 of each file of the newest generation and of its manifest, whatever its folder and number."""
@@ -239,8 +240,8 @@ def simulate(seed: int, name: str = "") -> Counter[str]:
                 runner.beside(functools.partial(_run, rival, reader, name, *more, leases=False))
             replaces = bool(reader.newest) and chance.random() < 0.5
             ended = _run(runner, reader, name, *[_OVERWRITE] * replaces)
-            for path in [path for path in world.objects if path.endswith("/lease")]:
-                del world.objects[path]  # All runs are of one process, which lives.
+            for path in [path for path in world.contents if path.endswith("/lease")]:
+                del world.contents[path]  # All runs are of one process, which lives.
             struck += world.struck
             struck[f"runs: {ended}"] += 1
             found = reader.files()

@@ -37,13 +37,13 @@ def test_whatever_fails_readers_see_a_whole_generation_or_none():
 
 
 def test_a_store_that_shows_half_an_object_is_caught(monkeypatch):
-    create = World.create
+    create = World.appear
 
     def in_halves(self, path, data, replace):
         create(self, path, data[: len(data) // 2], replace)
         create(self, path, data, True)
 
-    monkeypatch.setattr(World, "create", in_halves)
+    monkeypatch.setattr(World, "appear", in_halves)
     assert any(failure for _, _, failure in map(outcome, range(1000)))
 
 

@@ -14,16 +14,11 @@ from typing import Any
 
 import google_crc32c
 
-from beam_jobs.errors import DataError
-from beam_jobs.storage.object_store import (
-    ChangedError,
-    ExistsError,
-    FileInfo,
-    Part,
-    Store,
-    Upload,
-    failing,
-)
+from beam_jobs.storage.files import JobErrors
+from readers.files.files import ChangedError, ExistsError, FileInfo, Stat
+from readers.files.stores.ahead import Part
+from readers.files.stores.errors import SignIn
+from readers.files.stores.store import Store, Upload
 
 
 class Died(BaseException):
@@ -109,7 +104,8 @@ class World(Store):
     """
 
     def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
+        super().__init__(JobErrors(SignIn("", "", "")))
+        self.contents: dict[str, bytes] = {}
         self.uploads: dict[int, str] = {}
         self._lock = threading.Lock()
         self._thread = threading.get_ident()
@@ -151,14 +147,14 @@ class World(Store):
         if name == "dies":
             raise Died(path)
         if name == "refused":
-            raise failing(path, f"503 {kind}")
+            raise self.errors.failing(path, f"503 {kind}")
         if name == "full":
             raise OSError(errno.ENOSPC, "No space left on device", path)
         return name
 
     def _answer(self, fault: str, path: str) -> None:
         if fault:
-            raise failing(path, "the connection broke")
+            raise self.errors.failing(path, "the connection broke")
 
     def _ask(self, kind: str, path: str) -> None:
         """A request without an effect."""
@@ -166,17 +162,17 @@ class World(Store):
 
     def content(self, path: str) -> bytes:
         """The content of an object, without a request."""
-        if path not in self.objects:
+        if path not in self.contents:
             raise FileNotFoundError(f"{path}: no such object")
-        return self.objects[path]
+        return self.contents[path]
 
-    def listed(self, prefix: str) -> Iterator[FileInfo]:
+    def objects(self, prefix: str) -> Iterator[FileInfo]:
         self._ask("list", prefix)
-        for path in sorted(self.objects):
+        for path in sorted(self.contents):
             if path.startswith(prefix):
-                yield FileInfo(path, len(self.objects[path]), 0)
+                yield FileInfo(path, len(self.contents[path]), 0)
 
-    def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
+    def get(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
         self._ask("read", path)
         data = self.content(path)
         if version is not None and version != google_crc32c.value(data):
@@ -184,21 +180,21 @@ class World(Store):
         stop = len(data) if size is None else start + size
         return Part(data[start:stop], len(data), google_crc32c.value(data))
 
-    def checksum(self, path: str) -> tuple[int, int | None]:
-        self._ask("checksum", path)
+    def stat(self, path: str) -> Stat:
+        self._ask("stat", path)
         data = self.content(path)
-        return len(data), google_crc32c.value(data)
+        return Stat(len(data), google_crc32c.value(data), google_crc32c.value(data))
 
     def put(self, path: str, data: bytes, replace: bool) -> None:
         fault = self._request("put", path)
-        self.create(path, data, replace)
+        self.appear(path, data, replace)
         self._answer(fault, path)
 
-    def create(self, path: str, data: bytes, replace: bool) -> None:
+    def appear(self, path: str, data: bytes, replace: bool) -> None:
         """Makes an object appear, without a request."""
-        if path in self.objects and not replace:
+        if path in self.contents and not replace:
             raise ExistsError(f"{path}: an object of this name exists")
-        self.objects[path] = bytes(data)
+        self.contents[path] = bytes(data)
         self.after_change(path)
 
     def upload(self, path: str, replace: bool) -> Upload:
@@ -208,7 +204,7 @@ class World(Store):
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:
             fault = self._request("delete", path)
-            self.objects.pop(path, None)
+            self.contents.pop(path, None)
             self.after_change(path)
             self._answer(fault, path)
 
@@ -232,8 +228,8 @@ class _Upload:
     def finish(self) -> None:
         fault = self._world._request("finish", self._path)
         if id(self) not in self._world.uploads:
-            raise DataError(f"{self._path}: its multipart upload was aborted")
-        self._world.create(self._path, b"".join(self._parts), self._replace)
+            raise self._world.errors.aborted(self._path)
+        self._world.appear(self._path, b"".join(self._parts), self._replace)
         del self._world.uploads[id(self)]
         self._world._answer(fault, self._path)
 

@@ -46,11 +46,11 @@ def folder(tmp_path_factory, monkeypatch):
 
 
 def counted(monkeypatch, name):
-    """The first argument of each call of a function of the module, with the folder left out."""
+    """The file of each call of a function of the module, given it or its part, with the folder left out."""
     found, function = [], getattr(index, name)
 
     def noted(path, *others):
-        found.append(os.path.basename(path))
+        found.append(os.path.basename(getattr(path, "path", path)))
         return function(path, *others)
 
     monkeypatch.setattr(index, name, noted)
@@ -97,10 +97,10 @@ def test_records_are_where_the_index_says(tmp_path, split, where):
 def test_an_index_in_a_store_is_fetched_once(tmp_path, monkeypatch, folder):
     write_numbers(tmp_path)
     with in_memory(tmp_path) as path:
-        fetched = counted(monkeypatch, "read_head")
+        fetched = counted(monkeypatch, "_fetched")
         found = ids(path, split="train")
         assert sorted(found) == list(range(20))
-        assert sorted(fetched) == [f"train-0000{n}-of-00004.tfrecord.index" for n in range(4)]
+        assert sorted(fetched) == [f"train-0000{n}-of-00004.tfrecord" for n in range(4)]
         assert ids(path, split="train") == found
         assert len(fetched) == len(list(folder.iterdir())) == 4
 
@@ -221,7 +221,7 @@ def test_a_damaged_copy_is_made_again(tmp_path, monkeypatch, folder, made):
         for copy in folder.iterdir():
             flip(copy, -60)
         assert ids(path, **how) == found
-        again = counted(monkeypatch, "scanned" if made == "scan" else "read_head")
+        again = counted(monkeypatch, "scanned" if made == "scan" else "_fetched")
         assert ids(path, **how) == found
         assert [name for name in again if made == "scan" or name.startswith("train")] == []
 
@@ -407,7 +407,7 @@ def test_without_room_for_copies_each_reader_has_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "_write", full)
     write_numbers(tmp_path)
     with in_memory(tmp_path) as path:
-        fetched = counted(monkeypatch, "read_head")
+        fetched = counted(monkeypatch, "_fetched")
         for _ in range(2):
             assert sorted(ids(path, split="train")) == list(range(20))
         assert len(fetched) == 8

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import readers
-from readers.files.retries import StoreError
+from readers.files.files import StoreError
 from readers.shards.records import Records
 from tests.support.datasets import SIGNALS, damage, signals, write_dataset, write_numbers
 

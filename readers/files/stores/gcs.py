@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import google.auth
+import google_crc32c
 import requests
-from google.api_core.exceptions import GoogleAPICallError, RetryError
+import urllib3.exceptions
+from google.api_core.exceptions import GoogleAPICallError, RetryError, from_http_response
 from google.auth import impersonated_credentials
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
 from google.cloud import storage
@@ -18,24 +22,18 @@ from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 from google.cloud.storage.fileio import BlobWriter
 from google.cloud.storage.retry import DEFAULT_RETRY
 
-from beam_jobs.storage.object_store import (
+from readers.files import backoff
+from readers.files.files import FileInfo, Stat
+from readers.files.stores.ahead import Part
+from readers.files.stores.errors import Errors, one_line
+from readers.files.stores.store import (
     PART_BYTES,
-    FileInfo,
     Page,
-    Part,
     RangeListed,
-    SignIn,
     Upload,
     bucket_and_key,
     crc32c_number,
-    failing,
-    no_bucket,
-    no_credentials,
-    one_line,
-    refusal,
 )
-from beam_jobs.storage.options import storage_options
-from readers.files import backoff
 
 # The library limits the time of all tries, and not their number.
 _SECONDS = 60.0
@@ -43,25 +41,30 @@ _SECONDS = 60.0
 _DELETED_AT_ONCE = 16
 
 # Connections that are kept, for as many requests at once.
-_CONNECTIONS = 32
+_CONNECTIONS = 64
 
 # What a listing says of each object.
 _LISTED = "items(name,size,updated),nextPageToken"
 
-_SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
+# What reading a body raises if the connection breaks, and `_get` if the body is not whole.
+_BROKEN = (DataCorruption, urllib3.exceptions.HTTPError)
 
-_SIGN_IN = SignIn(
-    "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS",
-    "give the workers' machines a service account, or set GOOGLE_APPLICATION_CREDENTIALS where the "
-    "engine starts them",
-)
+_CRC32C = re.compile("crc32c=([A-Za-z0-9+/=]+)")
+
+_SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
 class GcsStore(RangeListed):
-    """Buckets of Google Cloud Storage."""
+    """Buckets of Google Cloud Storage.
 
-    def __init__(self) -> None:
-        self._client = _client(storage_options())
+    Args:
+        options: Beam's options by name.
+        errors: What its answers mean.
+    """
+
+    def __init__(self, options: Mapping[str, Any], errors: Errors) -> None:
+        super().__init__(errors)
+        self._client = new_client(options, errors)
         for scheme in ("https://", "http://"):
             adapter = requests.adapters.HTTPAdapter(pool_maxsize=_CONNECTIONS)
             self._client._http.mount(scheme, adapter)
@@ -77,13 +80,13 @@ class GcsStore(RangeListed):
         bucket, key = bucket_and_key(prefix)
         return self._client.list_blobs(bucket, prefix=key, retry=self._retry, **wanted)
 
-    def listed(self, prefix: str) -> Iterator[FileInfo]:
-        with _job_errors(prefix):
+    def objects(self, prefix: str) -> Iterator[FileInfo]:
+        with self.meaning(prefix):
             yield from map(_info, self._blobs(prefix, fields=_LISTED))
 
     def page(self, prefix: str, after: str) -> Page:
         start = bucket_and_key(after)[1] if after else None
-        with _job_errors(prefix):
+        with self.meaning(prefix):
             found = self._blobs(prefix, start_offset=start, fields=_LISTED)
             for page in found.pages:
                 # The store begins with the name itself.
@@ -95,68 +98,108 @@ class GcsStore(RangeListed):
     def folders(self, prefix: str) -> Iterator[list[str]]:
         bucket, _ = bucket_and_key(prefix)
         seen: set[str] = set()
-        with _job_errors(prefix):
+        with self.meaning(prefix):
             found = self._blobs(prefix, delimiter="/", fields="prefixes,nextPageToken")
             for _ in found.pages:
                 yield sorted(f"gs://{bucket}/{folder}" for folder in found.prefixes - seen)
                 seen |= found.prefixes
 
-    def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
+    def get(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
         for _ in backoff.tries(backoff.TRIES):
             try:
-                with _job_errors(path, reads=True):
-                    return self._read(path, start, size, version)
-            except DataCorruption as error:  # The body ended early; `_read` raises this as well.
+                with self.meaning(path, reads=True):
+                    return self._retry(self._get)(path, start, size, version)
+            except _BROKEN as error:
                 broken = error
-        raise failing(path, broken)
+        raise self.errors.failing(path, broken)
 
-    def _read(self, path: str, start: int, size: int | None, version: Any) -> Part:
-        blob = self.blob(path)
-        # Raw: whoever reads a compressed object decompresses it.
-        how = {"raw_download": True, "retry": self._retry}
-        if size is None and not start:
-            data = blob.download_as_bytes(**how)
-            return Part(data, len(data), (blob.generation, len(data)))
-        if version is None:
-            blob.reload(retry=self._retry)
-            version = blob.generation, blob.size
-        generation, total = version
-        end = total if size is None else min(start + size, total)
-        if start >= end:
-            return Part(b"", total, version)
-        how |= {"if_generation_match": generation, "checksum": None}
-        data = blob.download_as_bytes(start=start, end=end - 1, **how)
-        if len(data) != end - start:
-            raise DataCorruption(None, f"the body ended after {len(data)} of {end - start} bytes")
+    def _get(self, path: str, start: int, size: int | None, version: Any) -> Part:
+        # The library's own downloads do not say how long the object is, which would take a request more.
+        bucket, key = bucket_and_key(path)
+        url = f"{self._client.api_endpoint}/download/storage/v1/b/{bucket}/o/{quote(key, '')}"
+        asked = {"alt": "media"} | ({"ifGenerationMatch": version} if version else {})
+        # Compressed objects arrive as they are stored: whoever reads one decompresses it.
+        headers = {"Accept-Encoding": "gzip"}
+        is_whole = not start and size is None
+        if not is_whole:
+            headers["Range"] = f"bytes={start}-{'' if size is None else start + size - 1}"
+        how = {"headers": headers, "timeout": _SECONDS, "stream": True}
+        with self._client._http.get(url, params=asked, **how) as answer:
+            if answer.status_code == 416:
+                return Part(b"", start, version)
+            if answer.status_code >= 400:
+                raise from_http_response(answer)
+            data = answer.raw.read(decode_content=False)
+            found = answer.headers
+        version = found.get("x-goog-generation")
+        if is_whole:
+            known = _CRC32C.search(found.get("x-goog-hash", ""))
+            total = int(found.get("Content-Length", len(data)))
+            if known and crc32c_number(known[1]) != google_crc32c.value(data):
+                raise DataCorruption(answer, "the body does not have its checksum")
+        elif "Content-Range" in found:
+            total = int(found["Content-Range"].rpartition("/")[2])
+        else:
+            raise self.errors.refused(f"{path}: the server does not support requests of ranges")
+        expected = max(total - start, 0) if size is None else max(min(size, total - start), 0)
+        if len(data) != expected:
+            raise DataCorruption(answer, f"the body ended after {len(data)} of {expected} bytes")
         return Part(data, total, version)
 
-    def checksum(self, path: str) -> tuple[int, int | None]:
+    def stat(self, path: str) -> Stat:
         blob = self.blob(path)
-        with _job_errors(path, reads=True):
+        with self.meaning(path, reads=True):
             blob.reload(retry=self._retry)
-        return blob.size, crc32c_number(blob.crc32c)
+        return Stat(blob.size, blob.generation, crc32c_number(blob.crc32c))
 
     def put(self, path: str, data: bytes, replace: bool) -> None:
         how = {"content_type": "application/octet-stream", "retry": self._retry}
-        with _job_errors(path):
+        with self.meaning(path):
             self.blob(path).upload_from_string(data, **how, **_condition(replace))
 
     def upload(self, path: str, replace: bool) -> Upload:
-        return _ResumableUpload(self.blob(path), path, self._retry, _condition(replace))
+        return _ResumableUpload(self, path, self._retry, _condition(replace))
 
     def delete(self, paths: Sequence[str]) -> None:
         with ThreadPoolExecutor(_DELETED_AT_ONCE) as threads:
             list(threads.map(self._delete, paths))
 
     def _delete(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError), _job_errors(path, reads=True):
+        with contextlib.suppress(FileNotFoundError), self.meaning(path, reads=True):
             self.blob(path).delete(retry=self._retry)
 
     def drop_uploads(self, prefix: str) -> None:
         """Does nothing: the store neither lists nor charges them, and drops them after a week."""
 
+    @contextlib.contextmanager
+    def meaning(self, path: str, reads: bool = False) -> Iterator[None]:
+        """Raises errors of the library as what they mean; arguments as for `Errors.refusal`."""
+        try:
+            yield
+        except RetryError as error:
+            raise self.errors.failing(path, _answer(error.cause or error)) from None
+        except TransportError as error:
+            raise self.errors.failing(path, error) from None
+        except GoogleAuthError as error:
+            raise self.errors.no_credentials(path, error) from None
+        except GoogleAPICallError as error:
+            raise self._refusal(path, int(error.code or 0), error, reads) from None
+        except DataCorruption:
+            raise
+        except InvalidResponse as error:
+            raise self._refusal(path, error.response.status_code, error, reads) from None
+        except (requests.RequestException, ConnectionError) as error:
+            raise self.errors.failing(path, error) from None
 
-def _client(options: Mapping[str, Any]) -> Any:
+    def _refusal(self, path: str, status: int, error: BaseException, reads: bool) -> Exception:
+        answer = _answer(error)
+        # The store answers 404 for a missing object and for a missing bucket.
+        if status == 404 and (not reads or "bucket does not exist" in answer):
+            return self.errors.no_bucket(path)
+        return self.errors.refusal(path, status, answer, reads)
+
+
+def new_client(options: Mapping[str, Any], errors: Errors) -> Any:
     """A client with the user's credentials, or an anonymous one if there are none.
 
     Beam's own would try for 25 seconds to find credentials, and would import Beam into processes that
@@ -164,9 +207,10 @@ def _client(options: Mapping[str, Any]) -> Any:
 
     Args:
         options: Beam's options by name.
+        errors: What the answers of the store mean.
 
     Raises:
-        UsageError: the credentials that the user named cannot be used.
+        RefusedError: the credentials that the user named cannot be used.
     """
     if os.environ.get("STORAGE_EMULATOR_HOST"):
         return storage.Client.create_anonymous_client()
@@ -176,7 +220,7 @@ def _client(options: Mapping[str, Any]) -> Any:
         credentials, _ = google.auth.default(scopes=scopes)
     except DefaultCredentialsError as error:
         if impersonated or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
-            raise no_credentials("gs://", error, _SIGN_IN) from None
+            raise errors.no_credentials("gs://", error) from None
         return storage.Client.create_anonymous_client()  # Public buckets can be read.
     if impersonated:
         *delegates, target = impersonated.split(",")
@@ -210,54 +254,29 @@ class _ResumableUpload(BlobWriter):
     The library's own writer does so when it is closed, and the garbage collector closes files.
     """
 
-    def __init__(self, blob: Any, path: str, retry: Any, condition: Mapping[str, int]) -> None:
-        super().__init__(blob, chunk_size=PART_BYTES, retry=retry, **condition)
-        self._path = path
+    def __init__(
+        self, store: GcsStore, path: str, retry: Any, condition: Mapping[str, int]
+    ) -> None:
+        super().__init__(store.blob(path), chunk_size=PART_BYTES, retry=retry, **condition)
+        self._meaning, self._path = store.meaning, path
 
     def add(self, data: bytes) -> None:
-        with _job_errors(self._path):
+        with self._meaning(self._path):
             self.write(data)
 
     def finish(self) -> None:
-        with _job_errors(self._path):
+        with self._meaning(self._path):
             super().close()
 
     def give_up(self) -> None:
-        with _job_errors(self._path):
+        with self._meaning(self._path):
             self.terminate()
 
     def close(self) -> None:
         """Does nothing."""
 
 
-@contextlib.contextmanager
-def _job_errors(path: str, reads: bool = False) -> Iterator[None]:
-    """Raises errors of the library as what they mean to a job; arguments as for `refusal`."""
-    try:
-        yield
-    except RetryError as error:
-        raise failing(path, _answer(error.cause or error)) from None
-    except TransportError as error:
-        raise failing(path, error) from None
-    except GoogleAuthError as error:
-        raise no_credentials(path, error, _SIGN_IN) from None
-    except GoogleAPICallError as error:
-        raise _job_error(path, int(error.code or 0), error, reads) from None
-    except InvalidResponse as error:
-        raise _job_error(path, error.response.status_code, error, reads) from None
-    except (requests.RequestException, ConnectionError) as error:
-        raise failing(path, error) from None
-
-
 def _answer(error: BaseException) -> str:
     if isinstance(error, InvalidResponse):
         return f"{error.response.status_code} {error.response.reason}"
     return one_line(error)
-
-
-def _job_error(path: str, status: int, error: BaseException, reads: bool) -> Exception:
-    answer = _answer(error)
-    # The store answers 404 for a missing object and for a missing bucket.
-    if status == 404 and (not reads or "bucket does not exist" in answer):
-        return no_bucket(path)
-    return refusal(path, status, answer, _SIGN_IN, reads)

@@ -7,19 +7,17 @@ import sys
 import types
 from pathlib import Path
 
-import fsspec
-import gcsfs.retry
 import numpy as np
 import pytest
 import tensorflow as tf
-from azure.storage.blob._shared.policies_async import AsyncStorageRetryPolicy
 
 import readers
-from readers.files import backoff, remote, retries
+from readers.files import backoff
+from readers.files.of_path import LOCAL, files_of
 from readers.order.orders import GlobalOrder
 from tests.support.arrays import ids
 from tests.support.datasets import NUMBERS, damage, write_dataset, write_numbers
-from tests.support.object_stores import Bucket
+from tests.support.object_stores import Bucket, uninstall
 
 LARGE = readers.Schema({"id": ("int64", ()), "data": ("uint8", (None,))})
 
@@ -41,20 +39,12 @@ def large(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def hasty(monkeypatch):
-    """Drivers that do not retry by themselves, and readers that do not wait long."""
-    monkeypatch.setattr(backoff, "FIRST_WAIT", 0.01)
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    monkeypatch.setattr(fsspec.get_filesystem_class("s3"), "retries", 1)
-
-    async def nothing(_: float) -> None:
-        pass
-
-    monkeypatch.setattr(gcsfs.retry, "asyncio", types.SimpleNamespace(sleep=nothing))
-
-    async def at_once(policy: object, settings: object, transport: object) -> None:
-        pass
-
-    monkeypatch.setattr(AsyncStorageRetryPolicy, "sleep", at_once)
+    """Readers that try six times, and do not wait long."""
+    monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(backoff, "TRIES", 6)
+    monkeypatch.setattr("readers.files.stores.gcs._SECONDS", 0.5)
+    # Azure's library reads a broken body again, after a second each time.
+    monkeypatch.setattr("azure.storage.blob._download.time", types.SimpleNamespace(sleep=id))
 
 
 def test_all_readers_read_from_a_store(store: Bucket, numbered: Path, tmp_path: Path) -> None:
@@ -138,15 +128,8 @@ def test_an_index_takes_a_request_and_a_missing_one_no_more(s3: Bucket, tmp_path
     s3.proxy.forget()
     readers.as_numpy([s3.upload(file, "bare.tfrecord")], schema=NUMBERS, batch_size=100)
     assert len(s3.proxy.seen(r"\.index$", method=None)) == 1
-    # Twice its size, its first bytes, its version, and the headers of its records.
-    assert len(s3.proxy.seen(r"bare\.tfrecord$", method=None)) == 5
-
-
-def test_the_driver_of_s3_sends_more_than_ten_requests_at_a_time(monkeypatch) -> None:
-    options = {"max_pool_connections": 64}
-    assert remote.filesystem_of("s3://b/x")[0].config_kwargs == options
-    monkeypatch.setitem(fsspec.config.conf, "s3", {"config_kwargs": {"max_pool_connections": 5}})
-    assert remote.filesystem_of("s3://b/x")[0].config_kwargs == {"max_pool_connections": 5}
+    # Its size, its first bytes, its version, and the headers of its records.
+    assert len(s3.proxy.seen(r"bare\.tfrecord$", method=None)) == 4
 
 
 def test_two_iterators_do_not_fetch_records_again_that_either_of_them_has(
@@ -186,10 +169,10 @@ def test_a_store_that_does_not_recover_raises_a_one_line_error(
     text = str(error.value)
     assert "\n" not in text
     assert f"{url}/train-00000-of-00004.tfrecord: " in text
-    assert "after 6 tries" in text and "try again later" in text
+    assert "the store keeps failing" in text and "try again later" in text
     if isinstance(kind, int):
-        assert f"the store answered {kind}" in text
-    assert 6 <= fault.done <= 300
+        assert str(kind) in text
+    assert 2 <= fault.done <= 300
 
 
 @pytest.mark.slow(base=["gcs-short"])
@@ -199,9 +182,9 @@ def test_a_truncated_response_is_never_taken_for_the_end_of_a_file(
 ) -> None:
     url = store.upload(numbered)
     store.proxy.fault(kind, r"\.tfrecord$", keep=100)
-    with pytest.raises(OSError, match=r"\.tfrecord: the transfer failed"):
+    with pytest.raises(OSError, match=r"\.tfrecord: the store keeps failing"):
         readers.as_numpy(url, split="train", batch_size=64, on_corrupt="skip").__next__()
-    with pytest.raises(OSError, match=r"\.tfrecord: the transfer failed"):
+    with pytest.raises(OSError, match=r"\.tfrecord: the store keeps failing"):
         readers.verify(url)
 
 
@@ -222,9 +205,10 @@ def test_missing_files_and_denied_access_are_not_retried(s3: Bucket, numbered: P
     with pytest.raises(readers.DatasetError, match=r"no manifest\.json here"):
         readers.as_numpy(f"{url}x", batch_size=1)
     s3.proxy.fault(403, r"\.tfrecord$")
-    with pytest.raises(PermissionError, match=r"tfrecord: the store denies access .* credentials"):
+    with pytest.raises(PermissionError, match=r"tfrecord: it may not be read .* credentials"):
         next(readers.as_numpy(url, split="train", batch_size=64))
-    assert len(s3.proxy.seen(r"\.tfrecord$")) == 4  # One per shard, and no retries.
+    asked = [request.path for request in s3.proxy.seen(r"\.tfrecord$")]
+    assert 1 <= len(asked) == len(set(asked))
 
 
 def test_missing_credentials_raise_a_one_line_error(s3, numbered, monkeypatch, tmp_path) -> None:
@@ -234,18 +218,23 @@ def test_missing_credentials_raise_a_one_line_error(s3, numbered, monkeypatch, t
     monkeypatch.setenv("HOME", str(tmp_path))
     code = f"import readers; readers.Manifest.read({url!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert f"{url}/manifest.json: no credentials for the store" in done.stderr.splitlines()[-1]
+    assert f"{url}/manifest.json: no credentials" in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize(("protocol", "extra"), [("s3", "s3"), ("gs", "gcs"), ("az", "azure")])
-def test_the_error_for_a_missing_driver_has_the_pip_command(protocol, extra, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "s3fs", None)
-    monkeypatch.setitem(sys.modules, "gcsfs", None)
-    monkeypatch.setitem(sys.modules, "adlfs", None)
-    for name in ("s3", "gs", "gcs", "az"):
-        monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, name, raising=False)
+@pytest.mark.parametrize(
+    ("protocol", "extra", "module"),
+    [
+        ("s3", "s3", "boto3"),
+        ("gs", "gcs", "google.cloud.storage"),
+        ("az", "azure", "azure.storage.blob"),
+    ],
+)
+def test_the_error_for_a_missing_library_has_the_pip_command(
+    protocol, extra, module, monkeypatch
+) -> None:
+    uninstall(module, monkeypatch)
     with pytest.raises(ImportError, match=rf"pip install 'beam-shards\[{extra}\]'"):
-        remote.filesystem_of(f"{protocol}://bucket/x")
+        files_of(f"{protocol}://bucket/x")
 
 
 def test_a_driver_s_cached_listing_does_not_hide_new_files(store, numbered) -> None:
@@ -258,23 +247,13 @@ def test_a_driver_s_cached_listing_does_not_hide_new_files(store, numbered) -> N
 def test_waits_grow_and_are_randomised(monkeypatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr(backoff, "time", types.SimpleNamespace(sleep=waits.append))
-
-    def fails() -> None:
-        raise ConnectionResetError("reset")
-
-    for _ in range(2):
-        with pytest.raises(
-            retries.StoreError, match=r"s3://b/x: .* transfer failed .reset., after"
-        ):
-            retries.with_retries("s3://b/x", fails)
+    assert [*backoff.tries(6), *backoff.tries(6)] == [*range(1, 7)] * 2
     first, second = waits[:5], waits[5:]
     assert all(0.5 * 2**i * 0.5 <= wait <= 0.5 * 2**i * 1.5 for i, wait in enumerate(first))
     assert len(second) == 5 and first != second
 
 
-@pytest.mark.parametrize(
-    "read", [remote.read_file, remote.open_file, lambda path: remote.read_head(path, 9)]
-)
+@pytest.mark.parametrize("read", [LOCAL.read, LOCAL.open, lambda path: LOCAL.read(path, 0, 9)])
 def test_a_pipe_and_a_device_are_not_read(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     for path in (str(tmp_path / "pipe"), "/dev/zero"):

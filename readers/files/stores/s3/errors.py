@@ -1,4 +1,4 @@
-"""What the errors of boto3 mean to a job."""
+"""What the errors of boto3 mean."""
 
 from __future__ import annotations
 
@@ -13,16 +13,8 @@ from botocore.exceptions import (
     ProfileNotFound,
 )
 
-from beam_jobs.errors import UsageError
-from beam_jobs.storage.object_store import (
-    SignIn,
-    failing,
-    no_bucket,
-    no_credentials,
-    one_line,
-    refusal,
-)
 from readers.files import backoff
+from readers.files.stores.errors import Errors, one_line
 
 _NO_CREDENTIALS = (
     NoCredentialsError,
@@ -57,13 +49,6 @@ _STATUSES = dict.fromkeys(
     503,
 )
 
-SIGN_IN = SignIn(
-    "give --s3_access_key_id and --s3_secret_access_key, or AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, or a profile",
-    "add --s3_access_key_id=... --s3_secret_access_key=... (and --s3_session_token=...) to the "
-    "command, or give the workers' machines a role",
-)
-
 
 class BeyondEnd(OSError):
     """A range that begins at or after the end of its object."""
@@ -82,21 +67,23 @@ def _status(error: ClientError) -> int:
     return _STATUSES.get(error.response.get("Error", {}).get("Code", ""), answered)
 
 
-def job_error(error: BotoCoreError | ClientError, path: str, reads: bool) -> Exception:
-    """The error that one of boto3's means to a job; arguments as for `refusal`."""
+def meaning(
+    error: BotoCoreError | ClientError, path: str, errors: Errors, reads: bool
+) -> Exception:
+    """What one of boto3's errors means; arguments as for `Errors.refusal`."""
     if isinstance(error, _NO_CREDENTIALS):
-        return no_credentials(path, error, SIGN_IN)
+        return errors.no_credentials(path, error)
     if isinstance(error, ParamValidationError):
-        return UsageError(f"{path}: {one_line(error)}")
+        return errors.refused(f"{path}: {one_line(error)}")
     if not isinstance(error, ClientError):
-        return failing(path, error)
+        return errors.failing(path, error)
     status, details = _status(error), error.response.get("Error", {})
     code = str(details.get("Code", ""))
     if code == "NoSuchBucket":
-        return no_bucket(path)
+        return errors.no_bucket(path)
     if status == 416:
         return BeyondEnd(f"{path}: it ends before")
     answered = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
     words = dict.fromkeys([str(answered), code])  # Without a body, the code repeats the status.
     answer = one_line(f"{' '.join(words)}: {details.get('Message', '')}")
-    return refusal(path, status, answer, SIGN_IN, reads)
+    return errors.refusal(path, status, answer, reads)

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from beam_jobs.errors import DataError
-from beam_jobs.storage.ahead import Read, Window, in_background, taken
-from beam_jobs.storage.object_store import Part
+from readers.files.stores.ahead import Part, Read, Window, in_background, taken
 
 MIB = 1 << 20
 
@@ -53,7 +52,7 @@ def test_reads_find_their_answers_in_order_and_many_requests_are_under_way():
         for n in range(200):
             start, part = taken(path(n), 0, None)
             assert (start, part.data) == (0, path(n).encode())
-    assert 16 <= answers.most <= 32
+    assert 16 <= answers.most <= 33  # One is waited for, and 32 run ahead of it.
     assert len(answers.sent) == 200
 
 

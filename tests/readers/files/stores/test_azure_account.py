@@ -5,9 +5,10 @@ import os
 import pytest
 from azure.identity import DefaultAzureCredential
 
-from beam_jobs.errors import UsageError
-from beam_jobs.storage.atomic import list_files
-from beam_jobs.storage.azure.account import new_client
+from readers.files.files import RefusedError
+from readers.files.of_path import files_of
+from readers.files.stores.azure.account import new_client
+from readers.files.stores.errors import Errors, SignIn
 
 KEY = "c2VjcmV0"  # "secret"
 SIGNATURE = "sv=2026-01-01&ss=b&srt=sco&sp=r&sig=c2VjcmV0"
@@ -26,6 +27,8 @@ def signed_by(client):
         return "signature"
     return "key" if hasattr(client.credential, "account_key") else type(client.credential).__name__
 
+
+ERRORS = Errors(SignIn("sign in", "", ""))
 
 OPTIONS = {"azure_connection_string": TEXT}
 
@@ -57,44 +60,44 @@ def test_credentials_are_those_that_users_of_azure_have(case, monkeypatch):
     options, variables, account, how = CASES[case]
     for name, value in variables.items():
         monkeypatch.setenv(f"AZURE_STORAGE_{name}", value)
-    client = new_client(options, "")
+    client = new_client(options, "", ERRORS)
     assert (client.account_name, signed_by(client)) == (account, how)
     assert client.url.startswith(f"https://{account}.blob.core.windows.net/")
 
 
 def test_a_url_names_the_account(monkeypatch):
-    client = new_client({}, "mine.dfs.core.windows.net")
+    client = new_client({}, "mine.dfs.core.windows.net", ERRORS)
     assert client.url == "https://mine.blob.core.windows.net/"
     assert isinstance(client.credential, DefaultAzureCredential)
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", TEXT)
-    assert new_client({}, "named.dfs.core.windows.net").account_name == "named"
-    with pytest.raises(UsageError, match=r"@mine\.dfs.*: the credentials are those of .*'named'"):
-        new_client({}, "mine.dfs.core.windows.net")
+    assert new_client({}, "named.dfs.core.windows.net", ERRORS).account_name == "named"
+    with pytest.raises(RefusedError, match=r"@mine\.dfs.*: the credentials are those of .*'named'"):
+        new_client({}, "mine.dfs.core.windows.net", ERRORS)
 
 
 def test_a_managed_identity_can_be_chosen(monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "mine")
     chosen = []
     monkeypatch.setattr("azure.identity.DefaultAzureCredential", lambda **how: chosen.append(how))
-    new_client({"azure_managed_identity_client_id": "me"}, "")
+    new_client({"azure_managed_identity_client_id": "me"}, "", ERRORS)
     assert chosen == [{"managed_identity_client_id": "me"}]
 
 
 @pytest.mark.parametrize("text", ["AccountName", f"AccountKey={KEY}", "x=1;AccountKey"])
 def test_a_connection_string_of_a_wrong_form_is_a_usage_error(text):
-    with pytest.raises(UsageError, match=r"az://: .*: give --azure_connection_string") as caught:
-        new_client({"azure_connection_string": text}, "")
+    with pytest.raises(RefusedError, match=r"az://: .*: sign in") as caught:
+        new_client({"azure_connection_string": text}, "", ERRORS)
     assert KEY not in str(caught.value)
 
 
 def test_without_an_account_there_is_no_store():
-    with pytest.raises(UsageError, match=r"az://: no account is named: give --azure_connection_s"):
-        list_files("az://container/x")
+    with pytest.raises(RefusedError, match="az://: no account is named: set AZURE_STORAGE_CONN"):
+        files_of("az://c/x").stat("az://c/x")
 
 
 def test_missing_credentials_are_reported_at_once(monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "nobody")
     monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")
-    with pytest.raises(UsageError, match=r"az://c/x.*: no credentials .*: give --azure") as caught:
-        list_files("az://c/x")
+    with pytest.raises(RefusedError, match=r"az://c/x.*: no credentials .*: set AZURE") as caught:
+        files_of("az://c/x").stat("az://c/x")
     assert "\n" not in str(caught.value)

@@ -17,16 +17,31 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
-from beam_jobs.storage.object_store import Part
-
 T = TypeVar("T")
 
-# Requests under way in a process. At 50 ms each, 32 bring 640 small files a second: as many as one
-# core decodes of the smallest images.
+# Requests under way in a process.
+_THREADS = 64
+
+# Those of one window. At 50 ms each, 32 bring 640 small files a second: as many as one core decodes of
+# the smallest images.
 _AT_ONCE = 32
 
 # Answers that wait for their reads, in bytes; one more may be larger.
 _BYTES_AHEAD = 64 << 20
+
+
+class Part(NamedTuple):
+    """A range of an object's bytes.
+
+    Attributes:
+        data: The bytes; fewer than requested if the object ends before.
+        total: The length of the whole object in bytes.
+        version: Identifies the object's content, to read further ranges of the same content.
+    """
+
+    data: bytes
+    total: int
+    version: Any
 
 
 class Read(NamedTuple):
@@ -131,7 +146,7 @@ def taken(path: str, start: int, size: int | None) -> tuple[int, Part] | None:
         size: The number of bytes that are wanted, of which the answer has one or more; None for all.
 
     Raises:
-        OSError, UsageError, DataError: the request failed.
+        Exception: What the request raised.
     """
     window: Window | None = getattr(_current, "window", None)
     return window.take(path, start, size) if window else None
@@ -148,7 +163,7 @@ def in_background(function: Callable[..., T], *arguments: Any) -> Future[T]:
 def _calls(process: int) -> queue.SimpleQueue[Any]:
     """The calls that wait for a thread of this process: a forked one has none of its parent's."""
     calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    for _ in range(_AT_ONCE):
+    for _ in range(_THREADS):
         # Daemons, unlike those of an executor: a process that has failed does not wait for retries.
         threading.Thread(target=_answer, args=(calls,), daemon=True).start()
     return calls

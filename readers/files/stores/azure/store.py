@@ -15,23 +15,12 @@ from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ClientAuthenticationError, IncompleteReadError
 from azure.storage.blob import BlobBlock
 
-from beam_jobs.storage.azure.account import REQUEST_BYTES, SIGN_IN, new_client
-from beam_jobs.storage.object_store import (
-    ChangedError,
-    ExistsError,
-    FileInfo,
-    Part,
-    Store,
-    Upload,
-    aborted,
-    bucket_and_key,
-    failing,
-    no_bucket,
-    no_credentials,
-    one_line,
-    refusal,
-)
 from readers.files import backoff
+from readers.files.files import ChangedError, ExistsError, FileInfo, Stat
+from readers.files.stores.ahead import Part
+from readers.files.stores.azure.account import REQUEST_BYTES, new_client
+from readers.files.stores.errors import Errors, one_line
+from readers.files.stores.store import Store, Upload, bucket_and_key
 
 # Where the store keeps the CRC32C of an object: Azure itself computes MD5, and only of small ones.
 _CRC32C = "beam_shards_crc32c"
@@ -58,9 +47,11 @@ class AzureStore(Store):
 
     Args:
         options: Beam's options for Azure by name.
+        errors: What its answers mean.
     """
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, Any], errors: Errors) -> None:
+        super().__init__(errors)
         self._options = options
         self._clients: dict[str, Any] = {}
 
@@ -68,7 +59,7 @@ class AzureStore(Store):
         """The library's handle of a path's container."""
         container, _, host = bucket_and_key(path)[0].partition("@")
         if host not in self._clients:
-            self._clients[host] = new_client(self._options, host)
+            self._clients[host] = new_client(self._options, host, self.errors)
         return self._clients[host].get_container_client(container)
 
     def blob(self, path: str) -> Any:
@@ -76,13 +67,13 @@ class AzureStore(Store):
         return self._container(path).get_blob_client(bucket_and_key(path)[1])
 
     def call(self, path: str, ask: Callable[[], Any], reads: bool = False) -> Any:
-        """What `ask` returns, called again after errors that may pass; arguments as for `refusal`."""
+        """What `ask` returns, called again after errors that may pass; arguments as for `Errors.refusal`."""
         for number in backoff.tries(backoff.TRIES):
             try:
                 return ask()
             except AzureError as error:
                 if number == backoff.TRIES or not _may_pass(error):
-                    raise _job_error(error, path, reads) from None
+                    raise _meaning(error, path, self.errors, reads) from None
 
     def _found(self, prefix: str, include: str) -> Iterator[Any]:
         """Yields the library's entries of a listing; arguments as for its `list_blobs`."""
@@ -100,20 +91,20 @@ class AzureStore(Store):
             if not token:
                 return
 
-    def listed(self, prefix: str) -> Iterator[FileInfo]:
+    def objects(self, prefix: str) -> Iterator[FileInfo]:
         top = _top(prefix)
         for found in self._found(prefix, "metadata"):
             if not _is_folder(found):
                 modified = int(found.last_modified.timestamp() * 1e9)
                 yield FileInfo(f"{top}{found.name}", found.size, modified)
 
-    def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
+    def get(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
         parts: list[bytes] = []
         at, stop = start, None if size is None else start + size
         while True:
             wanted = REQUEST_BYTES if stop is None else min(REQUEST_BYTES, stop - at)
             try:
-                ask = functools.partial(self._read, path, at, wanted, version)
+                ask = functools.partial(self._get, path, at, wanted, version)
                 part = self.call(path, ask, reads=True)
             except _BeyondEnd:
                 return Part(b"".join(parts), at, version)
@@ -122,7 +113,7 @@ class AzureStore(Store):
             if at in (stop, part.total):
                 return Part(b"".join(parts), part.total, version)
 
-    def _read(self, path: str, start: int, size: int, version: Any) -> Part:
+    def _get(self, path: str, start: int, size: int, version: Any) -> Part:
         how: dict[str, Any] = {"decompress": False}  # Whoever reads a compressed object does that.
         if version:
             how |= {"etag": version, "match_condition": MatchConditions.IfNotModified}
@@ -134,10 +125,10 @@ class AzureStore(Store):
             raise IncompleteReadError(f"the body ended after {len(data)} of {expected} bytes")
         return Part(data, total, stream.properties.etag)
 
-    def checksum(self, path: str) -> tuple[int, int | None]:
+    def stat(self, path: str) -> Stat:
         there = self.call(path, self.blob(path).get_blob_properties, reads=True)
         known = there.metadata.get(_CRC32C)
-        return there.size, int(known, 16) if known else None
+        return Stat(there.size, there.etag, int(known, 16) if known else None)
 
     def put(self, path: str, data: bytes, replace: bool) -> None:
         # The store compares an MD5 with the bytes that arrived.
@@ -209,11 +200,11 @@ class _BlockUpload:
         except _BlocksAreGone:
             # Another attempt has written the object. Its bytes are the same, unless it was of another job.
             try:
-                there = self._store.checksum(self._path)
+                there = self._store.stat(self._path)
             except FileNotFoundError:
-                raise aborted(self._path) from None
-            if there != (self._size, self._crc32c):
-                raise aborted(self._path) from None
+                raise self._store.errors.aborted(self._path) from None
+            if (there.size, there.crc32c) != (self._size, self._crc32c):
+                raise self._store.errors.aborted(self._path) from None
 
     def give_up(self) -> None:
         """Does nothing: the next attempt drops the blocks, or the next run, or the store after a week."""
@@ -245,20 +236,20 @@ def _may_pass(error: AzureError) -> bool:
     return status < 300 or backoff.may_pass(status)  # No answer arrived, or only a part of one.
 
 
-def _job_error(error: AzureError, path: str, reads: bool) -> Exception:
-    """The error that one of the library's means to a job; arguments as for `refusal`."""
+def _meaning(error: AzureError, path: str, errors: Errors, reads: bool) -> Exception:
+    """What one of the library's errors means; arguments as for `Errors.refusal`."""
     code = getattr(error, "error_code", None) or ""
     code, answered = str(getattr(code, "value", code)), getattr(error, "status_code", None) or 0
     text = _SIGNATURE.sub("…", str(error.message).strip().partition("\n")[0])
     if answered < 300:
         if isinstance(error, ClientAuthenticationError):
-            return no_credentials(path, text, SIGN_IN)
-        return failing(path, text)
+            return errors.no_credentials(path, text)
+        return errors.failing(path, text)
     if code == "ContainerNotFound":
-        return no_bucket(path, "container")
+        return errors.no_bucket(path, "container")
     if code == "InvalidBlockList":
         return _BlocksAreGone(f"{path}: its blocks were dropped")
     if answered == 416:
         return _BeyondEnd(f"{path}: it ends before")
     answer = one_line(f"{answered} {code}: {text}")
-    return refusal(path, _STATUSES.get(code, answered), answer, SIGN_IN, reads)
+    return errors.refusal(path, _STATUSES.get(code, answered), answer, reads)

@@ -11,30 +11,25 @@ import requests
 from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobServiceClient
 
-from beam_jobs.errors import UsageError
-from beam_jobs.storage.object_store import SignIn, one_line
+from readers.files.stores.environment import is_set
+from readers.files.stores.errors import Errors, one_line
 
 # The library fetches so much with one request.
 REQUEST_BYTES = 32 << 20
 
 _CONNECTIONS = 64
 
-SIGN_IN = SignIn(
-    "give --azure_connection_string, or AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME "
-    "with AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or a login (az login, a managed identity)",
-    "add --azure_connection_string, or give the workers a managed identity",
-)
 
-
-def new_client(options: Mapping[str, str], host: str) -> BlobServiceClient:
+def new_client(options: Mapping[str, Any], host: str, errors: Errors) -> BlobServiceClient:
     """A client of one account.
 
     Args:
         options: Beam's options for Azure by name.
         host: The account's host in a URL; empty for the account of the options and the environment.
+        errors: What the answers of the store mean.
 
     Raises:
-        UsageError: no account is named, or two of them, or the credentials have a wrong form.
+        RefusedError: no account is named, or two of them, or the credentials have a wrong form.
     """
     # It would log each request, and each kind of credentials that a machine does not have.
     logging.getLogger("azure").setLevel(logging.ERROR)
@@ -52,7 +47,7 @@ def new_client(options: Mapping[str, str], host: str) -> BlobServiceClient:
     if not text and not endpoint:
         text = _variable("AZURE_STORAGE_CONNECTION_STRING")
     if not text and not endpoint and not name:
-        raise UsageError(f"az://: no account is named: {SIGN_IN}")
+        raise errors.refused(f"az://: no account is named: {errors.how_to_sign_in()}")
     url = (
         endpoint
         or f"https://{(host or f'{name}.blob.core.windows.net').replace('.dfs.', '.blob.')}"
@@ -63,16 +58,17 @@ def new_client(options: Mapping[str, str], host: str) -> BlobServiceClient:
         else:
             client = BlobServiceClient(url, _credential(options, url, name), **how)
     except ValueError as error:
-        raise UsageError(f"az://: {one_line(error).rstrip('.')}: {SIGN_IN}") from None
+        text = one_line(error).rstrip(".")
+        raise errors.refused(f"az://: {text}: {errors.how_to_sign_in()}") from None
     if host and client.account_name != name:
-        raise UsageError(
+        raise errors.refused(
             f"abfs://…@{host}: the credentials are those of account {client.account_name!r}; name them for "
             f"{name!r}, or write az://CONTAINER/…"
         )
     return client
 
 
-def _credential(options: Mapping[str, str], url: str, account: str) -> Any:
+def _credential(options: Mapping[str, Any], url: str, account: str) -> Any:
     """What signs the requests to an account; None for public containers."""
     if key := _variable("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY"):
         return {"account_name": account, "account_key": key} if account else key
@@ -80,7 +76,7 @@ def _credential(options: Mapping[str, str], url: str, account: str) -> Any:
         return None
     if token := _variable("AZURE_STORAGE_SAS_TOKEN"):
         return token.lstrip("?")
-    if _variable("AZURE_STORAGE_ANON").lower() not in ("", "0", "f", "false"):
+    if is_set("AZURE_STORAGE_ANON"):
         return None
     from azure.identity import DefaultAzureCredential
 

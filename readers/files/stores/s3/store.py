@@ -10,28 +10,31 @@ from typing import Any
 
 import boto3
 import urllib3.exceptions
+from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from beam_jobs.errors import UsageError
-from beam_jobs.storage.object_store import (
-    FileInfo,
+from readers.files import backoff
+from readers.files.files import FileInfo, Stat
+from readers.files.stores.ahead import Part
+from readers.files.stores.environment import is_set
+from readers.files.stores.errors import Errors, one_line
+from readers.files.stores.s3.errors import BeyondEnd, may_pass, meaning
+from readers.files.stores.store import (
     Page,
-    Part,
     RangeListed,
     Upload,
-    aborted,
     bucket_and_key,
     crc32c_number,
     crc32c_text,
-    failing,
-    one_line,
 )
-from beam_jobs.storage.s3.errors import BeyondEnd, job_error, may_pass
-from readers.files import backoff
-from readers.format.version import __version__
 
 _DELETED_AT_ONCE = 1000
+
+# Connections that are kept, for as many requests at once.
+_CONNECTIONS = 64
+
+_READING = ("get_object", "head_object")
 
 _READ_HEADERS = ("ETag", "Content-Range")
 
@@ -39,7 +42,7 @@ _READ_HEADERS = ("ETag", "Content-Range")
 _FOLLOWING = {"ContinuationToken": "NextContinuationToken"}
 
 # boto3 puts a name of its own together twice a request, which takes a tenth of a request's processor time.
-_USER_AGENT = f"beam-shards/{__version__} boto3/{boto3.__version__}"
+_USER_AGENT = f"beam-shards boto3/{boto3.__version__}"
 
 # What reading a body raises if the connection breaks.
 _BROKEN = (BotoCoreError, urllib3.exceptions.HTTPError, OSError)
@@ -50,13 +53,18 @@ class S3Store(RangeListed):
 
     Args:
         options: Beam's options whose names begin with `s3_`.
+        errors: What its answers mean.
     """
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, Any], errors: Errors) -> None:
+        super().__init__(errors)
         self._tries = int(os.environ.get("AWS_MAX_ATTEMPTS", backoff.TRIES))
         # `call` retries; boto3 would not retry a 429, and has limits of its own.
         config = Config(
-            retries={"total_max_attempts": 1}, max_pool_connections=32, user_agent=_USER_AGENT
+            retries={"total_max_attempts": 1},
+            max_pool_connections=_CONNECTIONS,
+            user_agent=_USER_AGENT,
+            signature_version=UNSIGNED if is_set("AWS_NO_SIGN_REQUEST") else None,
         )
         try:
             self._client = boto3.session.Session().client(
@@ -72,7 +80,9 @@ class S3Store(RangeListed):
                 aws_session_token=options.get("s3_session_token"),
             )
         except (BotoCoreError, ValueError) as error:
-            raise UsageError(f"s3://: {one_line(error)}; see --s3_endpoint_url and AWS_*") from None
+            raise errors.refused(
+                f"s3://: {one_line(error)}; see --s3_endpoint_url and AWS_*"
+            ) from None
         events = self._client.meta.events
         events.register("before-parse.s3.GetObject", _keep_read_headers)
 
@@ -87,7 +97,7 @@ class S3Store(RangeListed):
                 return getattr(self._client, method)(**where, **arguments)
             except (BotoCoreError, ClientError) as error:
                 if number == self._tries or not may_pass(error):
-                    raise job_error(error, path, reads=method == "get_object") from None
+                    raise meaning(error, path, self.errors, method in _READING) from None
 
     def _pages(
         self, method: str, prefix: str, following: Mapping[str, str], **arguments: str
@@ -107,7 +117,7 @@ class S3Store(RangeListed):
                 return
             more = {argument: page[name] for argument, name in following.items()}
 
-    def listed(self, prefix: str) -> Iterator[FileInfo]:
+    def objects(self, prefix: str) -> Iterator[FileInfo]:
         for page in self._pages("list_objects_v2", prefix, _FOLLOWING):
             yield from _files_in(prefix, page)
 
@@ -123,7 +133,7 @@ class S3Store(RangeListed):
             found = page.get("CommonPrefixes", ())
             yield [f"s3://{bucket}/{folder['Prefix']}" for folder in found]
 
-    def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
+    def get(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
         parts: list[bytes] = []
         at, total = start, 0
         stop = None if size is None else start + size
@@ -136,6 +146,8 @@ class S3Store(RangeListed):
             except BeyondEnd:
                 return Part(b"".join(parts), at, version)
             version = answer.get("ETag")
+            if "ContentRange" not in answer:
+                raise self.errors.refused(f"{path}: the server does not support requests of ranges")
             total = int(answer["ContentRange"].rsplit("/", 1)[1])
             end = total if stop is None else min(stop, total)
             try:
@@ -148,11 +160,12 @@ class S3Store(RangeListed):
                 broken: object = f"the body ended after {at - start} of {end - start} bytes"
             except _BROKEN as error:
                 broken = error
-        raise failing(path, broken)
+        raise self.errors.failing(path, broken)
 
-    def checksum(self, path: str) -> tuple[int, int | None]:
+    def stat(self, path: str) -> Stat:
         there = self.call("head_object", path, ChecksumMode="ENABLED")
-        return there["ContentLength"], crc32c_number(there.get("ChecksumCRC32C"))
+        crc32c = crc32c_number(there.get("ChecksumCRC32C"))
+        return Stat(there["ContentLength"], there.get("ETag"), crc32c)
 
     def put(self, path: str, data: bytes, replace: bool) -> None:
         # The store compares the checksum with the bytes that arrived, and keeps it for `checksum`.
@@ -174,7 +187,7 @@ class S3Store(RangeListed):
                     "delete_objects", some[0], Delete={"Objects": keys, "Quiet": True}
                 )
                 for error in answer.get("Errors", ()):
-                    raise UsageError(
+                    raise self.errors.refused(
                         f"{some[0]}: cannot be deleted: {one_line(error.get('Message'))}"
                     )
 
@@ -202,7 +215,7 @@ def _files_in(prefix: str, page: Mapping[str, Any]) -> list[FileInfo]:
 
 
 def _keep_read_headers(response_dict: dict[str, Any], **_: Any) -> None:
-    """Drops the headers that `S3Store.read` does not read: to parse them takes a fifth of a request."""
+    """Drops the headers that `S3Store.get` does not read: to parse them takes a fifth of a request."""
     if response_dict["status_code"] == 206:
         there = response_dict["headers"]
         response_dict["headers"] = {name: there[name] for name in _READ_HEADERS if name in there}
@@ -236,7 +249,7 @@ class _MultipartUpload:
                 "upload_part", self._path, UploadId=self._id, Body=data, **part
             )
         except FileNotFoundError:
-            raise aborted(self._path) from None
+            raise self._store.errors.aborted(self._path) from None
         self._parts.append({**part, "ETag": answer["ETag"]})
 
     def finish(self) -> None:
@@ -256,7 +269,7 @@ class _MultipartUpload:
             except FileNotFoundError:
                 there = {}
             if there.get("Metadata", {}).get("upload") != self._mark:
-                raise aborted(self._path) from None
+                raise self._store.errors.aborted(self._path) from None
 
     def give_up(self) -> None:
         with contextlib.suppress(FileNotFoundError):

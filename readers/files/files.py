@@ -1,0 +1,188 @@
+"""The interface of files, which are on a disk, in a store, or wherever fsspec or Beam reach."""
+
+from __future__ import annotations
+
+import abc
+import io
+import re
+from collections.abc import Iterable, Sequence
+from typing import BinaryIO, NamedTuple, Protocol
+
+import google_crc32c
+from fsspec.utils import glob_translate
+
+# The part of a pattern before its first wildcard.
+_FIXED = re.compile(r"[^*?\[]*")
+
+_READ_BYTES = 4 << 20
+
+
+class StoreError(OSError):
+    """A store did not deliver; the message holds the store's answer and what to do about it."""
+
+
+class RefusedError(PermissionError):
+    """A store refuses for a reason that its user can correct, such as wrong credentials or no such bucket."""
+
+
+class ExistsError(OSError):
+    """A file has the name of one that may replace no other."""
+
+
+class ChangedError(OSError):
+    """A file does not have the version that a request demanded."""
+
+
+class FileInfo(NamedTuple):
+    """A file in a listing.
+
+    Attributes:
+        path: Its path or URL.
+        size: Its length in bytes.
+        modified: Time of its last change, in nanoseconds since the epoch; 0 if unknown.
+    """
+
+    path: str
+    size: int
+    modified: int
+
+
+class Stat(NamedTuple):
+    """What is known of a file without reading it.
+
+    Attributes:
+        size: Its length in bytes.
+        version: What changes with its content; its `repr` is the same in all processes.
+        crc32c: The checksum that its store keeps; None if it keeps none.
+    """
+
+    size: int
+    version: object
+    crc32c: int | None = None
+
+
+class Range(NamedTuple):
+    """Bytes of a file.
+
+    Attributes:
+        path: Its path or URL.
+        start: The first byte.
+        stop: The end, exclusive.
+    """
+
+    path: str
+    start: int
+    stop: int
+
+
+class Files(abc.ABC):
+    """Files of one kind, each named by its whole path or URL.
+
+    All methods raise FileNotFoundError for a missing file, PermissionError for one that may not be read,
+    RefusedError for what the user can correct, and StoreError if a store keeps failing.
+    """
+
+    @abc.abstractmethod
+    def stat(self, path: str) -> Stat:
+        """What is known of a file."""
+
+    @abc.abstractmethod
+    def open(self, path: str) -> io.BufferedReader:
+        """Opens a file for reading from front to back, as it is stored: compressed if it is."""
+
+    @abc.abstractmethod
+    def read(self, path: str, start: int = 0, size: int | None = None) -> bytes:
+        """Reads `size` bytes of a file from `start` on, or to its end; fewer only if it ends before."""
+
+    @abc.abstractmethod
+    def is_folder(self, path: str) -> bool:
+        """Whether a path is that of a folder."""
+
+    @abc.abstractmethod
+    def glob(self, pattern: str) -> list[str]:
+        """The paths of the files that a pattern matches, as in a shell; `**` matches any folders."""
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Reads ranges, many at a time; a result is shorter only if its file ends within the range."""
+        return [self.read(path, start, stop - start) for path, start, stop in ranges]
+
+    def open_seekable(self, path: str) -> BinaryIO:
+        """Opens a file in which seeking is cheap, though it may be read whole for that."""
+        return io.BytesIO(self.read(path))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file."""
+        try:
+            self.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def size_and_crc(self, path: str) -> tuple[int, int]:
+        """The length and the CRC32C of a file; where a store keeps the checksum, nothing is read."""
+        known = self.stat(path)
+        if known.crc32c is not None:
+            return known.size, known.crc32c
+        size = crc = 0
+        with self.open(path) as file:
+            while data := file.read(_READ_BYTES):
+                size += len(data)
+                crc = google_crc32c.extend(crc, data)
+        return size, crc
+
+
+class Draft(Protocol):
+    """A file that is being written, and appears whole when it is published, or never."""
+
+    def write(self, data: bytes) -> object:
+        """Appends bytes."""
+
+    def publish(self, synced: bool = True) -> None:
+        """Makes the file appear.
+
+        Args:
+            synced: Whether no loss of power may leave its name without its bytes.
+
+        Raises:
+            ExistsError: A file has its name, and may not be replaced.
+        """
+
+    def give_up(self) -> None:
+        """Removes what was written; after `publish` it does nothing."""
+
+
+class WritableFiles(Files):
+    """Files that jobs can write, too. All methods also raise OSError where the filesystem refuses."""
+
+    @abc.abstractmethod
+    def begin(self, path: str) -> Draft:
+        """Begins a file under a name that nobody else uses; half of it may be seen."""
+
+    @abc.abstractmethod
+    def create(self, path: str, staging: str, replace: bool = False) -> Draft:
+        """Begins a file.
+
+        Args:
+            path: Its path or URL.
+            staging: The folder in which half a file waits where half a file could be seen.
+            replace: Whether it may replace a file of its name.
+        """
+
+    @abc.abstractmethod
+    def listed(self, folder: str) -> Iterable[FileInfo]:
+        """All files in a folder and the folders in it; none of one that is missing."""
+
+    @abc.abstractmethod
+    def delete(self, paths: Sequence[str]) -> None:
+        """Deletes files, and the folders that become empty; missing files are ignored."""
+
+    def is_folder(self, path: str) -> bool:
+        return any(True for _ in self.listed(path.rstrip("/")))
+
+    def glob(self, pattern: str) -> list[str]:
+        fixed, wanted = _FIXED.findall(pattern)[0], re.compile(glob_translate(pattern))
+        found = self.listed(fixed.rpartition("/")[0])
+        return sorted(file.path for file in found if wanted.match(file.path))
+
+    def drop_uploads(self, folder: str) -> None:
+        """Drops the parts of unfinished files that a killed process has sent."""

@@ -1,0 +1,29 @@
+"""Which files a path leads to: chosen here for readers, and in `beam_jobs.storage.files` for jobs."""
+
+from __future__ import annotations
+
+from readers.files.files import Files
+from readers.files.local import LocalFiles, is_local
+from readers.files.others import FsspecFiles
+from readers.files.stores.clients import is_store, store_of
+
+LOCAL = LocalFiles()
+
+_OTHERS = FsspecFiles()
+
+
+def files_of(path: str) -> Files:
+    """The files that a path or URL is one of.
+
+    Raises:
+        ImportError: The library of a store is not installed; the message holds the pip command.
+        RefusedError: The URL names no bucket, or the credentials cannot be used.
+    """
+    if is_local(path):
+        return LOCAL
+    return store_of(path) if is_store(path) else _OTHERS
+
+
+def read_file(path: str) -> bytes:
+    """All bytes of a file, in memory; arguments and errors as for `Files.read`."""
+    return files_of(path).read(path)

@@ -1,0 +1,1 @@
+"""Object stores, where a file appears whole or not at all."""

@@ -1,0 +1,104 @@
+"""The store of a URL: one client for each kind of store and process."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from readers.files.stores.errors import Errors, SignIn
+from readers.files.stores.store import Store, bucket_and_key
+
+# The extra that installs the library of a scheme.
+_EXTRAS = {"s3": "s3", "gs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
+
+_STORE = re.compile(rf"({'|'.join(_EXTRAS)})://")
+
+# What the names of a store's options begin with, and those of all stores' environment variables.
+_OPTIONS = {"s3": ("s3_",), "gcs": ("",), "azure": ("azure_", "blob_service_endpoint")}
+
+_VARIABLES = ("AWS_", "AZURE_", "STORAGE_EMULATOR_", "GOOGLE_")
+
+_SIGN_INS = {
+    "s3": SignIn(
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile",
+        "give --s3_access_key_id and --s3_secret_access_key, or ",
+        "add --s3_access_key_id=... --s3_secret_access_key=... (and --s3_session_token=...) to the "
+        "command, or give the workers' machines a role",
+    ),
+    "gcs": SignIn(
+        "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS",
+        "",
+        "give the workers' machines a service account, or set GOOGLE_APPLICATION_CREDENTIALS where the "
+        "engine starts them",
+    ),
+    "azure": SignIn(
+        "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME with "
+        "AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or a login (az login, a managed identity)",
+        "give --azure_connection_string, or ",
+        "add --azure_connection_string, or give the workers a managed identity",
+    ),
+}
+
+_MOST_STORES = 8
+
+_stores: dict[Any, Store] = {}
+
+
+def is_store(path: str) -> bool:
+    """Whether a path is the URL of an object in one of these stores."""
+    return bool(_STORE.match(path))
+
+
+def store_of(
+    path: str, options: Mapping[str, Any] | None = None, errors: type[Errors] = Errors
+) -> Store:
+    """The store of an object's URL.
+
+    A forked process has its own: two that use one connection would read each other's answers.
+
+    Args:
+        path: The URL.
+        options: Beam's options by name.
+        errors: What the answers of the store mean.
+
+    Raises:
+        ImportError: The library of the store is not installed.
+        RefusedError: The URL names no bucket, or its credentials cannot be used.
+    """
+    scheme = path.split("://")[0]
+    extra = _EXTRAS[scheme]
+    found = {
+        name: value for name, value in (options or {}).items() if name.startswith(_OPTIONS[extra])
+    }
+    meaning = errors(_SIGN_INS[extra])
+    if not bucket_and_key(path)[0]:
+        raise meaning.refused(f"{path}: expected {scheme}://BUCKET/…")
+    # A new one if an environment variable that its library reads has changed.
+    variables = [item for item in os.environ.items() if item[0].startswith(_VARIABLES)]
+    key = os.getpid(), extra, errors, str(sorted(found.items())), str(sorted(variables))
+    if key not in _stores:
+        if len(_stores) >= _MOST_STORES:
+            _stores.clear()
+        try:
+            _stores[key] = _new_store(extra, found, meaning)
+        except ImportError as error:
+            raise meaning.missing_package(
+                f"{scheme}:// paths need a package ({error}): pip install 'beam-shards[{extra}]'"
+            ) from None
+    return _stores[key]
+
+
+def _new_store(extra: str, options: Mapping[str, Any], errors: Errors) -> Store:
+    if extra == "s3":
+        from readers.files.stores.s3.store import S3Store
+
+        return S3Store(options, errors)
+    if extra == "azure":
+        from readers.files.stores.azure.store import AzureStore
+
+        return AzureStore(options, errors)
+    from readers.files.stores.gcs import GcsStore
+
+    return GcsStore(options, errors)

@@ -1,0 +1,192 @@
+"""The interface of an object store, which S3, Google Cloud Storage and Azure implement.
+
+Each is reached through its own library. Readers and jobs share them, with one policy for retries.
+"""
+
+from __future__ import annotations
+
+import abc
+import base64
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+import google_crc32c
+
+from readers.files.files import Draft, FileInfo, Range, WritableFiles
+from readers.files.stores.ahead import Part, in_background, taken
+from readers.files.stores.errors import Errors
+from readers.files.stores.reading import open_object
+
+# Bytes in each part of an upload; smaller objects are written with one request. S3 takes up to 10,000
+# parts, so 160 GB.
+PART_BYTES = 16 << 20
+
+
+class Page(NamedTuple):
+    """A part of a listing.
+
+    Attributes:
+        files: Objects in the order of their names.
+        more: Whether there may be objects after these; then there is one at least here.
+    """
+
+    files: list[FileInfo]
+    more: bool
+
+
+class Upload(Protocol):
+    """An unfinished object that is uploaded in parts."""
+
+    def add(self, data: bytes) -> None:
+        """Sends the next part, which has `PART_BYTES` unless it is the last."""
+
+    def finish(self) -> None:
+        """Turns the parts into the object.
+
+        Raises:
+            ExistsError: the path has an object, which may not be replaced.
+        """
+
+    def give_up(self) -> None:
+        """Drops the parts, so that they never become an object."""
+
+
+class Store(WritableFiles):
+    """The buckets of one kind of store; Azure calls them containers.
+
+    Args:
+        errors: What its answers mean.
+    """
+
+    def __init__(self, errors: Errors) -> None:
+        self.errors = errors
+
+    @abc.abstractmethod
+    def objects(self, prefix: str) -> Iterator[FileInfo]:
+        """Yields the objects whose URLs begin with the prefix, in the order of their names."""
+
+    @abc.abstractmethod
+    def get(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
+        """Reads a range of an object; without a size, everything from `start` on.
+
+        Raises:
+            ChangedError: The object no longer has this version.
+        """
+
+    @abc.abstractmethod
+    def put(self, path: str, data: bytes, replace: bool) -> None:
+        """Writes an object with one request.
+
+        Raises:
+            ExistsError: the path has an object, which may not be replaced.
+        """
+
+    @abc.abstractmethod
+    def upload(self, path: str, replace: bool) -> Upload:
+        """Begins an object that is uploaded in parts."""
+
+    def read(self, path: str, start: int = 0, size: int | None = None) -> bytes:
+        requested = taken(path, 0, None) if size is None and not start else None
+        part = requested[1] if requested else self.get(path, start, size)
+        return part.data
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
+        if len(ranges) == 1:
+            return [self.read(ranges[0].path, ranges[0].start, ranges[0].stop - ranges[0].start)]
+        requests = [
+            in_background(self.get, path, start, stop - start) for path, start, stop in ranges
+        ]
+        try:
+            return [request.result().data for request in requests]
+        finally:
+            for request in requests:
+                request.cancel()  # After an error.
+
+    def open(self, path: str) -> io.BufferedReader:
+        return open_object(self.get, path)
+
+    def open_seekable(self, path: str) -> BinaryIO:
+        return open_object(self.get, path, eager=True)
+
+    def begin(self, path: str) -> Draft:
+        return _NewObject(self, path, False)
+
+    def create(self, path: str, staging: str, replace: bool = False) -> Draft:
+        return _NewObject(self, path, replace)
+
+    def listed(self, folder: str) -> Iterator[FileInfo]:
+        return self.objects(f"{folder}/")
+
+
+class RangeListed(Store):
+    """A store whose listings may begin after any name, so that several parts are listed at once."""
+
+    @abc.abstractmethod
+    def page(self, prefix: str, after: str) -> Page:
+        """The first objects whose URLs begin with the prefix and follow another URL, which may be empty."""
+
+    @abc.abstractmethod
+    def folders(self, prefix: str) -> Iterator[list[str]]:
+        """Yields pages of folders whose URLs begin with the prefix, in order.
+
+        A folder's URL ends with the first slash after the prefix. Pages with objects alone are empty.
+        """
+
+
+class _NewObject:
+    """An object that is written sequentially and appears when `publish` is called, or never.
+
+    Small objects take one request; the parts of others are sent as soon as they are full.
+    """
+
+    def __init__(self, store: Store, path: str, replace: bool) -> None:
+        self._path, self._store, self._replace = path, store, replace
+        self._held: list[bytes] = []
+        self._size = 0
+        self._upload: Upload | None = None
+
+    def write(self, data: bytes) -> None:
+        self._held.append(data)
+        self._size += len(data)
+        if self._size <= PART_BYTES:
+            return
+        held = memoryview(b"".join(self._held))
+        cut = (self._size - 1) // PART_BYTES * PART_BYTES  # Keeps bytes for the last part.
+        if self._upload is None:
+            self._upload = self._store.upload(self._path, self._replace)
+        for start in range(0, cut, PART_BYTES):
+            self._upload.add(bytes(held[start : start + PART_BYTES]))
+        self._held, self._size = [bytes(held[cut:])], self._size - cut
+
+    def publish(self, synced: bool = True) -> None:
+        data = b"".join(self._held)
+        if self._upload is None:
+            self._store.put(self._path, data, self._replace)
+        else:
+            self._upload.add(data)
+            self._upload.finish()
+        self._upload = None
+
+    def give_up(self) -> None:
+        upload, self._upload = self._upload, None
+        if upload:
+            upload.give_up()
+
+
+def bucket_and_key(path: str) -> tuple[str, str]:
+    """Splits the URL of an object."""
+    bucket, _, key = path.split("://", 1)[1].partition("/")
+    return bucket, key
+
+
+def crc32c_text(data: bytes) -> str:
+    """The CRC32C of some bytes, in the notation of stores."""
+    return base64.b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()
+
+
+def crc32c_number(text: str | None) -> int | None:
+    """The CRC32C in the notation of stores as a number; None if it is missing or covers parts only."""
+    if not text or "-" in text:
+        return None
+    return int.from_bytes(base64.b64decode(text), "big")
