@@ -14,6 +14,7 @@ import tensorflow as tf
 import readers
 from readers.files import backoff
 from readers.files.of_path import LOCAL, files_of
+from readers.files.stores import clients
 from readers.order.orders import GlobalOrder
 from tests.support.arrays import ids
 from tests.support.datasets import NUMBERS, damage, write_dataset, write_numbers
@@ -43,6 +44,7 @@ def hasty(monkeypatch):
     monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
     monkeypatch.setattr(backoff, "TRIES", 6)
     monkeypatch.setattr("readers.files.stores.gcs._SECONDS", 0.5)
+    monkeypatch.setattr(clients, "_stores", {})
     # Azure's library reads a broken body again, after a second each time.
     monkeypatch.setattr("azure.storage.blob._download.time", types.SimpleNamespace(sleep=id))
 
