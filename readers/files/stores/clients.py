@@ -76,8 +76,8 @@ def store_of(
     if not bucket_and_key(path)[0]:
         raise meaning.refused(f"{path}: expected {scheme}://BUCKET/…")
     # A new one if an environment variable that its library reads has changed.
-    variables = [item for item in os.environ.items() if item[0].startswith(_VARIABLES)]
-    key = os.getpid(), extra, errors, str(sorted(found.items())), str(sorted(variables))
+    variables = [(name, os.environ[name]) for name in os.environ if name.startswith(_VARIABLES)]
+    key = os.getpid(), extra, errors, str(sorted(found.items())), str(variables)
     if key not in _stores:
         if len(_stores) >= _MOST_STORES:
             _stores.clear()

@@ -22,6 +22,7 @@ import apache_beam as beam
 import numpy as np
 
 from beam_jobs import Feature, Schema, WriteShards
+from beam_jobs.cli import dataset as cli_dataset
 from beam_jobs.cli.command import parse_command
 from beam_jobs.dataset.generations import begun
 from beam_jobs.dataset.lease import leased, refuse_if_held
@@ -191,6 +192,13 @@ def _nodes(name: str) -> list[Node]:
 
 
 @functools.cache
+def _output(name: str, *more: str) -> Output:
+    """The output of a command, before its run begins."""
+    with mock.patch.object(cli_dataset, "begun", lambda output, **_: output):
+        return parse_command([*flags_of(name, *more), "--output", OUTPUT]).output
+
+
+@functools.cache
 def files_of_job(name: str) -> list[dict[str, str]]:
     """What `Reader.files` returns after undisturbed runs of a job, and of its rival."""
     world, chance = World(), random.Random(name)
@@ -270,7 +278,7 @@ def _run(runner: Runner, reader: Reader, name: str, *more: str, leases: bool = T
             refuse_if_held(OUTPUT)  # As `WriteShards.expand` does.
             output = begun(_made(*more)._output)
         else:
-            output = parse_command([*flags_of(name, *more), "--output", OUTPUT]).output
+            output = begun(_output(name, *more), repeats=True)
             lease = leased(output, name, keeps=False) if leases else lease
         run = {"output": output}
         with lease:
