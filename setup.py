@@ -33,14 +33,10 @@ INPUTS = {
     "tokens": ["tokenizers>=0.20.1"],
 }
 ALL_INPUTS = sorted({package for packages in INPUTS.values() for package in packages})
-# What reads and writes object stores, and what Beam's own filesystem imports.
+# The libraries of object stores.
 STORES = {
     "s3": ["boto3>=1.37"],
-    "gcs": [
-        "google-cloud-storage>=3.4,<4",
-        "google-apitools>=0.5.31",
-        "google-auth-httplib2>=0.2",
-    ],
+    "gcs": ["google-cloud-storage>=3.4,<4"],
     "azure": ["azure-storage-blob>=12.31", "azure-identity>=1.25"],
     "hdfs": ["hdfs>=2.7"],
 }
