@@ -184,8 +184,6 @@ class GcsStore(RangeListed):
             raise self.errors.no_credentials(path, error) from None
         except GoogleAPICallError as error:
             raise self._refusal(path, int(error.code or 0), error, reads) from None
-        except DataCorruption:
-            raise
         except InvalidResponse as error:
             raise self._refusal(path, error.response.status_code, error, reads) from None
         except (requests.RequestException, ConnectionError) as error:

@@ -87,18 +87,20 @@ class Store(WritableFiles):
         """Begins an object that is uploaded in parts."""
 
     def read(self, path: str, start: int = 0, size: int | None = None) -> bytes:
+        if size == 0:
+            return b""
         requested = taken(path, 0, None) if size is None and not start else None
         part = requested[1] if requested else self.get(path, start, size)
         return part.data
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
         if len(ranges) == 1:
-            return [self.read(ranges[0].path, ranges[0].start, ranges[0].stop - ranges[0].start)]
+            return super().read_ranges(ranges)
         requests = [
-            in_background(self.get, path, start, stop - start) for path, start, stop in ranges
+            in_background(self.read, path, start, stop - start) for path, start, stop in ranges
         ]
         try:
-            return [request.result().data for request in requests]
+            return [request.result() for request in requests]
         finally:
             for request in requests:
                 request.cancel()  # After an error.
