@@ -27,7 +27,7 @@ def check(
     which are in the order of a hash of their keys.
 
     Args:
-        path: The dataset's directory, on any filesystem that fsspec knows.
+        path: The dataset's directory: a path, or a URL of a store or of another protocol of fsspec.
         records: How many records to look at, at most; fewer if they have more than 2 GiB, or four million
             values of features. Records of more than 256 MiB are left out.
         against: Another dataset, such as a former version, with which to compare.

@@ -199,7 +199,7 @@ class Dataset:
 
 
 def open(directory: str | os.PathLike[str]) -> Dataset:
-    """Opens a dataset that a job has written, on any filesystem that fsspec knows.
+    """Opens a dataset that a job has written, on a disk or in a store.
 
     Args:
         directory: The dataset's directory.

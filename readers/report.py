@@ -24,7 +24,7 @@ def report(
     else is that of a sample, whose size the report says.
 
     Args:
-        path: The dataset's directory, on any filesystem that fsspec knows.
+        path: The dataset's directory: a path, or a URL of a store or of another protocol of fsspec.
         output: The file to write. One that exists is replaced, once the new one is complete.
         records: How many records to look at, at most.
         against: Another dataset, such as a former version, with which to compare.

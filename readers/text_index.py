@@ -19,7 +19,7 @@ def write_text_indexes(
     """Writes an index of each shard as text, lines of "<offset> <length>" in bytes, framing included.
 
     Args:
-        directory: The dataset's directory, on any filesystem that fsspec supports.
+        directory: The dataset's directory: a path, or a URL of a store or of another protocol of fsspec.
         output: A local folder for the files `<shard>.idx`, which is created if it is missing; None for those
             of the shards, which must then be local.
 

@@ -82,7 +82,7 @@ def verify(path: str | os.PathLike[str]) -> Report:
     do not match their shards. It reads one shard per core at a time.
 
     Args:
-        path: The dataset's directory, on any filesystem that fsspec supports.
+        path: The dataset's directory: a path, or a URL of a store or of another protocol of fsspec.
 
     Returns:
         A report of the problems, whose `ok` is true if there are none.

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from beam_jobs.errors import UsageError
@@ -16,8 +15,7 @@ from beam_jobs.plan.shards import MAX_SHARDS
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects, OnReject
-from beam_jobs.storage.paths import GLOB
-from readers.files.local import is_local
+from beam_jobs.storage.paths import GLOB, absolute_path
 from readers.format.manifest import join
 from readers.format.schema import Feature, Schema
 
@@ -129,10 +127,7 @@ def resolve(directory: str) -> str:
     """
     if not directory:
         raise UsageError("--output is empty: name a directory")
-    if is_local(directory):
-        path = str(Path(directory).expanduser().absolute())
-    else:
-        path = directory.rstrip("/")
+    path = absolute_path(directory)
     if GLOB.search(path):
         raise UsageError(f"--output {path}: expected a path without * ? and [")
     return path

@@ -29,7 +29,7 @@ class NewFile:
     """A file that is being written; leaving the context removes it unless it was published.
 
     Args:
-        path: Its path or URL, on any Beam filesystem.
+        path: Its path or URL: on a disk, in a store, or on a filesystem of Beam's.
         staging: The folder in which half a file waits where half a file could be seen.
         replace: Whether it may replace a file of its name.
 
@@ -133,7 +133,7 @@ def list_files(directory: str) -> list[FileInfo]:
     """Lists all files in a directory and its sub-directories.
 
     Raises:
-        OSError, ValueError: the filesystem refuses, or its package is not installed.
+        OSError, UsageError, DataError: The filesystem refuses, or a store fails.
     """
     return list(files_of(directory).listed(directory))
 
@@ -142,7 +142,7 @@ def delete_files(paths: Iterable[str]) -> None:
     """Deletes files of one filesystem, and the local folders that become empty; missing files are ignored.
 
     Raises:
-        OSError: a file cannot be deleted.
+        OSError, UsageError, DataError: A file cannot be deleted.
     """
     named = list(paths)
     if named:

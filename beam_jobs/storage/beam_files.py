@@ -10,16 +10,31 @@ from typing import Any, cast
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+from beam_jobs.errors import UsageError
 from beam_jobs.storage.options import set_beam_options
 from readers.files.files import Draft, ExistsError, FileInfo, Stat
 from readers.files.staged import StagedFiles
 
 
 class BeamFiles(StagedFiles):
-    """Files of a filesystem of Beam's, with Beam's own retries."""
+    """Files of a filesystem of Beam's, with Beam's own retries.
 
-    def __init__(self) -> None:
+    Args:
+        path: One of its URLs.
+
+    Raises:
+        UsageError: Beam has no filesystem for it.
+    """
+
+    def __init__(self, path: str) -> None:
         set_beam_options()
+        try:
+            FileSystems.get_filesystem(path)
+        except ValueError:
+            raise UsageError(
+                f"{path}: this scheme is unknown, or its package is not installed: expected a path, s3://, gs://, "
+                "az://, abfs://, or hdfs:// (pip install 'beam-shards[hdfs]')"
+            ) from None
 
     def stat(self, path: str) -> Stat:
         with _errors(path):

@@ -9,14 +9,13 @@ from typing import BinaryIO
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.storage.options import storage_options
 from readers.files.files import WritableFiles
-from readers.files.local import LocalFiles, is_local
+from readers.files.local import is_local
+from readers.files.of_path import LOCAL
 from readers.files.stores import clients
 from readers.files.stores.ahead import Part, Read, Window
 from readers.files.stores.clients import is_store
 from readers.files.stores.errors import Errors, one_line
 from readers.files.stores.store import Store
-
-_LOCAL = LocalFiles()
 
 
 class JobErrors(Errors):
@@ -51,7 +50,8 @@ def store_of(path: str) -> Store:
     """The store of an object's URL.
 
     Raises:
-        UsageError: The library of the store is not installed, or the URL names no bucket.
+        UsageError: The library of the store is not installed, the URL names no bucket, or the credentials
+            cannot be used.
     """
     return clients.store_of(path, storage_options(), JobErrors)
 
@@ -63,12 +63,12 @@ def files_of(path: str) -> WritableFiles:
     failing, and OSError for a problem with one file.
     """
     if is_local(path):
-        return _LOCAL
+        return LOCAL
     if is_store(path):
         return store_of(path)
     from beam_jobs.storage.beam_files import BeamFiles
 
-    return BeamFiles()
+    return BeamFiles(path)
 
 
 def open_file(path: str) -> BinaryIO:

@@ -137,7 +137,7 @@ def _matching(pattern: str) -> re.Pattern[str]:
 
 
 def _remote_files(pattern: str, limited: bool, span: Span) -> Iterator[FileInfo]:
-    """Yields the files that a pattern matches in a store, or on a Beam filesystem with folders.
+    """Yields the files that a pattern matches in a store or on a filesystem of Beam's.
 
     Apart from symlinks, the same files match as in `local_files`.
 

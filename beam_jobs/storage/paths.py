@@ -12,7 +12,7 @@ from pathlib import Path
 from beam_jobs.errors import UsageError
 from beam_jobs.storage.encodings import is_utf8
 from beam_jobs.storage.files import store_of
-from readers.files.local import is_local
+from readers.files.local import is_local, path_text
 from readers.files.stores.clients import is_store
 
 GLOB = re.compile(r"[*?\[]")
@@ -34,12 +34,13 @@ def absolute(pattern: str) -> str:
     """
     if not pattern:
         raise UsageError("--input is empty: name files or a folder")
+    pattern = path_text(pattern)
     if is_store(pattern) and not GLOB.search(pattern):
         return pattern.rstrip("/") + ("/**" if _is_store_folder(pattern) else "")
     if not is_local(pattern):
         return pattern
     # Not Path.resolve: a symlink must keep its name, or keys would differ between machines.
-    path = Path(pattern.rstrip("/") or "/").expanduser().absolute()
+    path = Path(pattern.rstrip("/") or "/").absolute()
     if not is_utf8(str(path)):
         raise UsageError(
             f"{pattern}: this is {str(path)!r}, whose name is not UTF-8: rename the folder, as keys and the "
@@ -77,7 +78,8 @@ def refuse_links(directory: str) -> None:
 
 def absolute_path(path: str) -> str:
     """The absolute form of a local path; a remote path without final slashes."""
-    return str(Path(path).expanduser().absolute()) if is_local(path) else path.rstrip("/")
+    path = path_text(path)
+    return str(Path(path).absolute()) if is_local(path) else path.rstrip("/")
 
 
 def fixed_folder(pattern: str) -> str:

@@ -121,7 +121,7 @@ def write_card(directory: str, output: str | None, licence: str) -> list[Path]:
     """Writes the card of a dataset; returns the paths of its files.
 
     Args:
-        directory: The dataset, on any filesystem that fsspec knows.
+        directory: The dataset: a path, or a URL of a store or of another protocol of fsspec.
         output: A folder on this machine, new or not; None is the dataset's own.
         licence: An SPDX identifier, a URL, or any other text; empty states none.
 
@@ -132,6 +132,8 @@ def write_card(directory: str, output: str | None, licence: str) -> list[Path]:
     """
     directory, licence = path_text(directory), " ".join(licence.split())
     folder = directory if output is None else path_text(output)
+    if not is_local(folder) and output is not None:
+        raise ValueError(f"--output {output}: expected a folder on this machine")
     if not is_local(folder):
         raise ValueError(f"{directory} is in a store: add --output with a folder on this machine")
     content, manifest = newest_manifest(directory, read_file) or (b"", Manifest.read(directory))

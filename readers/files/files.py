@@ -111,11 +111,13 @@ class Files(abc.ABC):
         return io.BytesIO(self.read(path))
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file."""
+        """Whether there is a file that may be read."""
         try:
             self.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+        except RefusedError:
+            raise
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return False  # Stores also forbid what is not there, if their user may not list.
         return True
 
     def size_and_crc(self, path: str) -> tuple[int, int]:
@@ -137,7 +139,7 @@ class Draft(Protocol):
     def write(self, data: bytes) -> object:
         """Appends bytes."""
 
-    def publish(self, synced: bool = True) -> None:
+    def publish(self, synced: bool = False) -> None:
         """Makes the file appear.
 
         Args:
@@ -148,7 +150,7 @@ class Draft(Protocol):
         """
 
     def give_up(self) -> None:
-        """Removes what was written; after `publish` it does nothing."""
+        """Removes what was written, after an error."""
 
 
 class WritableFiles(Files):
@@ -184,5 +186,5 @@ class WritableFiles(Files):
         found = self.listed(fixed.rpartition("/")[0])
         return sorted(file.path for file in found if wanted.match(file.path))
 
-    def drop_uploads(self, folder: str) -> None:
-        """Drops the parts of unfinished files that a killed process has sent."""
+    def drop_uploads(self, prefix: str) -> None:
+        """Drops the parts of unfinished files, whose paths begin with a prefix, that a killed process has sent."""

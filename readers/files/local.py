@@ -6,6 +6,7 @@ import contextlib
 import errno
 import glob
 import io
+import math
 import os
 import re
 import stat
@@ -16,7 +17,7 @@ from typing import Any, cast
 from readers.files.files import Draft, ExistsError, FileInfo, Stat
 from readers.files.staged import StagedFiles
 
-# fsspec's URLs may be chained: `simplecache::s3://bucket/key`.
+# fsspec's URLs may be chained: `zip://a.npy::https://host/b.zip`.
 _SCHEME = re.compile(r"(?:[a-zA-Z0-9+.-]+::)*[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 # Other names of schemes.
@@ -79,11 +80,16 @@ class LocalFiles(StagedFiles):
         # This takes a third of the time of Path.read_bytes, which matters for files of a few kilobytes.
         descriptor = _open_regular(path)
         try:
-            end = os.fstat(descriptor).st_size if size is None else start + size
-            parts = list[bytes]()
-            while start < end and (data := os.pread(descriptor, end - start, start)):
+            end = math.inf if size is None else start + size
+            known, parts = os.fstat(descriptor).st_size, list[bytes]()
+            while start < end:
+                # What the kernel makes up has a size of 0.
+                most = known - start if start < known else _BUFFER_BYTES
+                data = os.pread(descriptor, int(min(most, end - start)), start)
                 parts.append(data)
                 start += len(data)
+                if not data or start == known:
+                    break
             return parts[0] if len(parts) == 1 else b"".join(parts)
         finally:
             os.close(descriptor)
@@ -95,8 +101,12 @@ class LocalFiles(StagedFiles):
         return os.path.isfile(path)
 
     def glob(self, pattern: str) -> list[str]:
-        found = glob.glob(pattern, recursive=True)
-        return sorted(path for path in found if not os.path.isdir(path))
+        pattern = os.path.abspath(pattern)
+        if "**" in pattern:
+            return super().glob(
+                pattern
+            )  # Links to folders are not followed: one may lead to itself.
+        return sorted(path for path in glob.glob(pattern) if not os.path.isdir(path))
 
     def begin(self, path: str) -> Draft:
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -115,11 +125,20 @@ class LocalFiles(StagedFiles):
     def listed(self, folder: str) -> Iterator[FileInfo]:
         if not os.path.exists(folder):
             return
-        for parent, _, names in os.walk(folder, onerror=_raise):
+
+        def refuse(error: OSError) -> None:
+            # Folders that others own are none of ours, such as `lost+found` of a disk.
+            if (
+                not isinstance(error, FileNotFoundError | PermissionError)
+                or error.filename == folder
+            ):
+                raise error
+
+        for parent, _, names in os.walk(folder, onerror=refuse):
             for name in names:
                 path = f"{parent}/{name}"
                 with contextlib.suppress(FileNotFoundError):  # Somebody deletes it.
-                    found = os.lstat(path)
+                    found = os.stat(path)
                     yield FileInfo(path, found.st_size, found.st_mtime_ns)
 
     def delete(self, paths: Sequence[str]) -> None:
@@ -171,11 +190,6 @@ def _link(path: str, name: str) -> None:
         os.rename(path, name)
     else:
         os.unlink(path)
-
-
-def _raise(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
 
 
 def drop_empty_folder(path: str) -> None:

@@ -1,4 +1,4 @@
-"""Files of every other protocol that fsspec knows, such as `https://` and `hdfs://`."""
+"""Files of every other protocol that fsspec knows, such as `https://` and `hf://`."""
 
 from __future__ import annotations
 
@@ -32,15 +32,13 @@ _TRIES = 4
 
 
 class FsspecFiles(Files):
-    """Files of the filesystems that fsspec has drivers for, which retry by themselves or not at all."""
+    """Files of the other protocols that fsspec has drivers for, which retry by themselves or not at all."""
 
     def stat(self, path: str) -> Stat:
         # All that the driver says: its `ukey` may take another request, and over HTTP never changes.
         info = _ask(path, lambda filesystem, name: filesystem.info(name))
-        size = info.get("size")
-        if size is None:
-            raise StoreError(f"{path}: the server does not say how long the file is")
-        return Stat(int(size), sorted((key, str(value)) for key, value in info.items()))
+        size = _ask(path, _length)
+        return Stat(size, sorted((key, str(value)) for key, value in info.items()))
 
     def exists(self, path: str) -> bool:
         return bool(_ask(path, lambda filesystem, name: filesystem.isfile(name)))
@@ -49,7 +47,7 @@ class FsspecFiles(Files):
         total = self.stat(path).size
 
         def get(path: str, start: int, size: int, _: object) -> Part:
-            return Part(self.read(path, start, size), total, None)
+            return Part(self.read(path, start, min(size, total - start)), total, None)
 
         return open_object(get, path)
 
@@ -57,15 +55,21 @@ class FsspecFiles(Files):
         stop = None if size is None else start + size
 
         def whole(filesystem: Any, name: str) -> bytes:
-            data: bytes = filesystem.cat_file(name, start or None, stop)
+            try:
+                data: bytes = filesystem.cat_file(name, start or None, stop)
+            except Exception as error:
+                # Servers refuse a range that begins at the end.
+                if isinstance(error, _LASTING) or start < _length(filesystem, name):
+                    raise
+                return b""
             if stop is None or len(data) == size:
                 return data
-            if len(data) > stop - start:
+            expected = max(min(stop, _length(filesystem, name)) - start, 0)
+            if len(data) > expected:
                 raise ValueError(
-                    f"{path}: got {len(data)} bytes for a range of {size}: the server does not support range "
+                    f"{path}: got {len(data)} bytes for a range of {expected}: the server does not support range "
                     "requests; copy the files to a disk or a store that does"
                 )
-            expected = max(min(stop, filesystem.size(name)) - start, 0)
             if len(data) < expected:
                 raise StoreError(f"got {len(data)} of {expected} bytes")
             return data
@@ -83,6 +87,13 @@ class FsspecFiles(Files):
 
     def glob(self, pattern: str) -> list[str]:
         return [str(path) for path in _ask(pattern, _glob)]
+
+
+def _length(filesystem: Any, name: str) -> int:
+    size = filesystem.size(name)
+    if size is None:
+        raise ValueError("the server does not say how long the file is")
+    return int(size)
 
 
 def _glob(filesystem: Any, pattern: str) -> list[str]:
@@ -109,6 +120,10 @@ def _ask(path: str, question: Callable[[Any, str], _T]) -> _T:
             filesystem.invalidate_cache()
             return question(filesystem, name)
         except _LASTING as error:
+            if "Protocol not known" in str(error):
+                raise ValueError(
+                    "unknown scheme: expected a path, s3://, gs://, az://, abfs://, or one of fsspec's"
+                ) from None
             raise _error(path, error) from error
         except Exception as error:
             failed = error

@@ -352,7 +352,7 @@ class Manifest:
 
     @classmethod
     def read(cls, directory: str | os.PathLike[str]) -> Manifest:
-        """The newest manifest of a dataset on any filesystem that fsspec knows.
+        """The newest manifest of a dataset on a disk, in a store, or wherever fsspec reads.
 
         Raises:
             DatasetError: (a ValueError) The directory holds no manifest, or a damaged one.
@@ -390,6 +390,11 @@ def newest_manifest(directory: str, read: Callable[[str], bytes]) -> tuple[bytes
         except (FileNotFoundError, NotADirectoryError):
             if name != MANIFEST:
                 return found
+        except PermissionError:
+            # So stores answer for a file that is missing, if the reader may not list.
+            if found:
+                return found
+            raise
         except (ImportError, ValueError, RecursionError) as error:  # Or a driver is missing.
             raise DatasetError(f"{path}: {error}") from None
         number += 1

@@ -1,8 +1,4 @@
-"""A cache of a store's shards on a local disk, of limited size and shared by any number of processes.
-
-None of fsspec's own caches does this: `filecache`, `simplecache` and `blockcache` never delete
-anything, and processes overwrite each other's list of cached files.
-"""
+"""A cache of a store's shards on a local disk, of limited size and shared by any number of processes."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class ShardBytes:
     """The bytes of one shard. It is safe to share between threads.
 
     Args:
-        path: A local path or any URL that fsspec knows.
+        path: A path, or a URL of a store or of another protocol of fsspec.
         descriptor: Whether the object may keep a file descriptor. Without one, reading long runs of a
             local file takes a third longer.
         cached: An open copy of the file on a local disk, which is read in its place, and closed here.

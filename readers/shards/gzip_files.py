@@ -129,7 +129,7 @@ class GzippedShard:
     its beginning again.
 
     Args:
-        path: A local path or any URL that fsspec knows.
+        path: A path, or a URL of a store or of another protocol of fsspec.
     """
 
     def __init__(self, path: str) -> None:

@@ -12,7 +12,7 @@ from tests.support.packaged import run_in
 
 pytestmark = pytest.mark.environments
 
-# Without those of stores: they need a newer fsspec than the readers do.
+# Without those of stores.
 EXTRAS = [
     "beam",
     "tensorflow",

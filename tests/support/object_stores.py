@@ -31,6 +31,7 @@ from typing import Any
 import pytest
 
 from readers.files.stores import clients
+from readers.files.stores.per_process import PerProcess
 from tests.support import azurite
 from tests.support.preconditions import SIGNED, Preconditions
 
@@ -506,7 +507,7 @@ def bucket_of(server: Server) -> Iterator[Bucket]:
 
 def uninstall(module: str, patch: pytest.MonkeyPatch) -> None:
     """Makes the library of a store look as if it were not installed."""
-    clients._stores.clear()
+    patch.setattr(clients, "_stores", PerProcess(8))
     ours = ("readers.files.stores.s3", "readers.files.stores.gcs", "readers.files.stores.azure")
     for name in [name for name in sys.modules if name.startswith(ours)]:
         patch.delitem(sys.modules, name)

@@ -8,14 +8,14 @@ error where the answer is read.
 
 from __future__ import annotations
 
-import functools
-import os
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
+
+from readers.files.stores.per_process import PerProcess
 
 T = TypeVar("T")
 
@@ -155,13 +155,15 @@ def taken(path: str, start: int, size: int | None) -> tuple[int, Part] | None:
 def in_background(function: Callable[..., T], *arguments: Any) -> Future[T]:
     """The future result of `function(*arguments)` in one of this process's threads for requests."""
     future: Future[T] = Future()
-    _calls(os.getpid()).put((future, function, arguments))
+    _queues.get("", _calls).put((future, function, arguments))
     return future
 
 
-@functools.lru_cache(maxsize=1)
-def _calls(process: int) -> queue.SimpleQueue[Any]:
-    """The calls that wait for a thread of this process: a forked one has none of its parent's."""
+_queues = PerProcess["queue.SimpleQueue[Any]"](1)
+
+
+def _calls() -> queue.SimpleQueue[Any]:
+    """The calls that wait for a thread of this process."""
     calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for _ in range(_THREADS):
         # Daemons, unlike those of an executor: a process that has failed does not wait for retries.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from readers.files.stores.errors import Errors, SignIn
+from readers.files.stores.per_process import PerProcess
 from readers.files.stores.store import Store, bucket_and_key
 
 # The extra that installs the library of a scheme.
@@ -22,7 +23,7 @@ _VARIABLES = ("AWS_", "AZURE_", "STORAGE_EMULATOR_", "GOOGLE_")
 
 _SIGN_INS = {
     "s3": SignIn(
-        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
         "give --s3_access_key_id and --s3_secret_access_key, or ",
         "add --s3_access_key_id=... --s3_secret_access_key=... (and --s3_session_token=...) to the "
         "command, or give the workers' machines a role",
@@ -34,16 +35,15 @@ _SIGN_INS = {
         "engine starts them",
     ),
     "azure": SignIn(
-        "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME with "
-        "AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or a login (az login, a managed identity)",
+        "set AZURE_STORAGE_CONNECTION_STRING; or AZURE_STORAGE_ACCOUNT_NAME, and one of AZURE_STORAGE_ACCOUNT_KEY, "
+        "AZURE_STORAGE_SAS_TOKEN, AZURE_STORAGE_ANON=true or a login (az login, a managed identity)",
         "give --azure_connection_string, or ",
         "add --azure_connection_string, or give the workers a managed identity",
     ),
 }
 
-_MOST_STORES = 8
-
-_stores: dict[Any, Store] = {}
+# A client takes 60 ms of a processor.
+_stores = PerProcess[Store](8)
 
 
 def is_store(path: str) -> bool:
@@ -77,17 +77,13 @@ def store_of(
         raise meaning.refused(f"{path}: expected {scheme}://BUCKET/…")
     # A new one if an environment variable that its library reads has changed.
     variables = [(name, os.environ[name]) for name in os.environ if name.startswith(_VARIABLES)]
-    key = os.getpid(), extra, errors, str(sorted(found.items())), str(variables)
-    if key not in _stores:
-        if len(_stores) >= _MOST_STORES:
-            _stores.clear()
-        try:
-            _stores[key] = _new_store(extra, found, meaning)
-        except ImportError as error:
-            raise meaning.missing_package(
-                f"{scheme}:// paths need a package ({error}): pip install 'beam-shards[{extra}]'"
-            ) from None
-    return _stores[key]
+    key = extra, errors, str(sorted(found.items())), str(variables)
+    try:
+        return _stores.get(key, lambda: _new_store(extra, found, meaning))
+    except ImportError as error:
+        raise meaning.missing_package(
+            f"{scheme}:// paths need a package ({error}): pip install 'beam-shards[{extra}]'"
+        ) from None
 
 
 def _new_store(extra: str, options: Mapping[str, Any], errors: Errors) -> Store:

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from readers.files.backoff import may_pass
 from readers.files.files import ChangedError, ExistsError, RefusedError, StoreError
 
+# Characters of a library's message; some list all that they tried.
+_LONGEST = 300
+
 _USER = re.compile(r"//[^/\s@]+@")
 
 
@@ -99,4 +102,5 @@ class Errors:
 
 def one_line(error: object) -> str:
     """A library's message on one line, without the user name and password of any URL in it."""
-    return _USER.sub("//", " ".join(str(error).split()))[:300]
+    text = _USER.sub("//", " ".join(str(error).split()))
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -68,7 +68,8 @@ class GcsStore(RangeListed):
         for scheme in ("https://", "http://"):
             adapter = requests.adapters.HTTPAdapter(pool_maxsize=_CONNECTIONS)
             self._client._http.mount(scheme, adapter)
-        self._retry = DEFAULT_RETRY.with_delay(*backoff.wait_limits(), 2).with_timeout(_SECONDS)
+        retry = DEFAULT_RETRY.with_predicate(_may_pass).with_timeout(_SECONDS)
+        self._retry = retry.with_delay(*backoff.wait_limits(), 2)
 
     def blob(self, path: str) -> Any:
         """The library's handle of an object, which may be missing."""
@@ -119,14 +120,19 @@ class GcsStore(RangeListed):
         url = f"{self._client.api_endpoint}/download/storage/v1/b/{bucket}/o/{quote(key, '')}"
         asked = {"alt": "media"} | ({"ifGenerationMatch": version} if version else {})
         # Compressed objects arrive as they are stored: whoever reads one decompresses it.
-        headers = {"Accept-Encoding": "gzip"}
+        common = self._client._connection
+        headers = {
+            **common.extra_headers,
+            "User-Agent": common.user_agent,
+            "Accept-Encoding": "gzip",
+        }
         is_whole = not start and size is None
         if not is_whole:
             headers["Range"] = f"bytes={start}-{'' if size is None else start + size - 1}"
         how = {"headers": headers, "timeout": _SECONDS, "stream": True}
         with self._client._http.get(url, params=asked, **how) as answer:
             if answer.status_code == 416:
-                return Part(b"", start, version)
+                return self.past_end(path, start, version)
             if answer.status_code >= 400:
                 raise from_http_response(answer)
             data = answer.raw.read(decode_content=False)
@@ -186,8 +192,15 @@ class GcsStore(RangeListed):
             raise self._refusal(path, int(error.code or 0), error, reads) from None
         except InvalidResponse as error:
             raise self._refusal(path, error.response.status_code, error, reads) from None
+        except requests.exceptions.InvalidSchema as error:
+            host = os.environ.get("STORAGE_EMULATOR_HOST")
+            raise self.errors.refused(
+                f"{path}: {one_line(error)}: STORAGE_EMULATOR_HOST={host!r}, expected http://HOST:PORT"
+            ) from None
         except (requests.RequestException, ConnectionError) as error:
             raise self.errors.failing(path, error) from None
+        except ValueError as error:  # Such as a name that no bucket can have.
+            raise self.errors.refused(f"{path}: {one_line(error)}") from None
 
     def _refusal(self, path: str, status: int, error: BaseException, reads: bool) -> Exception:
         answer = _answer(error)
@@ -234,6 +247,12 @@ def new_client(options: Mapping[str, Any], errors: Errors) -> Any:
         credentials=credentials,
         extra_headers=audited | (options.get("gcs_custom_audit_entries") or {}),
     )
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether a request may succeed a moment later: also one whose answer was cut."""
+    cut = isinstance(error, requests.exceptions.JSONDecodeError)
+    return cut or bool(DEFAULT_RETRY._predicate(error))
 
 
 def _info(blob: Any) -> FileInfo:

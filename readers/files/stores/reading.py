@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from readers.files.files import ChangedError
 from readers.files.stores.ahead import Part, in_background, taken
 
 # Bytes per request: few after a seek, and up to the larger number while reading on.
@@ -129,6 +130,8 @@ class _ObjectReader(io.RawIOBase):
         return False
 
     def _keep(self, start: int, part: Part) -> None:
+        if self._total not in (None, part.total):
+            raise ChangedError(f"{self.name}: it was replaced while it was read")
         self._start, self._window = start, memoryview(part.data)
         self._total, self._version = part.total, part.version
 

@@ -86,7 +86,15 @@ class Store(WritableFiles):
     def upload(self, path: str, replace: bool) -> Upload:
         """Begins an object that is uploaded in parts."""
 
+    def past_end(self, path: str, start: int, version: Any) -> Part:
+        """The answer to a request for bytes after the end of an object."""
+        return Part(b"", min(self.stat(path).size, start), version)
+
     def read(self, path: str, start: int = 0, size: int | None = None) -> bytes:
+        if not bucket_and_key(path)[1]:
+            raise self.errors.refused(
+                f"{path}: this names a bucket; expected a file or folder in it"
+            )
         if size == 0:
             return b""
         requested = taken(path, 0, None) if size is None and not start else None
@@ -161,7 +169,7 @@ class _NewObject:
             self._upload.add(bytes(held[start : start + PART_BYTES]))
         self._held, self._size = [bytes(held[cut:])], self._size - cut
 
-    def publish(self, synced: bool = True) -> None:
+    def publish(self, synced: bool = False) -> None:
         data = b"".join(self._held)
         if self._upload is None:
             self._store.put(self._path, data, self._replace)

@@ -118,7 +118,7 @@ def test_what_is_no_directory_is_refused(tmp_path):
         state_of(f"{tmp_path}/out")
     with pytest.raises(UsageError, match="cannot be written"):
         prepare(replace(output_of(f"{tmp_path}/out/deeper"), run="r"), "j", "0123abcd")
-    with pytest.raises(UsageError, match="--output nosuch://x"):
+    with pytest.raises(UsageError, match="nosuch://x: this scheme is unknown"):
         state_of("nosuch://x")
 
 

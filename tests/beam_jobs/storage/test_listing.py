@@ -122,7 +122,7 @@ def test_a_file_is_known_by_path_size_and_time_to_the_nanosecond(tmp_path):
 
 
 def test_an_unknown_filesystem_is_a_usage_error():
-    with pytest.raises(UsageError, match="--input nosuch://x/"):
+    with pytest.raises(UsageError, match="nosuch://x: this scheme is unknown"):
         list(match("nosuch://x/*"))
 
 

@@ -26,6 +26,7 @@ from readers.files.files import ExistsError
 from readers.files.stores import clients, gcs
 from readers.files.stores import store as stores
 from readers.files.stores.errors import SignIn
+from readers.files.stores.per_process import PerProcess
 from tests.support.checkout import ROOT
 
 # Several parts.
@@ -215,7 +216,7 @@ def test_a_store_that_keeps_failing_is_not_blamed_on_an_input(store, monkeypatch
     monkeypatch.setattr("readers.files.backoff.TRIES", 2)
     store.put(f"{store.url}/x", b"x")
     store.proxy.fault(503, methods=None)
-    monkeypatch.setattr(clients, "_stores", {})
+    monkeypatch.setattr(clients, "_stores", PerProcess(8))
     for call in (
         lambda: read_bytes(f"{store.url}/x"),
         lambda: write_file(f"{store.url}/y", b"y", STAGING),

@@ -32,6 +32,7 @@ from beam_jobs.plan import run_ranges
 from beam_jobs.records import runs
 from beam_jobs.records.spool import Spool
 from readers.files.stores import clients, store
+from readers.files.stores.per_process import PerProcess
 from readers.format.manifest import Manifest, newest_manifest
 from tests.campaigns.simulation.graph import Node, nodes_of_pipeline
 from tests.campaigns.simulation.runner import JobFailed, Runner
@@ -57,7 +58,7 @@ _NOTHING = b"{}", Manifest(_SCHEMA, {}, generation=0)
 def simulated(world: World, chance: random.Random, name: str) -> Iterator[None]:
     """Puts a world in the place of all stores, and makes runs of encoded records small."""
     with (
-        mock.patch.object(clients, "_stores", {}),
+        mock.patch.object(clients, "_stores", PerProcess(8)),
         mock.patch.object(clients, "_new_store", lambda *_: world),
         mock.patch.object(store, "PART_BYTES", 2000),
         mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128))),

@@ -15,6 +15,7 @@ import readers
 from readers.files import backoff
 from readers.files.of_path import LOCAL, files_of
 from readers.files.stores import clients
+from readers.files.stores.per_process import PerProcess
 from readers.order.orders import GlobalOrder
 from tests.support.arrays import ids
 from tests.support.datasets import NUMBERS, damage, write_dataset, write_numbers
@@ -44,7 +45,7 @@ def hasty(monkeypatch):
     monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
     monkeypatch.setattr(backoff, "TRIES", 6)
     monkeypatch.setattr("readers.files.stores.gcs._SECONDS", 0.5)
-    monkeypatch.setattr(clients, "_stores", {})
+    monkeypatch.setattr(clients, "_stores", PerProcess(8))
     # Azure's library reads a broken body again, after a second each time.
     monkeypatch.setattr("azure.storage.blob._download.time", types.SimpleNamespace(sleep=id))
 

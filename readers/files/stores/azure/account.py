@@ -56,19 +56,19 @@ def new_client(options: Mapping[str, Any], host: str, errors: Errors) -> BlobSer
         if text:
             client = BlobServiceClient.from_connection_string(text, **how)
         else:
-            client = BlobServiceClient(url, _credential(options, url, name), **how)
+            client = BlobServiceClient(url, _credential(options, url, name, errors), **how)
     except ValueError as error:
         text = one_line(error).rstrip(".")
         raise errors.refused(f"az://: {text}: {errors.how_to_sign_in()}") from None
     if host and client.account_name != name:
         raise errors.refused(
-            f"abfs://…@{host}: the credentials are those of account {client.account_name!r}; name them for "
-            f"{name!r}, or write az://CONTAINER/…"
+            f"abfs://…@{host}: the credentials are those of account {client.account_name!r}; give those of "
+            f"account {name!r}, or write az://CONTAINER/…"
         )
     return client
 
 
-def _credential(options: Mapping[str, Any], url: str, account: str) -> Any:
+def _credential(options: Mapping[str, Any], url: str, account: str, errors: Errors) -> Any:
     """What signs the requests to an account; None for public containers."""
     if key := _variable("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY"):
         return {"account_name": account, "account_key": key} if account else key
@@ -78,8 +78,12 @@ def _credential(options: Mapping[str, Any], url: str, account: str) -> Any:
         return token.lstrip("?")
     if is_set("AZURE_STORAGE_ANON"):
         return None
-    from azure.identity import DefaultAzureCredential
-
+    try:
+        from azure.identity import DefaultAzureCredential
+    except ImportError as error:
+        raise errors.missing_package(
+            f"az:// with a login needs azure-identity ({error}): pip install 'beam-shards[azure]'"
+        ) from None
     identity = options.get("azure_managed_identity_client_id")
     chosen = {"managed_identity_client_id": identity} if identity else {}
     return DefaultAzureCredential(**chosen)

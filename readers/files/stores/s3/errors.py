@@ -16,7 +16,7 @@ from botocore.exceptions import (
 from readers.files import backoff
 from readers.files.stores.errors import Errors, one_line
 
-_NO_CREDENTIALS = (
+NO_CREDENTIALS = (
     NoCredentialsError,
     PartialCredentialsError,
     CredentialRetrievalError,
@@ -71,10 +71,13 @@ def meaning(
     error: BotoCoreError | ClientError, path: str, errors: Errors, reads: bool
 ) -> Exception:
     """What one of boto3's errors means; arguments as for `Errors.refusal`."""
-    if isinstance(error, _NO_CREDENTIALS):
+    if isinstance(error, NO_CREDENTIALS):
         return errors.no_credentials(path, error)
     if isinstance(error, ParamValidationError):
-        return errors.refused(f"{path}: {one_line(error)}")
+        bucket = path.split("/")[2]
+        is_name = "bucket name" not in str(error)
+        what = one_line(error) if is_name else f"{bucket!r} is no name of a bucket"
+        return errors.refused(f"{path}: {what}")
     if not isinstance(error, ClientError):
         return errors.failing(path, error)
     status, details = _status(error), error.response.get("Error", {})

@@ -19,7 +19,7 @@ from readers.files.files import FileInfo, Stat
 from readers.files.stores.ahead import Part
 from readers.files.stores.environment import is_set
 from readers.files.stores.errors import Errors, one_line
-from readers.files.stores.s3.errors import BeyondEnd, may_pass, meaning
+from readers.files.stores.s3.errors import NO_CREDENTIALS, BeyondEnd, may_pass, meaning
 from readers.files.stores.store import (
     Page,
     RangeListed,
@@ -58,7 +58,7 @@ class S3Store(RangeListed):
 
     def __init__(self, options: Mapping[str, Any], errors: Errors) -> None:
         super().__init__(errors)
-        self._tries = int(os.environ.get("AWS_MAX_ATTEMPTS", backoff.TRIES))
+        self._tries = _most_tries(errors)
         # `call` retries; boto3 would not retry a 429, and has limits of its own.
         config = Config(
             retries={"total_max_attempts": 1},
@@ -79,10 +79,10 @@ class S3Store(RangeListed):
                 aws_secret_access_key=options.get("s3_secret_access_key"),
                 aws_session_token=options.get("s3_session_token"),
             )
+        except NO_CREDENTIALS as error:
+            raise errors.no_credentials("s3://", error) from None
         except (BotoCoreError, ValueError) as error:
-            raise errors.refused(
-                f"s3://: {one_line(error)}; see --s3_endpoint_url and AWS_*"
-            ) from None
+            raise errors.refused(f"s3://: {one_line(error)}; see the variables AWS_…") from None
         events = self._client.meta.events
         events.register("before-parse.s3.GetObject", _keep_read_headers)
 
@@ -144,7 +144,11 @@ class S3Store(RangeListed):
             try:
                 answer = self.call("get_object", path, Range=span, **matching)
             except BeyondEnd:
-                return Part(b"".join(parts), at, version)
+                return (
+                    self.past_end(path, at, version)
+                    if not parts
+                    else Part(b"".join(parts), at, version)
+                )
             version = answer.get("ETag")
             if "ContentRange" not in answer:
                 raise self.errors.refused(f"{path}: the server does not support requests of ranges")
@@ -168,7 +172,7 @@ class S3Store(RangeListed):
         return Stat(there["ContentLength"], there.get("ETag"), crc32c)
 
     def put(self, path: str, data: bytes, replace: bool) -> None:
-        # The store compares the checksum with the bytes that arrived, and keeps it for `checksum`.
+        # The store compares the checksum with the bytes that arrived, and keeps it for `stat`.
         known = {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": crc32c_text(data)}
         self.call("put_object", path, Body=data, **known, **_condition(replace))
 
@@ -199,6 +203,14 @@ class S3Store(RangeListed):
                 path = f"s3://{bucket}/{found['Key']}"
                 with contextlib.suppress(FileNotFoundError):
                     self.call("abort_multipart_upload", path, UploadId=found["UploadId"])
+
+
+def _most_tries(errors: Errors) -> int:
+    """How often a request is made at most."""
+    text = os.environ.get("AWS_MAX_ATTEMPTS") or str(backoff.TRIES)
+    if not text.isdecimal() or not int(text):
+        raise errors.refused(f"s3://: AWS_MAX_ATTEMPTS={text!r}: expected a whole number from 1")
+    return int(text)
 
 
 def _files_in(prefix: str, page: Mapping[str, Any]) -> list[FileInfo]:

@@ -1,0 +1,40 @@
+"""What a process makes once, whichever of its threads needs it first, and a forked process makes anew."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+_Value = TypeVar("_Value")
+
+
+class PerProcess(Generic[_Value]):
+    """Values by key, such as the clients of servers, whose connections and threads no fork may share.
+
+    Args:
+        most: How many are kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: dict[Hashable, _Value] = {}
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        # A thread of the parent may have held its lock. Its values are not closed: it still uses them.
+        self._of_parent, self._values = self._values, {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
+        """The value of a key, which is made if this process has none."""
+        if (value := self._values.get(key)) is not None:
+            return value
+        with self._lock:
+            if (value := self._values.get(key)) is None:
+                if len(self._values) >= self._most:
+                    self._values = {}
+                value = self._values[key] = make()
+        return value
