@@ -133,11 +133,14 @@ def commit(output: Output, manifest: Manifest, before: State) -> None:
     name = generation_file(output.generation)
     # The manifest must not survive a loss of power that a shard does not survive.
     sync_names(directory, manifest.paths)
+    what = "another job has completed a dataset here while this one ran"
+    taken = DataError(f"--output {directory}: {what}; add --overwrite to replace it")
+    if max(before.generations, default=0) > output.generation:
+        raise taken  # The generation of this number has been replaced, and its manifest deleted.
     try:
         write_file(join(directory, name), data, output.staging)
     except TakenError:
-        what = "another job has completed a dataset here while this one ran"
-        raise DataError(f"--output {directory}: {what}; add --overwrite to replace it") from None
+        raise taken from None
     sync_names(directory, [name])
     # Whoever had a folder before the first attempt can commit no more.
     folders = _abandoned(before, output.run) if name in before.sizes else before.folders

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_jobs.errors import UsageError
-from beam_jobs.plan.shards import BINS, bin_counts, bins_of
+from beam_jobs.plan.shards import BINS, bin_counts, bins_of, loss_error
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.pieces import Divisible, batches, parts_of, text_bytes
 from beam_jobs.records.rejects import Reject
@@ -139,6 +139,8 @@ class Summary(Divisible):
         words: The number of words in the texts of the training split, if they are counted.
         word_hashes: The sum of their `word_hashes`.
         identities: The sum of what identifies each record, in 64 bits.
+        identified: The number of records in that sum.
+        labelled: The number of occurrences of labels, of all features.
         rejects: The first known rejects in the order of their keys.
     """
 
@@ -150,6 +152,8 @@ class Summary(Divisible):
     words: int = 0
     word_hashes: int = 0
     identities: int = 0
+    identified: int = 0
+    labelled: int = 0
     rejects: list[Reject] = field(default_factory=list)
 
     @classmethod
@@ -162,10 +166,26 @@ class Summary(Divisible):
         labels = [[name, sorted(found.items())] for name, found in sorted(self.labels.items())]
         return [splits, labels, self.texts, self.words, self.word_hashes, self.identities]
 
+    def check(self) -> None:
+        """Checks that the pieces of summaries, which are merged apart, were all merged, and once.
+
+        Raises:
+            DataError: The runner lost or repeated some.
+        """
+        records = sum(split.records for split in self.splits)
+        labels = sum(found.total() for found in self.labels.values())
+        for found, expected, what in (
+            (records, self.identified, "records of the first pass"),
+            (labels, self.labelled, "labels of the first pass"),
+        ):
+            if found != expected:
+                raise loss_error(found, expected, what)
+
     def identify(self, hashes: np.ndarray, known: np.ndarray) -> None:
         """Adds the identities of records: their hashes, uint64 [n], and what else is known of each, of any integer dtype [n]."""
         values = hashes * (2 * known.astype(np.uint64) + np.uint64(1))
         self.identities = (self.identities + int(values.sum(dtype=np.uint64))) % (1 << 64)
+        self.identified += len(hashes)
 
     def add_block(self, block: Block) -> None:
         """Adds the records of a block."""
@@ -188,6 +208,10 @@ class Summary(Divisible):
         Raises:
             UsageError: There are more than `MAX_LABELS` labels.
         """
+        self.labelled += sum(labels.values())
+        self._merge_labels(labels, feature)
+
+    def _merge_labels(self, labels: Mapping[str, int], feature: str) -> None:
         found = self.labels.setdefault(feature, Counter())
         found.update(labels)
         check_labels(found)
@@ -218,8 +242,10 @@ class Summary(Divisible):
         self.words += other.words
         self.word_hashes += other.word_hashes
         self.identities = (self.identities + other.identities) % (1 << 64)
+        self.identified += other.identified
+        self.labelled += other.labelled
         for feature, labels in other.labels.items():
-            self.add_labels(labels, feature)
+            self._merge_labels(labels, feature)
         self.add_sample(other.sample)
         self._add_rejects(other.rejects)
 

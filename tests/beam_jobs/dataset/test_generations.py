@@ -220,7 +220,19 @@ def test_of_two_jobs_the_second_to_commit_ends_with_one_line(tmp_path):
     assert Manifest.read(tmp_path).shards[0].path.startswith("0123abcd/")
 
 
-def test_a_commit_may_be_repeated_even_after_the_next_generation(tmp_path):
+def test_a_job_whose_number_was_taken_and_replaced_commits_no_more(tmp_path):
+    slow = begun(output_of(tmp_path))
+    prepare(slow, "slow", "ffffffff")
+    written(output_of(tmp_path), "0123abcd")
+    written(replace(output_of(tmp_path), overwrite=True), "89abcdef")
+    assert files(tmp_path) == of_generation(2, "89abcdef")
+    write(tmp_path, *(f"ffffffff/{name}" for name in (NOTE, SHARD, f"{SHARD}.index")))
+    with pytest.raises(DataError, match="another job has completed a dataset here while"):
+        commit(slow, manifest_of(slow, "ffffffff"), state_of(str(tmp_path)))
+    assert not (tmp_path / "generations/1.json").exists()
+
+
+def test_a_commit_may_be_repeated(tmp_path):
     output = written(output_of(tmp_path), "0123abcd")
     commit(output, manifest_of(output, "0123abcd"), state_of(str(tmp_path)))
     assert files(tmp_path) == of_generation(1, "0123abcd")

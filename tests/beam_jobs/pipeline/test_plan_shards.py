@@ -72,6 +72,7 @@ def run_plan(
         summary = Summary.empty(len(num_shards))
         summary.inputs = len(block.hashes)
         summary.add_block(block)
+        summary.identify(block.hashes, block.hashes)
         summary.add_sample(SampledRecord(int(h), b"%d" % h, int(h) % 50 + 1) for h in block.hashes)
         for split in block.splits.tolist():
             summary.splits[split].bytes += record_bytes
@@ -161,6 +162,7 @@ def test_lost_inputs_are_noticed_before_the_output_is_touched(tmp_path):
     summary = Summary.empty(1)
     summary.inputs = 3
     summary.splits[0].add(np.arange(3, dtype=np.uint64))
+    summary.identify(np.arange(3, dtype=np.uint64), np.arange(3))
     with pytest.raises(DataError, match="4 inputs were listed, 3 reached"):
         next(_DraftPlan(output, None, 2, prepare).process(None, summary, [2, 2]))
     for listed, cut in (([1, 1, 1], [2]), ([1, 1, 1], [2, 2]), ([3], [1, 1, 1])):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.shards import BINS, bin_counts
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, SplitSummary, Summary, label_names_of
 from beam_jobs.records.blocks import Block
@@ -156,3 +156,19 @@ def test_too_many_labels_are_refused_when_merging():
     other.add_labels({"one more": 1})
     with pytest.raises(UsageError, match=f"more than {MAX_LABELS} different labels, '0' among"):
         summary.merge(other)
+
+
+@pytest.mark.parametrize("place", ["", "label", 0])
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_piece_that_is_lost_or_merged_twice_is_noticed(place, times):
+    whole = Summary.empty(2)
+    hashes = np.arange(1, 9, dtype=np.uint64) << np.uint64(60)
+    whole.splits[0].add(hashes)
+    whole.identify(hashes, np.arange(8))
+    whole.add_labels({"cat": 5, "dog": 3})
+    merged = Summary.empty(2)
+    for key, piece in whole.pieces():
+        for _ in range(times if place in (key or ("",)) else 1):
+            merged.merge(piece)
+    with pytest.raises(DataError, match="the runner handed over .* of the first pass"):
+        merged.check()
