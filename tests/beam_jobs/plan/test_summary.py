@@ -170,5 +170,5 @@ def test_a_piece_that_is_lost_or_merged_twice_is_noticed(place, times):
     for key, piece in whole.pieces():
         for _ in range(times if place in (key or ("",)) else 1):
             merged.merge(piece)
-    with pytest.raises(DataError, match="the runner handed over .* of the first pass"):
+    with pytest.raises(DataError, match=r"the runner handed over .* of the first pass"):
         merged.check()
