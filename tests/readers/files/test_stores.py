@@ -262,3 +262,45 @@ def test_a_pipe_and_a_device_are_not_read(tmp_path, read):
     for path in (str(tmp_path / "pipe"), "/dev/zero"):
         with pytest.raises(OSError, match="expected a regular file, found a pipe or a device"):
             read(path)
+
+
+def test_a_user_who_may_not_list_reads_datasets_and_files(s3, numbered, tmp_path) -> None:
+    # Without the right to list, a store forbids what is not there.
+    url = s3.upload(numbered)
+    s3.proxy.fault(403, r"generations/", methods=None)
+    assert len(ids(readers.as_numpy(url, split="train", batch_size=64))) == 200
+    file = s3.upload(numbered / "val-00000-of-00001.tfrecord", "bare.tfrecord")
+    s3.proxy.fault(403, r"bare\.tfrecord/manifest\.json$", methods=None)
+    assert ids(readers.as_numpy([file], schema=NUMBERS, batch_size=8)) == [1000, 1001, 1002]
+
+
+@pytest.mark.parametrize("text", ["0", "abc", "-1"])
+def test_a_wrong_number_of_attempts_is_named(s3, monkeypatch, text) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", text)
+    with pytest.raises(PermissionError, match=rf"AWS_MAX_ATTEMPTS='{text}': expected a whole"):
+        readers.Manifest.read(s3.url)
+
+
+def test_other_names_of_a_scheme_are_the_same_store(s3, numbered) -> None:
+    url = s3.upload(numbered).replace("s3://", "s3a://")
+    assert len(ids(readers.as_numpy(url, split="train", batch_size=64))) == 200
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_named(store: Bucket) -> None:
+    url = f"{store.url}/x"
+    store.put(url, bytes(3 << 20))
+    with (
+        pytest.raises(OSError, match="it was replaced while it was read"),
+        files_of(url).open(url) as file,
+    ):
+        file.read(10)
+        store.put(url, bytes(2 << 20))
+        while file.read(1 << 18):
+            pass
+
+
+def test_a_bucket_is_no_file(store: Bucket) -> None:
+    scheme = store.url.split("://")[0]
+    for url, words in ((f"{scheme}://", "expected"), (f"{scheme}:///x", "expected")):
+        with pytest.raises((PermissionError, ValueError), match=words):
+            readers.Manifest.read(url)
