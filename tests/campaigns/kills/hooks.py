@@ -118,7 +118,8 @@ class Watch:
     ) -> None:
         """A step that may end when half of its bytes are written; None if nothing can write half of them."""
         self.reached(name, "before")
-        if write_half:
+        # A process that survives its step writes all of the bytes, and once.
+        if write_half and (self.way != "worker" or self.role == "worker"):
             if self.fatal == (self.role, name, "half", self._counts[name, "half"] + 1):
                 write_half()
             self.reached(name, "half")
