@@ -20,6 +20,7 @@ from readers.dataset import Dataset
 from readers.describe import describe
 from readers.export import export_npy
 from readers.files.files import StoreError
+from readers.files.local import path_text
 from readers.format.display import visible, visible_line, without_credentials
 from readers.format.findings import SEVERITIES
 from readers.format.manifest import Manifest
@@ -175,7 +176,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     for command in (info, head, verified, look, page, export, card, files, index):
         command.add_argument(
-            "directory", metavar="DIR", help="the dataset's directory, on any filesystem"
+            "directory",
+            metavar="DIR",
+            type=path_text,
+            help="the dataset's directory, on any filesystem",
         )
     for command in (head, export):
         command.add_argument(

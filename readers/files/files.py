@@ -48,7 +48,7 @@ class FileInfo(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """What is known of a file without reading it.
+    """The size, the version and the checksum of a file, without reading it.
 
     Attributes:
         size: Its length in bytes.
@@ -84,7 +84,7 @@ class Files(abc.ABC):
 
     @abc.abstractmethod
     def stat(self, path: str) -> Stat:
-        """What is known of a file."""
+        """The size and the version of a file."""
 
     @abc.abstractmethod
     def open(self, path: str) -> io.BufferedReader:

@@ -83,7 +83,7 @@ class LocalFiles(StagedFiles):
             end = math.inf if size is None else start + size
             known, parts = os.fstat(descriptor).st_size, list[bytes]()
             while start < end:
-                # What the kernel makes up has a size of 0.
+                # Files of /proc have a size of 0.
                 most = known - start if start < known else _BUFFER_BYTES
                 data = os.pread(descriptor, int(min(most, end - start)), start)
                 parts.append(data)
@@ -103,9 +103,8 @@ class LocalFiles(StagedFiles):
     def glob(self, pattern: str) -> list[str]:
         pattern = os.path.abspath(pattern)
         if "**" in pattern:
-            return super().glob(
-                pattern
-            )  # Links to folders are not followed: one may lead to itself.
+            # Links to folders are not followed: one may lead to itself.
+            return super().glob(pattern)
         return sorted(path for path in glob.glob(pattern) if not os.path.isdir(path))
 
     def begin(self, path: str) -> Draft:
@@ -127,11 +126,9 @@ class LocalFiles(StagedFiles):
             return
 
         def refuse(error: OSError) -> None:
-            # Folders that others own are none of ours, such as `lost+found` of a disk.
-            if (
-                not isinstance(error, FileNotFoundError | PermissionError)
-                or error.filename == folder
-            ):
+            # A folder that this user may not list is no folder of a job, such as `lost+found` of a disk.
+            passes = isinstance(error, FileNotFoundError | PermissionError)
+            if not passes or error.filename == folder:
                 raise error
 
         for parent, _, names in os.walk(folder, onerror=refuse):

@@ -37,8 +37,9 @@ class FsspecFiles(Files):
     def stat(self, path: str) -> Stat:
         # All that the driver says: its `ukey` may take another request, and over HTTP never changes.
         info = _ask(path, lambda filesystem, name: filesystem.info(name))
-        size = _ask(path, _length)
-        return Stat(size, sorted((key, str(value)) for key, value in info.items()))
+        return Stat(
+            _stated(info.get("size")), sorted((key, str(value)) for key, value in info.items())
+        )
 
     def exists(self, path: str) -> bool:
         return bool(_ask(path, lambda filesystem, name: filesystem.isfile(name)))
@@ -90,7 +91,10 @@ class FsspecFiles(Files):
 
 
 def _length(filesystem: Any, name: str) -> int:
-    size = filesystem.size(name)
+    return _stated(filesystem.size(name))
+
+
+def _stated(size: Any) -> int:
     if size is None:
         raise ValueError("the server does not say how long the file is")
     return int(size)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import google_crc32c
 
+from readers.files.files import RefusedError
 from readers.files.local import is_local, path_text
 from readers.files.of_path import read_file
 from readers.format.display import features_table, format_table, splits_table
@@ -390,11 +391,11 @@ def newest_manifest(directory: str, read: Callable[[str], bytes]) -> tuple[bytes
         except (FileNotFoundError, NotADirectoryError):
             if name != MANIFEST:
                 return found
-        except PermissionError:
-            # So stores answer for a file that is missing, if the reader may not list.
-            if found:
-                return found
-            raise
+        except PermissionError as error:
+            # Stores forbid a file that is missing, if the reader may not list. Credentials may also have expired.
+            if found is None or isinstance(error, RefusedError):
+                raise
+            return found
         except (ImportError, ValueError, RecursionError) as error:  # Or a driver is missing.
             raise DatasetError(f"{path}: {error}") from None
         number += 1

@@ -146,7 +146,7 @@ def taken(path: str, start: int, size: int | None) -> tuple[int, Part] | None:
         size: The number of bytes that are wanted, of which the answer has one or more; None for all.
 
     Raises:
-        Exception: What the request raised.
+        Exception: The error of the request.
     """
     window: Window | None = getattr(_current, "window", None)
     return window.take(path, start, size) if window else None

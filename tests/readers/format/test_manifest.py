@@ -12,10 +12,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from readers.files.files import RefusedError
 from readers.format import manifest
-from readers.format.manifest import DatasetError, File, Manifest, generation_file, join
+from readers.format.manifest import (
+    DatasetError,
+    File,
+    Manifest,
+    generation_file,
+    join,
+    newest_manifest,
+)
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split, checked_path, shard_name
+from tests.support.datasets import write_numbers
 
 FIRST = "4f2a9c01/train-00000-of-00002.tfrecord"
 SECOND = "4f2a9c01/train-00001-of-00002.0be91f6d.tfrecord"
@@ -700,3 +709,19 @@ def test_a_file_with_another_checksum_than_the_manifest_states_is_refused():
 def test_words_are_without_the_punctuation_of_ascii():
     """As docs/reading.md says."""
     assert {*manifest.PUNCTUATION} == {*string.punctuation.encode()}
+
+
+def test_a_next_generation_that_may_not_be_read_is_none_unless_credentials_are_refused(tmp_path):
+    write_numbers(tmp_path, (3,))
+
+    def reads(error):
+        def read(path):
+            if path.endswith("manifest.json"):
+                return (tmp_path / "manifest.json").read_bytes()
+            raise error
+
+        return newest_manifest(str(tmp_path), read)
+
+    assert reads(PermissionError("403"))[1].generation == 1
+    with pytest.raises(RefusedError):
+        reads(RefusedError("401"))

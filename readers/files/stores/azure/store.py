@@ -107,11 +107,9 @@ class AzureStore(Store):
                 ask = functools.partial(self._get, path, at, wanted, version)
                 part = self.call(path, ask, reads=True)
             except _BeyondEnd:
-                return (
-                    self.past_end(path, at, version)
-                    if not parts
-                    else Part(b"".join(parts), at, version)
-                )
+                if parts:
+                    return Part(b"".join(parts), at, version)
+                return self.past_end(path, at, version)
             parts.append(part.data)
             at, version = at + len(part.data), part.version
             if at in (stop, part.total):

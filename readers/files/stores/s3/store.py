@@ -144,11 +144,9 @@ class S3Store(RangeListed):
             try:
                 answer = self.call("get_object", path, Range=span, **matching)
             except BeyondEnd:
-                return (
-                    self.past_end(path, at, version)
-                    if not parts
-                    else Part(b"".join(parts), at, version)
-                )
+                if parts:
+                    return Part(b"".join(parts), at, version)
+                return self.past_end(path, at, version)
             version = answer.get("ETag")
             if "ContentRange" not in answer:
                 raise self.errors.refused(f"{path}: the server does not support requests of ranges")
