@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_jobs.errors import UsageError
-from beam_jobs.plan.shards import BINS, bin_counts, bins_of, loss_error
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.plan.shards import BIN_BITS, BINS, bin_counts, bins_of
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.pieces import Divisible, batches, parts_of, text_bytes
 from beam_jobs.records.rejects import Reject
@@ -24,6 +25,9 @@ SAMPLE = 32
 
 # Rejects that a dry run prints.
 FIRST_REJECTS = 10
+
+# An odd number whose products spread over 64 bits: 2^64 divided by the golden ratio.
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 # A histogram is merged in slices of this many bins, 32 KiB: a runner holds those of all bundles.
 _SLICE = BINS // 16
@@ -48,6 +52,18 @@ def check_labels(labels: Collection[str]) -> None:
             f"more than {MAX_LABELS} different labels, {min(labels)!r} among them: "
             "is it the right field or folder?"
         )
+
+
+def _places(split: int, bins: np.ndarray, counts: np.ndarray | int) -> int:
+    """A checksum of records, which adds up: bins of a split, int64 [n], and how many records are in each."""
+    places = (np.uint64(split << BIN_BITS) | bins.astype(np.uint64)) * _MIX
+    return int(((places ^ places >> np.uint64(32)) * np.asarray(counts, np.uint64)).sum(dtype=np.uint64))
+
+
+def _occurrences(labels: Mapping[str, int], feature: str) -> int:
+    """A checksum of labels, which adds up: how often each occurs."""
+    start = zlib.crc32(feature.encode())
+    return sum(n * zlib.crc32(text_bytes(label), start) for label, n in labels.items())
 
 
 @dataclass
@@ -139,8 +155,8 @@ class Summary(Divisible):
         words: The number of words in the texts of the training split, if they are counted.
         word_hashes: The sum of their `word_hashes`.
         identities: The sum of what identifies each record, in 64 bits.
-        identified: The number of records in that sum.
-        labelled: The number of occurrences of labels, of all features.
+        placed: A checksum of the split and the bin of each record.
+        labelled: A checksum of all occurrences of labels.
         rejects: The first known rejects in the order of their keys.
     """
 
@@ -152,7 +168,7 @@ class Summary(Divisible):
     words: int = 0
     word_hashes: int = 0
     identities: int = 0
-    identified: int = 0
+    placed: int = 0
     labelled: int = 0
     rejects: list[Reject] = field(default_factory=list)
 
@@ -172,25 +188,32 @@ class Summary(Divisible):
         Raises:
             DataError: The runner lost or repeated some.
         """
-        records = sum(split.records for split in self.splits)
-        labels = sum(found.total() for found in self.labels.values())
-        for found, expected, what in (
-            (records, self.identified, "records of the first pass"),
-            (labels, self.labelled, "labels of the first pass"),
+        placed = 0
+        for number, split in enumerate(self.splits):
+            counts = split.histogram()
+            bins = np.flatnonzero(counts)
+            placed += _places(number, bins, counts[bins])
+        labelled = sum(_occurrences(found, name) for name, found in self.labels.items())
+        for checksum, expected, what in (
+            (placed % (1 << 64), self.placed, "records"),
+            (labelled, self.labelled, "labels"),
         ):
-            if found != expected:
-                raise loss_error(found, expected, what)
+            if checksum != expected:
+                raise DataError(
+                    f"the runner lost or repeated {what} of the first pass; no dataset was written, "
+                    "run the job again"
+                )
 
     def identify(self, hashes: np.ndarray, known: np.ndarray) -> None:
         """Adds the identities of records: their hashes, uint64 [n], and what else is known of each, of any integer dtype [n]."""
         values = hashes * (2 * known.astype(np.uint64) + np.uint64(1))
         self.identities = (self.identities + int(values.sum(dtype=np.uint64))) % (1 << 64)
-        self.identified += len(hashes)
 
     def add_block(self, block: Block) -> None:
         """Adds the records of a block."""
         for split, hashes in block.hashes_by_split():
             self.splits[split].add(hashes)
+            self.placed = (self.placed + _places(split, bins_of(hashes), 1)) % (1 << 64)
 
     def add_sizes(self, splits: np.ndarray, sizes: np.ndarray) -> None:
         """Adds the sizes of records in bytes, int64 [n], to their splits, uint8 [n]."""
@@ -208,7 +231,7 @@ class Summary(Divisible):
         Raises:
             UsageError: There are more than `MAX_LABELS` labels.
         """
-        self.labelled += sum(labels.values())
+        self.labelled += _occurrences(labels, feature)
         self._merge_labels(labels, feature)
 
     def _merge_labels(self, labels: Mapping[str, int], feature: str) -> None:
@@ -242,7 +265,7 @@ class Summary(Divisible):
         self.words += other.words
         self.word_hashes += other.word_hashes
         self.identities = (self.identities + other.identities) % (1 << 64)
-        self.identified += other.identified
+        self.placed = (self.placed + other.placed) % (1 << 64)
         self.labelled += other.labelled
         for feature, labels in other.labels.items():
             self._merge_labels(labels, feature)

@@ -72,7 +72,6 @@ def run_plan(
         summary = Summary.empty(len(num_shards))
         summary.inputs = len(block.hashes)
         summary.add_block(block)
-        summary.identify(block.hashes, block.hashes)
         summary.add_sample(SampledRecord(int(h), b"%d" % h, int(h) % 50 + 1) for h in block.hashes)
         for split in block.splits.tolist():
             summary.splits[split].bytes += record_bytes
@@ -161,8 +160,7 @@ def test_lost_inputs_are_noticed_before_the_output_is_touched(tmp_path):
     output = Output(str(tmp_path / "out"), SCHEMA, Placement(0, Splits()), (2,), run="run")
     summary = Summary.empty(1)
     summary.inputs = 3
-    summary.splits[0].add(np.arange(3, dtype=np.uint64))
-    summary.identify(np.arange(3, dtype=np.uint64), np.arange(3))
+    summary.add_block(Block(np.arange(3, dtype=np.uint64), np.zeros(3, np.uint8), [b""] * 3))
     with pytest.raises(DataError, match="4 inputs were listed, 3 reached"):
         next(_DraftPlan(output, None, 2, prepare).process(None, summary, [2, 2]))
     for listed, cut in (([1, 1, 1], [2]), ([1, 1, 1], [2, 2]), ([3], [1, 1, 1])):

@@ -1,4 +1,5 @@
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,17 +159,29 @@ def test_too_many_labels_are_refused_when_merging():
         summary.merge(other)
 
 
+def _pieces() -> list[tuple[Any, Summary]]:
+    summary = Summary.empty(2)
+    hashes = np.arange(1, 9, dtype=np.uint64) << np.uint64(60)
+    summary.add_block(Block(hashes, np.arange(8, dtype=np.uint8) % 2, [b""] * 8))
+    summary.add_labels({"cat": 4, "dog": 4})
+    return list(summary.pieces())
+
+
 @pytest.mark.parametrize("place", ["", "label", 0])
 @pytest.mark.parametrize("times", [0, 2])
 def test_a_piece_that_is_lost_or_merged_twice_is_noticed(place, times):
-    whole = Summary.empty(2)
-    hashes = np.arange(1, 9, dtype=np.uint64) << np.uint64(60)
-    whole.splits[0].add(hashes)
-    whole.identify(hashes, np.arange(8))
-    whole.add_labels({"cat": 5, "dog": 3})
-    merged = Summary.empty(2)
-    for key, piece in whole.pieces():
-        for _ in range(times if place in (key or ("",)) else 1):
-            merged.merge(piece)
-    with pytest.raises(DataError, match=r"the runner handed over .* of the first pass"):
-        merged.check()
+    pieces = [
+        piece for key, piece in _pieces() for _ in range(times if place in (key or ("",)) else 1)
+    ]
+    with pytest.raises(DataError, match=r"the runner lost or repeated .* of the first pass"):
+        merged(pieces, lambda: Summary.empty(2)).check()
+
+
+@pytest.mark.parametrize("place", ["label", 0, 1])
+def test_a_piece_in_the_place_of_another_with_the_same_counts_is_noticed(place):
+    pieces = _pieces()
+    merged([piece for _, piece in pieces], lambda: Summary.empty(2)).check()
+    first, second = [n for n, (key, _) in enumerate(pieces) if place in key[:1]][:2]
+    pieces[first] = pieces[second]
+    with pytest.raises(DataError, match=r"the runner lost or repeated .* of the first pass"):
+        merged([piece for _, piece in pieces], lambda: Summary.empty(2)).check()
