@@ -14,7 +14,7 @@ JOBS = ["jobs/images", "jobs/text", "jobs/sensors", "jobs/reshard"]
 FLOORS = {
     "beam_jobs": (
         "__main__ __init__ cli pipeline JOBS jobs dataset plan records sources engines storage "
-        "progress packages errors"
+        "progress packages columns errors"
     ),
     "readers": (
         "__main__ __init__ report page check checks measures dataset load torch_batches jax_batches numpy_stream "

@@ -5,14 +5,17 @@ Nothing here imports Beam.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterator
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from beam_jobs.errors import RejectError
+from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_parts import FilePart, Placed, PlacedPart, placed_parts
 from beam_jobs.jobs.file_sketches import file_sketches
 from beam_jobs.jobs.near import Near, Sketched
@@ -23,8 +26,8 @@ from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject, Stage
 from beam_jobs.sources.chunks import Task
-from beam_jobs.sources.labels import Label
-from beam_jobs.sources.source import Source
+from beam_jobs.sources.source import Label, Source, identity_of, pack_reference
+from beam_jobs.storage.files import reading_ahead
 
 # Bytes of encoded records that are handed over at a time.
 _BATCH_BYTES = 16 << 20
@@ -36,13 +39,46 @@ class FileFirstPass(FirstPass):
 
     Attributes:
         job: Defines the records.
+        whole: Whether each file is one record, which need not be read before it is loaded.
     """
 
     job: FileJob
+    whole: bool = False
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
-        for placed in placed_parts(self.job, self.rules, task):
-            yield _found(placed)
+        for placed in placed_parts(self.job, self.rules, task, self.whole):
+            found = _found(placed)
+            yield self._with_references(placed, found) if self.whole else found
+
+    def _with_references(self, placed: Placed, found: FoundRecords) -> FoundRecords:
+        """Records that are whole files, with their references."""
+        sources = [
+            part.source._replace(label=values.label)
+            for part, values, _, _, gone in placed.parts
+            if not gone
+        ]
+        if packed := next((source.key for source in sources if source.packed), ""):
+            raise UsageError(
+                f"{packed}: a packed archive can only be read from its start: name such files with an "
+                "--input of their own that ends in .tar.gz or .tgz, and the others with patterns such as "
+                "'*.jpg'"
+            )
+        return found._replace(
+            references=list(map(pack_reference, sources)),
+            identities=np.fromiter(map(identity_of, sources), np.int64, len(sources)),
+            class_counts=_class_counts(self.job, sources),
+        )
+
+
+def _class_counts(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[str]]:
+    """How often each class of other features than the label occurs in some records, by feature."""
+    counts: dict[str, Counter[str]] = {}
+    with reading_ahead(itertools.chain.from_iterable(map(job.class_reads, sources))):
+        for source in sources:
+            with contextlib.suppress(RejectError):  # Loading it reports why.
+                for feature, names in job.classes_of(source).items():
+                    counts.setdefault(feature, Counter()).update(names)
+    return counts
 
 
 def _found(placed: Placed) -> FoundRecords:
@@ -184,7 +220,8 @@ class FilesInParts(FileJob):
         yield FilePart(self, source, content)
 
     def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
-        return FileFirstPass(rules=rules, on_reject=on_reject, job=self)
+        whole = self.as_file_job() is not None
+        return FileFirstPass(rules=rules, on_reject=on_reject, job=self, whole=whole)
 
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
         return FileSecondPass(plan, self)

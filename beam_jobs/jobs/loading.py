@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pickle import PickleBuffer
@@ -17,7 +16,6 @@ from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import (
     MORE_FRAMES,
     UNANNOTATED,
-    label_or_none,
     source_values,
     whole_record,
 )
@@ -26,25 +24,11 @@ from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.classes import ClassIds, Names
-from beam_jobs.sources.labels import LABEL, count_labels
 from beam_jobs.sources.source import Source, unpack_reference
 from beam_jobs.storage.files import reading_ahead
 from readers.files.stores.ahead import Window
 from readers.format.encode import Encoder
 from readers.format.schema import Schema
-
-
-def classes_in(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[str]]:
-    """How often each class occurs in some records, by feature."""
-    found = {LABEL: count_labels(label_or_none(job, source) for source in sources)}
-    with reading_ahead(itertools.chain.from_iterable(map(job.class_reads, sources))):
-        for source in sources:
-            try:
-                for feature, names in job.classes_of(source).items():
-                    found.setdefault(feature, Counter()).update(names)
-            except RejectError:
-                pass  # Loading it reports why.
-    return found
 
 
 class FramedRecords(NamedTuple):

@@ -143,7 +143,7 @@ def _first_records(job: RecordJob, mapper: Mapper) -> _FirstRecords:
     with contextlib.suppress(_EnoughError):
         for source in itertools.islice(itertools.chain.from_iterable(found), _FILES):
             for chunk in job.chunks(source):
-                for records in read.encoded(Task((_counted(chunk),)), first):
+                for records in read.encoded(Task.of([_counted(chunk)]), first):
                     first.rejects += records.rejects
     return first
 

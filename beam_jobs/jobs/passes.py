@@ -15,22 +15,24 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from beam_jobs.columns import Ragged
 from beam_jobs.errors import DataError, RejectError
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import LabelHashes
+from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, shards_of
-from beam_jobs.plan.summary import Summary
+from beam_jobs.plan.summary import SampledRecord, Summary
 from beam_jobs.records.blocks import HASHES_PER_BLOCK, Block, pack_record
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
 from beam_jobs.records.mapping import Mapper
-from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import OnReject, Reject
 from beam_jobs.records.runs import Held, RunIndex
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import ClassIds, LabelIds, Names
-from beam_jobs.sources.labels import LABEL, Label, count_labels
+from beam_jobs.sources.labels import LABEL, count_labels
+from beam_jobs.sources.source import Label
 from readers.format.encode import Encoder
 from readers.format.schema import Schema
 
@@ -52,11 +54,13 @@ class FirstPassResult(NamedTuple):
         summary: Counts of its records.
         blocks: The packed hashes of the records that can be written.
         learned: The elements of the pass's `Learner`, if it has one.
+        references: Packed blocks of the references of the records, and of rejects, if each is a whole file.
     """
 
     summary: Summary
     blocks: list[bytes]
     learned: list[Any]
+    references: list[bytes]
 
 
 class SecondPassResult(NamedTuple):
@@ -86,6 +90,9 @@ class FoundRecords(NamedTuple):
         word_hashes: The sum of their hashes.
         duplicates: uint8 [m], the splits of records that were dropped.
         texts: The number of texts that the records were cut from.
+        class_counts: How often each class of other features than the label occurs, by feature.
+        references: The packed reference of each record, if it is a whole file; else None.
+        identities: int64 [n], what identifies each beside its key; None if that is its size.
     """
 
     keys: list[bytes]
@@ -99,6 +106,9 @@ class FoundRecords(NamedTuple):
     word_hashes: int = 0
     duplicates: np.ndarray = np.empty(0, np.uint8)
     texts: int = 0
+    class_counts: Mapping[str, Mapping[str, int]] = {}
+    references: Sequence[bytes] | None = None
+    identities: np.ndarray | None = None
 
     @classmethod
     def of_reject(cls, reject: Reject) -> FoundRecords:
@@ -198,8 +208,8 @@ class FirstPass(abc.ABC):
         """
         placement = self.rules.placement
         summary = Summary.empty(len(placement.splits.names))
-        summary.inputs = len(task.chunks)
-        hashes = _Hashes(summary)
+        summary.inputs = task.count
+        hashes, references = _Hashes(summary), list[bytes]()
         learner = self.learner()
         for part in self.found(task):
             for reject in part.rejects:
@@ -208,8 +218,14 @@ class FirstPass(abc.ABC):
                 summary.add_reject(placement.split(reject.key), reject)
             orders = placement.orders(part.keys)
             hashes.add(orders, part.splits)
-            summary.identify(orders, part.sizes)
+            summary.identify(orders, part.sizes if part.identities is None else part.identities)
+            if part.references is not None:
+                columns = orders.tolist(), part.references, part.sizes.tolist()
+                summary.add_sample(map(SampledRecord, *columns))
+                references.append(_with_rejects(placement, orders, part).pack(compress=True))
             summary.add_labels(count_labels(part.labels))
+            for feature, counts in part.class_counts.items():
+                summary.add_labels(counts, feature)
             summary.add_labels(dict.fromkeys(count_labels(part.classes), 0))
             summary.add_sizes(part.splits, part.sizes)
             summary.add_duplicates(part.duplicates)
@@ -219,11 +235,11 @@ class FirstPass(abc.ABC):
             if learner and part.learned is not None:
                 learner.add(part.learned)
         learned = list(learner.elements()) if learner else []
-        return FirstPassResult(summary, hashes.finish(), learned)
+        return FirstPassResult(summary, hashes.finish(), learned, references)
 
     def group_sizes(self, task: Task) -> GroupSizes:
         """The number of records in each group of a task; the rules are `GroupRules`."""
-        sizes = GroupSizes(inputs=len(task.chunks))
+        sizes = GroupSizes(inputs=task.count)
         for part in self.found(task):
             labels = self.rules.placement.strata(part.labels)
             sizes.add(LabelHashes.of(labels, part.splits))
@@ -238,6 +254,17 @@ class FirstPass(abc.ABC):
             labels += part.labels
         placement = self.rules.placement
         return LabelHashes.of(placement.strata(labels), placement.group_hashes(keys))
+
+
+def _with_rejects(placement: Placement, orders: np.ndarray, part: FoundRecords) -> Block:
+    """The references of some records, and the rejects beside them, whose shards list them."""
+    keys = [_key_of(reject) for reject in part.rejects]
+    rejects = [pack_record(reject.key, reject) for reject in part.rejects]
+    return Block(
+        np.concatenate([orders, placement.orders(keys)]),
+        np.concatenate([part.splits, placement.splits_of(keys)]),
+        Ragged.of([*(part.references or ()), *rejects]),
+    )
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from beam_jobs.sources.chunks import Chunk, RangeCount, Task
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import LABEL, Label, Labels
-from beam_jobs.sources.source import Source
+from beam_jobs.sources.labels import LABEL, Labels
+from beam_jobs.sources.source import Label, Source
 from beam_jobs.storage.files import reading_ahead
 from readers.files.stores.ahead import Read
 from readers.format.schema import Feature, Schema

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.sources.classes import ClassIds
 from beam_jobs.sources.extra_features import ExtraFeature, extra_values
-from beam_jobs.sources.labels import LABEL, Label, Labels
-from beam_jobs.sources.source import NOT_UTF8, Source
+from beam_jobs.sources.labels import LABEL, Labels
+from beam_jobs.sources.source import NOT_UTF8, Label, Source
 from beam_jobs.storage.encodings import is_utf8
 
 # Beside the features that a job returns: whether the file has further frames, which are in no record.
@@ -61,18 +60,10 @@ def source_values(job: StatedBySources, source: Source, labelled: bool = False) 
         raise RejectError(NOT_UTF8)
     if source.error:
         raise RejectError(source.error)
-    label = None if labelled else job.labels.of(source)
+    label = source.label
+    if label is None and not labelled:
+        label = job.labels.of(source)
     return SourceValues(label, extra_values(job.extras, source.row))
-
-
-def label_or_none(job: FileJob, source: Source) -> Label | None:
-    """The label of a source; None without labels, or if the source will be rejected."""
-    if source.error or not is_utf8(source.key):
-        return None
-    try:
-        return job.labels.of(source)
-    except RejectError:
-        return None
 
 
 def whole_record(

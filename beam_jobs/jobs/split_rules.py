@@ -14,7 +14,7 @@ from beam_jobs.plan.group_splits import GroupSplits, unpack_splits
 from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.strata import Strata
-from beam_jobs.sources.labels import Label
+from beam_jobs.sources.source import Label
 
 
 @dataclass(frozen=True)

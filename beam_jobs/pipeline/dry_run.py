@@ -17,7 +17,6 @@ from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.planning.records import PlanRecords
-from beam_jobs.pipeline.planning.references import PlanReferences
 from beam_jobs.pipeline.steps import AsWhole, once
 from beam_jobs.plan.shards import ONE_KEY, Plan
 from beam_jobs.plan.summary import Summary
@@ -87,17 +86,9 @@ def findings_of(
     splits = []
     names = output.placement.splits.names
     for name, known, planned in zip(names, summary.splits, plan.splits, strict=True):
-        records = planned.records - known.unreadable
-        splits.append(
-            SplitSurvey(
-                name,
-                records,
-                planned.shards,
-                records * planned.record_bytes,
-                planned.rejected + known.unreadable,
-                known.duplicates,
-            )
-        )
+        size = planned.records * planned.record_bytes
+        counts = planned.records, planned.shards, size, planned.rejected, known.duplicates
+        splits.append(SplitSurvey(name, *counts))
     failed = sorted(reject for reject in measured if isinstance(reject, Reject))
     return Findings(
         tuple(splits),
@@ -180,12 +171,7 @@ class Survey(beam.PTransform):
     ) -> None:
         super().__init__()
         self._path, self._output = path, output
-        files = job.as_file_job()
-        self._plan: beam.PTransform = (
-            PlanReferences(files, output, processes, prepare=None, near=near)
-            if files
-            else PlanRecords(job, output, processes, prepare=None, near=near)
-        )
+        self._plan = PlanRecords(job, output, processes, prepare=None, near=near)
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         planned = pipeline | "Read" >> self._plan

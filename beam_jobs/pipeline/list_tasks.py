@@ -1,9 +1,11 @@
-"""Lists the tasks of jobs whose records are parts of files, and numbers the records of files cut into ranges."""
+"""Lists the tasks of a job, and numbers the records of files that are cut into ranges."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -11,39 +13,59 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs import progress
+from beam_jobs.engines.pool import call_pickled
 from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.pipeline.steps import ReadTasks, cut_patterns, with_span
+from beam_jobs.pipeline.steps import PLANNING, ReadTasks, WindowStep, cut_patterns, with_span
 from beam_jobs.pipeline.text_steps import NUMBERING, by_file, number_ranges
 from beam_jobs.sources.chunks import Task, batch_chunks
 from beam_jobs.storage.ranges import Span
 
 
-class _ListTasks(beam.DoFn):
+def _tasks_in(job: RecordJob, pattern: str, span: Span) -> Iterator[Task]:
+    """Yields the tasks of a span of a pattern: of numbered chunks, and of ranges of one file that have no numbers."""
+    sources = with_span(job, span).sources(pattern)
+    chunks = itertools.chain.from_iterable(map(job.chunks, sources))
+    # References are not read before they are written, so their number alone counts.
+    task_bytes = float("inf") if job.as_file_job() else job.inputs.task_bytes
+    for _, alike in itertools.groupby(chunks, lambda chunk: (not chunk.first) and chunk.source.key):
+        yield from batch_chunks(alike, task_bytes)
+
+
+def _all_tasks_in(job: RecordJob, pattern: str, span: Span) -> list[Task]:
+    return list(_tasks_in(job, pattern, span))
+
+
+class _ListTasks(WindowStep[Iterable[Task]]):
     """(Pattern, span) -> tasks, tasks of ranges whose records must be counted first, and their numbers.
 
     Args:
         phases: The names of the passes over all tasks in progress.
+        processes: The number of processes of the pool.
     """
 
     FOUND, BYTES, UNCOUNTED = "found", "bytes", "uncounted"
 
-    def __init__(self, job: RecordJob, phases: Sequence[str]) -> None:
+    def __init__(self, job: RecordJob, phases: Sequence[str], processes: int) -> None:
+        super().__init__(processes)
         self._job, self._phases = job, phases
 
-    def _tasks(self, pattern: str, span: Span) -> Iterator[Task]:
-        """Yields tasks of numbered chunks, and tasks of ranges of one file that have no numbers."""
-        sources = with_span(self._job, span).sources(pattern)
-        chunks = itertools.chain.from_iterable(map(self._job.chunks, sources))
-        for _, alike in itertools.groupby(chunks, lambda c: (not c.first) and c.source.key):
-            yield from batch_chunks(alike, self._job.inputs.task_bytes)
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        self._list = pickle.dumps(partial(_all_tasks_in, self._job))
 
     def process(self, part: tuple[str, Span]) -> Iterator[Any]:
         progress.begin("listing")
+        if self._processes == 1:  # No task is held until all are listed.
+            yield from self.outputs(_tasks_in(self._job, *part))
+        else:
+            yield from self.submit(call_pickled, self._list, *part)
+
+    def outputs(self, result: Iterable[Task]) -> Iterator[Any]:
         found = size = uncounted = 0
-        for task in self._tasks(*part):
-            found += len(task.chunks)
+        for task in result:
+            found += task.count
             size += task.size
-            if task.chunks[0].first:
+            if task.numbered:
                 yield task
             else:
                 uncounted += task.size
@@ -51,9 +73,8 @@ class _ListTasks(beam.DoFn):
         if uncounted:
             progress.expect(NUMBERING, uncounted, "B")
         for phase in self._phases:
-            progress.expect(phase, size, "B")
-        Metrics.counter("files", "chunks").inc(found)
-        Metrics.counter("files", "bytes").inc(size)
+            progress.expect(phase, *((found, "files") if phase == PLANNING else (size, "B")))
+        Metrics.counter("files", "found").inc(found)
         yield TaggedOutput(self.FOUND, found)
         yield TaggedOutput(self.BYTES, size)
 
@@ -90,9 +111,9 @@ class ListTasks(beam.PTransform):
     def expand(self, pipeline: beam.Pipeline) -> Listed:
         job = self._job
         parts, cut = cut_patterns(pipeline, job.inputs, self._processes)
-        listed = parts | "List" >> beam.ParDo(_ListTasks(job, self._phases)).with_outputs(
-            _ListTasks.FOUND, _ListTasks.BYTES, _ListTasks.UNCOUNTED, main="tasks"
-        )
+        listed = parts | "List" >> beam.ParDo(
+            _ListTasks(job, self._phases, self._processes)
+        ).with_outputs(_ListTasks.FOUND, _ListTasks.BYTES, _ListTasks.UNCOUNTED, main="tasks")
         tasks = self._numbered(listed)
         return Listed(tasks, listed[_ListTasks.FOUND], listed[_ListTasks.BYTES], cut)
 

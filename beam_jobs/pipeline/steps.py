@@ -27,6 +27,9 @@ from beam_jobs.storage.ranges import ALL, Span
 
 T = TypeVar("T")
 
+# The pass that only looks at references, and counts files; all others count bytes.
+PLANNING = "planning"
+
 # The fork server loads these once, so that a process of the pool starts in milliseconds. Names,
 # because the process that runs the pipeline of a text job has no need of Pillow.
 _PRELOAD = (
@@ -48,8 +51,8 @@ def loading_pool(processes: int) -> Pool:
 
 def _cut(pattern: str, inputs: Inputs, processes: int) -> Iterator[Any]:
     """Yields (pattern, the span of names that a task lists), and the number of these spans."""
-    # With more than one process of our own there is one worker, which lists no faster in spans.
-    spans = inputs.spans(pattern) if processes == 1 else [ALL]
+    # A store is listed with many requests at once, for which spans only make more of them.
+    spans = [ALL] if processes > 1 and inputs.in_store else inputs.spans(pattern)
     yield TaggedOutput("cut", len(spans))
     for span in spans:
         yield pattern, span
@@ -140,7 +143,7 @@ class TaskStep(WindowStep[T]):
         if self._packed is None:
             self._packed = pickle.dumps(self.work(*sides))
         progress.advance(self._phase, 0)
-        self._sizes.append(task.size)
+        self._sizes.append(task.count if self._phase == PLANNING else task.size)
         yield from self.submit(call_pickled, self._packed, task)
 
     def _finished(self, result: T) -> Iterator[Any]:

@@ -22,10 +22,9 @@ from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.jobs.loading import FramedRecords, Loader
 from beam_jobs.jobs.protocols import FileJob
-from beam_jobs.jobs.record import label_or_none
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.near.rules import NearRules
-from beam_jobs.pipeline.planning.references import PlanReferences
+from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import (
     STATISTICS,
     AsWhole,
@@ -35,10 +34,11 @@ from beam_jobs.pipeline.steps import (
     loading_pool,
 )
 from beam_jobs.plan.shards import HeldBlocks, Plan
-from beam_jobs.records.blocks import Block
+from beam_jobs.records.blocks import Block, is_reject, unpack_reject
+from beam_jobs.records.rejects import Reject, format_rejects
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.classes import Names
-from beam_jobs.sources.source import reference_key, unpack_reference
+from beam_jobs.sources.source import reference_key
 
 # A process loads files of about this many bytes of records at a time: handing them over (0.2 ms)
 # is then cheap beside making them (5 ms or more), and a few in flight take little memory.
@@ -118,9 +118,9 @@ def write_references(
         JobError: References are missing or repeated, a file is rejected and `on_reject` is "fail",
             or the shard cannot be written.
     """
-    hashes, references = _references_in_order(writer, packed)
-    digest = writer.digest(loader.names).update(references).update(_labels(loader, references))
-    digest.update([hashes.tobytes()])
+    hashes, references, rejects = _references_in_order(writer, packed)
+    digest = writer.digest(loader.names).update(references)
+    digest.update([hashes.tobytes(), format_rejects(rejects)])
     found = writer.find_done(writer.read_note(), digest.text())
     if found:
         result, state = found
@@ -129,26 +129,24 @@ def write_references(
             return result, Statistics.of_state(loader.schema, state)
     statistics = Statistics(loader.schema)
     runs = _runs(hashes, references, writer.record_bytes, loader, load, pool, statistics)
-    return writer.write(runs, digest, statistics.state), statistics
-
-
-def _labels(loader: Loader, references: list[bytes]) -> Iterator[bytes]:
-    """Yields the label of each record: a table of labels may change when no file does."""
-    for reference in references:
-        label = label_or_none(loader.job, unpack_reference(reference))
-        yield str(label or "").encode("utf-8", "surrogateescape")
+    listed = Run(b"", np.empty(0, np.int64), np.empty(0, np.uint64), b"", rejects)
+    return writer.write(itertools.chain(runs, [listed]), digest, statistics.state), statistics
 
 
 def _references_in_order(
     writer: ShardWriter, packed: list[bytes]
-) -> tuple[np.ndarray, list[bytes]]:
+) -> tuple[np.ndarray, list[bytes], list[Reject]]:
+    """The hashes of a shard's records and their references, in order; and its rejects."""
     blocks = [Block.unpack(block) for block in packed]
     hashes = np.concatenate([block.hashes for block in blocks])
-    references = [payload for block in blocks for payload in block.payloads]
-    order = rows_in_order(hashes, lambda row: reference_key(references[row]))
-    hashes, references = hashes[order], [references[row] for row in order]
+    payloads = [payload for block in blocks for payload in block.payloads]
+    rejected = np.fromiter(map(is_reject, payloads), bool, len(payloads))
+    rejects = [unpack_reject(payloads[row]) for row in np.flatnonzero(rejected).tolist()]
+    hashes, payloads = hashes[~rejected], list(itertools.compress(payloads, ~rejected))
+    order = rows_in_order(hashes, lambda row: reference_key(payloads[row]))
+    hashes, references = hashes[order], [payloads[row] for row in order]
     check_records(hashes, lambda row: reference_key(references[row]), writer.name, writer.expected)
-    return hashes, references
+    return hashes, references, rejects
 
 
 def _runs(
@@ -192,10 +190,10 @@ class WriteReferences(beam.PTransform):
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         job, output = self._job, self._output
-        planned = pipeline | "Read" >> PlanReferences(job, output, self._processes, near=self._near)
+        planned = pipeline | "Read" >> PlanRecords(job, output, self._processes, near=self._near)
         plan = AsWhole(planned.shards.plan)
         written = (
-            planned.inputs
+            planned.references
             | "Assign" >> beam.ParDo(_AssignShards(), plan)
             | "GroupByShard" >> beam.GroupByKey()
             | "Write"

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_jobs.columns import pack, text_bytes, unpack
 from beam_jobs.errors import DataError
 from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.placement import ALL, Placement
@@ -21,7 +22,7 @@ from beam_jobs.plan.shards import loss_error
 from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.strata import Strata
 from beam_jobs.plan.summary import Summary
-from beam_jobs.records.pieces import Divisible, parts_of, text_bytes
+from beam_jobs.records.pieces import Divisible, parts_of
 
 # With more groups (of one label each), hashes decide: shares are then exact to a few groups in a
 # thousand, and no worker holds more sizes than this.
@@ -140,17 +141,13 @@ class GroupSplits:
 
     def pack(self) -> bytes:
         """The splits as bytes."""
-        head = np.array([self.inputs, len(self.hashes)], "<u8")
-        return head.tobytes() + self.hashes.astype("<u8").tobytes() + self.splits.tobytes()
+        return pack(np.array(self.inputs), self.hashes, self.splits)
 
     @classmethod
     def unpack(cls, data: bytes, others: Splits) -> GroupSplits:
         """The splits that `pack` turned into bytes."""
-        inputs, groups = np.frombuffer(data, "<u8", 2).tolist()
-        hashes = np.frombuffer(data, "<u8", groups, 16)
-        return cls(
-            inputs, hashes, np.frombuffer(data, np.uint8, groups, 16 + hashes.nbytes), others
-        )
+        inputs, hashes, splits = unpack(data)
+        return cls(int(inputs), hashes, splits, others)
 
 
 def deal_groups(found: GroupSizes, to: Splits) -> GroupSplits | None:

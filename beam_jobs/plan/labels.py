@@ -9,9 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
+from beam_jobs.columns import text_bytes
 from beam_jobs.errors import DataError
 from beam_jobs.plan.summary import check_labels
-from beam_jobs.records.pieces import PIECE_BYTES, Divisible, batches, parts_of, text_bytes
+from beam_jobs.records.pieces import PIECE_BYTES, Divisible, batches, parts_of
 
 # About how many hashes are sorted together at most: 512 KiB.
 _BIN_RECORDS = 1 << 16

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.errors import DataError
 from beam_jobs.records.blocks import Block
 
@@ -123,22 +123,22 @@ class Plan:
 
     def pack(self) -> bytes:
         """The plan as bytes."""
-        counts = [[s.records, s.rejected, s.record_bytes, s.shards] for s in self.splits]
-        boundaries = [s.boundaries.astype("<u8").tobytes() for s in self.splits]
-        return json.dumps([self.folder, counts]).encode() + b"\n" + b"".join(boundaries)
+        counts = [(s.records, s.rejected, s.record_bytes, s.shards) for s in self.splits]
+        boundaries = np.concatenate([np.empty(0, np.uint64), *(s.boundaries for s in self.splits)])
+        return pack(
+            Ragged.of([self.folder.encode()]), np.array(counts, np.int64).reshape(-1, 4), boundaries
+        )
 
     @classmethod
     def unpack(cls, data: bytes) -> Plan:
         """The plan that `pack` turned into bytes."""
-        head, _, tail = data.partition(b"\n")
-        boundaries = np.frombuffer(tail, "<u8")
-        splits, at = [], 0
-        folder, counts = json.loads(head)
-        for records, rejected, record_bytes, shards in counts:
-            end = at + max(shards - 1, 0)
-            splits.append(SplitPlan(records, rejected, record_bytes, shards, boundaries[at:end]))
-            at = end
-        return cls(tuple(splits), folder)
+        (folder,), counts, boundaries = unpack(data)
+        ends = np.cumsum(np.maximum(counts[:, 3] - 1, 0))[:-1]
+        edges = np.split(boundaries, ends)
+        splits = []
+        for (records, rejected, size, shards), edge in zip(counts.tolist(), edges, strict=False):
+            splits.append(SplitPlan(records, rejected, size, shards, edge))
+        return cls(tuple(splits), folder.decode())
 
 
 def shards_of(plan: Plan, splits: np.ndarray, hashes: np.ndarray) -> np.ndarray:

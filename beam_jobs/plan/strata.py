@@ -9,7 +9,6 @@ their hashes, and only the hashes in the bins that hold a cut are compared one b
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
+from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.errors import DataError
 from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes, unseen_label
 from beam_jobs.plan.placement import ALL, Placement
@@ -176,7 +176,7 @@ class Strata:
         """
         found = {label: n for label, n in summary.labels.get(LABEL, {}).items() if n}
         if self.names == (ALL,):
-            found = {ALL: sum(split.records - split.unreadable for split in summary.splits)}
+            found = {ALL: sum(split.records for split in summary.splits)}
         counted = dict(zip(self.names, self.counts, strict=True))
         for label in found.keys() | counted.keys():
             if found.get(label, 0) != counted.get(label, 0):
@@ -184,13 +184,11 @@ class Strata:
 
     def pack(self) -> bytes:
         """The strata as bytes."""
-        head = json.dumps([self.names, self.edges.shape[1], self.counts]).encode()
-        return head + b"\n" + self.edges.astype("<u8").tobytes()
+        names = Ragged.of_texts(self.names)
+        return pack(names, self.edges, np.array(self.counts, np.int64))
 
     @classmethod
     def unpack(cls, data: bytes) -> Strata:
         """The strata that `pack` turned into bytes."""
-        head, _, tail = data.partition(b"\n")
-        names, cuts, counts = json.loads(head)
-        edges = np.frombuffer(tail, "<u8").reshape(len(names), cuts)
-        return cls(tuple(names), edges, tuple(counts))
+        names, edges, counts = unpack(data)
+        return cls(tuple(names.texts()), edges, tuple(counts.tolist()))

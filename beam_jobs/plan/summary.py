@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from beam_jobs.columns import text_bytes
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.shards import BIN_BITS, BINS, bin_counts, bins_of
 from beam_jobs.records.blocks import Block
-from beam_jobs.records.pieces import Divisible, batches, parts_of, text_bytes
+from beam_jobs.records.pieces import Divisible, batches, parts_of
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.classes import MAX_LABELS, Names, label_names
 from beam_jobs.sources.labels import LABEL
@@ -57,7 +58,9 @@ def check_labels(labels: Collection[str]) -> None:
 def _places(split: int, bins: np.ndarray, counts: np.ndarray | int) -> int:
     """A checksum of records, which adds up: bins of a split, int64 [n], and how many records are in each."""
     places = (np.uint64(split << BIN_BITS) | bins.astype(np.uint64)) * _MIX
-    return int(((places ^ places >> np.uint64(32)) * np.asarray(counts, np.uint64)).sum(dtype=np.uint64))
+    return int(
+        ((places ^ places >> np.uint64(32)) * np.asarray(counts, np.uint64)).sum(dtype=np.uint64)
+    )
 
 
 def _occurrences(labels: Mapping[str, int], feature: str) -> int:
@@ -72,15 +75,13 @@ class SplitSummary:
 
     Attributes:
         rejected: The number of inputs known not to become records.
-        bytes: The size of the encoded records if they are encoded already; otherwise that of the
-            files, without those known to be unreadable.
+        bytes: The size of the encoded records if they are encoded already; otherwise that of the files.
         pending: Hashes of records that are not in `counts` yet, arrays of uint64.
         counts: The number of records in each bin, int64 [BINS], or in a piece int64 [_SLICE]; None
             before the first.
         first: The first bin of `counts`.
         records: The number of records.
         duplicates: The number of records that were dropped because they equal others, or are near them.
-        unreadable: The number of records that are known to be rejected when they are written.
     """
 
     rejected: int = 0
@@ -90,7 +91,6 @@ class SplitSummary:
     first: int = 0
     records: int = 0
     duplicates: int = 0
-    unreadable: int = 0
 
     def add(self, hashes: np.ndarray) -> None:
         """Adds records by their hashes, uint64 [n]."""
@@ -113,7 +113,6 @@ class SplitSummary:
         self.rejected += other.rejected
         self.bytes += other.bytes
         self.duplicates += other.duplicates
-        self.unreadable += other.unreadable
         self.records += other.records - sum(map(len, other.pending))
         if other.counts is not None:
             if self.counts is None:
@@ -242,11 +241,6 @@ class Summary(Divisible):
     def add_reject(self, split: int, reject: Reject) -> None:
         """Adds an input known not to become a record."""
         self.splits[split].rejected += 1
-        self._add_rejects([reject])
-
-    def add_unreadable(self, split: int, reject: Reject) -> None:
-        """Adds an input that is planned as a record, but rejected when its shard is written."""
-        self.splits[split].unreadable += 1
         self._add_rejects([reject])
 
     def _add_rejects(self, rejects: Iterable[Reject]) -> None:

@@ -1,19 +1,17 @@
 """Blocks: many records, or references to them, in one Beam element.
 
 A runner spends about 50 microseconds on an element whatever its size, so elements carry many
-records. A block is sent over the network as bytes of a fixed layout, not pickled.
+records.
 """
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from beam_jobs.records.ragged import Ragged
+from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.records.rejects import Reject
 from readers.format.tfrecord import FRAME_BYTES
 
@@ -28,11 +26,9 @@ HASHES_PER_BLOCK = 1 << 15
 # longer than 50 us. With its key and its window, an element stays below 1 MiB.
 BYTES_PER_BLOCK = (1 << 20) - (1 << 12)
 
-_WORTH_COMPRESSING = 512
-
-_HEAD = struct.Struct("<I?")
-
-# What a record takes beside its payload: hash, split and length.
+# The line of text that begins a packed block, at most; and what a record takes beside its payload: hash, split
+# and length.
+_HEAD_BYTES = 64
 _RECORD_BYTES = 13
 
 # A payload of encoded records is a framed Example, its row of the index and its key; or a mark followed by a
@@ -63,25 +59,12 @@ class Block:
             compress: Whether to compress everything but the hashes. References of neighbours shrink to
                 a third, and a runner in one process holds several copies of them.
         """
-        lengths, splits = self.payloads.lengths.astype("<u4").tobytes(), self.splits.tobytes()
-        rest = [lengths, splits, self.payloads.data]
-        compress = compress and sum(map(len, rest)) >= _WORTH_COMPRESSING
-        if compress:
-            rest = [zlib.compress(b"".join(rest), 1)]
-        head = _HEAD.pack(len(self.hashes), compress)
-        return b"".join((head, self.hashes.astype("<u8").tobytes(), *rest))
+        return pack(self.hashes, self.splits, self.payloads, compress=compress)
 
     @classmethod
     def unpack(cls, data: bytes) -> Block:
         """The block that `pack` packed."""
-        n, compressed = _HEAD.unpack_from(data)
-        hashes = np.frombuffer(data, "<u8", n, _HEAD.size)
-        at = _HEAD.size + 8 * n
-        if compressed:
-            data, at = zlib.decompress(data[at:]), 0
-        lengths = np.frombuffer(data, "<u4", n, at)
-        splits = np.frombuffer(data, np.uint8, n, at + 4 * n)
-        return cls(hashes, splits, Ragged(lengths, data[at + 5 * n :]))
+        return cls(*unpack(data))
 
     def without_payloads(self) -> Block:
         """The block with empty payloads, which is enough to plan."""
@@ -148,7 +131,7 @@ class BlockBuilder:
         self._hashes: list[int] = []
         self._splits: list[int] = []
         self._payloads: list[bytes] = []
-        self._bytes = _HEAD.size
+        self._bytes = _HEAD_BYTES
 
     def add(self, hash_: int, split: int, payload: bytes) -> bytes | None:
         """Adds a record; returns the packed block of those before it if there is no room for it."""
@@ -187,6 +170,11 @@ def pack_record(key: str, body: bytes | Reject, row: bytes = b"", planned: bool 
         mark = _PLANNED if planned else _REJECTED
         return mark + body.to_json().encode()
     return body + row + key.encode("utf-8", "surrogateescape")
+
+
+def is_reject(payload: bytes) -> bool:
+    """Whether a payload is a reject that the plan does not count."""
+    return payload.startswith(_REJECTED)
 
 
 def is_planned(payload: bytes) -> bool:

@@ -126,8 +126,3 @@ def parts_of(
     for part, keys in enumerate(divided):
         for batch in batches(keys, lambda item: item[1]):
             yield part, {key: counts[key] for key, _ in batch}
-
-
-def text_bytes(text: str) -> bytes:
-    """A text that may have lone surrogates, as bytes."""
-    return text.encode("utf-8", "surrogatepass")

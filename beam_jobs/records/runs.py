@@ -7,14 +7,13 @@ range of bytes of a run. A run is a sequence of blocks; its index says which has
 from __future__ import annotations
 
 import itertools
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.records.blocks import Block
-from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.spool import Spool, SpoolFile
 
 # Bytes of records that a process holds, for each task that it runs, until it writes them as a run. A shard
@@ -28,8 +27,6 @@ _KNOWN_BYTES, _UNKNOWN_BYTES = 4 << 20, 16 << 10
 
 # Blocks in one element of the runner, of 33 bytes each.
 _INDEX_BLOCKS = 1 << 14
-
-_COUNT = struct.Struct("<16sI")
 
 # (splits uint8 [n], hashes uint64 [n]) -> the shard of each, int64 [n], ascending with split and hash.
 ShardsOf = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -55,19 +52,14 @@ class RunIndex:
 
     def pack(self) -> bytes:
         """The index as bytes."""
-        numbers = (self.first, self.last, self.starts, self.stops)
-        columns = [column.astype("<u8").tobytes() for column in numbers]
-        head = _COUNT.pack(self.name, len(self.splits))
-        return b"".join((head, self.splits.astype(np.uint8).tobytes(), *columns))
+        name = np.frombuffer(self.name, np.uint8)
+        return pack(name, self.splits, self.first, self.last, self.starts, self.stops)
 
     @classmethod
     def unpack(cls, data: bytes) -> RunIndex:
         """The index that `pack` packed."""
-        name, n = _COUNT.unpack_from(data)
-        splits = np.frombuffer(data, np.uint8, n, _COUNT.size)
-        numbers = np.frombuffer(data, "<u8", 4 * n, _COUNT.size + n).reshape(4, n)
-        first, last, starts, stops = numbers
-        return cls(name, splits, first, last, starts.astype(np.int64), stops.astype(np.int64))
+        name, *columns = unpack(data)
+        return cls(name.tobytes(), *columns)
 
     def pieces(self) -> Iterator[RunIndex]:
         """Yields indexes of parts of the run, each of at most 540 KB when packed."""

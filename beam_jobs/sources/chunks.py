@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.errors import DataError
-from beam_jobs.sources.source import RowGroups, Source, pack_reference
+from beam_jobs.sources.source import RowGroups, Source, pack_reference, unpack_reference
 
 # Small enough to spread a file over cores, large enough that 50 us and a seek for each are nothing.
 CHUNK_BYTES = 2 << 20
@@ -20,11 +21,10 @@ CHUNK_BYTES = 2 << 20
 STORE_TASK_BYTES = 4 * CHUNK_BYTES
 
 # Small files share a task, up to this many, with rows of a table of up to this many bytes.
-_MAX_CHUNKS, _MAX_ROW_BYTES = 256, 1 << 18
+MOST_CHUNKS, _MAX_ROW_BYTES = 512, 1 << 18
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Consecutive lines of a file, row groups of a table, or everything that a source holds.
 
     Attributes:
@@ -72,18 +72,38 @@ class Task:
     """Chunks that are read together, in order.
 
     Attributes:
-        chunks: One or more.
+        id: Identifies the task within its job: the place where it begins.
+        count: The number of chunks, one or more.
+        size: Bytes of all chunks.
+        numbered: Whether the numbers of their first lines or rows are known.
+        packed: The chunks, which take some 20 bytes each while the task waits.
         dropped: Which records are dropped as duplicates: a bit for each, counted through all chunks,
             compressed. A file that is read in one task may have millions.
     """
 
-    chunks: tuple[Chunk, ...]
+    id: str
+    count: int
+    size: int
+    numbered: bool
+    packed: bytes
     dropped: bytes = b""
 
+    @classmethod
+    def of(cls, chunks: Sequence[Chunk]) -> Task:
+        """The task of some chunks, one or more."""
+        places = np.array([chunk[1:] for chunk in chunks], np.int64)
+        references = Ragged.of([pack_reference(chunk.source) for chunk in chunks])
+        name = f"{chunks[0].source.key}#{chunks[0].start}"
+        packed = pack(places, references, compress=True)
+        size, numbered = int(places[:, 3].sum()), chunks[0].first > 0
+        return cls(name, len(chunks), size, numbered, packed)
+
     @property
-    def size(self) -> int:
-        """Bytes of all chunks."""
-        return sum(chunk.size for chunk in self.chunks)
+    def chunks(self) -> list[Chunk]:
+        """The chunks."""
+        places, references = unpack(self.packed)
+        rows = zip(map(unpack_reference, references), places.tolist(), strict=True)
+        return [Chunk(source, *place) for source, place in rows]
 
     def without(self, rows: np.ndarray) -> Task:
         """The task that drops some more records, by their numbers: int64 [n]."""
@@ -99,12 +119,6 @@ class Task:
         """The numbers of the records that are dropped, int64 [n], rising."""
         packed = zlib.decompress(self.dropped) if self.dropped else b""
         return np.flatnonzero(np.unpackbits(np.frombuffer(packed, np.uint8)))
-
-    @property
-    def id(self) -> str:
-        """Identifies the task within its job: the place where it begins."""
-        first = self.chunks[0]
-        return f"{first.source.key}#{first.start}"
 
 
 def byte_ranges(source: Source, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
@@ -152,7 +166,7 @@ def in_order(counts: Iterable[RangeCount], what: str) -> list[RangeCount]:
     return ranges
 
 
-def batch_chunks(chunks: Iterable[Chunk], task_bytes: int = CHUNK_BYTES) -> Iterator[Task]:
+def batch_chunks(chunks: Iterable[Chunk], task_bytes: float = CHUNK_BYTES) -> Iterator[Task]:
     """Yields tasks of at least `task_bytes`: a large file in many, many small files in one."""
     batch: list[Chunk] = []
     size = row_bytes = 0
@@ -160,8 +174,8 @@ def batch_chunks(chunks: Iterable[Chunk], task_bytes: int = CHUNK_BYTES) -> Iter
         batch.append(chunk)
         size += chunk.size
         row_bytes += len(pack_reference(chunk.source)) if chunk.source.row else 0
-        if size >= task_bytes or len(batch) >= _MAX_CHUNKS or row_bytes >= _MAX_ROW_BYTES:
-            yield Task(tuple(batch))
+        if size >= task_bytes or len(batch) >= MOST_CHUNKS or row_bytes >= _MAX_ROW_BYTES:
+            yield Task.of(batch)
             batch, size, row_bytes = [], 0, 0
     if batch:
-        yield Task(tuple(batch))
+        yield Task.of(batch)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources.labels import LABEL, Label
+from beam_jobs.sources.labels import LABEL
+from beam_jobs.sources.source import Label
 
 # With more distinct labels than this, the field is not a class.
 MAX_LABELS = 100_000

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.archives.archive import archive_kind
-from beam_jobs.sources.source import Source, column_of
+from beam_jobs.sources.source import Label, Source, column_of
 from beam_jobs.storage.files import read_bytes
 from readers.files.local import is_local
 from readers.format.schema import Feature
@@ -26,9 +26,6 @@ LABEL = "label"
 
 # Where labels come from: nowhere, the name of the file's folder, a table of labels, or a column.
 LabelMode = Literal["none", "parent", "csv", "column"]
-
-# The label of a record, or all its labels if it may have several.
-Label = str | tuple[str, ...]
 
 
 # Larger floats are all whole, because they have no room for a fraction.

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import google_crc32c
 import orjson
 
+from beam_jobs.columns import text_bytes
 from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.archives.member import MemberLocation
@@ -29,6 +30,9 @@ _DETAILS = b"\0"
 COLUMN = "column:"
 
 _NOTHING: Mapping[str, Any] = {}
+
+# The label of a record, or all its labels if it may have several.
+Label = str | tuple[str, ...]
 
 
 class RowGroups(NamedTuple):
@@ -59,6 +63,7 @@ class Source(NamedTuple):
         path: Path relative to the root, if the key is something else.
         error: Why nothing can be loaded from it; empty if no reason is known yet.
         groups: The row groups that it stands for; None for anything else.
+        label: The label of its records, or their labels; None until it was derived, or without labels.
     """
 
     key: str
@@ -71,6 +76,7 @@ class Source(NamedTuple):
     path: str = ""
     error: str = ""
     groups: RowGroups | None = None
+    label: Label | None = None
 
     @property
     def file(self) -> str:
@@ -145,10 +151,9 @@ def column_of(row: Mapping[str, Any], name: str) -> Any:
 
 def pack_reference(source: Source) -> bytes:
     """The reference of a source."""
-    key = source.key.encode("utf-8", "surrogateescape")
-    plain = _REFERENCE.pack(source.size, source.modified) + key
+    plain = _REFERENCE.pack(source.size, source.modified) + text_bytes(source.key)
     details = source[3:]
-    if not any(details):
+    if not any(details[:-1]) and source.label is None:
         return plain
     return plain + _DETAILS + _to_json(details)
 
@@ -176,10 +181,10 @@ def unpack_reference(reference: bytes) -> Source:
     """The source that `pack_reference` packed."""
     size, modified = _REFERENCE.unpack_from(reference)
     key, _, details = reference[_REFERENCE.size :].partition(_DETAILS)
-    source = Source(key.decode("utf-8", "surrogateescape"), size, modified)
+    source = Source(key.decode("utf-8", "surrogatepass"), size, modified)
     if not details:
         return source
-    archive, location, row, joined, path, error, groups = _of_json(details)
+    archive, location, row, joined, path, error, groups, label = _of_json(details)
     return source._replace(
         archive=archive,
         location=MemberLocation(*location) if location else None,
@@ -188,6 +193,7 @@ def unpack_reference(reference: bytes) -> Source:
         path=path,
         error=error,
         groups=RowGroups(*groups) if groups else None,
+        label=tuple(label) if isinstance(label, list) else label,
     )
 
 

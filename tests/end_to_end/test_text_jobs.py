@@ -217,7 +217,7 @@ def test_tokens_are_given_or_learned_from_the_training_split(small, kept, tmp_pa
     assert 0.5 < len(training) / len(kept) < 0.9
     some = list(kept.items())[::7]
     if tokens != "words":
-        learned = (out / "tokenizer.json").read_text("utf-8")
+        learned = (folder_of(out) / "tokenizer.json").read_text("utf-8")
         assert learned == (train_bpe(training, 500) if tokens == "bpe" else own.read_text())
         given = tokenizers.Tokenizer.from_str(learned)
         ids = {key: given.encode(row["text"]).ids for key, row in some}

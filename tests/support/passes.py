@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +41,13 @@ class Kept:
 
 def task_of(job: Any) -> Task:
     sources = [source for pattern in job.inputs.patterns for source in job.sources(pattern)]
-    return Task(tuple(Chunk(source, 0, 0, 1, source.size) for source in sources))
+    return Task.of([Chunk(source, 0, 0, 1, source.size) for source in sources])
+
+
+def _tasks_of(job: Any) -> list[Task]:
+    """The task of a job; none if it has no sources."""
+    has_sources = any(any(job.sources(pattern)) for pattern in job.inputs.patterns)
+    return [task_of(job)] if has_sources else []
 
 
 class FirstResult(NamedTuple):
@@ -61,7 +68,7 @@ class SecondResult(NamedTuple):
 def find(job: Any, placement: Placement = ONE) -> FirstResult:
     file_pass = FileFirstPass(rules=SplitRules(placement), on_reject="skip", job=job)
     result = FirstResult({}, {})
-    for part in file_pass.found(task_of(job)):
+    for part in itertools.chain.from_iterable(map(file_pass.found, _tasks_of(job))):
         result.rejects.update({reject.key: reject.error for reject in part.rejects})
         rows = zip(part.keys, part.splits, part.labels, part.sizes, strict=True)
         for key, split, label, size in rows:
@@ -82,7 +89,8 @@ def second_pass(job: Any, names: Names, placement: Placement = ONE) -> FileSecon
 def encode(job: Any, names: Names | None = None, placement: Placement = ONE) -> SecondResult:
     file_pass = second_pass(job, names or {}, placement)
     result = SecondResult({}, {}, {})
-    for part in file_pass.encoded(task_of(job), file_pass.counter()):
+    counter = file_pass.counter()
+    for part in (part for task in _tasks_of(job) for part in file_pass.encoded(task, counter)):
         result.rejects.update({reject.key: reject.error for reject in part.rejects})
         result.late.update({r.key: (split, r.stage, r.error) for r, split in part.late})
         for key, split, frame in zip(part.keys, part.splits, part.frames, strict=True):

@@ -92,7 +92,6 @@ class Lines:
             ("reading", records, 0, "records"),
             ("planning", count("files/planned", 0), files, "files"),
             ("listing", files, 0, "files"),
-            ("listing", count("files/chunks", 0), 0, "pieces of files"),
         ):
             if done:
                 began, before = self._first.setdefault(name, (seconds, done))

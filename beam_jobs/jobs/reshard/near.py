@@ -40,7 +40,7 @@ def example_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Tas
             orders = rules.placement.orders(found.keys)
             _add(builder, batch, found, np.arange(len(found.keys)) + first, orders)
             first += len(found.keys)
-    return builder.finish(len(task.chunks))
+    return builder.finish(task.count)
 
 
 def dataset_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Task) -> Sketched:
@@ -55,7 +55,7 @@ def dataset_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Tas
             _add(builder, batch, found, numbers, orders)
     made = [builder.finish() for builder in builders.values()]
     blocks = [block for some in made for block in some.blocks]
-    return Sketched(blocks, sum(some.records for some in made), len(task.chunks))
+    return Sketched(blocks, sum(some.records for some in made), task.count)
 
 
 def _add(

@@ -73,7 +73,7 @@ def text_sketches(spec: TextSpec, near: Near, rules: SplitRules, task: Task) -> 
         orders = rules.placement.orders(good.keys)
         builder.add(rows + first, orders, splits[rows], values)
         first += len(texts.keys)
-    return builder.finish(len(task.chunks))
+    return builder.finish(task.count)
 
 
 def pack_digests(

@@ -8,9 +8,9 @@ from typing import Any
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.text.texts import Text
-from beam_jobs.sources.labels import Label, field_label, key_text
+from beam_jobs.sources.labels import field_label, key_text
 from beam_jobs.sources.rows import MAX_LINE_BYTES, Row
-from beam_jobs.sources.source import names_in, values_at
+from beam_jobs.sources.source import Label, names_in, values_at
 from beam_jobs.storage.encodings import not_decodable
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, exceeds
 

@@ -37,7 +37,7 @@ from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.extra_features import extra_values
-from beam_jobs.sources.labels import Label
+from beam_jobs.sources.source import Label
 from readers.format.encode.values import checked
 
 # Estimates that only the sizes of shards depend on, all in bytes: what a token takes in an Example,
@@ -126,7 +126,7 @@ class TextFirstPass(FirstPass):
             )
 
     def group_sizes(self, task: Task) -> GroupSizes:
-        sizes = GroupSizes(inputs=len(task.chunks))
+        sizes = GroupSizes(inputs=task.count)
         for texts, groups, _ in split_texts(self.spec, task, self.rules):
             # Windows are not known yet if their tokens are learned from a split; bytes are like them.
             lengths = map(len, texts.texts) if self.spec.window else None

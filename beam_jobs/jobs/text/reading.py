@@ -19,7 +19,7 @@ from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, group_rang
 from beam_jobs.sources.columns import holds_lists
 from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import Label, Labels, label_of
+from beam_jobs.sources.labels import Labels, label_of
 from beam_jobs.sources.rows import (
     MAX_LINE_BYTES,
     Row,
@@ -28,7 +28,7 @@ from beam_jobs.sources.rows import (
     numbered_lines,
     opened_text,
 )
-from beam_jobs.sources.source import NOT_UTF8, Source
+from beam_jobs.sources.source import NOT_UTF8, Label, Source
 from beam_jobs.sources.tables import column_names, read_rows
 from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, is_utf8
 from readers.files.stores.ahead import Read

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from beam_jobs.columns import Ragged
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.spec import TextSpec
@@ -15,7 +16,6 @@ from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import train_bpe
 from beam_jobs.plan.shards import loss_error
 from beam_jobs.plan.summary import Summary
-from beam_jobs.records.ragged import Ragged
 from beam_jobs.sources.chunks import Task
 
 # Text to learn a tokenizer from: one worker holds it, and more text changes few of the merges.
@@ -208,7 +208,7 @@ def wanted_pieces(spans: Iterable[Span]) -> Wanted:
 
 def sample_texts(spec: TextSpec, rules: SplitRules, below: int, task: Task) -> Sample:
     """The training texts of a task whose place in the global order is below some number."""
-    sample = Sample(len(task.chunks))
+    sample = Sample(task.count)
     for texts, splits, _ in split_texts(spec, task, rules):
         orders = rules.placement.orders(texts.keys)
         chosen = (splits == rules.placement.splits.training) & (orders < np.uint64(below))

@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.labels import Label
+from beam_jobs.sources.source import Label
 from beam_jobs.sources.tables import BINARY, EXPECTED, table_kind
 
 # Tables whose columns are known before their rows.

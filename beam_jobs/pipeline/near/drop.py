@@ -35,7 +35,7 @@ def _dropped(probes: Probes, pairs: NearPairs) -> tuple[str, bytes]:
 
 
 class DropNear(beam.PTransform):
-    """(tasks, the numbers of their chunks if they have any) -> `Dropped`.
+    """(tasks, the numbers of their chunks) -> `Dropped`.
 
     Args:
         near: Which records are dropped.
@@ -47,8 +47,8 @@ class DropNear(beam.PTransform):
         super().__init__()
         self._near, self._sketch, self._processes = near, sketch, processes
 
-    def expand(self, inputs: tuple[beam.PCollection, ...]) -> Dropped:
-        tasks, listed = inputs[0], inputs[1] if len(inputs) > 1 else None
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> Dropped:
+        tasks, listed = inputs
         sketches = [sketches_of(tasks, listed, self._sketch, self._processes)]
         for number, (job, near) in enumerate(self._near.keep_out, 1):
             other = tasks.pipeline | f"ListKeptOut{number}" >> ListTasks(job, self._processes)

@@ -1,4 +1,4 @@
-"""Finds the near duplicates among the records of some tasks, or of some blocks of references.
+"""Finds the near duplicates among the records of some tasks.
 
 Keys meet in partitions, the probes of candidates in the block of the second of each pair. Each step reports what
 it has handed over and received, and these numbers must agree.
@@ -56,7 +56,7 @@ class Sketches(NamedTuple):
 
 def sketches_of(
     tasks: beam.PCollection,
-    listed: beam.PCollection | None,
+    listed: beam.PCollection,
     sketch: Callable[[Any], Sketched],
     processes: int,
     name: str = "",
@@ -66,7 +66,7 @@ def sketches_of(
 
     Args:
         tasks: The tasks.
-        listed: The numbers of the chunks that were listed; None if tasks have none.
+        listed: The numbers of the chunks that were listed.
         sketch: Makes the sketches of a task.
         processes: The number of processes that read, in each of the runner's workers.
         name: The end of the names of the steps.
@@ -78,10 +78,8 @@ def sketches_of(
         | f"Pack{name}"
         >> beam.FlatMap(_sketch_outputs, kept_out).with_outputs(PROBES, TALLY, main="keys")
     )
-    tallies = found[TALLY]
-    if listed is not None:
-        counted = listed | f"CountListed{name}" >> beam.Map(_listed_tally)
-        tallies = (tallies, counted) | f"AllListed{name}" >> beam.Flatten()
+    counted = listed | f"CountListed{name}" >> beam.Map(_listed_tally)
+    tallies = (found[TALLY], counted) | f"AllListed{name}" >> beam.Flatten()
     return Sketches(found["keys"], found[PROBES], tallies)
 
 

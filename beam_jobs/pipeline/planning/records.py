@@ -1,11 +1,15 @@
-"""Plans jobs whose records are parts of files: from patterns to the plan, without encoding a record.
+"""Plans a job: from patterns to the plan, without encoding a record.
 
-A task is a few chunks of files, or a whole file that has to be read from its start.
+A task is a few chunks of files, a whole file that has to be read from its start, or up to some hundred files
+that need not be read, because each is one record.
 """
 
 from __future__ import annotations
 
+import itertools
+import pickle
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -14,6 +18,8 @@ from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
+from beam_jobs.engines.pool import call_pickled
+from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.passes import FirstPassResult
 from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
@@ -22,15 +28,24 @@ from beam_jobs.pipeline.list_tasks import ListTasks
 from beam_jobs.pipeline.near.drop import DropNear
 from beam_jobs.pipeline.near.find import SKETCHING
 from beam_jobs.pipeline.near.rules import NearRules
-from beam_jobs.pipeline.planning.shards import Planned, PlanShards, Prepare, Side, names_of_labels
+from beam_jobs.pipeline.planning.shards import (
+    Measure,
+    Planned,
+    PlanShards,
+    Prepare,
+    Side,
+    names_of_labels,
+)
 from beam_jobs.pipeline.planning.strata import PlanSplits
 from beam_jobs.pipeline.steps import (
+    PLANNING,
     AsMerged,
     AsWhole,
     MergeInPieces,
     ReadTasks,
     TaskStep,
     as_whole,
+    loading_pool,
     once,
 )
 from beam_jobs.pipeline.text_steps import (
@@ -43,6 +58,7 @@ from beam_jobs.pipeline.text_steps import (
 from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.near.tally import NearTally
+from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from readers.format.schema import Schema
 
@@ -53,12 +69,12 @@ COUNTING, READING = "counting", "reading"
 
 
 class _FirstPass(TaskStep[FirstPassResult]):
-    """Task -> packed blocks of hashes, a summary, and what the job learns."""
+    """Task -> packed blocks of hashes, a summary, packed blocks of references, and what the job learns."""
 
-    SUMMARY, LEARNED = "summary", "learned"
+    SUMMARY, REFERENCES, LEARNED = "summary", "references", "learned"
 
     def __init__(self, job: RecordJob, output: Output, processes: int) -> None:
-        super().__init__(READING, processes)
+        super().__init__(PLANNING if job.as_file_job() else READING, processes)
         self._job, self._output = job, output
 
     def work(self, strata: bytes, tokenizer: str) -> Callable[[Task], FirstPassResult]:
@@ -67,14 +83,27 @@ class _FirstPass(TaskStep[FirstPassResult]):
 
     def outputs(self, result: FirstPassResult) -> Iterator[Any]:
         found = sum(split.rejected + split.records for split in result.summary.splits)
-        if mapper := self._output.mapper:
+        if (mapper := self._output.mapper) and not self._job.as_file_job():
             for split in result.summary.splits:
                 split.bytes = int(split.bytes * mapper.growth)
-        Metrics.counter("parts", "found").inc(found)
+        counter = ("files", "planned") if self._phase == PLANNING else ("parts", "found")
+        Metrics.counter(*counter).inc(found)
         yield TaggedOutput(self.SUMMARY, result.summary)
         yield from result.blocks
+        for block in result.references:
+            yield TaggedOutput(self.REFERENCES, block)
         for element in result.learned:
             yield TaggedOutput(self.LEARNED, element)
+
+
+def _measure(references: list[bytes], loader: Loader, processes: int) -> list[int | Reject]:
+    """The size in bytes of each record with its framing, or why it cannot be loaded."""
+    packed = pickle.dumps(loader.measure)
+    step = -(-len(references) // processes) or 1
+    starts = range(0, len(references), step)
+    tasks = ((packed, references[start : start + step]) for start in starts)
+    measured = loading_pool(processes).map(call_pickled, tasks)
+    return list(itertools.chain.from_iterable(measured))
 
 
 def _found_after(found: int, _: Schema) -> int:
@@ -82,7 +111,7 @@ def _found_after(found: int, _: Schema) -> int:
 
 
 class PlanRecords(beam.PTransform):
-    """A pipeline -> `Planned`, whose inputs are tasks.
+    """A pipeline -> `Planned`.
 
     Args:
         job: Defines the records.
@@ -117,10 +146,10 @@ class PlanRecords(beam.PTransform):
         strata = self._strata(tasks)
         tokenizer = self._tokenizer((tasks, listed.bytes, found), strata)
         first_pass = _FirstPass(job, output, self._processes)
-        has_earlier_pass = self._phases()[0] != READING
+        has_earlier_pass = self._phases()[0] not in (PLANNING, READING)
         spread = tasks | "SpreadAgain" >> beam.Reshuffle() if has_earlier_pass else tasks
         read = spread | "ReadKeys" >> beam.ParDo(first_pass, strata, tokenizer).with_outputs(
-            _FirstPass.SUMMARY, _FirstPass.LEARNED, main="hashes"
+            _FirstPass.SUMMARY, _FirstPass.REFERENCES, _FirstPass.LEARNED, main="hashes"
         )
         schema = self._schema(read)
         if isinstance(job.learns, LearnSchema):
@@ -135,6 +164,7 @@ class PlanRecords(beam.PTransform):
             listed.cut,
         ) | "Plan" >> PlanShards(
             output,
+            self._measure(),
             patterns=len(job.inputs.patterns),
             prepare=self._prepare,
             passes=(output.placement, strata, near_tally, tally, learns_from),
@@ -153,7 +183,17 @@ class PlanRecords(beam.PTransform):
             vocabulary=vocabulary,
             tokenizer=tokenizer,
             strata=strata,
+            references=read[_FirstPass.REFERENCES],
         )
+
+    def _measure(self) -> Measure | None:
+        """Measures sampled records whose sizes are not known yet, because they were not read."""
+        files, output = self._job.as_file_job(), self._output
+        if not files:
+            return None
+        renamed, mapper = output.feature_names, output.mapper
+        loader = Loader(files, output.schema, feature_names=renamed, mapper=mapper)
+        return partial(_measure, loader=loader, processes=self._processes)
 
     def _phases(self) -> list[str]:
         """The names of the passes over all tasks in progress, in order."""
@@ -163,7 +203,7 @@ class PlanRecords(beam.PTransform):
             *[SKETCHING] * bool(self._near),
             *[COUNTING] * self._output.placement.plans_splits,
             *[SAMPLING] * samples,
-            READING,
+            PLANNING if self._job.as_file_job() else READING,
             *self._later,
         ]
 

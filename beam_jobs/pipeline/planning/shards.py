@@ -79,7 +79,7 @@ class _DraftPlan(beam.DoFn):
             raise UsageError("the inputs hold no record: no dataset was written")
         if self._prepare:
             # Before an old dataset is replaced; rejects found later are counted at the end.
-            rejected = sum(split.rejected + split.unreadable for split in summary.splits)
+            rejected = sum(split.rejected for split in summary.splits)
             inputs = sum(split.rejected + split.records for split in summary.splits)
             if excess := output.max_rejects.excess(rejected, inputs):
                 first = summary.rejects[0]
@@ -91,7 +91,7 @@ class _DraftPlan(beam.DoFn):
         draft = []
         for split, num_shards in zip(summary.splits, output.num_shards, strict=True):
             histogram = split.histogram()
-            mean = split.bytes / max(int(histogram.sum()) - split.unreadable, 1)
+            mean = split.bytes / max(int(histogram.sum()), 1)
             if measured is not None:
                 mean = mean_bytes(mean, sizes, measured)
             draft.append(
@@ -171,7 +171,7 @@ class Planned(NamedTuple):
     """The answers of the planning half, which the writing half needs.
 
     Attributes:
-        inputs: The elements that the writing half reads: packed blocks of references, tasks, or encoded records.
+        inputs: The elements that are encoded: tasks, or encoded records.
         hashes: Packed blocks that hold the hash of every record.
         shards: The plan of the shards.
         names: Names of classes by feature.
@@ -179,6 +179,7 @@ class Planned(NamedTuple):
         vocabulary: All words by id; empty if the job counts none.
         tokenizer: The text of the tokenizer file; empty if the job has none.
         strata: The packed splits by label or by group; empty if hashes decide.
+        references: Packed blocks of references; None if records are parts of files.
     """
 
     inputs: beam.PCollection
@@ -189,6 +190,7 @@ class Planned(NamedTuple):
     vocabulary: Side[tuple[bytes, ...]] = ()
     tokenizer: Side[str] = ""
     strata: Side[bytes] = b""
+    references: beam.PCollection | None = None
 
 
 class PlanShards(beam.PTransform):

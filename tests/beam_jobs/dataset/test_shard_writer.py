@@ -15,6 +15,7 @@ import google_crc32c
 import numpy as np
 import pytest
 
+from beam_jobs.columns import Ragged
 from beam_jobs.dataset.encoded_records import write_spooled
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
@@ -30,7 +31,6 @@ from beam_jobs.plan.run_ranges import locate
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block, pack_record
-from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.runs import RunBuilder
 from beam_jobs.records.spool import Spool

@@ -73,7 +73,7 @@ def test_equal_texts_with_one_key_are_a_usage_error():
 
 
 def task_of(name: str) -> Task:
-    return Task((Chunk(Source(name), 0, 0, 1, 10),))
+    return Task.of((Chunk(Source(name), 0, 0, 1, 10),))
 
 
 def rows(*numbers: int) -> bytes:
@@ -113,4 +113,8 @@ def test_all_tasks_are_kept_whether_they_drop_texts_or_not():
 def test_numbers_that_the_runner_repeats_are_a_data_error():
     numbers = np.array([3, 5], "<i8").tobytes()
     with pytest.raises(DataError, match="the same duplicates twice"):
-        list(with_dropped(("a.txt#0", ([Task(())], [numbers, numbers]))))
+        list(
+            with_dropped(
+                ("a.txt#0", ([Task.of([Chunk(Source("a.txt"), 0, 0, 1, 10)])], [numbers, numbers]))
+            )
+        )

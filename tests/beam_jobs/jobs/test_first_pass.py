@@ -18,7 +18,7 @@ from beam_jobs.sources.source import Source
 
 PLACEMENT = Placement(0, Splits.parse("train=0.7,val=0.3"))
 PER_BLOCK = 50
-TASK = Task((Chunk(Source("in.txt.gz", 7), 0, 0, 1, 7),))
+TASK = Task.of((Chunk(Source("in.txt.gz", 7), 0, 0, 1, 7),))
 
 
 @dataclass(frozen=True, kw_only=True)

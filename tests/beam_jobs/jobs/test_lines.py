@@ -41,7 +41,7 @@ class Breaking(io.BytesIO):
 
 
 def counts_of(data, size, broken_from=1 << 60):
-    ranges = Task(tuple(byte_ranges(Source("a.txt", len(data)), size)))
+    ranges = Task.of(list(byte_ranges(Source("a.txt", len(data)), size)))
     return RangeCounter(Held(data, broken_from), count_lines, numbered_chunks).count(ranges)
 
 

@@ -35,7 +35,7 @@ def job_of(root):
 def found_in(job, chunks):
     """The records of some chunks, by number, with whether they are good; and the broken places."""
     found, broken = {}, []
-    for _, batch in batches_of(job, Task(tuple(chunks))):
+    for _, batch in batches_of(job, Task.of(list(chunks))):
         if isinstance(batch, Reject):
             broken.append(batch)
             continue
@@ -51,7 +51,7 @@ def compare(root, data, size):
     """Reads a file in ranges and whole; returns how many chunks have records."""
     (root / "a.tfrecord").write_bytes(data)
     job, source = job_of(root), Source("a.tfrecord", len(data))
-    counts = job.range_counter().count(Task(tuple(byte_ranges(source, size))))
+    counts = job.range_counter().count(Task.of(list(byte_ranges(source, size))))
     chunks = list(number_ranges(reversed(counts)))
     assert len(chunks) == len(counts)
     whole = found_in(job, [Chunk(source, 0, 0, 1, len(data))])
@@ -94,7 +94,9 @@ def test_compressed_files_are_read_from_their_front(tmp_path):
 
 
 def test_a_range_that_cannot_be_read_makes_the_whole_file_a_chunk(tmp_path):
-    counts = job_of(tmp_path).range_counter().count(Task(tuple(byte_ranges(Source("a", 100), 30))))
+    counts = (
+        job_of(tmp_path).range_counter().count(Task.of(list(byte_ranges(Source("a", 100), 30))))
+    )
     assert all(count.error for count in counts)
     whole, *rest = number_ranges(counts)
     assert (whole.start, whole.end, whole.first, whole.size) == (0, 0, 1, 100)
@@ -104,7 +106,7 @@ def test_a_range_that_cannot_be_read_makes_the_whole_file_a_chunk(tmp_path):
 
 def test_ranges_that_do_not_follow_each_other_make_the_whole_file_a_chunk(tmp_path):
     (tmp_path / "a").write_bytes(frame(b"x" * 14) * 4)
-    ranges = Task(tuple(byte_ranges(Source("a", 120), 60)))
+    ranges = Task.of(list(byte_ranges(Source("a", 120), 60)))
     first, second = job_of(tmp_path).range_counter().count(ranges)
     assert [chunk.end for chunk in number_ranges([first, second])] == [60, 120]
     whole, rest = number_ranges([first, second._replace(begin=61)])

@@ -63,7 +63,7 @@ def job_of(*paths, schema="", keep=(), drop=()):
 
 def task_of(job):
     sources = [source for pattern in job.inputs.patterns for source in job.sources(pattern)]
-    return Task(tuple(Chunk(source, 0, 0, 1, source.size) for source in sources))
+    return Task.of([Chunk(source, 0, 0, 1, source.size) for source in sources])
 
 
 def rules_of(**placement):
@@ -417,7 +417,7 @@ def test_ranges_of_a_file_are_learned_from_as_files_are(tmp_path, monkeypatch):
     chunks = Chunk(source, 0, cut, 1, cut), Chunk(source, cut, source.size, 7, source.size - cut)
     passed = ReshardFirstPass(rules=rules_of(), on_reject="skip", spec=job)
     whole = SchemaGuess()
-    for found in passed.found(Task(chunks)):
+    for found in passed.found(Task.of(chunks)):
         whole.merge(found.learned)
     assert whole.records == 4
     assert job.schema_of(whole) == Schema(
@@ -779,5 +779,5 @@ def test_a_source_known_to_be_broken_is_one_reject():
     source = Source("a.zip/x", error="no such member")
     job = ReshardJob(Inputs((), ""))
     passed = ReshardFirstPass(rules=rules_of(), on_reject="skip", spec=job)
-    (found,) = passed.found(Task((Chunk(source, 0, 0, 1, 0),)))
+    (found,) = passed.found(Task.of((Chunk(source, 0, 0, 1, 0),)))
     assert [str(reject) for reject in found.rejects] == ["a.zip/x: no such member"]

@@ -39,7 +39,7 @@ def read(root: Path, name: str, data: bytes | str, **options) -> list[Text]:
     reader = job(root, **options)
     chunks = list(reader.chunks(Source(name, len(data))))
     if not chunks[0].first:
-        chunks = list(numbered_chunks(reader.range_counter().count(Task(tuple(chunks)))))
+        chunks = list(numbered_chunks(reader.range_counter().count(Task.of(list(chunks)))))
     return texts_of(reader, chunks)
 
 

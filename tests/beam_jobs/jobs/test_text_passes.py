@@ -67,7 +67,7 @@ def numbered(reader: TextJob, source: Source) -> list[Chunk]:
     chunks = list(reader.chunks(source))
     if chunks[0].first:
         return chunks
-    return list(numbered_chunks(reader.range_counter().count(Task(tuple(chunks)))))
+    return list(numbered_chunks(reader.range_counter().count(Task.of(list(chunks)))))
 
 
 def tasks_of(reader: TextJob) -> list[Task]:
@@ -462,12 +462,12 @@ def test_the_texts_of_a_file_without_a_usable_label_are_one_reject(tmp_path):
         ({"y": ""}, "a.txt", "column 'y': label '': expected text or a whole number"),
         ({}, "a.txt", "no column 'y'; it has none"),
     ):
-        task = Task((replace(chunk, source=chunk.source._replace(row=row)),))
+        task = Task.of((chunk._replace(source=chunk.source._replace(row=row)),))
         found, rejects = records_of(reader, second_pass(reader, rules_of(), task))
         assert found == {}
         assert rejects == [Reject(key, "read", message)]
         assert first_pass(reader, rules_of(), task).summary.splits[0].records == 0
-    task = Task((replace(chunk, source=chunk.source._replace(row={"y": "cat"})),))
+    task = Task.of((chunk._replace(source=chunk.source._replace(row={"y": "cat"})),))
     found, rejects = records_of(reader, second_pass(reader, rules_of(), task, ("cat",)))
     assert len(found) == 2 and not rejects
 

@@ -61,15 +61,15 @@ TWO = (SplitSurvey("train", 10_001, 3, 3 << 20, 2, 0), SplitSurvey("val", 0, 0, 
 
 def test_findings_are_counted_from_the_plan_and_the_summary():
     summary = Summary.empty(2)
-    for number in range(3):
-        summary.add_unreadable(0, reject(f"u{number}"))
     summary.add_reject(1, reject("r"))
+    for number in range(3):
+        summary.add_reject(0, reject(f"u{number}"))
     summary.splits[1].duplicates = 4
     summary.add_labels({"a": 6, "b": 1})
     summary.add_labels({"box": 2}, "box_labels")
     summary.labels["empty"] = Counter()
     none = np.empty(0, np.uint64)
-    plan = Plan((SplitPlan(10, 0, 100, 1, none), SplitPlan(5, 1, 7, 1, none)))
+    plan = Plan((SplitPlan(7, 3, 100, 1, none), SplitPlan(5, 1, 7, 1, none)))
     splits = Splits.parse("train=0.5,val=0.5")
     output = Output("", SCHEMA, Placement(0, splits), (0, 0), feature_names={"x": "signal"})
     measured = [100, reject("z"), 90, reject("b")]

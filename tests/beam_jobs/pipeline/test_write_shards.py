@@ -10,6 +10,7 @@ from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs import DataError, Feature, JobError, Schema, UsageError, WriteShards
+from beam_jobs.columns import Ragged
 from beam_jobs.dataset.generations import begun
 from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.reconcile import reconcile
@@ -21,7 +22,6 @@ from beam_jobs.pipeline.write_shards import _cure, _named_as_arguments
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import frame_checksums, frame_lengths, pack_record, unpack_reject
-from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import SplitStatistics, Statistics
 from readers.format.encode import Encoder

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.columns import Ragged
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.boundaries import (
     SplitDraft,
@@ -14,7 +15,6 @@ from beam_jobs.plan.boundaries import (
 )
 from beam_jobs.plan.shards import BIN_BITS, BINS, Plan, bin_counts
 from beam_jobs.records.blocks import Block
-from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import Reject
 
 REJECT = Reject("k", "decode", "why")

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.columns import Ragged
 from beam_jobs.dataset.output import parse_size
 from beam_jobs.errors import UsageError
 from beam_jobs.plan import shards as planned
@@ -23,7 +24,6 @@ from beam_jobs.plan.shards import (
 )
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block
-from beam_jobs.records.ragged import Ragged
 
 THREE = Splits(("train", "val", "test"), (0.8, 0.1, 0.1))
 

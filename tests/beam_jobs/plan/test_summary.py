@@ -113,8 +113,6 @@ def full(seed: int, records: int) -> Summary:
         summary.splits[split].add(hashes(records, seed + split))
         for number in range(next(numbers) % 4):
             summary.add_reject(split, Reject(f"r{seed}{split}{number}", "read", "why"))
-            summary.add_unreadable(split, Reject(f"u{seed}{split}{number}", "read", "why"))
-            summary.add_unreadable(split, Reject(f"v{seed}{split}{number}", "read", "why"))
     summary.add_sizes(np.array([0, 1, 0], np.uint8), np.array([next(numbers) for _ in range(3)]))
     summary.add_duplicates(np.array([1, 0, 1, 1, 2][: 1 + next(numbers) % 5], np.uint8))
     summary.inputs, summary.texts, summary.words, summary.word_hashes = (
@@ -128,7 +126,7 @@ def full(seed: int, records: int) -> Summary:
 
 def facts(summary: Summary) -> list:
     counted = [
-        (s.rejected, s.bytes, s.records, s.duplicates, s.unreadable, s.histogram().tolist())
+        (s.rejected, s.bytes, s.records, s.duplicates, s.histogram().tolist())
         for s in summary.splits
     ]
     numbers = (summary.inputs, summary.texts, summary.words, summary.word_hashes)

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.columns import Ragged
 from beam_jobs.plan.placement import hash64, hashes64
 from beam_jobs.records.blocks import Block, BlockBuilder
-from beam_jobs.records.ragged import Ragged
 
 records = st.lists(
     st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 255), st.binary(max_size=20)), max_size=40
@@ -52,12 +52,11 @@ def test_unpack_gives_back_what_was_packed(rows):
 def test_the_layout_of_a_block_is_the_same_on_every_machine():
     block = block_of([(1, 0, b"ab"), (2**64 - 1, 3, b"")])
     assert block.pack().hex() == (
-        "02000000"  # records
-        "00"  # not compressed
-        "0100000000000000ffffffffffffffff"  # hashes
-        "0200000000000000"  # lengths
-        "0003"  # splits
-        "6162"
+        b"0;<u8 2;|u1 2;ragged 2\n".hex()  # not compressed
+        + "0100000000000000ffffffffffffffff"  # hashes
+        + "0003"  # splits
+        + "0200000000000000"  # lengths
+        + "6162"
     )
 
 
@@ -85,7 +84,7 @@ def test_a_builder_loses_nothing_and_keeps_its_limits(rows, max_records, max_byt
         assert 1 <= len(block) <= max_records
         assert len(data) <= max_bytes or len(block) == 1
     for data, block, after in zip(packed, blocks, blocks[1:], strict=False):
-        assert len(block) == max_records or len(data) + 13 + len(after[0][2]) > max_bytes
+        assert len(block) == max_records or len(data) + 77 + len(after[0][2]) > max_bytes
 
 
 def test_a_record_larger_than_a_block_is_a_block_of_its_own():
@@ -126,7 +125,7 @@ def test_byte_strings_are_taken_some_at_a_time(values, data):
     )
     start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(values))] * 2)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("beam_jobs.records.ragged._AT_ONCE", 3)
+        patch.setattr("beam_jobs.columns._AT_ONCE", 3)
         taken = ragged.take(np.array(rows, np.int64))
     assert list(taken) == [values[row] for row in rows]
     part = ragged.slice(start, stop)

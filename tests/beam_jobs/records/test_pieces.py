@@ -66,7 +66,7 @@ def test_summaries_are_cut():
     for number in range(11):
         whole.splits[number].add(hashes([3, 70_000][number % 2], number))
         whole.splits[number].bytes = 10 * number
-    whole.splits[1].duplicates = whole.splits[2].unreadable = 4
+    whole.splits[1].duplicates = 4
     whole.add_labels(many_labels())
     whole.add_labels({}, "boxes")
     whole.inputs, whole.texts, whole.words = 7, 8, 9
@@ -80,7 +80,7 @@ def test_summaries_are_cut():
         assert getattr(again, name) == getattr(whole, name)
     for mine, expected in zip(again.splits, whole.splits, strict=True):
         np.testing.assert_array_equal(mine.histogram(), expected.histogram())
-        for name in ("rejected", "bytes", "records", "duplicates", "unreadable"):
+        for name in ("rejected", "bytes", "records", "duplicates"):
             assert getattr(mine, name) == getattr(expected, name)
 
 

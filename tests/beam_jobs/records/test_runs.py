@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 
+from beam_jobs.columns import Ragged
 from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import DataError
 from beam_jobs.plan import run_ranges
@@ -12,7 +13,6 @@ from beam_jobs.plan.run_ranges import groups_of, locate
 from beam_jobs.plan.shards import Plan, SplitPlan, shards_of
 from beam_jobs.records import runs
 from beam_jobs.records.blocks import Block
-from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.runs import Held, RunBuilder, RunIndex
 from beam_jobs.records.spool import Spool
 from beam_jobs.records.spool_reader import SpoolReader

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.member import MemberLocation
 from beam_jobs.sources.source import (
+    RowGroups,
     Source,
     column_of,
     names_in,
@@ -48,6 +49,8 @@ SOURCES = st.builds(
     JOINED,
     st.just("") | NAMES,
     st.just("") | st.text(max_size=20),
+    st.none() | st.builds(RowGroups, SIZES, SIZES, SIZES),
+    st.none() | st.text(max_size=4) | st.lists(st.text(max_size=4)).map(tuple),
 )
 
 
@@ -56,14 +59,14 @@ SOURCES = st.builds(
 def test_a_reference_holds_the_whole_source(source):
     reference = pack_reference(source)
     assert unpack_reference(reference) == source
-    assert reference_key(reference) == source.key.encode("utf-8", "surrogateescape")
+    assert reference_key(reference) == source.key.encode("utf-8", "surrogatepass")
 
 
 @settings(max_examples=40)
 @given(NAMES, SIZES, TIMES)
 def test_the_reference_of_a_plain_file_is_16_bytes_and_its_key(key, size, modified):
     reference = pack_reference(Source(key, size, modified))
-    assert len(reference) == 16 + len(key.encode("utf-8", "surrogateescape"))
+    assert len(reference) == 16 + len(key.encode("utf-8", "surrogatepass"))
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from beam_jobs.columns import Ragged
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.images.boxes import Boxes, MissingError
 from beam_jobs.jobs.images.coco.objects import CocoObject
-from beam_jobs.records.ragged import Ragged
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from beam_jobs.columns import Ragged
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.annotation_files import file_status, open_annotations
 from beam_jobs.jobs.images.boxes import MAX_SIDE
@@ -21,7 +22,6 @@ from beam_jobs.jobs.images.coco.entries import entries
 from beam_jobs.jobs.images.coco.lookup import CocoAnnotations, reversed_name
 from beam_jobs.jobs.images.coco.tables import table_entries
 from beam_jobs.packages import require
-from beam_jobs.records.ragged import Ragged
 
 # The fields of objects that are read on request.
 _DETAILS = ("segmentation", "keypoints")
