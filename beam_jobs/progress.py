@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from tqdm import tqdm
@@ -20,6 +20,9 @@ tqdm.monitor_interval = 0  # no thread that only redraws bars
 
 # Seconds between plain lines: an hour of log has 360 of them.
 _LINE_SECONDS = 10.0
+
+# Seconds between two messages of a process about its progress.
+_RELAY_SECONDS = 0.25
 
 
 def progress_line(
@@ -132,7 +135,44 @@ class _Display:
             self._since = now
 
 
+class Relay:
+    """The progress in a process of ours, which another one shows.
+
+    Args:
+        send: Sends a list of (phase, amount, rejected).
+    """
+
+    def __init__(self, send: Callable[[list[tuple[str, int, int]]], Any]) -> None:
+        self._send, self._lock = send, threading.Lock()
+        self._steps: dict[str, tuple[int, int]] = {}
+        self._next = 0.0
+
+    def advance(self, phase: str, amount: int, rejected: int) -> None:
+        with self._lock:
+            done, before = self._steps.get(phase, (0, 0))
+            self._steps[phase] = done + amount, before + rejected
+        if time.monotonic() >= self._next:
+            self.send()
+
+    def send(self) -> None:
+        """Sends what was not sent yet."""
+        with self._lock:
+            steps, self._steps = self._steps, {}
+            self._next = time.monotonic() + _RELAY_SECONDS
+            if steps:
+                self._send([(phase, *counts) for phase, counts in steps.items()])
+
+
 _display: _Display | None = None
+
+_relay: Relay | None = None
+
+
+def relay(send: Callable[[list[tuple[str, int, int]]], Any]) -> Relay:
+    """Sends the progress of this process to another one; arguments as for `Relay`."""
+    global _relay
+    _relay = Relay(send)
+    return _relay
 
 
 def expect(phase: str, total: int, unit: str) -> None:
@@ -157,9 +197,9 @@ def advance(phase: str, amount: int, rejected: int = 0) -> None:
         amount: What is finished, in the unit that `expect` states.
         rejected: How many inputs of this amount are rejects.
     """
-    display = _display
-    if display:
-        display.advance(phase, amount, rejected)
+    shown = _display or _relay
+    if shown:
+        shown.advance(phase, amount, rejected)
 
 
 @contextlib.contextmanager

@@ -6,29 +6,46 @@ import contextlib
 import itertools
 import mmap
 import os
+import resource
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 import numpy as np
 
+from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import Run, ShardWriter, check_records, rows_in_order
+from beam_jobs.plan.shards import Plan
 from beam_jobs.records.blocks import Block, frame_lengths, is_planned, unpack_reject
 from beam_jobs.records.rejects import Reject, format_rejects
 from beam_jobs.records.spool import Spool
 from beam_jobs.records.spool_reader import SpoolReader
+from readers.format.schema import Schema
 
 _RUN_BYTES = 1 << 20
 
 
-def write_spooled(writer: ShardWriter, spool: Spool, locators: Iterable[bytes]) -> ShardResult:
+def write_spooled(
+    output: Output, plan: bytes, key: int, schema: Schema, spool: Spool, locators: Iterable[bytes]
+) -> ShardResult:
     """Writes a shard of records that are in a spool, or finds it written by an earlier run.
 
-    Each element of `locators` holds any number of locators of the records' blocks.
+    Args:
+        output: The dataset.
+        plan: The packed plan of all shards.
+        key: Split and shard in one number.
+        schema: The features of every record.
+        spool: Holds the records.
+        locators: Each holds any number of locators of the records' blocks.
 
     Raises:
         JobError: A block cannot be read, or `write_records` fails.
     """
+    # A shard may have records of every process, and each has a file of its own.
+    with contextlib.suppress(ValueError, OSError):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    writer = ShardWriter(output, Plan.unpack(plan), key, schema)
     with SpoolReader(spool) as reader:
         return write_records(
             writer,
@@ -136,4 +153,4 @@ class StoredRecords:
                         [maps[number][end : end + width] for number, _, end in spans]
                     )
                     yield Run(frames, sizes[rows], self.hashes[rows], of_index, [])
-        yield Run(b"", np.empty(0, np.int64), np.empty(0, np.uint64), b"", self.rejects)
+        yield Run.of_rejects(self.rejects)

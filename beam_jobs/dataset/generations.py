@@ -142,21 +142,15 @@ def commit(output: Output, manifest: Manifest, before: State) -> None:
     except TakenError:
         raise taken from None
     sync_names(directory, [name])
-    # Whoever had a folder before the first attempt can commit no more.
-    folders = _abandoned(before, output.run) if name in before.sizes else before.folders
+    # Whoever had a folder before the first attempt can commit no more; after it, somebody may have begun the next.
+    folders = before.named if name in before.sizes else before.folders
     if _copy_newest(directory, output.staging) == data:  # Else the next job has committed.
         _finish(directory, before, manifest, folders, output.run)
 
 
-def _abandoned(state: State, run: str = "") -> frozenset[str]:
-    """The folders in which nobody is at work: a run has files in `STAGING` before it has a folder.
-
-    Args:
-        state: The state of a directory, which is complete.
-        run: The run that has committed; empty if another job found the dataset complete.
-    """
-    staged = {name for name in state.sizes if folder_of(name) == STAGING}
-    is_alone = all(name.startswith(f"{STAGING}/{run}/") for name in staged)
+def _abandoned(state: State) -> frozenset[str]:
+    """The folders of a complete dataset in which nobody is at work: a run has files in `STAGING` before it has one."""
+    is_alone = all(folder_of(name) != STAGING for name in state.sizes)
     return state.folders if is_alone else state.named
 
 
@@ -177,9 +171,10 @@ def _finish(
     Nothing is deleted while another run is at work. What an interruption leaves, the next job deletes.
 
     Args:
-        directory, state, run: The dataset, and as for `_abandoned`.
+        directory, state: The dataset, and the state of its directory.
         manifest: The newest generation.
         folders: The folders that may be deleted unless the newest generation names them.
+        run: The run that has committed; empty if another job found the dataset complete.
     """
     if is_held(directory, run):
         return

@@ -50,7 +50,7 @@ class ShardFile(contextlib.ExitStack):
         super().__init__()
         self._output, self._path = output, path
         self._file = self.enter_context(NewFile(join(output.directory, path), output.staging))
-        self.write = self._file.write
+        self.write, self.append = self._file.write, self._file.append
 
     def commit(self, index: Index, before: Callable[[Shard], None]) -> Shard:
         """Makes the file appear, after its index.

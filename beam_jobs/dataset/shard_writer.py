@@ -17,7 +17,7 @@ from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, loss_error, shard_sizes, shards_of
 from beam_jobs.records.rejects import Reject, format_rejects, rejects_file
 from beam_jobs.sources.classes import Names
-from beam_jobs.storage.atomic import write_file
+from beam_jobs.storage.atomic import Piece, write_file
 from readers.format.encode.index_rows import IndexRows
 from readers.format.index import HASH, Index
 from readers.format.manifest import join
@@ -34,6 +34,7 @@ class Run(NamedTuple):
         hashes: uint64 [n], the hashes by which they are ordered.
         rows: Their rows of the index, one after another.
         rejects: Inputs among them that became no record.
+        piece: The file in which the frames wait; None if they are in `frames`.
     """
 
     frames: bytes
@@ -41,6 +42,12 @@ class Run(NamedTuple):
     hashes: np.ndarray
     rows: bytes
     rejects: list[Reject]
+    piece: Piece | None = None
+
+    @classmethod
+    def of_rejects(cls, rejects: list[Reject]) -> Run:
+        """No records."""
+        return cls(b"", np.empty(0, np.int64), np.empty(0, np.uint64), b"", rejects)
 
 
 def rows_in_order(hashes: np.ndarray, key_of: Callable[[int], bytes]) -> list[int]:
@@ -154,6 +161,8 @@ class ShardWriter:
                 for run in runs:
                     rejects += map(self._rejected, run.rejects)
                     file.write(run.frames)
+                    if run.piece:
+                        file.append(run.piece)
                     lengths.append(run.lengths)
                     hashes.append(run.hashes)
                     rows.append(run.rows)

@@ -21,6 +21,7 @@ from concurrent.futures import Executor, Future
 from multiprocessing.sharedctypes import RawArray
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from beam_jobs import progress
 from beam_jobs.engines.fork_server import fork_context
 from beam_jobs.engines.memory import keep_freed
 from beam_jobs.errors import DataError, JobError, UsageError, portable
@@ -34,14 +35,8 @@ _AHEAD = 2
 # How long the process may take to end after its connection has.
 _SECONDS_TO_END = 10
 
-# Buffers of a result from this size on, in bytes, are sent by themselves.
-_SENT_APART = 1 << 20
-
 # The longest name of an input that is kept, in bytes.
 _NAME_BYTES = 1024
-
-# Bytes of results that may wait to be written, but always one result per process.
-_BYTES_AHEAD = 64 << 20
 
 
 class Window(Generic[T]):
@@ -135,16 +130,9 @@ class Pool:
         """A new window of tasks in this pool."""
         return Window(self, self._ahead)
 
-    def map(
-        self, function: Callable[..., T], tasks: Iterable[tuple[Any, ...]], result_bytes: int = 0
-    ) -> Iterator[T]:
-        """Yields the results of `function(*task)` in the order of the tasks.
-
-        Args:
-            result_bytes: The approximate size of a result; fewer tasks with large ones run ahead.
-        """
-        room = max(self.processes, _BYTES_AHEAD // max(result_bytes, 1))
-        window: Window[T] = Window(self, min(self._ahead, room))
+    def map(self, function: Callable[..., T], tasks: Iterable[tuple[Any, ...]]) -> Iterator[T]:
+        """Yields the results of `function(*task)` in the order of the tasks."""
+        window: Window[T] = self.window()
         for task in tasks:
             yield from window.submit(function, *task)
         yield from window.drain()
@@ -266,6 +254,7 @@ def _work(connection: Any, given: ProcessContext, reading: Any) -> None:
     adopt(given)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent.
     keep_freed()
+    relay = progress.relay(connection.send)
     while True:
         try:
             function, arguments = connection.recv()
@@ -278,34 +267,21 @@ def _work(connection: Any, given: ProcessContext, reading: Any) -> None:
             error = portable(raised)
         note_reading("")
         try:
-            _send(connection, (result, error))
+            relay.send()
+            connection.send((result, error))
         except OSError:
             return
         except Exception as raised:  # The result cannot be pickled.
-            _send(connection, (None, portable(raised)))
-
-
-def _send(connection: Any, answer: tuple[Any, Exception | None]) -> None:
-    """Sends an answer, and the large buffers in it apart, where they need not be copied."""
-    apart: list[memoryview] = []
-
-    def is_small(buffer: pickle.PickleBuffer) -> bool:
-        if buffer.raw().nbytes >= _SENT_APART:
-            apart.append(buffer.raw())
-        return buffer.raw().nbytes < _SENT_APART
-
-    packed = pickle.dumps(answer, protocol=5, buffer_callback=is_small)
-    connection.send((packed, len(apart)))
-    for buffer in apart:
-        connection.send_bytes(buffer)
+            connection.send((None, portable(raised)))
 
 
 def _received(connection: Any) -> tuple[Any, Exception | None]:
-    packed, apart = connection.recv()
-    result: tuple[Any, Exception | None] = pickle.loads(
-        packed, buffers=[connection.recv_bytes() for _ in range(apart)]
-    )
-    return result
+    """The answer of a process, which may report progress before it."""
+    while isinstance(received := connection.recv(), list):
+        for step in received:
+            progress.advance(*step)
+    answer: tuple[Any, Exception | None] = received
+    return answer
 
 
 def call_pickled(packed: bytes, *arguments: Any) -> Any:

@@ -6,7 +6,6 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pickle import PickleBuffer
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,10 +49,20 @@ class FramedRecords(NamedTuple):
     rejects: list[Reject]
     statistics: Statistics
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        # Large frames may be sent apart from the pickled rest, without a copy.
-        frames = PickleBuffer(self.frames) if protocol >= 5 else self.frames
-        return type(self), (frames, *self[1:])
+    @classmethod
+    def joined(cls, parts: Sequence[FramedRecords], schema: Schema) -> FramedRecords:
+        """Records that follow one another."""
+        statistics = Statistics(schema)
+        for part in parts:
+            statistics.merge(part.statistics)
+        return cls(
+            b"".join(part.frames for part in parts),
+            np.concatenate([part.lengths for part in parts]),
+            b"".join(part.rows for part in parts),
+            np.concatenate([part.sources for part in parts]),
+            [reject for part in parts for reject in part.rejects],
+            statistics,
+        )
 
 
 @dataclass(frozen=True)

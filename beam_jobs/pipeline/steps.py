@@ -6,7 +6,6 @@ import abc
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
@@ -33,15 +32,13 @@ PLANNING = "planning"
 # The fork server loads these once, so that a process of the pool starts in milliseconds. Names,
 # because the process that runs the pipeline of a text job has no need of Pillow.
 _PRELOAD = (
+    "beam_jobs.dataset.encoded_records",
+    "beam_jobs.jobs.file_shards",
     "beam_jobs.jobs.images.job",
-    "beam_jobs.jobs.loading",
     "beam_jobs.jobs.reshard.job",
     "beam_jobs.jobs.sensors.job",
     "beam_jobs.jobs.text.job",
 )
-
-# Shards under way at once: while one is committed and the next sorted, the pool has work.
-_SHARDS_AT_ONCE = 2
 
 
 def loading_pool(processes: int) -> Pool:
@@ -168,22 +165,6 @@ class ReadTasks(TaskStep[T]):
 
     def outputs(self, result: T) -> Iterator[T]:
         yield result
-
-
-class ShardStep(WindowStep[T]):
-    """A step whose tasks each write a shard, in threads of the process that owns the pool."""
-
-    def start_bundle(self) -> None:
-        super().start_bundle()
-        self._threads: ThreadPoolExecutor | None = None
-        if self._processes > 1:
-            self._threads = ThreadPoolExecutor(_SHARDS_AT_ONCE)
-            self._window = Window(self._threads, _SHARDS_AT_ONCE)
-
-    def finish_bundle(self) -> Iterator[Any]:
-        yield from super().finish_bundle()
-        if self._threads:
-            self._threads.shutdown()
 
 
 # The tag of (split, Statistics), an output of every step that encodes records.

@@ -6,9 +6,7 @@ of the merge reads the ranges of a group of neighbouring shards, and writes runs
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import resource
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -18,9 +16,8 @@ from apache_beam.pvalue import TaggedOutput
 from beam_jobs.dataset.encoded_records import write_spooled
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.dataset.shard_writer import ShardWriter
 from beam_jobs.pipeline.planning.shards import Side
-from beam_jobs.pipeline.steps import AsWhole, ShardStep, at_end_of_bundle, count_shard
+from beam_jobs.pipeline.steps import AsWhole, WindowStep, at_end_of_bundle, count_shard
 from beam_jobs.plan.run_ranges import groups_of, locate, neighbours_of
 from beam_jobs.plan.shards import Plan, shards_of
 from beam_jobs.records.runs import RunBuilder, RunIndex
@@ -86,26 +83,19 @@ def _merge(
     yield from held.release()
 
 
-class _Write(ShardStep[ShardResult]):
+class _Write(WindowStep[ShardResult]):
     """(split and shard, locators of its records) -> its result."""
 
     def __init__(self, output: Output, processes: int, spool: Spool) -> None:
         super().__init__(processes)
         self._output, self._spool = output, spool
 
-    def setup(self) -> None:
-        super().setup()
-        # A shard may have records of every process, and each has a file of its own.
-        with contextlib.suppress(ValueError, OSError):
-            _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
     def process(
         self, element: tuple[int, Iterable[bytes]], plan: bytes, schema: Schema
     ) -> Iterator[ShardResult]:
         key, locators = element
-        writer = ShardWriter(self._output, Plan.unpack(plan), key, schema)
-        yield from self.submit(write_spooled, writer, self._spool, list(locators))
+        shard = self._output, plan, key, schema
+        yield from self.submit(write_spooled, *shard, self._spool, list(locators))
 
     def outputs(self, result: ShardResult) -> Iterator[ShardResult]:
         count_shard(result)
@@ -117,7 +107,7 @@ class WriteRuns(beam.PTransform):
 
     Args:
         output: The dataset.
-        processes: Above 1, two shards are written at once.
+        processes: The number of processes that write, in each of the runner's workers.
         spool: Holds the runs.
         schema: The features of every record.
     """

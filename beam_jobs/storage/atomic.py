@@ -12,17 +12,38 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
 
 import google_crc32c
+import numpy as np
 
 from beam_jobs.errors import JobError, TakenError
 from beam_jobs.storage.files import files_of, size_and_crc
 from readers.files.files import ExistsError, FileInfo
 from readers.files.local import drop_empty_folder, is_local
+from readers.format.crc import combined_crc
 from readers.format.manifest import join
+
+# Bytes of a piece that are copied at a time.
+_COPIED_BYTES = 1 << 20
 
 # How filesystems refuse to sync a folder.
 _NO_SYNCS = (errno.EINVAL, errno.EBADF, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP)
+
+
+class Piece(NamedTuple):
+    """A local file whose bytes are consecutive ones of another.
+
+    Attributes:
+        path: Its path.
+        size: The number of its bytes.
+        crc32c: Their checksum.
+    """
+
+    path: str
+    size: int
+    crc32c: int
 
 
 class NewFile:
@@ -52,6 +73,16 @@ class NewFile:
         self._draft.write(data)
         self.size += len(data)
         self.crc32c = google_crc32c.extend(self.crc32c, data)
+
+    def append(self, piece: Piece) -> None:
+        """Appends the bytes of a local file."""
+        with Path(piece.path).open("rb", buffering=0) as file:
+            while data := file.read(_COPIED_BYTES):
+                self._draft.write(data)
+        self.crc32c = combined_crc(
+            np.array([self.crc32c, piece.crc32c], np.uint32), np.array([self.size, piece.size])
+        )
+        self.size += piece.size
 
     def publish(self, synced: bool = False) -> None:
         """Makes the file appear.

@@ -86,20 +86,20 @@ class Reader:
     """
 
     def __init__(self, world: World) -> None:
-        self._world, self.newest, self.wrong = world, 0, list[str]()
+        self.world, self.newest, self.wrong = world, 0, list[str]()
         self._first: dict[str, bytes] = {}
         self._content, self._manifest = _NOTHING
         world.after_change = self._look
         self._look(f"{OUTPUT}/manifest.json")
 
     def _look(self, path: str) -> None:
-        name, objects = path.removeprefix(f"{OUTPUT}/"), self._world.contents
+        name, objects = path.removeprefix(f"{OUTPUT}/"), self.world.contents
         data = objects.get(path)
         if data and self._first.setdefault(name, data) != data and not _CHANGING.fullmatch(name):
             self.wrong.append(f"{name} has two contents")
         if name not in self._manifest.paths and not _MANIFEST.fullmatch(name):
             return
-        self._content, self._manifest = newest_manifest(OUTPUT, self._world.content) or _NOTHING
+        self._content, self._manifest = newest_manifest(OUTPUT, self.world.content) or _NOTHING
         seen, names = self._manifest.generation, self._names()
         numbers = [0, *(int(n[1]) for n in map(_MANIFEST.fullmatch, names) if n and n[1])]
         if not seen == max(numbers) >= self.newest:
@@ -108,7 +108,7 @@ class Reader:
         self.wrong += [f"{n} is missing" for n in self._manifest.paths.difference(names)]
 
     def _names(self) -> list[str]:
-        return [path.removeprefix(f"{OUTPUT}/") for path in self._world.contents]
+        return [path.removeprefix(f"{OUTPUT}/") for path in self.world.contents]
 
     def files(self) -> dict[str, str]:
         """Name -> SHA-256 of each file of the newest generation and of its manifest, whatever its folder and number."""
@@ -116,7 +116,7 @@ class Reader:
         values = json.loads(self._content) | dict.fromkeys(("versions", "crc32c", "generation"))
         found = {"manifest": json.dumps(values).replace(folder, "FOLDER").encode()}
         for name in self._manifest.paths:
-            found[name.replace(folder, "FOLDER")] = self._world.content(f"{OUTPUT}/{name}")
+            found[name.replace(folder, "FOLDER")] = self.world.content(f"{OUTPUT}/{name}")
         return {name: hashlib.sha256(data).hexdigest() for name, data in found.items()}
 
     def left(self) -> list[str]:
@@ -152,6 +152,8 @@ _SENSORS = ("sensors", "--input", "[a-c]/*.npy", "--label", "none")
 _SPLITS = ("--splits", "train=0.7,val=0.3", "--num_shards", "train=3,val=2")
 _OTHER, _OVERWRITE = "--num_shards=2", "--overwrite"
 _RIVALS = ((), (_OVERWRITE,), (_OTHER,), (_OTHER, _OVERWRITE))
+# The lease of a run whose command was killed.
+_EXPIRED = b""
 _HERE = ("--direct_num_workers", "1")  # No other process, whose store would be another.
 
 
@@ -251,15 +253,15 @@ def simulate(seed: int, name: str = "") -> Counter[str]:
             replaces = bool(reader.newest) and chance.random() < 0.5
             ended = _run(runner, reader, name, *[_OVERWRITE] * replaces)
             for path in [path for path in world.contents if path.endswith("/lease")]:
-                del world.contents[path]  # All runs are of one process, which lives.
+                world.contents[path] = _EXPIRED  # All runs are of one process, which lives.
             struck += world.struck
             struck[f"runs: {ended}"] += 1
             found = reader.files()
             assert not reader.wrong, f"{what}: {reader.wrong}"
             assert not reader.newest or found in (expected, other), f"{what}: other files"
             if ended == "complete" and runner.is_alone:
-                if reader.left() and (has_rival or world.struck["dies"]):
-                    # The next command deletes what a commit leaves that dies, or sees another run at work.
+                if reader.left() and (has_rival or world.struck["dies"] or world.struck["retried"]):
+                    # The next command deletes what a commit leaves that dies, is tried again, or sees another run.
                     world.calm()
                     _run(runner, reader, name)
                 assert not reader.left(), f"{what}: left {reader.left()}"
@@ -277,7 +279,7 @@ def simulate(seed: int, name: str = "") -> Counter[str]:
 
 
 def _run(runner: Runner, reader: Reader, name: str, *more: str, leases: bool = True) -> str:
-    """Runs a command once, which others see if it leases the dataset; returns how it ended."""
+    """Runs a command once, of which others see a lease, or one that has expired; returns how it ended."""
     generation, lease = reader.newest + 1, contextlib.nullcontext()
     try:
         if name == "made":
@@ -287,6 +289,8 @@ def _run(runner: Runner, reader: Reader, name: str, *more: str, leases: bool = T
             output = begun(_output(name, *more), repeats=True)
             lease = leased(output, name, keeps=False) if leases else lease
         run = {"output": output}
+        if not leases:
+            reader.world.contents[f"{output.staging}/lease"] = _EXPIRED
         with lease:
             runner.run(
                 replace(n, step=copy.deepcopy(n.step, run), sides=copy.deepcopy(n.sides, run))
