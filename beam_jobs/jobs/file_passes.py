@@ -10,7 +10,7 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,12 @@ from beam_jobs.jobs.file_sketches import file_sketches
 from beam_jobs.jobs.near import Near, Sketched
 from beam_jobs.jobs.passes import EncodedRecords, EncodingPlan, FirstPass, FoundRecords, SecondPass
 from beam_jobs.jobs.protocols import FileJob, Part
-from beam_jobs.jobs.record import MORE_FRAMES, UNANNOTATED, whole_record
+from beam_jobs.jobs.record import MORE_FRAMES, UNANNOTATED, source_values, whole_record
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject, Stage
 from beam_jobs.sources.chunks import Task
-from beam_jobs.sources.source import Label, Source, identity_of, pack_reference
+from beam_jobs.sources.source import Label, Source, identity_of, unpack_reference, with_label
 from beam_jobs.storage.files import reading_ahead
 
 # Bytes of encoded records that are handed over at a time.
@@ -46,28 +46,77 @@ class FileFirstPass(FirstPass):
     whole: bool = False
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
-        for placed in placed_parts(self.job, self.rules, task, self.whole):
-            found = _found(placed)
-            yield self._with_references(placed, found) if self.whole else found
+        if self.whole:
+            yield self._whole_files(task)
+            return
+        for placed in placed_parts(self.job, self.rules, task):
+            yield _found(placed)
 
-    def _with_references(self, placed: Placed, found: FoundRecords) -> FoundRecords:
-        """Records that are whole files, with their references."""
-        sources = [
-            part.source._replace(label=values.label)
-            for part, values, _, _, gone in placed.parts
-            if not gone
-        ]
-        if packed := next((source.key for source in sources if source.packed), ""):
-            raise UsageError(
-                f"{packed}: a packed archive can only be read from its start: name such files with an "
-                "--input of their own that ends in .tar.gz or .tgz, and the others with patterns such as "
-                "'*.jpg'"
-            )
-        return found._replace(
-            references=list(map(pack_reference, sources)),
-            identities=np.fromiter(map(identity_of, sources), np.int64, len(sources)),
-            class_counts=_class_counts(self.job, sources),
+    def _whole_files(self, task: Task) -> FoundRecords:
+        """The records of a task's files, which are not opened."""
+        job, sources, labels = self.job, list[Source](), list[Label | None]()
+        references, rejects = list[bytes](), list[Reject]()
+        for reference in task.references:
+            source = unpack_reference(reference)
+            try:
+                values = source_values(job, source)
+            except RejectError as error:
+                rejects.append(Reject.of(source.key, "read", error))
+                continue
+            if source.packed:
+                raise UsageError(
+                    f"{source.key}: a packed archive can only be read from its start: name such files "
+                    "with an --input of their own that ends in .tar.gz or .tgz, and the others with "
+                    "patterns such as '*.jpg'"
+                )
+            sources.append(source)
+            labels.append(values.label)
+            references.append(with_label(reference, source, values.label))
+        splits, kept, duplicates = self._splits(task, sources, labels, rejects)
+        sources, labels = [sources[row] for row in kept], [labels[row] for row in kept]
+        count = len(sources)
+        return FoundRecords(
+            [source.key.encode() for source in sources],
+            splits,
+            np.fromiter((source.size for source in sources), np.int64, count),
+            labels,
+            rejects,
+            duplicates=duplicates,
+            texts=count,
+            class_counts=_class_counts(job, sources) if job.has_classes else {},
+            references=[references[row] for row in kept],
+            identities=np.fromiter(map(identity_of, sources), np.int64, count),
         )
+
+    def _splits(
+        self,
+        task: Task,
+        sources: list[Source],
+        labels: list[Label | None],
+        rejects: list[Reject],
+    ) -> tuple[np.ndarray, list[int], np.ndarray]:
+        """The splits of the files that are kept, their rows, and the splits of those that are dropped.
+
+        Files without a split become rejects.
+        """
+        rows, gone = np.arange(len(sources)), task.dropped_rows
+
+        def splits_of(rules: SplitRules, some: list[int]) -> tuple[np.ndarray, list[int]]:
+            chosen = [sources[row] for row in some]
+            splits, errors = rules.splits_of(
+                [source.file.encode("utf-8", "surrogateescape") for source in chosen],
+                [source.row for source in chosen],
+                [labels[row] for row in some],
+            )
+            rejects.extend(Reject.of(chosen[n].key, "read", errors[n]) for n in errors)
+            left = np.delete(np.arange(len(some)), list(errors))
+            return splits[left], [some[n] for n in left.tolist()]
+
+        # Strata only know the labels of records that are kept.
+        known = self.rules if self.rules.placement.deals_groups else replace(self.rules, strata=b"")
+        duplicates, _ = splits_of(known, gone.tolist()) if len(gone) else (gone, [])
+        splits, kept = splits_of(self.rules, np.delete(rows, gone).tolist())
+        return splits, kept, duplicates
 
 
 def _class_counts(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[str]]:

@@ -310,6 +310,11 @@ class FileJob(RecordJob):
         """Yields what `classes_of` reads of stores, in its order; by default it is nothing."""
         return iter(())
 
+    @property
+    def has_classes(self) -> bool:
+        """Whether `classes_of` may find any."""
+        return False
+
     @abc.abstractmethod
     def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
         """The names of the classes in a record, by feature; `label` is not among them.

@@ -99,6 +99,12 @@ class Task:
         return cls(name, len(chunks), size, numbered, packed)
 
     @property
+    def references(self) -> Ragged:
+        """The packed references of the sources of all chunks."""
+        _, references = unpack(self.packed)
+        return references
+
+    @property
     def chunks(self) -> list[Chunk]:
         """The chunks."""
         places, references = unpack(self.packed)

@@ -7,6 +7,7 @@ are any, its location in an archive, its row of a table and the files that are j
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import struct
 import sys
@@ -156,6 +157,21 @@ def pack_reference(source: Source) -> bytes:
     if not any(details[:-1]) and source.label is None:
         return plain
     return plain + _DETAILS + _to_json(details)
+
+
+def with_label(reference: bytes, source: Source, label: Label | None) -> bytes:
+    """The reference of a source, given that of the source without a label."""
+    if label is None:
+        return reference
+    if _DETAILS not in reference[_REFERENCE.size :]:
+        return reference + _only_label(label)
+    return pack_reference(source._replace(label=label))
+
+
+@functools.lru_cache(maxsize=1024)
+def _only_label(label: Label) -> bytes:
+    """What follows the key of a plain file that has a label."""
+    return pack_reference(Source("", label=label))[_REFERENCE.size :]
 
 
 def identity_of(source: Source) -> int:

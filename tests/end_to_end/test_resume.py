@@ -11,7 +11,7 @@ import pytest
 from beam_jobs.dataset import shard_writer
 from beam_jobs.errors import DataError
 from beam_jobs.pipeline import commit
-from tests.support.commands import IN_MEMORY, interrupted, resumed, run
+from tests.support.commands import IN_MEMORY, ONE, interrupted, resumed, run
 from tests.support.datasets import files_of, write_recordings
 
 
@@ -135,6 +135,6 @@ def test_the_text_job_keeps_its_shards(tmp_path, dying_after, capsys):
     arguments += ["--tokens", "words"]
     expected = fresh(arguments, tmp_path)
     with dying_after(5):
-        assert run(*arguments, "--output", out) == 1
+        assert run(*arguments, *ONE, "--output", out) == 1
     assert len(notes(out)) == 5
     assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) == 5

@@ -2,16 +2,13 @@
 
 import multiprocessing.connection
 import os
-import pickle
 import signal
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-
+from beam_jobs import progress
 from beam_jobs.engines.pool import note_reading
 from beam_jobs.errors import DataError, RejectError, UsageError
 
@@ -34,18 +31,9 @@ def loaded_modules() -> set[str]:
     return {name.split(".")[0] for name in sys.modules}
 
 
-class Large(NamedTuple):
-    """A result whose content is sent apart from the rest."""
-
-    content: bytes
-    array: np.ndarray
-
-    def __reduce_ex__(self, protocol):
-        return type(self), (pickle.PickleBuffer(self.content), self.array)
-
-
-def large(size: int) -> Large:
-    return Large(bytes(range(256)) * (size // 256), np.arange(size))
+def advances(steps: int) -> None:
+    for _ in range(steps):
+        progress.advance("writing", 10, 1)
 
 
 class OwnError(ValueError):

@@ -180,11 +180,15 @@ class ImageJob(FilesInParts):
         yield from self.inputs.reads(source, EAGER_BYTES)
         yield from joined_reads(source)
 
+    @property
+    def has_classes(self) -> bool:
+        return self.annotations.boxes == "voc"
+
     def class_reads(self, source: Source) -> Iterator[Read]:
-        return joined_reads(source, "boxes") if self.annotations.boxes == "voc" else iter(())
+        return joined_reads(source, "boxes") if self.has_classes else iter(())
 
     def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
-        if self.annotations.boxes != "voc" or source.error:
+        if not self.has_classes or source.error:
             return {}
         boxes = self.annotations.found(self.annotations.boxes_of, source)
         return {"box_labels": boxes.names} if boxes else {}

@@ -22,10 +22,10 @@ from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import ShardWriter
 from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import DataError, UsageError
+from beam_jobs.jobs.file_shards import FileShards, Pieces
 from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.pipeline import write_runs
-from beam_jobs.pipeline.write_references import write_references
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.run_ranges import locate
 from beam_jobs.plan.shards import Plan, SplitPlan
@@ -121,7 +121,7 @@ def write_encoded(
         spool = Spool(directory)
         locators = spooled(spool, plan, blocks)
         locators = [b"".join(locators[:3]), *locators[3:]]
-        return write_spooled(ShardWriter(output, plan, KEY, schema), spool, locators)
+        return write_spooled(output, plan.pack(), KEY, schema, spool, locators)
 
 
 def check_shard(
@@ -410,11 +410,10 @@ def write_files(
     pool = Pool(processes)
     records = sum(len(Block.unpack(block).hashes) for block in blocks)
     output = output_of(directory, loader.schema)
-    load = pickle.dumps(loader.load)
+    shards = FileShards(output, plan_of(records).pack(), loader)
     try:
-        return write_references(
-            ShardWriter(output, plan_of(records), KEY, output.schema), blocks, loader, load, pool
-        )
+        pieces = Pieces(pool, pickle.dumps(shards.piece), str(directory))
+        return shards.write(KEY, blocks, pieces if processes > 1 else None)
     finally:
         pool.close()
 

@@ -1,5 +1,6 @@
 """Pools of processes: results, failures, and killed processes."""
 
+import io
 import os
 import pickle
 import signal
@@ -10,9 +11,9 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 
-import numpy as np
 import pytest
 
+from beam_jobs import progress
 from beam_jobs.engines.pool import Pool, close_shared_pools, shared_pool
 from beam_jobs.errors import DataError, RejectError
 from tests.engines.services import is_alive
@@ -67,12 +68,13 @@ def test_with_one_process_tasks_run_in_this_one_immediately():
     assert pool.submit(tasks.pid_after, 0).result(0) == os.getpid()
 
 
-@pytest.mark.parametrize("size", [(1 << 20) - 256, 3 << 20])
-def test_large_buffers_in_results_arrive_whole(pool, size):
-    results = [pool.submit(tasks.large, size) for _ in range(4)]
-    for content, array in [result.result(SECONDS) for result in results]:
-        assert type(content) is bytes and content == bytes(range(256)) * (size // 256)
-        np.testing.assert_array_equal(array, np.arange(size))
+def test_progress_in_the_processes_is_that_of_the_job(pool):
+    shown = io.StringIO()
+    with progress.display(shown, 0):
+        progress.expect("writing", 60, "records")
+        done([pool.submit(tasks.advances, n) for n in range(4)])
+    last = shown.getvalue().splitlines()[-1]
+    assert last.startswith("writing: 60 of 60 records") and last.endswith(", 6 rejected")
 
 
 def test_the_processes_never_import_beam(pool):
@@ -237,6 +239,7 @@ def test_processes_leave_ctrl_c_to_their_parent(pool):
 PARENT = """
 import os, sys, time
 from multiprocessing import forkserver
+from beam_jobs import progress
 from beam_jobs.engines.pool import Pool
 from tests.support import tasks
 
