@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import pickle
 import queue
 import signal
@@ -254,6 +255,9 @@ def _work(connection: Any, given: ProcessContext, reading: Any) -> None:
     adopt(given)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent.
     keep_freed()
+    # Nearly all objects here die with their last reference: looking for circles took a fifth of the time of listing.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
     relay = progress.relay(connection.send)
     while True:
         try:

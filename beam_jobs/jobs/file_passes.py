@@ -19,7 +19,14 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_parts import FilePart, Placed, PlacedPart, placed_parts
 from beam_jobs.jobs.file_sketches import file_sketches
 from beam_jobs.jobs.near import Near, Sketched
-from beam_jobs.jobs.passes import EncodedRecords, EncodingPlan, FirstPass, FoundRecords, SecondPass
+from beam_jobs.jobs.passes import (
+    EncodedRecords,
+    EncodingPlan,
+    FirstPass,
+    FirstPassResult,
+    FoundRecords,
+    SecondPass,
+)
 from beam_jobs.jobs.protocols import FileJob, Part
 from beam_jobs.jobs.record import MORE_FRAMES, UNANNOTATED, source_values, whole_record
 from beam_jobs.jobs.split_rules import SplitRules
@@ -47,17 +54,25 @@ class FileFirstPass(FirstPass):
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
         if self.whole:
-            yield self._whole_files(task)
+            references = list(task.references)
+            sources = list(map(unpack_reference, references))
+            yield self._whole_files(sources, references, task.dropped_rows)
             return
         for placed in placed_parts(self.job, self.rules, task):
             yield _found(placed)
 
-    def _whole_files(self, task: Task) -> FoundRecords:
-        """The records of a task's files, which are not opened."""
+    def read_files(self, files: list[Source], references: list[bytes]) -> FirstPassResult:
+        """The result for whole files that have just been listed, and their references; raises what `read` does."""
+        found = self._whole_files(files, references, np.empty(0, np.int64))
+        return self.summarised([found], len(files))
+
+    def _whole_files(
+        self, files: list[Source], packed: list[bytes], dropped: np.ndarray
+    ) -> FoundRecords:
+        """The records of files, which are not opened, given their references and the rows that are dropped."""
         job, sources, labels = self.job, list[Source](), list[Label | None]()
         references, rejects = list[bytes](), list[Reject]()
-        for reference in task.references:
-            source = unpack_reference(reference)
+        for source, reference in zip(files, packed, strict=True):
             try:
                 values = source_values(job, source)
             except RejectError as error:
@@ -72,7 +87,7 @@ class FileFirstPass(FirstPass):
             sources.append(source)
             labels.append(values.label)
             references.append(with_label(reference, source, values.label))
-        splits, kept, duplicates = self._splits(task, sources, labels, rejects)
+        splits, kept, duplicates = self._splits(dropped, sources, labels, rejects)
         sources, labels = [sources[row] for row in kept], [labels[row] for row in kept]
         count = len(sources)
         return FoundRecords(
@@ -90,7 +105,7 @@ class FileFirstPass(FirstPass):
 
     def _splits(
         self,
-        task: Task,
+        gone: np.ndarray,
         sources: list[Source],
         labels: list[Label | None],
         rejects: list[Reject],
@@ -99,7 +114,6 @@ class FileFirstPass(FirstPass):
 
         Files without a split become rejects.
         """
-        rows, gone = np.arange(len(sources)), task.dropped_rows
 
         def splits_of(rules: SplitRules, some: list[int]) -> tuple[np.ndarray, list[int]]:
             chosen = [sources[row] for row in some]
@@ -115,7 +129,7 @@ class FileFirstPass(FirstPass):
         # Strata only know the labels of records that are kept.
         known = self.rules if self.rules.placement.deals_groups else replace(self.rules, strata=b"")
         duplicates, _ = splits_of(known, gone.tolist()) if len(gone) else (gone, [])
-        splits, kept = splits_of(self.rules, np.delete(rows, gone).tolist())
+        splits, kept = splits_of(self.rules, np.delete(np.arange(len(sources)), gone).tolist())
         return splits, kept, duplicates
 
 

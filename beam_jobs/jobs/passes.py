@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -206,12 +206,16 @@ class FirstPass(abc.ABC):
             DataError: An input cannot become a record and `on_reject` is "fail".
             UsageError: There are too many labels, or `found` raises it.
         """
+        return self.summarised(self.found(task), task.count)
+
+    def summarised(self, found: Iterable[FoundRecords], inputs: int) -> FirstPassResult:
+        """The result of the pass over some inputs, given the records in them; raises what `read` does."""
         placement = self.rules.placement
         summary = Summary.empty(len(placement.splits.names))
-        summary.inputs = task.count
+        summary.inputs = inputs
         hashes, references = _Hashes(summary), list[bytes]()
         learner = self.learner()
-        for part in self.found(task):
+        for part in found:
             for reject in part.rejects:
                 if self.on_reject == "fail":
                     raise DataError(f"{reject} (--on_reject fail)")

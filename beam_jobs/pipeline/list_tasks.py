@@ -17,18 +17,19 @@ from beam_jobs.engines.pool import call_pickled
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.steps import PLANNING, ReadTasks, WindowStep, cut_patterns, with_span
 from beam_jobs.pipeline.text_steps import NUMBERING, by_file, number_ranges
-from beam_jobs.sources.chunks import Task, batch_chunks
+from beam_jobs.sources.chunks import Task, batch_chunks, file_tasks
 from beam_jobs.storage.ranges import Span
 
 
 def _tasks_in(job: RecordJob, pattern: str, span: Span) -> Iterator[Task]:
     """Yields the tasks of a span of a pattern: of numbered chunks, and of ranges of one file that have no numbers."""
     sources = with_span(job, span).sources(pattern)
+    if job.as_file_job():
+        yield from file_tasks(sources)
+        return
     chunks = itertools.chain.from_iterable(map(job.chunks, sources))
-    # References are not read before they are written, so their number alone counts.
-    task_bytes = float("inf") if job.as_file_job() else job.inputs.task_bytes
     for _, alike in itertools.groupby(chunks, lambda chunk: (not chunk.first) and chunk.source.key):
-        yield from batch_chunks(alike, task_bytes)
+        yield from batch_chunks(alike, job.inputs.task_bytes)
 
 
 def _all_tasks_in(job: RecordJob, pattern: str, span: Span) -> list[Task]:

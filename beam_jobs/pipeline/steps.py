@@ -48,8 +48,7 @@ def loading_pool(processes: int) -> Pool:
 
 def _cut(pattern: str, inputs: Inputs, processes: int) -> Iterator[Any]:
     """Yields (pattern, the span of names that a task lists), and the number of these spans."""
-    # A store is listed with many requests at once, for which spans only make more of them.
-    spans = [ALL] if processes > 1 and inputs.in_store else inputs.spans(pattern)
+    spans = inputs.spans(pattern, processes)
     yield TaggedOutput("cut", len(spans))
     for span in spans:
         yield pattern, span

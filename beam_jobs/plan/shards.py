@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,10 +31,6 @@ ONE_KEY = (
     "same one"
 )
 
-
-# Payloads that wait for others of their shard, in bytes: half a million references, 50 for each of 10,000
-# shards. They take three times as much while they are divided.
-_HELD_BYTES = 32 << 20
 
 # Payloads of one shard that a runner gets as one element, in bytes.
 _PART_BYTES = 256 << 10
@@ -159,36 +155,22 @@ def assign_shards(block: Block, plan: Plan) -> Iterator[tuple[int, Block]]:
     yield from block.by(shards_of(plan, block.splits, block.hashes))
 
 
-class HeldBlocks:
-    """Blocks of a bundle that are divided among the shards together.
+def divided(blocks: Sequence[bytes], plan: bytes) -> list[tuple[int, bytes]]:
+    """(Split and shard in one number, packed references of it) of some packed blocks, which are divided together.
 
     A block of 512 references has two or three for each of 200 shards, and such a part takes 98 bytes a
     reference; a part of 50 takes 27.
 
     Args:
-        compress: Whether to compress the payloads of parts.
+        blocks: One or more.
+        plan: The packed plan.
     """
-
-    def __init__(self, compress: bool) -> None:
-        self._compress = compress
-        self._blocks: list[Block] = []
-        self._bytes = 0
-
-    def add(self, block: Block, plan: bytes) -> Iterator[tuple[int, bytes]]:
-        """Adds a block; releases all when there are enough. `plan` is a packed `Plan`."""
-        self._blocks.append(block)
-        self._bytes += len(block.payloads.data)
-        if self._bytes >= _HELD_BYTES:
-            yield from self.release(plan)
-
-    def release(self, plan: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yields (split and shard in one number, packed records of it), and forgets the blocks."""
-        if self._blocks:
-            whole = Block.join(self._blocks)
-            self._blocks, self._bytes = [], 0
-            for key, part in assign_shards(whole, Plan.unpack(plan)):
-                for piece in part.pieces(_PART_BYTES):
-                    yield key, piece.pack(self._compress)
+    whole = Block.join(list(map(Block.unpack, blocks)))
+    return [
+        (key, piece.pack(compress=True))
+        for key, part in assign_shards(whole, Plan.unpack(plan))
+        for piece in part.pieces(_PART_BYTES)
+    ]
 
 
 def count_shards(records: int, record_bytes: float, num_shards: int, shard_size: int) -> int:

@@ -172,7 +172,33 @@ def in_order(counts: Iterable[RangeCount], what: str) -> list[RangeCount]:
     return ranges
 
 
-def batch_chunks(chunks: Iterable[Chunk], task_bytes: float = CHUNK_BYTES) -> Iterator[Task]:
+def file_batches(sources: Iterable[Source]) -> Iterator[tuple[list[Source], list[bytes]]]:
+    """Yields files and their references, as many as a task has that does not read them."""
+    batch: list[Source] = []
+    references: list[bytes] = []
+    row_bytes = 0
+    for source in sources:
+        reference = pack_reference(source)
+        batch.append(source)
+        references.append(reference)
+        row_bytes += len(reference) if source.row else 0
+        if len(batch) >= MOST_CHUNKS or row_bytes >= _MAX_ROW_BYTES:
+            yield batch, references
+            batch, references, row_bytes = [], [], 0
+    if batch:
+        yield batch, references
+
+
+def file_tasks(sources: Iterable[Source]) -> Iterator[Task]:
+    """Yields tasks of whole files that need not be read, so that their number alone counts."""
+    for batch, references in file_batches(sources):
+        places = np.zeros((len(batch), 4), np.int64)
+        places[:, 2], places[:, 3] = 1, [source.size for source in batch]
+        packed = pack(places, Ragged.of(references), compress=True)
+        yield Task(f"{batch[0].key}#0", len(batch), int(places[:, 3].sum()), True, packed)
+
+
+def batch_chunks(chunks: Iterable[Chunk], task_bytes: int = CHUNK_BYTES) -> Iterator[Task]:
     """Yields tasks of at least `task_bytes`: a large file in many, many small files in one."""
     batch: list[Chunk] = []
     size = row_bytes = 0

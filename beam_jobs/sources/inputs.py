@@ -145,9 +145,17 @@ class Inputs:
         )
         return itertools.islice(found, limit)
 
-    def spans(self, pattern: str) -> list[Span]:
-        """The values of `span` with which as many tasks list everything that a pattern matches."""
-        return spans_of_pattern(pattern, _has_index)
+    def spans(self, pattern: str, processes: int = 1) -> list[Span]:
+        """The values of `span` with which as many tasks list everything that a pattern matches.
+
+        Args:
+            pattern: One of `patterns`.
+            processes: The number of processes of this machine that list; 1 if workers of an engine do.
+        """
+        # A store is listed with many requests at once, for which spans only make more of them.
+        if processes > 1 and self.in_store:
+            return [ALL]
+        return spans_of_pattern(pattern, _has_index, processes)
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields the files that one of the patterns matches, and members of its `.zip` and `.tar` files.

@@ -59,7 +59,7 @@ class JoinedInputs(Inputs):
     def _regex(self) -> re.Pattern[str]:
         return join_regex(self.join)
 
-    def spans(self, pattern: str) -> list[Span]:
+    def spans(self, pattern: str, processes: int = 1) -> list[Span]:
         return [ALL]
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:

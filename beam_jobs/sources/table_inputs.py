@@ -108,7 +108,7 @@ class TableInputs(Inputs):
         """The common folder of all tables, which the keys of invalid rows are relative to."""
         return common_root(list(self.patterns))
 
-    def spans(self, pattern: str) -> list[Span]:
+    def spans(self, pattern: str, processes: int = 1) -> list[Span]:
         return [ALL]
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:

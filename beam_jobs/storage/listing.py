@@ -24,9 +24,16 @@ _LEVELS = 3
 # anything can list.
 _MOST_LINKS = 8
 
+# The same for processes of this machine, for each of them: so that none is idle while the others list the last files.
+_SPANS_PER_PROCESS = 4
+
 # Every task lists the folders above those at which a listing is cut, so it is not cut at folders
 # beside more files than this.
 _MOST_LISTED_AGAIN = 100_000
+
+# Processes of this machine read folders again in a moment, and the process that hands out spans only looks at as many
+# files itself; a folder with more of them is cut among its files.
+_MOST_LISTED_HERE = 5_000
 
 
 def local_files(pattern: str, in_order: bool = False, span: Span = ALL) -> Iterator[FileInfo]:
@@ -74,18 +81,19 @@ def local_files(pattern: str, in_order: bool = False, span: Span = ALL) -> Itera
     enter(top, 0)
     while listed:
         folder, _, links, entries = listed[-1]
-        entry = next(entries, None)
-        if entry is None:
-            listed.pop()
-            continue
-        path = f"{folder}/{entry.name}"
-        if entry.name.startswith(".") and not hidden:
-            continue
-        if _is_folder(entry):
-            if leads(path) and span.may_hold(path):
+        for entry in entries:
+            name = entry.name
+            if name[0] == "." and not hidden:
+                continue
+            path = f"{folder}/{name}"
+            if not _is_folder(entry):
+                if wanted.match(path) and span.holds(path):
+                    yield _local_info(entry, path)
+            elif leads(path) and span.may_hold(path):
                 enter(path, links + entry.is_symlink())
-        elif wanted.match(path) and span.holds(path):
-            yield _local_info(entry, path)
+                break
+        else:
+            listed.pop()
 
 
 def _leading(pattern: str) -> Callable[[str], bool]:
@@ -175,40 +183,55 @@ def _local_info(entry: os.DirEntry[str], path: str) -> FileInfo:
     return FileInfo(path, status.st_size, status.st_mtime_ns)
 
 
-def spans_of_pattern(pattern: str, is_alone: Callable[[str], bool]) -> list[Span]:
+def spans_of_pattern(
+    pattern: str, is_alone: Callable[[str], bool], processes: int = 1
+) -> list[Span]:
     """The spans that as many tasks list: all files that a pattern matches, each in one of them.
 
     Args:
         pattern: A pattern on a disk, in a store, or on another filesystem, which is not cut.
         is_alone: Whether a file is work enough for a task, given its path or URL.
+        processes: The number of processes of this machine that list; 1 if workers of an engine do.
     """
     if is_local(pattern):
-        return _local_spans(unescaped(fixed_folder(pattern)), is_alone)
+        return _local_spans(unescaped(fixed_folder(pattern)), is_alone, processes)
     if not is_store(pattern):
         return [ALL]
     with _as_usage_errors(pattern):
         return spans_of(store_of(pattern), unescaped(FIXED.findall(pattern)[0]), is_alone)
 
 
-def _local_spans(top: str, is_alone: Callable[[str], bool]) -> list[Span]:
+def _local_spans(top: str, is_alone: Callable[[str], bool], processes: int) -> list[Span]:
     """Spans of the files in a folder on a disk, cut at folders inside it and at files."""
     found, level, listed = list[str](), [top], 0
+    enough = _SPANS_PER_PROCESS * processes if processes > 1 else _ENOUGH_FOLDERS
+    most = _MOST_LISTED_HERE if processes > 1 else _MOST_LISTED_AGAIN
     for _ in range(_LEVELS):
         folders, files = list[str](), list[str]()
         for entry in itertools.chain.from_iterable(map(_entries, level)):
             listed += 1
-            if listed > _MOST_LISTED_AGAIN:
-                return spans_at(found)
+            if listed > most:
+                if processes > 1 and len(found) < enough:
+                    found += itertools.chain.from_iterable(_some_names(f, enough) for f in level)
+                return spans_at(sorted(filter(_is_text, found)))
             if _is_folder(entry):
                 folders.append(entry.path)
             elif is_alone(entry.path):
                 files.append(entry.path)
         cuts = [*found, *files, *(f"{folder}/" for folder in folders)]
         found = sorted(filter(_is_text, cuts))
-        if not folders or len(found) >= _ENOUGH_FOLDERS:
+        if not folders or len(found) >= enough:
             break
         level = folders
     return spans_at(found)
+
+
+def _some_names(folder: str, parts: int) -> list[str]:
+    """Names that cut what a folder holds into parts of the same size."""
+    with contextlib.suppress(OSError):
+        names = sorted(os.listdir(folder or "/"))
+        return [f"{folder}/{name}" for name in names[:: -(-len(names) // parts)][1:]]
+    return []
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,12 +16,14 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
+from beam_jobs import progress
 from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
+from beam_jobs.jobs.file_passes import FileFirstPass
 from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.passes import FirstPassResult
-from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
+from beam_jobs.jobs.protocols import FileJob, LearnSchema, LearnSubwords, LearnWords, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
 from beam_jobs.jobs.text.duplicates import Tally
 from beam_jobs.pipeline.list_tasks import ListTasks
@@ -44,9 +46,12 @@ from beam_jobs.pipeline.steps import (
     MergeInPieces,
     ReadTasks,
     TaskStep,
+    WindowStep,
     as_whole,
+    cut_patterns,
     loading_pool,
     once,
+    with_span,
 )
 from beam_jobs.pipeline.text_steps import (
     COMPARING,
@@ -59,19 +64,35 @@ from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.near.tally import NearTally
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.chunks import Task
+from beam_jobs.sources.chunks import Task, file_batches
+from beam_jobs.storage.ranges import Span
 from readers.format.schema import Schema
 
 Counted = LabelHashes | GroupSizes
 
 # The names of passes in progress.
-COUNTING, READING = "counting", "reading"
+COUNTING, LISTING, READING = "counting", "listing", "reading"
+
+
+SUMMARY, REFERENCES, LEARNED = "summary", "references", "learned"
+
+
+def _outputs_of(result: FirstPassResult, phase: str, growth: float) -> Iterator[Any]:
+    """Yields the outputs of the first pass: packed blocks of hashes, a summary, packed references, what the job learns."""
+    found = sum(split.rejected + split.records for split in result.summary.splits)
+    for split in result.summary.splits:
+        split.bytes = int(split.bytes * growth)
+    Metrics.counter(*(("files", "planned") if phase == PLANNING else ("parts", "found"))).inc(found)
+    yield TaggedOutput(SUMMARY, result.summary)
+    yield from result.blocks
+    for block in result.references:
+        yield TaggedOutput(REFERENCES, block)
+    for element in result.learned:
+        yield TaggedOutput(LEARNED, element)
 
 
 class _FirstPass(TaskStep[FirstPassResult]):
-    """Task -> packed blocks of hashes, a summary, packed blocks of references, and what the job learns."""
-
-    SUMMARY, REFERENCES, LEARNED = "summary", "references", "learned"
+    """Task -> the outputs of the first pass."""
 
     def __init__(self, job: RecordJob, output: Output, processes: int) -> None:
         super().__init__(PLANNING if job.as_file_job() else READING, processes)
@@ -82,18 +103,57 @@ class _FirstPass(TaskStep[FirstPassResult]):
         return self._job.first_pass(rules, self._output.on_reject, tokenizer).read
 
     def outputs(self, result: FirstPassResult) -> Iterator[Any]:
-        found = sum(split.rejected + split.records for split in result.summary.splits)
-        if (mapper := self._output.mapper) and not self._job.as_file_job():
-            for split in result.summary.splits:
-                split.bytes = int(split.bytes * mapper.growth)
-        counter = ("files", "planned") if self._phase == PLANNING else ("parts", "found")
-        Metrics.counter(*counter).inc(found)
-        yield TaggedOutput(self.SUMMARY, result.summary)
-        yield from result.blocks
-        for block in result.references:
-            yield TaggedOutput(self.REFERENCES, block)
-        for element in result.learned:
-            yield TaggedOutput(self.LEARNED, element)
+        mapper = self._output.mapper
+        # The sizes of whole files are measured with the mapper.
+        growth = mapper.growth if mapper and self._phase == READING else 1
+        return _outputs_of(result, self._phase, growth)
+
+
+def _read_files(
+    job: FileJob, output: Output, pattern: str, span: Span
+) -> Iterator[FirstPassResult]:
+    """Yields the results of the first pass over the whole files in a span of a pattern."""
+    first_pass = job.first_pass(SplitRules(output.placement), output.on_reject)
+    assert isinstance(first_pass, FileFirstPass)
+    for files, references in file_batches(with_span(job, span).sources(pattern)):
+        yield first_pass.read_files(files, references)
+
+
+def _read_all_files(*given: Any) -> list[FirstPassResult]:
+    return list(_read_files(*given))
+
+
+class _ListAndRead(WindowStep[Iterable[FirstPassResult]]):
+    """(Pattern, span) -> the outputs of the first pass over whole files, and their number.
+
+    Files that no pass looks at before are read as they are listed.
+    """
+
+    FOUND = "found"
+
+    def __init__(self, job: FileJob, output: Output, processes: int) -> None:
+        super().__init__(processes)
+        self._job, self._output = job, output
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        self._read = pickle.dumps(partial(_read_all_files, self._job, self._output))
+
+    def process(self, part: tuple[str, Span]) -> Iterator[Any]:
+        progress.advance(LISTING, 0)
+        if self._processes == 1:  # No reference is held until all are listed.
+            yield from self.outputs(_read_files(self._job, self._output, *part))
+        else:
+            yield from self.submit(call_pickled, self._read, *part)
+
+    def outputs(self, result: Iterable[FirstPassResult]) -> Iterator[Any]:
+        found = 0
+        for each in result:
+            found += each.summary.inputs
+            progress.advance(LISTING, each.summary.inputs)
+            Metrics.counter("files", "found").inc(each.summary.inputs)
+            yield from _outputs_of(each, PLANNING, 1)
+        yield TaggedOutput(self.FOUND, found)
 
 
 def _measure(references: list[bytes], loader: Loader, processes: int) -> list[int | Reject]:
@@ -138,19 +198,30 @@ class PlanRecords(beam.PTransform):
         self._prepare, self._later, self._near = prepare, later, near
 
     def expand(self, pipeline: beam.Pipeline) -> Planned:
-        job, output = self._job, self._output
-        listed = pipeline | "ListTasks" >> ListTasks(job, self._processes, self._phases())
-        found = listed.found
-        tasks, tally = self._without_duplicates(listed.tasks)
-        tasks, near_tally = self._without_near(tasks, found)
-        strata = self._strata(tasks)
-        tokenizer = self._tokenizer((tasks, listed.bytes, found), strata)
-        first_pass = _FirstPass(job, output, self._processes)
-        has_earlier_pass = self._phases()[0] not in (PLANNING, READING)
-        spread = tasks | "SpreadAgain" >> beam.Reshuffle() if has_earlier_pass else tasks
-        read = spread | "ReadKeys" >> beam.ParDo(first_pass, strata, tokenizer).with_outputs(
-            _FirstPass.SUMMARY, _FirstPass.REFERENCES, _FirstPass.LEARNED, main="hashes"
-        )
+        job, output, files = self._job, self._output, self._job.as_file_job()
+        tally: Side[Tally | None] = None
+        near_tally: Side[NearTally | None] = None
+        strata: Side[bytes] = b""
+        tokenizer: Side[str] = ""
+        if files and self._phases()[0] == PLANNING:
+            parts, cut = cut_patterns(pipeline, job.inputs, self._processes)
+            step = _ListAndRead(files, output, self._processes)
+            tags = SUMMARY, REFERENCES, LEARNED, step.FOUND
+            read = parts | "List" >> beam.ParDo(step).with_outputs(*tags, main="hashes")
+            tasks, found = parts, read[step.FOUND]
+        else:
+            listed = pipeline | "ListTasks" >> ListTasks(job, self._processes, self._phases())
+            found, cut = listed.found, listed.cut
+            tasks, tally = self._without_duplicates(listed.tasks)
+            tasks, near_tally = self._without_near(tasks, found)
+            strata = self._strata(tasks)
+            tokenizer = self._tokenizer((tasks, listed.bytes, found), strata)
+            has_earlier_pass = self._phases()[0] not in (PLANNING, READING)
+            spread = tasks | "SpreadAgain" >> beam.Reshuffle() if has_earlier_pass else tasks
+            first_pass = _FirstPass(job, output, self._processes)
+            read = spread | "ReadKeys" >> beam.ParDo(first_pass, strata, tokenizer).with_outputs(
+                SUMMARY, REFERENCES, LEARNED, main="hashes"
+            )
         schema = self._schema(read)
         if isinstance(job.learns, LearnSchema):
             # Records that contradict each other must end the job before it clears the output.
@@ -158,10 +229,10 @@ class PlanRecords(beam.PTransform):
         learns_tokens = isinstance(job.learns, LearnWords | LearnSubwords)
         learns_from = output.placement.splits.training if learns_tokens else None
         shards = (
-            read[_FirstPass.SUMMARY],
+            read[SUMMARY],
             read["hashes"],
             found,
-            listed.cut,
+            cut,
         ) | "Plan" >> PlanShards(
             output,
             self._measure(),
@@ -172,7 +243,7 @@ class PlanRecords(beam.PTransform):
         vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
         if isinstance(job.learns, LearnWords):
             build = BuildVocabulary(job.learns.size, shards.summary)
-            built = read[_FirstPass.LEARNED] | "Vocabulary" >> build
+            built = read[LEARNED] | "Vocabulary" >> build
             vocabulary = as_whole(built, "Vocabulary")
         return Planned(
             inputs=tasks,
@@ -183,7 +254,7 @@ class PlanRecords(beam.PTransform):
             vocabulary=vocabulary,
             tokenizer=tokenizer,
             strata=strata,
-            references=read[_FirstPass.REFERENCES],
+            references=read[REFERENCES],
         )
 
     def _measure(self) -> Measure | None:
@@ -243,7 +314,7 @@ class PlanRecords(beam.PTransform):
         learns = self._job.learns
         if not isinstance(learns, LearnSchema) or self._output.mapper:
             return self._output.schema
-        learned = read[_FirstPass.LEARNED] | "MergeLearned" >> MergeInPieces(learns.empty)
+        learned = read[LEARNED] | "MergeLearned" >> MergeInPieces(learns.empty)
         sides = AsMerged(learned, learns.empty), self._output.placement.split_features
         return as_whole(once(learned.pipeline, "Schema", learns.schema_of, *sides), "Schema")
 

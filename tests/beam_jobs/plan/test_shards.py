@@ -11,7 +11,6 @@ from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import (
     BINS,
     MAX_SHARDS,
-    HeldBlocks,
     Plan,
     SplitPlan,
     assign_shards,
@@ -19,6 +18,7 @@ from beam_jobs.plan.shards import (
     bins_of,
     boundary_ranks,
     count_shards,
+    divided,
     first_ranks,
     shard_sizes,
 )
@@ -234,20 +234,11 @@ def rows_by_shard(parts) -> dict[int, list]:
     return {key: sorted(rows) for key, rows in found.items()}
 
 
-@pytest.mark.parametrize(
-    ("held", "part", "compress"), [(1, 1, False), (20_000, 300, True), (1 << 25, 1 << 18, False)]
-)
-def test_blocks_that_are_divided_together_give_each_shard_its_records(
-    compress, held, part, monkeypatch
-):
-    monkeypatch.setattr(planned, "_HELD_BYTES", held)
+@pytest.mark.parametrize("part", [1, 300, 1 << 18])
+def test_blocks_that_are_divided_together_give_each_shard_its_records(part, monkeypatch):
     monkeypatch.setattr(planned, "_PART_BYTES", part)
     blocks = random_blocks(20, 100)
     plan = plan_of_blocks(blocks, 9)
-    together, packed = HeldBlocks(compress), plan.pack()
-    parts = [pair for block in blocks for pair in together.add(block, packed)]
-    assert bool(parts) == (held < 1 << 25)
-    parts += together.release(packed)
-    assert list(together.release(b"")) == []
+    parts = divided([block.pack() for block in blocks], plan.pack())
     found = rows_by_shard((key, Block.unpack(data)) for key, data in parts)
     assert found == rows_by_shard(pair for block in blocks for pair in assign_shards(block, plan))
