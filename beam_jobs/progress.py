@@ -138,6 +138,8 @@ class _Display:
 class Relay:
     """The progress in a process of ours, which another one shows.
 
+    If that has died, `advance` raises OSError: what this process does is of no use any more.
+
     Args:
         send: Sends a list of (phase, amount, rejected).
     """

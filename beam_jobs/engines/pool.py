@@ -84,6 +84,7 @@ class Pool:
         self._failure: JobError = _killed()
         self._lock = threading.Lock()
         self._ahead = _AHEAD * processes if processes > 1 else 0
+        self._busy: set[Any] = set()
         if processes > 1:
             keep_freed()  # Results are megabytes, each of which is freed when it is written.
         self._threads = [
@@ -139,9 +140,11 @@ class Pool:
         yield from window.drain()
 
     def close(self) -> None:
-        """Ends the processes once their current tasks are done; waiting tasks fail."""
+        """Ends the processes; tasks that run or wait fail, because whoever closes the pool has given up on them."""
         with self._lock:
             self._broken = self._closed = True
+            for process in self._busy:
+                process.terminate()
             for _ in self._threads:
                 self._tasks.put(None)
         for thread in self._threads:
@@ -168,8 +171,10 @@ class Pool:
             if task.meeting:
                 task.meeting.wait()
             try:
-                if self._broken:
-                    raise EOFError
+                with self._lock:
+                    if self._broken:
+                        raise EOFError
+                    self._busy.add(process)
                 here.send((task.function, task.arguments))
                 result, error = _received(here)
             except (EOFError, OSError):
@@ -183,6 +188,8 @@ class Pool:
             except Exception as raised:  # The task cannot be pickled, or its result not unpickled.
                 future.set_exception(raised)
                 continue
+            finally:
+                self._busy.discard(process)
             if error:
                 future.set_exception(error)
             else:

@@ -82,11 +82,14 @@ class _WriteReferences(WindowStep[tuple[ShardResult, Statistics]]):
         super().__init__(processes)
         self._job, self._output = job, output
 
+    def setup(self) -> None:
+        super().setup()
+        self._open = contextlib.ExitStack()
+
     def start_bundle(self) -> None:
         give_back_freed()  # The memory of planning, before the results of the pool need some.
         super().start_bundle()
         self._write: Callable[..., Any] | None = None
-        self._open = contextlib.ExitStack()
 
     def process(
         self, element: tuple[int, Iterable[bytes]], plan: bytes, names: Names
@@ -110,14 +113,19 @@ class _WriteReferences(WindowStep[tuple[ShardResult, Statistics]]):
         if not is_local(folder):
             folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="beam_jobs-"))
         os.makedirs(folder, exist_ok=True)
-        threads = self._open.enter_context(ThreadPoolExecutor(_JOINED_AT_ONCE))
+        threads = ThreadPoolExecutor(_JOINED_AT_ONCE)
+        # All are done when the bundle is. If it failed, nobody waits for the others, which fail with the pool.
+        self._open.callback(threads.shutdown, wait=False, cancel_futures=True)
         self._window = Window(threads, _JOINED_AT_ONCE)
         pieces = Pieces(loading_pool(self._processes), pickle.dumps(shards.piece), folder)
         return partial(shards.write, pieces=pieces)
 
     def finish_bundle(self) -> Iterator[Any]:
-        with self._open:
-            yield from super().finish_bundle()
+        yield from super().finish_bundle()
+        self._open.close()
+
+    def teardown(self) -> None:
+        self._open.close()  # The bundle failed.
 
     def outputs(
         self, result: tuple[ShardResult, Statistics]
