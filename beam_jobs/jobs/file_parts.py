@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -50,30 +50,6 @@ class FilePart(NamedTuple):
 
     def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
         return self.job.records_of(self.source, self.content())
-
-
-class WholeFile(NamedTuple):
-    """A file that is one record, and need not be read before that is loaded.
-
-    Attributes:
-        job: Defines the records.
-        source: The file.
-    """
-
-    job: FileJob
-    source: Source
-    labels: None = None
-    rejects: tuple[Reject, ...] = ()
-
-    @property
-    def place(self) -> str:
-        return self.source.file
-
-    def planned(self) -> list[tuple[str, int]]:
-        return [(self.source.key, self.source.size)]
-
-    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        yield self.source.key, self.job.load(self.source)
 
 
 class PlacedPart(NamedTuple):
@@ -148,25 +124,10 @@ def _content(job: FileJob, source: Source, data: bytes | None) -> bytes:
 
 
 def placed_parts(
-    job: FileJob, rules: SplitRules, task: Task, whole: bool = False, numbered: bool = False
+    job: FileJob, rules: SplitRules, task: Task, numbered: bool = False
 ) -> Iterator[Placed]:
-    """Yields the parts of all files of a task, some hundreds at a time.
-
-    Args:
-        job: Defines the records.
-        rules: Decides the split of each part.
-        task: The files.
-        whole: Whether each file is one record, and need not be read.
-        numbered: Whether records are numbered even if none is dropped.
-    """
+    """Yields the parts of all files of a task, some hundreds at a time."""
     numbering = _Numbering(task, numbered)
-    if whole:
-        files = [WholeFile(job, chunk.source) for chunk in task.chunks]
-        yield from (
-            _place(job, rules, files[at : at + _PARTS], numbering)
-            for at in range(0, len(files), _PARTS)
-        )
-        return
     for source, data in _files(job, task):
         read = functools.cache(functools.partial(_content, job, source, data))
         parts = job.parts_in(source, read)
@@ -177,7 +138,7 @@ def placed_parts(
             yield Placed([], [Reject.of(source.key, "read", error)])
 
 
-def _place(job: FileJob, rules: SplitRules, parts: Sequence[Part], numbering: _Numbering) -> Placed:
+def _place(job: FileJob, rules: SplitRules, parts: list[Part], numbering: _Numbering) -> Placed:
     """The parts, each with its split."""
     stated: list[PlacedPart] = []
     gone: list[PlacedPart] = []

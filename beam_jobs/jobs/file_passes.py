@@ -18,7 +18,7 @@ import numpy as np
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_parts import FilePart, Placed, PlacedPart, placed_parts
 from beam_jobs.jobs.file_sketches import file_sketches
-from beam_jobs.jobs.near import Near, Sketched
+from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
 from beam_jobs.jobs.passes import (
     EncodedRecords,
     EncodingPlan,
@@ -70,6 +70,45 @@ class FileFirstPass(FirstPass):
         self, files: list[Source], packed: list[bytes], dropped: np.ndarray
     ) -> FoundRecords:
         """The records of files, which are not opened, given their references and the rows that are dropped."""
+        sources, labels, references, rejects = self._stated(files, packed)
+        splits, kept, duplicates = self._splits(dropped, sources, labels, rejects)
+        sources, labels = [sources[row] for row in kept], [labels[row] for row in kept]
+        count = len(sources)
+        return FoundRecords(
+            [source.key.encode() for source in sources],
+            splits,
+            np.fromiter((source.size for source in sources), np.int64, count),
+            labels,
+            rejects,
+            duplicates=duplicates,
+            texts=count,
+            class_counts=_class_counts(self.job, sources) if self.job.has_classes else {},
+            references=[references[row] for row in kept],
+            identities=np.fromiter(map(identity_of, sources), np.int64, count),
+        )
+
+    def sketches(self, near: Near, task: Task) -> Sketched:
+        """The sketches of whole files, which are read and decoded once more for this."""
+        builder, packed = SketchBuilder(near, task.id), list(task.references)
+        files = list(map(unpack_reference, packed))
+        sources, labels, _, rejects = self._stated(files, packed)
+        splits, rows, _ = self._splits(np.empty(0, np.int64), sources, labels, rejects)
+        chosen = [sources[row] for row in rows]
+        orders = self.rules.placement.orders([source.key.encode() for source in chosen])
+        with reading_ahead(itertools.chain.from_iterable(map(self.job.reads, chosen))):
+            for at, source in enumerate(chosen):
+                try:
+                    value = near.value_of(self.job.load(source))
+                except RejectError:
+                    value = None  # The writer of its shard rejects it.
+                one = slice(at, at + 1)
+                builder.add(np.array(rows[one]), orders[one], splits[one], [value])
+        return builder.finish(task.count)
+
+    def _stated(
+        self, files: list[Source], packed: list[bytes]
+    ) -> tuple[list[Source], list[Label | None], list[bytes], list[Reject]]:
+        """The files that may be records, their labels, their references with these, and the other files as rejects."""
         job, sources, labels = self.job, list[Source](), list[Label | None]()
         references, rejects = list[bytes](), list[Reject]()
         for source, reference in zip(files, packed, strict=True):
@@ -87,21 +126,7 @@ class FileFirstPass(FirstPass):
             sources.append(source)
             labels.append(values.label)
             references.append(with_label(reference, source, values.label))
-        splits, kept, duplicates = self._splits(dropped, sources, labels, rejects)
-        sources, labels = [sources[row] for row in kept], [labels[row] for row in kept]
-        count = len(sources)
-        return FoundRecords(
-            [source.key.encode() for source in sources],
-            splits,
-            np.fromiter((source.size for source in sources), np.int64, count),
-            labels,
-            rejects,
-            duplicates=duplicates,
-            texts=count,
-            class_counts=_class_counts(job, sources) if job.has_classes else {},
-            references=[references[row] for row in kept],
-            identities=np.fromiter(map(identity_of, sources), np.int64, count),
-        )
+        return sources, labels, references, rejects
 
     def _splits(
         self,
@@ -290,4 +315,8 @@ class FilesInParts(FileJob):
         return FileSecondPass(plan, self)
 
     def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
+        if self.as_file_job():
+            return functools.partial(
+                FileFirstPass(rules=rules, on_reject="skip", job=self).sketches, near
+            )
         return functools.partial(file_sketches, self, near, rules)

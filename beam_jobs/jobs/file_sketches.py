@@ -10,27 +10,19 @@ import itertools
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.file_parts import Placed, placed_parts
+from beam_jobs.jobs.file_parts import placed_parts
 from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.sources.chunks import Task
-from beam_jobs.storage.files import reading_ahead
 
 
 def file_sketches(job: FileJob, near: Near, rules: SplitRules, task: Task) -> Sketched:
     """The sketches of the records in a task's files."""
     builder = SketchBuilder(near, task.id)
-    whole = job.as_file_job() is not None
-    sources = [chunk.source for chunk in task.chunks] if whole else ()
-    with reading_ahead(itertools.chain.from_iterable(map(job.reads, sources))):
-        for placed in placed_parts(job, rules, task, whole, numbered=True):
-            _add(builder, rules, placed)
-    return builder.finish(task.count)
-
-
-def _add(builder: SketchBuilder, rules: SplitRules, placed: Placed) -> None:
-    for found in placed.parts:
+    for found in itertools.chain.from_iterable(
+        placed.parts for placed in placed_parts(job, rules, task, numbered=True)
+    ):
         try:
             left = len(found.part.planned())
         except RejectError:
@@ -41,8 +33,9 @@ def _add(builder: SketchBuilder, rules: SplitRules, placed: Placed) -> None:
                     np.array([number], np.int64),
                     rules.placement.orders([key.encode()]),
                     np.array([found.split], np.uint8),
-                    [builder.near.value_of(record)],
+                    [near.value_of(record)],
                 )
                 left -= 1
         except RejectError:
             builder.skip(left)  # They are rejected when they are encoded.
+    return builder.finish(task.count)
