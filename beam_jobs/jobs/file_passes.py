@@ -32,9 +32,10 @@ from beam_jobs.jobs.record import MORE_FRAMES, UNANNOTATED, source_values, whole
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject, Stage
-from beam_jobs.sources.chunks import Task
+from beam_jobs.sources.chunks import Task, file_batches
 from beam_jobs.sources.source import Label, Source, identity_of, unpack_reference, with_label
 from beam_jobs.storage.files import reading_ahead
+from beam_jobs.storage.ranges import Span
 
 # Bytes of encoded records that are handed over at a time.
 _BATCH_BYTES = 16 << 20
@@ -61,10 +62,15 @@ class FileFirstPass(FirstPass):
         for placed in placed_parts(self.job, self.rules, task):
             yield _found(placed)
 
-    def read_files(self, files: list[Source], references: list[bytes]) -> FirstPassResult:
-        """The result for whole files that have just been listed, and their references; raises what `read` does."""
-        found = self._whole_files(files, references, np.empty(0, np.int64))
-        return self.summarised([found], len(files))
+    def read_listed(self, pattern: str, span: Span) -> Iterator[FirstPassResult]:
+        """Yields the results for the whole files in a span of a pattern, as they are listed; raises what `read` does."""
+        for files, references in file_batches(self.job.sources_in(pattern, span)):
+            found = self._whole_files(files, references, np.empty(0, np.int64))
+            yield self.summarised([found], len(files))
+
+    def read_all_listed(self, pattern: str, span: Span) -> list[FirstPassResult]:
+        """All that `read_listed` yields."""
+        return list(self.read_listed(pattern, span))
 
     def _whole_files(
         self, files: list[Source], packed: list[bytes], dropped: np.ndarray

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
@@ -16,13 +17,14 @@ from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.pieces import Divisible
 from beam_jobs.records.rejects import OnReject, Reject
-from beam_jobs.sources.chunks import Chunk, RangeCount, Task
+from beam_jobs.sources.chunks import Chunk, RangeCount, Task, batch_chunks, file_tasks
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL, Labels
 from beam_jobs.sources.source import Label, Source
 from beam_jobs.storage.files import reading_ahead
+from beam_jobs.storage.ranges import ALL, Span
 from readers.files.stores.ahead import Read
 from readers.format.schema import Feature, Schema
 
@@ -198,6 +200,27 @@ class RecordJob(abc.ABC):
             limit: Maximum number of files and archives, the first ones by name.
         """
         return self.inputs.sources(pattern, limit)
+
+    def sources_in(self, pattern: str, span: Span) -> Iterator[Source]:
+        """Yields the sources in a span of a pattern."""
+        job = cast(Any, self)
+        if span != ALL:
+            job = replace(job, inputs=replace(job.inputs, span=span))
+        return cast(Iterator[Source], job.sources(pattern))
+
+    def tasks(self, pattern: str, span: Span) -> Iterator[Task]:
+        """Yields the tasks of a span of a pattern: of numbered chunks, and of ranges of one file that have no numbers."""
+        sources = self.sources_in(pattern, span)
+        if self.as_file_job():
+            yield from file_tasks(sources)
+            return
+        chunks = itertools.chain.from_iterable(map(self.chunks, sources))
+        for _, alike in itertools.groupby(chunks, lambda c: (not c.first) and c.source.key):
+            yield from batch_chunks(alike, self.inputs.task_bytes)
+
+    def all_tasks(self, pattern: str, span: Span) -> list[Task]:
+        """All that `tasks` yields."""
+        return list(self.tasks(pattern, span))
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source that tasks read: the whole of it unless a job cuts it."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -15,25 +13,10 @@ from apache_beam.pvalue import TaggedOutput
 from beam_jobs import progress
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.pipeline.steps import PLANNING, ReadTasks, WindowStep, cut_patterns, with_span
+from beam_jobs.pipeline.steps import PLANNING, ReadTasks, WindowStep, cut_patterns
 from beam_jobs.pipeline.text_steps import NUMBERING, by_file, number_ranges
-from beam_jobs.sources.chunks import Task, batch_chunks, file_tasks
+from beam_jobs.sources.chunks import Task
 from beam_jobs.storage.ranges import Span
-
-
-def _tasks_in(job: RecordJob, pattern: str, span: Span) -> Iterator[Task]:
-    """Yields the tasks of a span of a pattern: of numbered chunks, and of ranges of one file that have no numbers."""
-    sources = with_span(job, span).sources(pattern)
-    if job.as_file_job():
-        yield from file_tasks(sources)
-        return
-    chunks = itertools.chain.from_iterable(map(job.chunks, sources))
-    for _, alike in itertools.groupby(chunks, lambda chunk: (not chunk.first) and chunk.source.key):
-        yield from batch_chunks(alike, job.inputs.task_bytes)
-
-
-def _all_tasks_in(job: RecordJob, pattern: str, span: Span) -> list[Task]:
-    return list(_tasks_in(job, pattern, span))
 
 
 class _ListTasks(WindowStep[Iterable[Task]]):
@@ -52,12 +35,12 @@ class _ListTasks(WindowStep[Iterable[Task]]):
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        self._list = pickle.dumps(partial(_all_tasks_in, self._job))
+        self._list = pickle.dumps(self._job.all_tasks)
 
     def process(self, part: tuple[str, Span]) -> Iterator[Any]:
         progress.begin("listing")
         if self._processes == 1:  # No task is held until all are listed.
-            yield from self.outputs(_tasks_in(self._job, *part))
+            yield from self.outputs(self._job.tasks(*part))
         else:
             yield from self.submit(call_pickled, self._list, *part)
 

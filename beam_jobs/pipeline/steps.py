@@ -6,7 +6,6 @@ import abc
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
@@ -22,7 +21,6 @@ from beam_jobs.packages import check_crc32c
 from beam_jobs.records.pieces import Divisible, Piece, cut, joined, merged
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.storage.ranges import ALL, Span
 
 T = TypeVar("T")
 
@@ -71,11 +69,6 @@ def cut_patterns(
     if processes == 1:
         parts |= "SpreadParts" >> beam.Reshuffle()
     return parts, cut["cut"]
-
-
-def with_span(job: Any, span: Span) -> Any:
-    """A job that lists a span of its inputs."""
-    return job if span == ALL else replace(job, inputs=replace(job.inputs, span=span))
 
 
 class WindowStep(beam.DoFn, abc.ABC, Generic[T]):

@@ -51,7 +51,6 @@ from beam_jobs.pipeline.steps import (
     cut_patterns,
     loading_pool,
     once,
-    with_span,
 )
 from beam_jobs.pipeline.text_steps import (
     COMPARING,
@@ -64,7 +63,7 @@ from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.near.tally import NearTally
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.chunks import Task, file_batches
+from beam_jobs.sources.chunks import Task
 from beam_jobs.storage.ranges import Span
 from readers.format.schema import Schema
 
@@ -109,20 +108,6 @@ class _FirstPass(TaskStep[FirstPassResult]):
         return _outputs_of(result, self._phase, growth)
 
 
-def _read_files(
-    job: FileJob, output: Output, pattern: str, span: Span
-) -> Iterator[FirstPassResult]:
-    """Yields the results of the first pass over the whole files in a span of a pattern."""
-    first_pass = job.first_pass(SplitRules(output.placement), output.on_reject)
-    assert isinstance(first_pass, FileFirstPass)
-    for files, references in file_batches(with_span(job, span).sources(pattern)):
-        yield first_pass.read_files(files, references)
-
-
-def _read_all_files(*given: Any) -> list[FirstPassResult]:
-    return list(_read_files(*given))
-
-
 class _ListAndRead(WindowStep[Iterable[FirstPassResult]]):
     """(Pattern, span) -> the outputs of the first pass over whole files, and their number.
 
@@ -137,12 +122,16 @@ class _ListAndRead(WindowStep[Iterable[FirstPassResult]]):
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        self._read = pickle.dumps(partial(_read_all_files, self._job, self._output))
+        rules = SplitRules(self._output.placement)
+        self._first_pass = FileFirstPass(
+            rules=rules, on_reject=self._output.on_reject, job=self._job, whole=True
+        )
+        self._read = pickle.dumps(self._first_pass.read_all_listed)
 
     def process(self, part: tuple[str, Span]) -> Iterator[Any]:
         progress.advance(LISTING, 0)
         if self._processes == 1:  # No reference is held until all are listed.
-            yield from self.outputs(_read_files(self._job, self._output, *part))
+            yield from self.outputs(self._first_pass.read_listed(*part))
         else:
             yield from self.submit(call_pickled, self._read, *part)
 

@@ -11,6 +11,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 
+import numpy as np
 import pytest
 
 from beam_jobs import progress
@@ -323,3 +324,38 @@ def test_the_error_names_the_input_that_a_killed_process_read(number, expected):
     errors = [str(future.exception(SECONDS)) for future in waiting if future.exception(SECONDS)]
     assert errors and all(expected in error for error in errors)
     pool.close()
+
+
+def test_what_jobs_hand_to_the_processes_never_imports_beam(tmp_path):
+    """A process would import it for a second before its first task."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("some text")
+    np.save(tmp_path / "in" / "a.npy", np.zeros((3, 2), np.float32))
+    code = """if __name__ == "__main__":
+    import sys
+    from beam_jobs.engines import launch
+    from beam_jobs.__main__ import main
+    from beam_jobs.pipeline.steps import loading_pool
+    from tests.support import tasks
+
+    def shown():
+        found = loading_pool(2).each(tasks.loaded_modules)
+        print(*({"apache_beam", "tensorflow"} & set.union(*found)))
+        close()
+
+    close, launch.close_shared_pools = launch.close_shared_pools, shown
+    main(sys.argv[1:])
+"""
+    (tmp_path / "job.py").write_text(code)
+    for kind, pattern in (("text", "*.txt"), ("sensors", "*.npy")):
+        flags = [kind, "--input", str(tmp_path / "in" / pattern), "--label", "none"]
+        flags += ["--output", str(tmp_path / kind), "--direct_num_workers", "2"]
+        done = subprocess.run(
+            [sys.executable, str(tmp_path / "job.py"), *flags],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[0] == ""

@@ -1,11 +1,15 @@
 import os
+import re
 import resource
 import subprocess
 import tempfile
+import warnings
 from pathlib import Path
 from unittest import mock
 
 import pytest
+from apache_beam.io.localfilesystem import LocalFileSystem
+from apache_beam.options.pipeline_options import PipelineOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -325,3 +329,18 @@ def test_no_match_is_lost_in_a_folder_that_is_not_looked_into(tree, pattern):
         found = sorted(match(f"{folder}/{pattern}"))
         with mock.patch.object(listing, "_leading", lambda _: lambda _: True):
             assert found == sorted(match(f"{folder}/{pattern}"))
+
+
+@given(st.text("ab/*?[]!^-\\.\n", max_size=8), st.text("ab/[]!^-\\.\n", max_size=6))
+@settings(max_examples=300)
+def test_patterns_match_what_beams_filesystems_match(pattern, path):
+    translated = LocalFileSystem(PipelineOptions([])).translate_pattern(pattern)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Beam leaves a bracket within brackets as it is.
+        try:
+            expected = bool(re.match(translated, path))
+        except re.error:  # Such as [b-a].
+            with pytest.raises(re.error):
+                listing._matching(pattern)
+            return
+    assert bool(listing._matching(pattern).match(path)) == expected
