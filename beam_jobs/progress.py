@@ -136,7 +136,7 @@ class _Display:
 
 
 class Relay:
-    """The progress in a process of ours, which another one shows.
+    """Sends the progress of this process to the process that shows it.
 
     If that has died, `advance` raises OSError: what this process does is of no use any more.
 

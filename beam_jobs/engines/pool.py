@@ -86,7 +86,7 @@ class Pool:
         self._ahead = _AHEAD * processes if processes > 1 else 0
         self._busy: set[Any] = set()
         if processes > 1:
-            keep_freed()  # Results are megabytes, each of which is freed when it is written.
+            keep_freed()  # Results may be megabytes, each of which is freed soon.
         self._threads = [
             threading.Thread(
                 target=self._serve, args=(fork_context(preload), process_context()), daemon=True
@@ -189,7 +189,8 @@ class Pool:
                 future.set_exception(raised)
                 continue
             finally:
-                self._busy.discard(process)
+                with self._lock:
+                    self._busy.discard(process)
             if error:
                 future.set_exception(error)
             else:

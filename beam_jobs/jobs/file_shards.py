@@ -51,7 +51,7 @@ class _Shard(NamedTuple):
     Attributes:
         hashes: uint64 [n], the hashes of its records, in order.
         references: The reference of each.
-        rejects: Inputs that are no records.
+        rejects: Inputs that became no record.
     """
 
     hashes: np.ndarray

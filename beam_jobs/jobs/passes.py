@@ -92,7 +92,7 @@ class FoundRecords(NamedTuple):
         texts: The number of texts that the records were cut from.
         class_counts: How often each class of other features than the label occurs, by feature.
         references: The packed reference of each record, if it is a whole file; else None.
-        identities: int64 [n], what identifies each beside its key; None if that is its size.
+        identities: int64 [n], a number for each that changes with its contents; None if its size is that number.
     """
 
     keys: list[bytes]
@@ -261,7 +261,7 @@ class FirstPass(abc.ABC):
 
 
 def _with_rejects(placement: Placement, orders: np.ndarray, part: FoundRecords) -> Block:
-    """The references of some records, and the rejects beside them, whose shards list them."""
+    """A block of the references of records, and of the rejects among them, which the shards list."""
     keys = [_key_of(reject) for reject in part.rejects]
     rejects = [pack_record(reject.key, reject) for reject in part.rejects]
     return Block(

@@ -26,8 +26,7 @@ HASHES_PER_BLOCK = 1 << 15
 # longer than 50 us. With its key and its window, an element stays below 1 MiB.
 BYTES_PER_BLOCK = (1 << 20) - (1 << 12)
 
-# The line of text that begins a packed block, at most; and what a record takes beside its payload: hash, split
-# and length.
+# The longest line of text at the start of a packed block; and the bytes of a record's hash, split and length.
 _HEAD_BYTES = 64
 _RECORD_BYTES = 13
 

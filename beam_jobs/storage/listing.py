@@ -245,7 +245,8 @@ def _some_names(folder: str, parts: int) -> list[str]:
     """Names that cut what a folder holds into parts of the same size."""
     with contextlib.suppress(OSError):
         names = sorted(os.listdir(folder or "/"))
-        return [f"{folder}/{name}" for name in names[:: -(-len(names) // parts)][1:]]
+        step = max(-(-len(names) // parts), 1)
+        return [f"{folder}/{name}" for name in names[step::step]]
     return []
 
 

@@ -72,7 +72,7 @@ Counted = LabelHashes | GroupSizes
 # The names of passes in progress.
 COUNTING, LISTING, READING = "counting", "listing", "reading"
 
-
+# The tags of the outputs of the first pass, beside packed blocks of hashes.
 SUMMARY, REFERENCES, LEARNED = "summary", "references", "learned"
 
 

@@ -263,18 +263,20 @@ _near = st.lists(
 _trees = st.sets(_near.map("/".join), max_size=30)
 
 
-@given(_trees, st.sampled_from([1, 2, 64]), st.sampled_from([1, 3, 1024]))
-@settings(max_examples=40, deadline=None)
-def test_spans_of_a_disk_hold_every_file_once(tree, enough, most):
+@given(_trees, st.sampled_from([1, 2, 64]), st.sampled_from([1, 3, 1024]), st.sampled_from([1, 2]))
+@settings(max_examples=60, deadline=None)
+def test_spans_of_a_disk_hold_every_file_once(tree, enough, most, processes):
     with (
+        mock.patch.object(listing, "_MOST_LISTED_HERE", enough),
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(listing, "_ENOUGH_FOLDERS", enough),
         mock.patch.object(ranges, "_SPANS", most),
     ):
         write(Path(folder), *(f"{name}.x" for name in tree), "link to/c.x")
         (Path(folder) / "link").symlink_to(Path(folder) / "link to")
+        (Path(folder) / "empty").mkdir()
         for pattern in (f"{folder}/**", f"{folder}/*/*.x", f"{folder}/a*"):
-            spans = spans_of_pattern(pattern, lambda path: "b.x" in path)
+            spans = spans_of_pattern(pattern, lambda path: "b.x" in path, processes)
             found = [file for span in spans for file in match(pattern, span=span)]
             assert sorted(found) == sorted(match(pattern))
             assert len(spans) <= most + 1
@@ -299,6 +301,24 @@ def test_a_disk_is_not_cut_at_folders_beside_many_files(tmp_path, monkeypatch):
     assert cuts == [f"{tmp_path}/a/", None]
     write(tmp_path, "4.jpg", "5.jpg")
     assert spans_of_pattern(f"{tmp_path}/**", lambda _: False) == [ALL]
+
+
+def test_a_folder_of_many_files_is_cut_among_its_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(listing, "_MOST_LISTED_HERE", 5)
+    write(tmp_path, *(f"{n:02d}.jpg" for n in range(80)))
+    spans = spans_of_pattern(f"{tmp_path}/*", lambda _: False, 2)
+    assert [len(list(match(f"{tmp_path}/*", span=span))) for span in spans] == [11, *[10] * 6, 9]
+
+
+def test_an_empty_folder_beside_one_of_many_files_is_no_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(listing, "_MOST_LISTED_HERE", 5)
+    (tmp_path / "empty").mkdir()
+    write(tmp_path, *(f"full/{n:02d}.jpg" for n in range(80)))
+    pattern = f"{tmp_path}/*/*.jpg"
+    spans = spans_of_pattern(pattern, lambda _: False, 2)
+    assert len(spans) > 8
+    found = [file for span in spans for file in match(pattern, span=span)]
+    assert sorted(found) == sorted(match(pattern))
 
 
 def test_a_file_is_found_without_a_look_into_the_folders_beside_it(tmp_path, monkeypatch):
