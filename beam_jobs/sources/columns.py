@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.formats.parquet import class_names
+from beam_jobs.sources.arrow_rows import class_names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import COLUMN
 from beam_jobs.sources.table_inputs import SAMPLED_ROWS, usage_errors

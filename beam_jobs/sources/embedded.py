@@ -13,8 +13,8 @@ from typing import Any
 
 from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.member import checked_name
-from beam_jobs.sources.chunks import group_ranges
-from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
+from beam_jobs.sources.arrow_rows import read_row_groups
+from beam_jobs.sources.chunks import row_group_sources
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import column_text
 from beam_jobs.sources.rows import Row
@@ -52,19 +52,8 @@ class EmbeddedInputs(Inputs):
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields row groups, each with several megabytes; a table that cannot be read is an error."""
-        found = itertools.chain.from_iterable(map(self._groups, self.files(pattern, limit)))
-        return itertools.islice(found, limit)
-
-    def _groups(self, file: Source) -> Iterator[Source]:
-        try:
-            with open_seekable(self.path(file.key)) as opened:
-                groups = row_groups(opened)
-        except (OSError, RejectError) as error:
-            yield file._replace(error=str(error))
-            return
-        for of_groups, rows, size in group_ranges(file, groups):
-            key = f"{file.key}#{of_groups.first}-{of_groups.first + rows - 1}"
-            yield file._replace(key=key, size=size, path=file.key, groups=of_groups)
+        groups = (row_group_sources(file, self.open) for file in self.files(pattern, limit))
+        return itertools.islice(itertools.chain.from_iterable(groups), limit)
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         """Yields the files in some row groups with their bytes; damaged groups end with an error."""

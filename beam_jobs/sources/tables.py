@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import BinaryIO, NamedTuple
+from collections.abc import Collection, Iterable, Iterator
+from typing import BinaryIO
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.formats.feather import feather_columns, feather_rows
-from beam_jobs.sources.formats.parquet import parquet_columns, read_row_groups
+from beam_jobs.sources.arrow_rows import ARROW_KINDS, arrow_columns, arrow_rows
 from beam_jobs.sources.labels import column_text
 from beam_jobs.sources.rows import (
     DEFAULT,
@@ -24,50 +23,21 @@ from beam_jobs.sources.source import names_in
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 
 
-class BinaryFormat(NamedTuple):
-    """How tables of a format that is not text are read.
-
-    Attributes:
-        rows: A seekable file, the columns to read, or None for all, and the most bytes of a row -> its
-            rows.
-        columns: A seekable file -> the names of its columns, each before those of its fields.
-    """
-
-    rows: Callable[[BinaryIO, Collection[str] | None, int], Iterator[Row]]
-    columns: Callable[[BinaryIO], tuple[str, ...]]
-
-
-def _parquet_rows(
-    file: BinaryIO, columns: Collection[str] | None, most_bytes: int
-) -> Iterator[Row]:
-    for row in read_row_groups(file, columns=columns, most_bytes=most_bytes):
-        yield row
-        if not row.number:
-            return
-
-
-# By the ending of a file's name.
-BINARY = {
-    "parquet": BinaryFormat(_parquet_rows, parquet_columns),
-    "feather": BinaryFormat(feather_rows, feather_columns),
-    "arrow": BinaryFormat(feather_rows, feather_columns),
-}
-
-EXPECTED = f"expected .{', .'.join(TEXT_KINDS)} (each also .gz), .{', .'.join(BINARY)}; convert other files"
+EXPECTED = f"expected .{', .'.join(TEXT_KINDS)} (each also .gz), .{', .'.join(ARROW_KINDS)}; convert other files"
 
 
 def table_kind(path: str) -> tuple[str, bool] | None:
     """A table's kind, as its name indicates, and whether it is gzipped.
 
     Returns:
-        (one of `TEXT_KINDS` or `BINARY`, whether gzipped); None for a file that is not a table.
+        (one of `TEXT_KINDS` or `ARROW_KINDS`, whether gzipped); None for a file that is not a table.
     """
     name = path.lower()
     gzipped = name.endswith(".gz")
     _, dot, kind = name.removesuffix(".gz").rpartition(".")
-    if not dot or kind not in (*TEXT_KINDS, *BINARY):
+    if not dot or kind not in (*TEXT_KINDS, *ARROW_KINDS):
         return None
-    return None if gzipped and kind in BINARY else (kind, gzipped)
+    return None if gzipped and kind in ARROW_KINDS else (kind, gzipped)
 
 
 def has_delimiter(path: str) -> bool:
@@ -91,18 +61,18 @@ def read_rows(
     A file that cannot be read to its end ends with a row of number 0.
 
     Args:
-        file: The table, at its beginning; seekable if its kind is one of `BINARY`.
+        file: The table, at its beginning; seekable if its kind is one of `ARROW_KINDS`.
         kind, gzipped: The kind, from `table_kind`.
-        columns: The columns or fields to read from formats in `BINARY`; other tables yield all.
+        columns: The columns or fields to read from formats in `ARROW_KINDS`; other tables yield all.
         dialect: How a table of text is written.
-        most_bytes: The most bytes of a row in formats in `BINARY`; `MAX_LINE_BYTES` in others.
+        most_bytes: The most bytes of a row in formats in `ARROW_KINDS`; `MAX_LINE_BYTES` in others.
 
     Raises:
         UsageError: two columns have the same name.
     """
     try:
-        if kind in BINARY:
-            yield from BINARY[kind].rows(file, columns, most_bytes)
+        if kind in ARROW_KINDS:
+            yield from arrow_rows(file, kind, columns, most_bytes)
         else:
             yield from text_rows(file, kind, gzipped, dialect)
     except RejectError as error:
@@ -122,8 +92,8 @@ def column_names(
         RejectError: the file cannot be read.
         UsageError: two columns have the same name.
     """
-    if kind in BINARY:
-        return BINARY[kind].columns(file)
+    if kind in ARROW_KINDS:
+        return arrow_columns(file, kind)
     if kind not in OBJECT_KINDS:
         return text_header(file, kind, gzipped, dialect)
     rows = text_rows(file, kind, gzipped, dialect)

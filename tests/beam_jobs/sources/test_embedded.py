@@ -13,7 +13,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.sources import chunks
 from beam_jobs.sources.columns import first_value, stated_classes
 from beam_jobs.sources.embedded import EmbeddedInputs
-from beam_jobs.sources.formats.parquet import class_names
+from beam_jobs.sources.arrow_rows import class_names
 from beam_jobs.sources.source import Source
 from beam_jobs.sources.table_inputs import TableInputs
 

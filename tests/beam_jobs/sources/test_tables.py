@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources import rows
-from beam_jobs.sources.formats import json_objects
-from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
+from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
 from beam_jobs.sources.rows import Dialect, Row, delimiter_hint
 from beam_jobs.sources.source import value_at
 from beam_jobs.sources.tables import column_names, distinct, read_rows, table_kind
@@ -573,7 +572,7 @@ OBJECTS = st.dictionaries(
 def test_objects_of_json_are_those_of_the_library(objects, ascii_only, indent, block):
     written = json.dumps(objects, ensure_ascii=ascii_only, indent=indent)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_objects, "_BLOCK_BYTES", block)
+        patch.setattr(rows, "_BLOCK_BYTES", block)
         assert values(read("json", written)) == json.loads(written)
         one_by_one = "\n".join(json.dumps(value, indent=indent) for value in objects)
         assert values(read("json", one_by_one)) == objects
