@@ -23,7 +23,7 @@ from beam_jobs.plan.placement import Exact, Placement, check_seed
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.mapping import Mapper, parse_map_schema
 from beam_jobs.records.rejects import MaxRejects, OnReject
-from beam_jobs.sources.columns import split_names
+from beam_jobs.sources.tables import split_names
 from readers.format.schema import Schema
 from readers.format.tfrecord import MAX_RECORD_BYTES
 

@@ -10,15 +10,13 @@ from beam_jobs.cli.flags import JobFlags, flag
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import parse_encodings
 from beam_jobs.sources.archives.archive import archive_kind
-from beam_jobs.sources.columns import first_value, holds_lists, stated_classes
-from beam_jobs.sources.embedded import EmbeddedInputs
 from beam_jobs.sources.extra_features import ExtraFeature, parse_extra_features, parse_target
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.joined_inputs import JoinedInputs
-from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.labels import Labels, holds_lists
 from beam_jobs.sources.rows import Dialect
-from beam_jobs.sources.table_inputs import TableInputs
-from beam_jobs.sources.tables import has_delimiter
+from beam_jobs.sources.table_inputs import EmbeddedInputs, TableInputs
+from beam_jobs.sources.tables import has_delimiter, stated_classes
 from beam_jobs.storage.listing import match
 
 # Files that are looked at before the run.
@@ -178,8 +176,9 @@ class InputFlags(JobFlags):
         labels = Labels.parse(label)
         wanted = tuple(dict.fromkeys(filter(None, (*labels.columns, *columns))))
         inputs = self._inputs(wanted, output, join, in_files)
+        labels.check_names(inputs)
         if labels.columns:
-            value = first_value(inputs, labels.table)
+            value = inputs.first_value(labels.table)
             labels = replace(
                 labels,
                 several=holds_lists(labels.table, value),

@@ -15,12 +15,11 @@ from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.reading import TextUnit, has_several_labels
 from beam_jobs.jobs.text.spec import Tokens
 from beam_jobs.jobs.text.subwords import Subwords, check_vocabulary_size
-from beam_jobs.sources.columns import stated_classes
-from beam_jobs.sources.embedded import EmbeddedInputs
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import COLUMN
-from beam_jobs.sources.table_inputs import tables_of
+from beam_jobs.sources.table_inputs import EmbeddedInputs, tables_of
+from beam_jobs.sources.tables import stated_classes
 from beam_jobs.storage.paths import absolute_path
 
 # Kinds of tokens that are chosen by name; a tokenizer's file is chosen by its path.
@@ -216,6 +215,7 @@ class TextFlags(InputFlags):
             tables_of(table)
         inputs = Inputs.of(self.table or self.input, output, dialect=self.dialect, key=self.key)
         labels, label_field = Labels.parse(self.label), self.label_field
+        labels.check_names(inputs)
         if labels.columns:
             labels, label_field = Labels(), labels.table
         self.check_delimiter(inputs)

@@ -11,7 +11,6 @@ from beam_jobs.cli.inputs import InputFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_with
 from beam_jobs.jobs.sensors.spec import SensorEncoding
-from beam_jobs.sources.columns import known_columns
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import COLUMN
 from readers.format.dtypes import TENSORFLOW_DTYPES
@@ -156,7 +155,7 @@ class RecordingFlags(InputFlags):
                 f"column {names[0]!r}: columns in the files of a --join are not read: name a --label "
                 "csv:FILE, or join the arrays in one .npz file for each recording"
             )
-        known = known_columns(inputs) if wanted else set()
+        known = inputs.first_columns() if wanted else set()
         named = filter(None, (array, self.recording_column))
         return tuple(dict.fromkeys([*(n for n in wanted if n not in known), *named]))
 

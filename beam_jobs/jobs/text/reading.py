@@ -17,9 +17,8 @@ from beam_jobs.jobs.text.fields import TextFields
 from beam_jobs.jobs.text.texts import TABLES, Text, Texts, file_kind
 from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, row_group_sources
-from beam_jobs.sources.columns import holds_lists
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import Labels, label_of
+from beam_jobs.sources.labels import Labels, holds_lists, label_of
 from beam_jobs.sources.rows import (
     MAX_LINE_BYTES,
     Row,

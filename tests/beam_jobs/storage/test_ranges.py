@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.errors import DataError
-from beam_jobs.storage import ranges
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.storage import files, ranges
 from beam_jobs.storage.files import store_of
 from beam_jobs.storage.listing import match
 from beam_jobs.storage.ranges import Span, listed_in_ranges, spans_of
-from readers.files.files import FileInfo
+from readers.files.files import FileInfo, Stat
 from readers.files.stores.store import Page, RangeListed
 
 TOP = "s3://b/k/"
@@ -52,6 +52,20 @@ class Listed:
         found = sorted({prefix + n.partition("/")[0] + "/" for n in inside if "/" in n})
         for first in range(0, max(len(found), 1), self.size):
             yield found[first : first + self.size]
+
+    def stat(self, path):
+        with self._lock:
+            self.stats = getattr(self, "stats", 0) + 1
+        if path not in self.names:
+            raise FileNotFoundError(path)
+        return Stat(1, "", modified=1_999_999_999)
+
+
+class Unlisted(Listed):
+    """A store whose user may not list it."""
+
+    def page(self, prefix, after):
+        raise UsageError("the store refuses to list")
 
 
 def urls(found):
@@ -141,3 +155,44 @@ def test_a_store_is_listed_in_ranges_as_it_is_page_by_page(store):
         assert found.page(url, listed[1].path).files == listed[2:]
         assert next(found.folders(url)) == [f"{url}a/", f"{url}b/", f"{url}c/"]
     assert urls(match(f"{url}**")) == [url + name for name in sorted(names)[:-1]]
+
+
+def infos(monkeypatch, store, *names):
+    monkeypatch.setattr(files, "files_of", lambda _: store)
+    found = files.file_infos([TOP + name for name in names])
+    return [info if isinstance(info, FileInfo) else type(info) for info in found]
+
+
+def test_objects_in_one_folder_are_looked_up_by_pages_and_others_one_by_one(monkeypatch):
+    names = [f"{n:05}" for n in range(10_000)]
+    near, gone, far = names[2000:2060], ["02030x", "99999"], names[5000::500]
+    for asked, pages, stats in ((near + gone, 2, 0), (far, 1, 8), ([*near, *far], 2, 8)):
+        store = Listed(names)
+        found = infos(monkeypatch, store, *reversed(asked))
+        expected = [FileNotFoundError if n in gone else TOP + n for n in reversed(asked)]
+        assert [info if isinstance(info, type) else info.path for info in found] == expected
+        assert (store.requests, getattr(store, "stats", 0)) == (pages, stats)
+
+
+def test_times_are_those_of_whole_seconds_however_an_object_is_looked_up(monkeypatch):
+    assert infos(monkeypatch, Unlisted(["a"]), "a") == [FileInfo(TOP + "a", 1, 10**9)]
+    assert infos(monkeypatch, Listed(["a"]), "a") == [FileInfo(TOP + "a", 1, 0)]
+
+
+def test_a_user_who_may_not_list_may_still_read(monkeypatch):
+    assert infos(monkeypatch, Unlisted(["a"]), "c", "a")[0] is FileNotFoundError
+    with pytest.raises(UsageError, match="refuses to list"):
+        infos(monkeypatch, Unlisted(["a"]), "c", "d")
+
+
+def test_a_listing_begins_right_before_a_name():
+    for name in (
+        "s3://b/a",
+        "s3://b/img_0001.jpg",
+        "s3://b/ä",
+        "s3://b/\ue000",
+        "s3://b/\U0001f600",
+    ):
+        before = files._name_before(name)
+        assert before.encode() < name.encode()
+        assert before < name
