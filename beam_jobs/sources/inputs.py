@@ -16,15 +16,8 @@ from typing import Any, BinaryIO
 
 from beam_jobs.engines.pool import note_reading
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.archives.archive import (
-    archive_kind,
-    member_bytes,
-    members,
-    open_member,
-    read_member,
-    walk,
-)
-from beam_jobs.sources.archives.member import Member
+from beam_jobs.sources.archives.archive import archive_kind, members, walk
+from beam_jobs.sources.archives.member import Member, member_bytes, open_member, read_member
 from beam_jobs.sources.archives.sidecars import (
     MemberGroup,
     is_companion,
