@@ -16,7 +16,7 @@ from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.steps import PLANNING, ReadTasks, WindowStep, cut_patterns
 from beam_jobs.pipeline.text_steps import NUMBERING, by_file, number_ranges
 from beam_jobs.sources.chunks import Task
-from beam_jobs.storage.ranges import Span
+from beam_jobs.storage.listing import Span
 
 
 class _ListTasks(WindowStep[Iterable[Task]]):

@@ -32,9 +32,8 @@ from beam_jobs.sources.rows import DEFAULT, Dialect
 from beam_jobs.sources.source import Source, used_columns
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, check_bytes
-from beam_jobs.storage.listing import match, spans_of_pattern
+from beam_jobs.storage.listing import ALL, Span, match, spans_of_pattern
 from beam_jobs.storage.paths import absolute, common_root, fixed_folder, inside, unescaped
-from beam_jobs.storage.ranges import ALL, Span
 from readers.files.local import is_local
 from readers.files.stores.ahead import Read
 from readers.files.stores.clients import is_store

@@ -14,7 +14,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.limits import exceeds
-from beam_jobs.storage.ranges import ALL, Span
+from beam_jobs.storage.listing import ALL, Span
 from readers.files.stores.ahead import Read
 
 _PLACES = {"{recording}": "(?P<recording>.+)", "{array}": "(?P<array>[^/]+)", "*": "[^/]*"}

@@ -29,9 +29,8 @@ from beam_jobs.sources.source import (
 )
 from beam_jobs.sources.tables import EXPECTED, column_names, read_rows, table_kind, usage_errors
 from beam_jobs.storage.files import file_infos, open_seekable
-from beam_jobs.storage.listing import match
+from beam_jobs.storage.listing import ALL, Span, match
 from beam_jobs.storage.paths import absolute, absolute_path, common_root
-from beam_jobs.storage.ranges import ALL, Span
 from readers.files.local import is_local
 
 # The fields of a struct that holds a file.

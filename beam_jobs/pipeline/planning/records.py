@@ -64,7 +64,7 @@ from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.near.tally import NearTally
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
-from beam_jobs.storage.ranges import Span
+from beam_jobs.storage.listing import Span
 from readers.format.schema import Schema
 
 Counted = LabelHashes | GroupSizes

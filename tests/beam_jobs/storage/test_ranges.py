@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.storage import files, ranges
+from beam_jobs.storage import files, listing
 from beam_jobs.storage.files import store_of
-from beam_jobs.storage.listing import match
-from beam_jobs.storage.ranges import Span, listed_in_ranges, spans_of
+from beam_jobs.storage.listing import Span, listed_in_ranges, match, spans_of
 from readers.files.files import FileInfo, Stat
 from readers.files.stores.store import Page, RangeListed
 
@@ -80,8 +79,8 @@ NAMES = st.sets(st.text("ab/0é\U0001f600", max_size=6), max_size=60)
 def test_ranges_hold_every_object_once_and_in_order(names, page, at_once, held):
     store = Listed(names, page)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "_AT_ONCE", at_once)
-        patch.setattr(ranges, "_PAGES_HELD", held)
+        patch.setattr(listing, "_AT_ONCE", at_once)
+        patch.setattr(listing, "_PAGES_HELD", held)
         assert urls(listed_in_ranges(store, TOP)) == store.names
 
 
@@ -90,8 +89,8 @@ def test_ranges_hold_every_object_once_and_in_order(names, page, at_once, held):
 def test_spans_hold_every_object_once_and_in_order(names, page, most, pages):
     store = Listed(names, page)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "_SPANS", most)
-        patch.setattr(ranges, "_FOLDER_PAGES", pages)
+        patch.setattr(listing, "_SPANS", most)
+        patch.setattr(listing, "_FOLDER_PAGES", pages)
         spans = spans_of(store, TOP, lambda path: path.endswith("a"))
     found = [file for span in spans for file in listed_in_ranges(store, TOP, span)]
     assert urls(found) == store.names
@@ -111,7 +110,7 @@ def test_objects_of_one_folder_are_listed_page_by_page():
     store = Listed([f"{n:05}" for n in range(950)], page=100)
     assert urls(listed_in_ranges(store, TOP)) == store.names
     assert store.requests == 11, "one to look for folders"
-    assert spans_of(store, TOP, lambda path: False) == [ranges.ALL]
+    assert spans_of(store, TOP, lambda path: False) == [listing.ALL]
 
 
 def test_a_short_listing_is_one_request():
