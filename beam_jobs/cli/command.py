@@ -16,7 +16,7 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
 )
 
-from beam_jobs.cli.checks.near import near_of
+from beam_jobs.cli.checks.near import drops_of
 from beam_jobs.cli.config import with_config
 from beam_jobs.cli.flags import Parser, RunFlags
 from beam_jobs.cli.parser import CommandFlags, declared_flags, parse_flags
@@ -63,7 +63,7 @@ class Command:
         job: Defines the records.
         output: The dataset.
         beam: Beam's own options.
-        near: Which near duplicates are dropped; None if they are kept.
+        drops: Which duplicates are dropped, by one search after another.
         check: How the dataset is checked; None if it is not.
         follow: How a job on another engine is followed; None on this machine.
         processes: Processes that load and encode, in each of the runner's workers.
@@ -78,7 +78,7 @@ class Command:
     output: Output
     beam: PipelineOptions
     processes: int
-    near: NearRules | None = None
+    drops: tuple[NearRules, ...] = ()
     check: Check | None = None
     follow: Follow | None = None
     dry_run: bool = False
@@ -91,8 +91,8 @@ class Command:
         """The whole pipeline."""
         files = self.job.as_file_job()
         if files:
-            return WriteReferences(files, self.output, self.processes, self.near)
-        return WriteRecords(self.job, self.output, self.processes, self.near)
+            return WriteReferences(files, self.output, self.processes, self.drops)
+        return WriteRecords(self.job, self.output, self.processes, self.drops)
 
 
 def parse_command(arguments: Sequence[str]) -> Command:
@@ -129,7 +129,13 @@ def parse_command(arguments: Sequence[str]) -> Command:
         beam=options,
         follow=None if on_this_machine(options) else _follow(flags, output, options),
         processes=processes_of(options, rest),
-        near=near_of(dataset.drop_near_duplicates, dataset.keep_out, job, output.feature_names),
+        drops=drops_of(
+            flags.job.drops_equals,
+            dataset.drop_near_duplicates,
+            dataset.keep_out,
+            job,
+            output.feature_names,
+        ),
         check=Check(dataset.fail_on, dataset.drop_near_duplicates) if dataset.check else None,
         dry_run=dataset.dry_run,
         note=dataset.note(job),

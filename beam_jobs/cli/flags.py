@@ -87,6 +87,11 @@ class JobFlags(Flags):
             UsageError: The flags do not fit the inputs.
         """
 
+    @property
+    def drops_equals(self) -> bool:
+        """Whether records that equal others are dropped."""
+        return False
+
     def warnings(self, job: RecordJob) -> Iterable[str]:
         """Lines about the inputs of a job that these flags made."""
         return ()

@@ -120,7 +120,7 @@ def survey_job(command: Command) -> Findings:
     """
     with tempfile.TemporaryDirectory(prefix="beam_jobs-") as directory:
         path = Path(directory, "findings.json")
-        survey = Survey(command.job, command.output, command.processes, str(path), command.near)
+        survey = Survey(command.job, command.output, command.processes, str(path), command.drops)
         result, _ = _launch(command, "Survey" >> survey)
         findings: Findings = pickle.loads(path.read_bytes())
         return replace(findings, kept_out=_counted(result, KEPT_OUT))

@@ -80,6 +80,10 @@ class TextFlags(InputFlags):
         unset="keep all",
     )
 
+    @property
+    def drops_equals(self) -> bool:
+        return self.drop_duplicates
+
     def validate(self) -> None:
         super().validate()
         if self.table and not self.path_column:
@@ -191,7 +195,6 @@ class TextFlags(InputFlags):
             tokenizer=tokenizer,
             window=self.window,
             stride=self.stride or self.window,
-            drop_duplicates=self.drop_duplicates,
             encodings=parse_encodings(self.encodings),
         )
         names = stated_classes(job.inputs, job.label_field) if job.label_field else ()

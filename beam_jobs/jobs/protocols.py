@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
-import numpy as np
-
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import NONE, Encodings, with_encodings
 from beam_jobs.jobs.near import Compared, Near, Sketched
@@ -81,12 +79,6 @@ class RangeCounter:
             read for chunk in task.chunks for read in self.inputs.range_reads(chunk)
         ):
             return [self.count_range(self.inputs, chunk) for chunk in task.chunks]
-
-
-# A task -> its id, and three arrays with a row for each of its texts but the rejected ones: the
-# text's number among all texts of the task, int64 [n], its digest, uint8 [n, 16], and its place in
-# the global order, uint64 [n].
-Digester = Callable[[Task], tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]]
 
 
 @dataclass(frozen=True)
@@ -274,10 +266,6 @@ class RecordJob(abc.ABC):
 
     def range_counter(self) -> RangeCounter | None:
         """Numbers the chunks that are not numbered; None if there are no such chunks."""
-        return None
-
-    def digester(self, rules: SplitRules) -> Digester | None:
-        """Computes the digests that duplicate texts are found by; None if duplicates are kept."""
         return None
 
     @property

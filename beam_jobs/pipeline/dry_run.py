@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,7 +158,7 @@ class Survey(beam.PTransform):
         output: The dataset that the job would write.
         processes: The number of processes of the pool.
         path: The file's path.
-        near: Which near duplicates would be dropped; None if they are kept.
+        drops: Which duplicates would be dropped.
     """
 
     def __init__(
@@ -167,11 +167,11 @@ class Survey(beam.PTransform):
         output: Output,
         processes: int,
         path: str,
-        near: NearRules | None = None,
+        drops: Sequence[NearRules] = (),
     ) -> None:
         super().__init__()
         self._path, self._output = path, output
-        self._plan = PlanRecords(job, output, processes, prepare=None, near=near)
+        self._plan = PlanRecords(job, output, processes, prepare=None, drops=drops)
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         planned = pipeline | "Read" >> self._plan

@@ -1,25 +1,17 @@
-"""Steps of text jobs: count lines, mark duplicates, sample texts, count words."""
+"""Steps of text jobs: count lines, sample texts, count words."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsList, AsSideInput, AsSingleton, TaggedOutput
 
 from beam_jobs.dataset.output import Output
-from beam_jobs.jobs.protocols import Digester, LearnSubwords, RangeCounter
+from beam_jobs.jobs.protocols import LearnSubwords, RangeCounter
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.duplicates import (
-    DIGEST_ROW,
-    Tally,
-    find_duplicates,
-    pack_digests,
-    with_dropped,
-)
 from beam_jobs.jobs.text.sample import Sample, learn, wanted_pieces
 from beam_jobs.jobs.text.tokens import (
     WordCounts,
@@ -31,19 +23,17 @@ from beam_jobs.jobs.text.tokens import (
 from beam_jobs.pipeline.planning.shards import Side
 from beam_jobs.pipeline.steps import (
     MergeInPieces,
-    ReadTasks,
     TaskStep,
     at_end_of_bundle,
     in_pieces,
     once,
 )
 from beam_jobs.plan.shards import loss_error
-from beam_jobs.records.pieces import merged
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from readers.format.manifest import RESERVED_IDS
 
 # The names of passes in progress.
-COMPARING, NUMBERING, SAMPLING = "comparing", "counting records", "sampling"
+NUMBERING, SAMPLING = "counting records", "sampling"
 
 
 def by_file(counts: list[RangeCount]) -> tuple[str, list[RangeCount]]:
@@ -57,13 +47,6 @@ def number_ranges(
     """Yields the tasks of a file whose ranges have been counted."""
     counts = itertools.chain.from_iterable(element[1])
     yield from batch_chunks(counter.number(counts), task_bytes)
-
-
-def _packed_digests(found: tuple[str, Any]) -> Iterator[tuple[int, tuple[str, bytes]]]:
-    """Yields (partition, (id of a task, packed digests of its texts))."""
-    name, digests = found
-    for partition, rows in pack_digests(*digests):
-        yield partition, (name, rows)
 
 
 class _SampleFn(TaskStep[Sample]):
@@ -185,69 +168,3 @@ class BuildVocabulary(beam.PTransform):
             | "Frequent" >> beam.Map(frequent_words, AsSingleton(smallest))
         )
         return once(pipeline, "Rank", rank_words, self._summary, AsList(frequent), self._size)
-
-
-def _find(group: tuple[int, Iterable[tuple[str, bytes]]]) -> Iterator[Any]:
-    """Yields (id of a task, numbers of its texts to drop) for a partition, and a tally."""
-    packed = list(group[1])
-    tally = Tally(sum(len(rows) for _, rows in packed) // DIGEST_ROW.itemsize)
-    for task, numbers in find_duplicates(packed):
-        tally.dropped += len(numbers) // 8
-        yield task, numbers
-    yield TaggedOutput("tally", tally)
-
-
-def _with_id(task: Any) -> tuple[str, Any]:
-    return task.id, task
-
-
-def drop_records(tasks: beam.PCollection, numbers: beam.PCollection) -> beam.PCollection:
-    """The tasks, each with the records that it drops.
-
-    Args:
-        tasks: Each has an `id`, and a method `without` that takes numbers of records.
-        numbers: (id of a task, numbers of its records to drop, int64 as bytes).
-    """
-    return (
-        (tasks | "TaskId" >> beam.Map(_with_id), numbers)
-        | "JoinTask" >> beam.CoGroupByKey()
-        | "Mark" >> beam.FlatMap(with_dropped)
-    )
-
-
-class Dropped(NamedTuple):
-    """The tasks of a job, without some records.
-
-    Attributes:
-        tasks: The tasks, each with the records that it drops.
-        tally: The side input of one tally of all dropped records.
-    """
-
-    tasks: beam.PCollection
-    tally: AsSideInput
-
-
-class DropDuplicates(beam.PTransform):
-    """PCollection of tasks -> `Dropped`, with a `Tally` of texts that equal others.
-
-    Args:
-        digest: Computes the digests of a task's texts.
-        processes: The number of processes that read, in each of the runner's workers.
-    """
-
-    def __init__(self, digest: Digester, processes: int) -> None:
-        super().__init__()
-        self._read = ReadTasks(COMPARING, digest, processes)
-
-    def expand(self, tasks: beam.PCollection) -> Dropped:
-        found = (
-            tasks
-            | "Digest" >> beam.ParDo(self._read)
-            | "PackDigests" >> beam.FlatMap(_packed_digests)
-            | "GroupDigests" >> beam.GroupByKey()
-            | "Find" >> beam.FlatMap(_find).with_outputs("tally", main="dropped")
-        )
-        tally = found["tally"] | "MergeTallies" >> beam.CombineGlobally(
-            partial(merged, empty=Tally)
-        )
-        return Dropped(drop_records(tasks, found["dropped"]), AsSingleton(tally))

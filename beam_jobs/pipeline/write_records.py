@@ -7,7 +7,7 @@ runs beside the output, and their locators pass the one shuffle.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -94,21 +94,21 @@ class WriteRecords(beam.PTransform):
         job: Defines the records.
         output: The dataset.
         processes: The number of processes that read and encode, in each of the runner's workers.
-        near: Which near duplicates are dropped; None if they are kept.
+        drops: Which duplicates are dropped, by one search after another.
     """
 
     def __init__(
-        self, job: RecordJob, output: Output, processes: int = 1, near: NearRules | None = None
+        self, job: RecordJob, output: Output, processes: int = 1, drops: Sequence[NearRules] = ()
     ) -> None:
         super().__init__()
         self._job, self._output, self._processes = job, output, processes
-        self._near = near
+        self._drops = drops
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         output, processes = self._output, self._processes
         spool = Spool(output.staging)
         planned = pipeline | "Read" >> PlanRecords(
-            self._job, output, processes, later=[ENCODING], near=self._near
+            self._job, output, processes, later=[ENCODING], drops=self._drops
         )
         job = self._job.without_tokenizer()
         encoded = (

@@ -1,4 +1,4 @@
-"""From the flags `--drop_near_duplicates` and `--keep_out` to which records are dropped."""
+"""From the flags that name duplicates to which records are dropped."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from beam_jobs.jobs.reshard.job import ReshardJob, reshard_job
 from beam_jobs.pipeline.near.rules import KeptOut, NearRules
 from beam_jobs.sources.inputs import Inputs
 from readers.format.schema import Feature
-from readers.format.similarity.likeness import DEFAULTS, Kind, Likeness
+from readers.format.similarity.likeness import DEFAULTS, Equality, Kind, Likeness
 
 _KEY = "key"
 
 
-def near_of(
-    threshold: str, keep_out: str, job: RecordJob, feature_names: Mapping[str, str]
-) -> NearRules | None:
-    """Which near duplicates a job drops; None if it keeps them.
+def drops_of(
+    equal: bool, threshold: str, keep_out: str, job: RecordJob, feature_names: Mapping[str, str]
+) -> tuple[NearRules, ...]:
+    """Which duplicates a job drops.
 
     Args:
+        equal: Whether texts that equal others are dropped.
         threshold: The similarity from which records of the job are dropped; empty keeps them.
         keep_out: Directories of datasets whose records are kept out, separated by commas.
         job: Defines the records.
@@ -32,14 +33,17 @@ def near_of(
         UsageError: The threshold is out of the range for this kind of record, or a directory holds no dataset, or a dataset
             whose records cannot be compared with these.
     """
-    if not (threshold or keep_out):
-        return None
+    if not (equal or threshold or keep_out):
+        return ()
     compared = job.compared
+    equals = (NearRules(Equality(), compared),) * equal
+    if not (threshold or keep_out):
+        return equals
     likeness = _likeness(threshold, compared)
     others = tuple(
         _kept_out(directory, likeness, compared, feature_names) for directory in names_in(keep_out)
     )
-    return NearRules(likeness, compared, bool(threshold), keep_out=others)
+    return *equals, NearRules(likeness, compared, bool(threshold), keep_out=others)
 
 
 def _likeness(threshold: str, compared: Compared) -> Likeness:

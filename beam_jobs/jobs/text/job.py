@@ -10,7 +10,6 @@ from typing import ClassVar
 from beam_jobs.jobs.near import Compared, Near, Sketched
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.protocols import (
-    Digester,
     Learns,
     LearnSubwords,
     LearnWords,
@@ -19,11 +18,11 @@ from beam_jobs.jobs.protocols import (
     complete_schema,
 )
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.duplicates import text_digests, text_sketches
 from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
 from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.sample import Sample, sample_below, sample_texts
 from beam_jobs.jobs.text.spec import TextSpec
+from beam_jobs.jobs.text.text_sketches import text_sketches
 from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import Names
@@ -72,9 +71,6 @@ class TextJob(TextSpec, RecordJob):
         if self.record != "line":
             return None
         return RangeCounter(self.inputs, count_lines, numbered_chunks)
-
-    def digester(self, rules: SplitRules) -> Digester | None:
-        return partial(text_digests, self, rules) if self.drop_duplicates else None
 
     @property
     def compared(self) -> Compared:

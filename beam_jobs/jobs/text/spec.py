@@ -24,7 +24,6 @@ class TextSpec(TextReader):
         tokenizer: The contents of a given tokenizer's file; empty unless `tokens` is "file".
         window, stride: The length of windows that texts are cut into, and the distance from one to
             the next, both in tokens; 0 leaves texts whole.
-        drop_duplicates: Whether only one of several equal texts is kept.
         encodings: The encodings of features that are chosen by name.
     """
 
@@ -35,7 +34,6 @@ class TextSpec(TextReader):
     tokenizer: str = ""
     window: int = 0
     stride: int = 0
-    drop_duplicates: bool = False
     encodings: Encodings = field(default_factory=dict)
 
     @property

@@ -1,4 +1,4 @@
-"""Finds the near duplicates among the records of some tasks.
+"""Finds the near duplicates, or the equals, among the records of some tasks.
 
 Keys meet in partitions, the probes of candidates in the block of the second of each pair. Each step reports what
 it has handed over and received, and these numbers must agree.
@@ -17,25 +17,22 @@ from apache_beam.pvalue import AsSideInput, AsSingleton, TaggedOutput
 from beam_jobs.jobs.near import Near, Sketched
 from beam_jobs.pipeline.steps import ReadTasks
 from beam_jobs.plan.near.blocks import PARTS, ROW, Probes
-from beam_jobs.plan.near.candidates import PAIR, candidates
+from beam_jobs.plan.near.candidates import PAIR, Keys, candidates
 from beam_jobs.plan.near.tally import NearTally
 from beam_jobs.plan.near.verify import Sent, near_pairs, only_one, sent
 from beam_jobs.records.pieces import merged
-from readers.format.similarity.likeness import Likeness
-
-# The name of the pass in progress.
-SKETCHING = "sketching"
+from readers.format.similarity.likeness import Similarity
 
 PROBES, TALLY = "probes", "tally"
 
 
 def _sketch_outputs(result: Sketched, kept_out: bool) -> Iterator[Any]:
-    """Yields (partition, (block, whether it is kept out, keys)), and the probes and a tally."""
+    """Yields (partition, `Keys`), and the probes and a tally."""
     tally = NearTally(records=0 if kept_out else result.records, read=result.chunks)
     for block in result.blocks:
         for partition, rows in block.partitions():
             tally.keys_sent += len(rows) // ROW.itemsize
-            yield partition, (block.name, kept_out, rows)
+            yield partition, Keys(block.name, block.probes.owner, kept_out, rows)
         yield TaggedOutput(PROBES, (block.name, block.probes))
     yield TaggedOutput(TALLY, tally)
 
@@ -44,7 +41,7 @@ class Sketches(NamedTuple):
     """The sketches of all records of a job, or of a dataset.
 
     Attributes:
-        keys: (partition, (block, whether it is kept out, keys)).
+        keys: (partition, `Keys`).
         probes: (block, its `Probes`).
         tallies: `NearTally`.
     """
@@ -59,6 +56,7 @@ def sketches_of(
     listed: beam.PCollection,
     sketch: Callable[[Any], Sketched],
     processes: int,
+    phase: str,
     name: str = "",
     kept_out: bool = False,
 ) -> Sketches:
@@ -69,12 +67,13 @@ def sketches_of(
         listed: The numbers of the chunks that were listed.
         sketch: Makes the sketches of a task.
         processes: The number of processes that read, in each of the runner's workers.
+        phase: The name of the pass in progress.
         name: The end of the names of the steps.
         kept_out: Whether the records are to keep out of others.
     """
     found = (
         tasks
-        | f"Sketch{name}" >> beam.ParDo(ReadTasks(SKETCHING, sketch, processes))
+        | f"Sketch{name}" >> beam.ParDo(ReadTasks(phase, sketch, processes))
         | f"Pack{name}"
         >> beam.FlatMap(_sketch_outputs, kept_out).with_outputs(PROBES, TALLY, main="keys")
     )
@@ -88,12 +87,12 @@ def _listed_tally(count: int) -> NearTally:
 
 
 def _pair(
-    partition: tuple[int, Iterable[tuple[bytes, bool, bytes]]], likeness: Likeness, drops: bool
+    partition: tuple[int, Iterable[Keys]], likeness: Similarity, drops: bool
 ) -> Iterator[Any]:
     """Yields (name of the first's block, pairs) for the keys of all blocks in a partition, and a tally."""
-    number, packed = partition[0], list(partition[1])
-    tally = NearTally(keys_received=sum(len(rows) for *_, rows in packed) // ROW.itemsize)
-    for name, pairs in candidates(packed, number < PARTS, likeness.distance, drops):
+    number, blocks = partition[0], list(partition[1])
+    tally = NearTally(keys_received=sum(len(block.rows) for block in blocks) // ROW.itemsize)
+    for name, pairs in candidates(blocks, number < PARTS, likeness, drops):
         tally.pairs_sent += len(pairs) // PAIR.itemsize
         yield name, pairs
     yield TaggedOutput(TALLY, tally)
@@ -111,7 +110,7 @@ def _send(element: tuple[bytes, tuple[list[Probes], list[bytes]]]) -> Iterator[A
 
 
 def _compare(
-    element: tuple[bytes, tuple[list[Probes], list[Sent]]], likeness: Likeness
+    element: tuple[bytes, tuple[list[Probes], list[Sent]]], likeness: Similarity
 ) -> Iterator[Any]:
     """Yields (probes of a block, its `NearPairs`) for (name, (probes, probes of the firsts)), and a tally."""
     name, (found, arrived) = element

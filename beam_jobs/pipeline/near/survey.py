@@ -14,7 +14,7 @@ from beam_jobs.jobs.reshard.job import ReshardJob
 from beam_jobs.jobs.reshard.near import dataset_sketches
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.list_tasks import ListTasks
-from beam_jobs.pipeline.near.find import SKETCHING, find_near, sketches_of
+from beam_jobs.pipeline.near.find import find_near, sketches_of
 from beam_jobs.pipeline.steps import once
 from beam_jobs.plan.near.survey import NearSurvey
 from beam_jobs.plan.near.tally import NearTally, check_survey
@@ -56,8 +56,10 @@ class SurveyNear(beam.PTransform):
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         placement = Placement(seed=0, splits=Splits.of_shards(self._job.splits.names))
         sketch = partial(dataset_sketches, self._job, self._near, SplitRules(placement))
-        listed = pipeline | "ListTasks" >> ListTasks(self._job, self._processes, [SKETCHING])
-        sketches = sketches_of(listed.tasks, listed.found, sketch, self._processes)
+        listed = pipeline | "ListTasks" >> ListTasks(self._job, self._processes, [self._near.phase])
+        sketches = sketches_of(
+            listed.tasks, listed.found, sketch, self._processes, self._near.phase
+        )
         pairs, tally = find_near([sketches], self._near)
         survey = (
             pairs

@@ -25,10 +25,8 @@ from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.passes import FirstPassResult
 from beam_jobs.jobs.protocols import FileJob, LearnSchema, LearnSubwords, LearnWords, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
-from beam_jobs.jobs.text.duplicates import Tally
 from beam_jobs.pipeline.list_tasks import ListTasks
 from beam_jobs.pipeline.near.drop import DropNear
-from beam_jobs.pipeline.near.find import SKETCHING
 from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.planning.shards import (
     Measure,
@@ -53,10 +51,8 @@ from beam_jobs.pipeline.steps import (
     once,
 )
 from beam_jobs.pipeline.text_steps import (
-    COMPARING,
     SAMPLING,
     BuildVocabulary,
-    DropDuplicates,
     LearnTokenizer,
 )
 from beam_jobs.plan.group_splits import GroupSizes
@@ -167,7 +163,7 @@ class PlanRecords(beam.PTransform):
         output: The dataset.
         processes: The number of processes that read, in each of the runner's workers.
         prepare: Makes the output directory ready for shards; None leaves it alone.
-        near: Which near duplicates are dropped; None if they are kept.
+        drops: Which duplicates are dropped, by one search after another.
         later: The names in progress of the passes over all tasks that follow the plan.
     """
 
@@ -178,18 +174,16 @@ class PlanRecords(beam.PTransform):
         processes: int,
         prepare: Prepare | None = prepare,
         later: Sequence[str] = (),
-        near: NearRules | None = None,
+        drops: Sequence[NearRules] = (),
     ) -> None:
         super().__init__()
         self._given_tokenizer = job.tokenizer
         self._job, self._output, self._processes = job.without_tokenizer(), output, processes
-        self._digester = job.digester(SplitRules(output.placement))
-        self._prepare, self._later, self._near = prepare, later, near
+        self._prepare, self._later, self._drops = prepare, later, drops
 
     def expand(self, pipeline: beam.Pipeline) -> Planned:
         job, output, files = self._job, self._output, self._job.as_file_job()
-        tally: Side[Tally | None] = None
-        near_tally: Side[NearTally | None] = None
+        tallies: list[Side[NearTally]] = []
         strata: Side[bytes] = b""
         tokenizer: Side[str] = ""
         if files and self._phases()[0] == PLANNING:
@@ -201,8 +195,12 @@ class PlanRecords(beam.PTransform):
         else:
             listed = pipeline | "ListTasks" >> ListTasks(job, self._processes, self._phases())
             found, cut = listed.found, listed.cut
-            tasks, tally = self._without_duplicates(listed.tasks)
-            tasks, near_tally = self._without_near(tasks, found)
+            tasks = listed.tasks
+            for number, near in enumerate(self._drops, 1):
+                sketch = job.sketcher(near, SplitRules(output.placement))
+                drop = DropNear(near, sketch, self._processes)
+                tasks, tally = (tasks, found) | f"Drop{number}" >> drop
+                tallies.append(tally)
             strata = self._strata(tasks)
             tokenizer = self._tokenizer((tasks, listed.bytes, found), strata)
             has_earlier_pass = self._phases()[0] not in (PLANNING, READING)
@@ -227,7 +225,7 @@ class PlanRecords(beam.PTransform):
             self._measure(),
             patterns=len(job.inputs.patterns),
             prepare=self._prepare,
-            passes=(output.placement, strata, near_tally, tally, learns_from),
+            passes=(output.placement, learns_from, strata, *tallies),
         )
         vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
         if isinstance(job.learns, LearnWords):
@@ -259,31 +257,12 @@ class PlanRecords(beam.PTransform):
         """The names of the passes over all tasks in progress, in order."""
         samples = isinstance(self._job.learns, LearnSubwords)
         return [
-            *[COMPARING] * bool(self._digester),
-            *[SKETCHING] * bool(self._near),
+            *[near.phase for near in self._drops],
             *[COUNTING] * self._output.placement.plans_splits,
             *[SAMPLING] * samples,
             PLANNING if self._job.as_file_job() else READING,
             *self._later,
         ]
-
-    def _without_duplicates(
-        self, tasks: beam.PCollection
-    ) -> tuple[beam.PCollection, Side[Tally | None]]:
-        """The tasks, which know the records that they drop, and a tally of those."""
-        if not self._digester:
-            return tasks, None
-        return tasks | "DropDuplicates" >> DropDuplicates(self._digester, self._processes)
-
-    def _without_near(
-        self, tasks: beam.PCollection, found: beam.PCollection
-    ) -> tuple[beam.PCollection, Side[NearTally | None]]:
-        """The tasks, which know the near duplicates that they drop, and a tally of those."""
-        if not self._near:
-            return tasks, None
-        rules = SplitRules(self._output.placement)
-        drop = DropNear(self._near, self._job.sketcher(self._near, rules), self._processes)
-        return (tasks, found) | "DropNear" >> drop
 
     def _strata(self, tasks: beam.PCollection) -> Side[bytes]:
         """The packed splits by group or by label; empty if hashes alone decide."""

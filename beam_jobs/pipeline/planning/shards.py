@@ -18,7 +18,6 @@ from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.text.duplicates import Tally, check_tally
 from beam_jobs.jobs.text.sample import check_training
 from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, as_whole, in_pieces, once
 from beam_jobs.plan.boundaries import (
@@ -120,20 +119,18 @@ def _finish(
 def check_passes(
     summary: Summary,
     placement: Placement,
+    learns_from: int | None,
     strata: bytes,
-    near: NearTally | None,
-    tally: Tally | None = None,
-    learns_from: int | None = None,
+    *tallies: NearTally,
 ) -> None:
     """Checks that all passes have read the same records.
 
     Args:
         summary: The summary of all records.
         placement: The splits.
-        strata: The packed splits by label or by group; empty if hashes decide.
-        near: Counts of the search for near duplicates; None if they are kept.
-        tally: Counts of the search for equal texts; None if they are kept.
         learns_from: The split that tokens are learned from; None if none are.
+        strata: The packed splits by label or by group; empty if hashes decide.
+        tallies: Counts of each search for duplicates.
 
     Raises:
         DataError: The runner lost or repeated some.
@@ -141,10 +138,8 @@ def check_passes(
     """
     if learns_from is not None:
         check_training(summary, learns_from)
-    check_near(summary, near, tally.dropped if tally else 0)
+    check_near(summary, tallies)
     check_planned(summary, strata, placement)
-    # Near duplicates besides equal texts were checked above.
-    check_tally(summary, tally, near.dropped if near else 0)
 
 
 T = TypeVar("T")

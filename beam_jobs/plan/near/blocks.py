@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from beam_jobs.errors import UsageError
 from beam_jobs.records.pieces import PIECE_BYTES
 from readers.format.similarity.likeness import Sketches
 
@@ -23,6 +24,16 @@ ROW = np.dtype([("key", "<u4"), ("digest", "<u8"), ("order", "<u8"), ("row", "<u
 
 # Bytes of a record in an element besides its probe.
 _RECORD_BYTES = 9
+
+
+def duplicate_key(task: str) -> UsageError:
+    """The error of two records with one key, of which one is in a task, given its id."""
+    first, _, _ = task.rpartition("#")
+    return UsageError(
+        f"duplicate key of a record in {first} or soon after it: every record needs a key of its own; "
+        "do two --input patterns match the same file, or do two rows of a --table name it (--key row "
+        "tells them apart)?"
+    )
 
 
 class Probes(NamedTuple):

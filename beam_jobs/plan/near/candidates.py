@@ -3,16 +3,19 @@
 Each record is paired with those that come before it: records to keep out, then those with a smaller place in
 the global order. Of many records with one key, few can be compared with each other: each is compared with the
 first ones alone, the fewer the more there are, so the work grows with the number of records and not with its square.
+Of equal records, each is compared with the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from beam_jobs.plan.near.blocks import NAME_BYTES, ROW
+from beam_jobs.plan.near.blocks import NAME_BYTES, ROW, duplicate_key
 from beam_jobs.records.pieces import PIECE_BYTES
+from readers.format.similarity.likeness import Equality, Similarity
 from readers.format.similarity.pairs import pairs_in_runs, popcount
 
 # A pair: the rows of both in their blocks, and the name of the second's block.
@@ -28,25 +31,47 @@ _FEWEST = 64
 _CHOSEN, _ALL_CHOSEN = 32, 4096
 
 
+class Keys(NamedTuple):
+    """The keys of the records of a block in a partition.
+
+    Attributes:
+        block: The name of the block.
+        owner: The id of the task that the records are dropped from.
+        kept_out: Whether they are records to keep out.
+        rows: Packed `ROW`s.
+    """
+
+    block: bytes
+    owner: str
+    kept_out: bool
+    rows: bytes
+
+
 def candidates(
-    packed: Iterable[tuple[bytes, bool, bytes]], first_band: bool, distance: int, drops: bool
+    partition: Iterable[Keys], first_band: bool, likeness: Similarity, drops: bool
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yields (name of the first's block, packed `PAIR`s).
 
     Args:
-        packed: (name of a block, whether its records are to keep out, its packed `ROW`s) of a partition.
+        partition: The keys of all records in a partition.
         first_band: Whether it is a partition of the first band, the only one that pairs equal records.
-        distance: How many bits of the digests may differ; -1 for any.
+        likeness: Says which records are near.
         drops: Whether records of the job are near duplicates of others of it, and not of records to keep out alone.
+
+    Raises:
+        UsageError: Two records have the same key.
     """
-    blocks = sorted(packed)
-    tables = [np.frombuffer(rows, ROW) for _, _, rows in blocks]
+    blocks, distance = sorted(partition), likeness.distance
+    tables = [np.frombuffer(block.rows, ROW) for block in blocks]
     rows = np.concatenate([np.empty(0, ROW), *tables])
     owners = np.repeat(np.arange(len(blocks)), [len(table) for table in tables])
-    inside = np.array([not kept_out for _, kept_out, _ in blocks], bool)[owners]
-    order = np.lexsort((rows["digest"], rows["order"], inside, rows["key"]))
+    inside = np.array([not block.kept_out for block in blocks], bool)[owners]
+    equal = isinstance(likeness, Equality)
+    columns = [rows["order"], inside]
+    columns.insert(2 if equal else 0, rows["digest"])
+    order = np.lexsort((*columns, rows["key"]))
     rows, owners, inside = rows[order], owners[order], inside[order]
-    keys, digests = rows["key"], rows["digest"]
+    keys, digests, orders = rows["key"], rows["digest"], rows["order"]
 
     def near(i: np.ndarray, j: np.ndarray) -> np.ndarray:
         found = inside[j] if drops else inside[j] & ~inside[i]
@@ -54,12 +79,24 @@ def candidates(
             found &= popcount(digests[i] ^ digests[j]) <= distance
         return found if first_band else found & (digests[i] != digests[j])
 
-    first, second = _chosen(keys, near)
+    first, second = _firsts(keys, digests) if equal else _chosen(keys, near)
+    same_key = (orders[first] == orders[second]) & inside[first] & inside[second]
+    if same_key.any():
+        raise duplicate_key(min(blocks[owner].owner for owner in owners[second[same_key]]))
     pairs = np.empty(len(first), PAIR)
     pairs["first"], pairs["second"] = rows["row"][first], rows["row"][second]
-    names = np.array([name for name, _, _ in blocks] or [b""], f"V{NAME_BYTES}")
-    pairs["block"] = names[owners[second]]
-    yield from _by_block([name for name, _, _ in blocks], owners[first], pairs)
+    names = [block.block for block in blocks]
+    pairs["block"] = np.array(names or [b""], f"V{NAME_BYTES}")[owners[second]]
+    yield from _by_block(names, owners[first], pairs)
+
+
+def _firsts(keys: np.ndarray, digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places of pairs of equal records, sorted by digest: the first of each and, in turn, all others."""
+    is_equal = (keys[1:] == keys[:-1]) & (digests[1:] == digests[:-1])
+    starts = np.concatenate([[True], ~is_equal])[: len(keys)]
+    first = np.flatnonzero(starts)[np.cumsum(starts) - 1]
+    second = np.flatnonzero(~starts)
+    return first[second], second
 
 
 def _chosen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from beam_jobs.errors import DataError
@@ -53,26 +54,25 @@ class NearTally:
                 raise _lost(f"{found} of {expected} {what} were compared")
 
 
-def check_near(summary: Summary, near: NearTally | None, dropped_before: int = 0) -> None:
+def check_near(summary: Summary, tallies: Sequence[NearTally]) -> None:
     """Checks that all records of a summary were compared, and that it counts what is dropped.
 
     Args:
         summary: The summary of all records.
-        near: None if near duplicates are kept.
-        dropped_before: How many equal texts were dropped before.
+        tallies: Of each search for duplicates, in order: each compares what those before it have left.
 
     Raises:
         DataError: The runner lost or repeated something.
     """
-    if not near:
-        return
-    near.check()
-    dropped = sum(split.duplicates for split in summary.splits) - dropped_before
-    if (near.records, near.dropped) != (summary.texts - dropped_before, dropped):
-        raise _lost(
-            f"the inputs have {summary.texts - dropped_before} records, {near.records} were compared; of "
-            f"{near.dropped} near duplicates {dropped} were dropped"
-        )
+    left = summary.texts
+    for tally in tallies:
+        tally.check()
+        if tally.records != left:
+            raise _lost(f"the inputs have {left} records, {tally.records} were compared")
+        left -= tally.dropped
+    dropped = sum(split.duplicates for split in summary.splits)
+    if tallies and summary.texts - left != dropped:
+        raise _lost(f"of {summary.texts - left} duplicates {dropped} were dropped")
 
 
 def check_survey(tally: NearTally, records: int) -> None:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_jobs.errors import DataError
-from beam_jobs.plan.near.blocks import Probes
+from beam_jobs.plan.near.blocks import Probes, duplicate_key
 from beam_jobs.plan.near.candidates import PAIR
 from beam_jobs.records.pieces import PIECE_BYTES
-from readers.format.similarity.likeness import Likeness
+from readers.format.similarity.likeness import Similarity
 
 
 class NearPairs(NamedTuple):
@@ -77,7 +77,7 @@ def sent(probes: Probes, pairs: Iterable[bytes]) -> Iterator[tuple[bytes, Sent]]
             yield block.tobytes(), Sent(probes.owner, rows.shape[1], data)
 
 
-def near_pairs(probes: Probes, arrived: Iterable[Sent], likeness: Likeness) -> NearPairs:
+def near_pairs(probes: Probes, arrived: Iterable[Sent], likeness: Similarity) -> NearPairs:
     """The pairs of which both are near, of those whose second is in a block.
 
     Args:
@@ -118,11 +118,13 @@ def only_one(name: bytes, found: list[Probes], wanted: bool) -> Probes | None:
     """The probes of a block, which are there once if they are wanted.
 
     Raises:
-        DataError: The runner lost or repeated them.
+        UsageError: Two tasks have one id, so their records have the same keys.
+        DataError: The runner lost them.
     """
-    if len(found) > 1 or (wanted and not found):
+    if len(found) > 1:
+        raise duplicate_key(found[0].owner)
+    if wanted and not found:
         raise DataError(
-            f"the runner handed over {len(found)} of 1 blocks of sketches ({name.hex()}); no dataset "
-            "was written, run the job again"
+            f"the runner lost a block of sketches ({name.hex()}); no dataset was written, run the job again"
         )
     return found[0] if found else None

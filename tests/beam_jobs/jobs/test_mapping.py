@@ -218,5 +218,6 @@ def test_near_duplicates_are_those_of_what_the_function_gets(recordings):
     arguments = ["sensors", "--input", str(recordings), "--output", "out"]
     arguments += ["--map", "functions_of_a_user:spectrum", "--drop_near_duplicates", "0.9"]
     command = parse_command(arguments)
-    assert list(command.near.compared.features) == ["signal"]
+    (near,) = command.drops
+    assert list(near.compared.features) == ["signal"]
     assert "signal" not in command.output.schema

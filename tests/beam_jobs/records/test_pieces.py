@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
-from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests
 from beam_jobs.jobs.text.tokens import WordCounts
 from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
@@ -147,15 +146,3 @@ def test_statistics_are_cut_by_feature_and_value():
     again.merge(SplitStatistics.of(2, statistics_of(np.array([7]))))
     again, _ = in_pieces(again)
     assert again.by_split(first._schema)[2].features["tokens"].counted is None
-
-
-def test_digests_and_numbers_of_duplicates_are_cut(monkeypatch):
-    monkeypatch.setattr("beam_jobs.jobs.text.duplicates.PIECE_BYTES", 1000)
-    digests = np.zeros((500, 16), np.uint8)
-    digests[:, 1] = np.arange(500) % 2
-    packed = list(pack_digests(np.arange(500), digests, np.arange(500, dtype=np.uint64)))
-    assert {part for part, _ in packed} == {0}
-    found = list(find_duplicates(("a#0", rows) for _, rows in packed))
-    assert max(len(rows) for _, rows in [*packed, *found]) <= 1000
-    numbers = np.concatenate([np.frombuffer(rows, "<i8") for _, rows in found])
-    assert sorted(numbers.tolist()) == list(range(2, 500))
