@@ -223,7 +223,7 @@ class MergeInPieces(beam.PTransform, Generic[D]):
 
 
 class AsMerged(AsSideInput, Generic[D]):
-    """The side input of pieces as the whole that they are merged to.
+    """The side input of pieces as the whole that they are merged to, once it is known to be complete.
 
     Args:
         pieces: The result of `MergeInPieces`.
@@ -239,7 +239,9 @@ class AsMerged(AsSideInput, Generic[D]):
 
     @staticmethod
     def _from_runtime_iterable(pieces: Iterable[Any], options: dict[str, Any]) -> Any:
-        return merged(pieces, options["empty"])
+        whole = merged(pieces, options["empty"])
+        whole.check()
+        return whole
 
 
 def once(

@@ -29,7 +29,6 @@ from beam_jobs.jobs.text.tokens import (
     WordCounts,
     slice_of,
     window_bounds,
-    word_hashes,
     words,
 )
 from beam_jobs.plan.group_splits import GroupSizes
@@ -119,8 +118,6 @@ class TextFirstPass(FirstPass):
             yield found._replace(
                 classes=texts.classes,
                 learned=counted,
-                words=counted.total() if counted else 0,
-                word_hashes=word_hashes(counted) if counted else 0,
                 duplicates=duplicates,
                 texts=len(texts.keys),
             )

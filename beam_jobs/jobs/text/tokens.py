@@ -35,14 +35,6 @@ def words(text: bytes) -> list[bytes]:
     return text.lower().translate(None, PUNCTUATION).split()
 
 
-def word_hashes(counts: Mapping[bytes, int]) -> int:
-    """The sum of a hash of each word, once for each of its occurrences.
-
-    It shows a loss that their number hides: one word lost, and another as frequent repeated.
-    """
-    return sum(zlib.crc32(word) * n for word, n in counts.items())
-
-
 _IS_SPACE = np.array([bytes([octet]).isspace() for octet in range(256)])
 
 _IS_KEPT = np.array([bool(words(bytes([octet]))) for octet in range(256)])
@@ -72,6 +64,10 @@ class WordCounts(Divisible):
     @property
     def is_full(self) -> bool:
         return len(self.counts) >= _WORDS_HELD
+
+    def contents(self) -> int:
+        """A checksum that shows what their number hides: one word lost, and another as frequent repeated."""
+        return sum(zlib.crc32(word) * n for word, n in self.counts.items())
 
     def elements(self) -> Iterator[WordCounts]:
         """Yields itself, as a `Learner`."""
@@ -212,24 +208,21 @@ class WordRanking(NamedTuple):
     """The most frequent words of a piece.
 
     Attributes:
-        words: The number of all its words.
-        hashes: The `word_hashes` of all its words.
+        checksum: Of all its words.
         different: The number of its different words.
         frequent: The most frequent ones.
     """
 
-    words: int
-    hashes: int
+    checksum: int
     different: int
     frequent: list[Pair]
 
 
 def frequent_words(counts: WordCounts, smallest: Pair) -> WordRanking:
     """The words of a piece that are as large as some pair."""
-    found = counts.counts
     pairs = list(_pairs(counts))
     chosen = [pair for pair in pairs if pair >= smallest]
-    return WordRanking(found.total(), word_hashes(found), len(pairs), chosen)
+    return WordRanking(counts.contents(), len(pairs), chosen)
 
 
 def rank_words(summary: Summary, pieces: Iterable[WordRanking], size: int) -> tuple[bytes, ...]:
@@ -243,17 +236,14 @@ def rank_words(summary: Summary, pieces: Iterable[WordRanking], size: int) -> tu
     Raises:
         DataError: Counts were lost or repeated by the runner.
     """
-    counted, hashes, different = 0, 0, 0
+    checksum = different = 0
     frequent: list[Pair] = []
     for piece in pieces:
-        counted += piece.words
-        hashes += piece.hashes
+        checksum += piece.checksum
         different += piece.different
         frequent += piece.frequent
     wanted = min(size - RESERVED_IDS, different)
-    if counted != summary.words:
-        problem = f"the texts have {summary.words} words, {counted} were counted for the vocabulary"
-    elif hashes != summary.word_hashes:
+    if checksum != summary.learned:
         problem = "the words that were counted for the vocabulary are not those of the texts"
     elif len(frequent) < wanted:
         problem = f"the vocabulary needs {wanted} words, {len(frequent)} of {different} were ranked"

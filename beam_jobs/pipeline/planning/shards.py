@@ -73,7 +73,8 @@ class _DraftPlan(beam.DoFn):
                     f"{summary.inputs} reached the planning. The runner lost or repeated some: no "
                     "dataset was written, run the job again"
                 )
-        summary.check()
+        if self._measure:
+            summary.check_sample()
         if not any(split.rejected or split.histogram().any() for split in summary.splits):
             raise UsageError("the inputs hold no record: no dataset was written")
         if self._prepare:

@@ -216,9 +216,9 @@ def test_groups_of_one_label_give_every_split_its_share_of_each_label():
 )
 def test_sizes_that_a_runner_lost_or_repeated_end_the_job(change):
     pieces = [piece for _, piece in sizes_of({n: n + 1 for n in range(20)}).pieces()]
-    deal_groups(merged(pieces, GroupSizes), THREE)
+    merged(pieces, GroupSizes).check()
     with pytest.raises(DataError, match="lost or repeated sizes of groups"):
-        deal_groups(merged(change(pieces), GroupSizes), THREE)
+        merged(change(pieces), GroupSizes).check()
 
 
 def test_inputs_that_a_runner_lost_end_the_job():
