@@ -224,6 +224,10 @@ def _drawn_faults(chance: random.Random) -> Faults:
     return Faults(**rates)
 
 
+# After these faults a runner tries a bundle again, maybe that of the commit.
+_AGAIN = ("dies", "retried", "refused", "unanswered", "full")
+
+
 def simulate(seed: int, name: str = "") -> Counter[str]:
     """Runs a job under faults until it is complete; returns how often each fault struck.
 
@@ -260,7 +264,7 @@ def simulate(seed: int, name: str = "") -> Counter[str]:
             assert not reader.wrong, f"{what}: {reader.wrong}"
             assert not reader.newest or found in (expected, other), f"{what}: other files"
             if ended == "complete" and runner.is_alone:
-                if reader.left() and (has_rival or world.struck["dies"] or world.struck["retried"]):
+                if reader.left() and (has_rival or any(map(world.struck.get, _AGAIN))):
                     # The next command deletes what a commit leaves that dies, is tried again, or sees another run.
                     world.calm()
                     _run(runner, reader, name)
