@@ -53,8 +53,8 @@ def _check_complete(name: str, split: SplitPlan, results: list[ShardResult], kno
     if len(sizes) != split.shards or found != written + rejected or known != written:
         raise DataError(
             f"split {name}: found {found} records, written {written}, rejected {rejected}, "
-            f"{known} in the statistics; {len(sizes)} of {split.shards} shards arrived. The "
-            "runner lost or repeated some: no dataset was written, run the job again"
+            f"{known} in the statistics; {len(sizes)} of {split.shards} shards arrived: the "
+            "runner lost or repeated some; no dataset was written, run the job again"
         )
 
 

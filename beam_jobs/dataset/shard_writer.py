@@ -13,8 +13,8 @@ from beam_jobs import progress
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import Digest, Note, ShardResult
 from beam_jobs.dataset.shard_file import ShardFile, unwritable
-from beam_jobs.errors import DataError, UsageError
-from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, loss_error, shard_sizes, shards_of
+from beam_jobs.errors import DataError, UsageError, loss_error
+from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, shard_sizes, shards_of
 from beam_jobs.records.rejects import Reject, format_rejects, rejects_file
 from beam_jobs.sources.classes import Names
 from beam_jobs.storage.atomic import Piece, write_file
@@ -77,7 +77,7 @@ def check_records(
         if key_of(row) == key_of(row + 1):
             raise UsageError(f"duplicate key {key_of(row).decode('utf-8', 'replace')!r}: {ONE_KEY}")
     if len(hashes) != expected:
-        raise loss_error(len(hashes), expected, f"records of {name}")
+        raise loss_error(f"records of {name}", len(hashes), expected)
 
 
 class ShardWriter:

@@ -10,6 +10,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsList, AsSideInput, AsSingleton, TaggedOutput
 
 from beam_jobs.dataset.output import Output
+from beam_jobs.errors import loss_error
 from beam_jobs.jobs.protocols import LearnSubwords, RangeCounter
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.sample import Sample, learn, wanted_pieces
@@ -28,7 +29,6 @@ from beam_jobs.pipeline.steps import (
     in_pieces,
     once,
 )
-from beam_jobs.plan.shards import loss_error
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from readers.format.manifest import RESERVED_IDS
 
@@ -85,7 +85,7 @@ def _span(piece: Sample) -> Any:
 def _wanted(spans: list[Any], sampled: list[tuple[int, int]]) -> Any:
     found, sent = sum(span.bytes for span in spans), sum(size for _, size in sampled)
     if found != sent:
-        raise loss_error(found, sent, "bytes of training text")
+        raise loss_error("bytes of training text", found, sent)
     return wanted_pieces(spans)
 
 

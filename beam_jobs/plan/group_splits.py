@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.columns import pack, text_bytes, unpack
+from beam_jobs.errors import loss_error
 from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.placement import ALL, Placement
-from beam_jobs.plan.shards import loss_error
 from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.strata import Strata
 from beam_jobs.plan.summary import Summary
@@ -126,9 +126,8 @@ class GroupSplits:
             DataError: The runner lost or repeated groups.
         """
         if self.inputs != summary.inputs:
-            raise loss_error(
-                self.inputs, summary.inputs, "inputs while groups were dealt to splits"
-            )
+            what = "inputs while groups were dealt to splits"
+            raise loss_error(what, self.inputs, summary.inputs)
 
     def pack(self) -> bytes:
         """The splits as bytes."""

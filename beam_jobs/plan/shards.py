@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from beam_jobs.columns import Ragged, pack, unpack
-from beam_jobs.errors import DataError
 from beam_jobs.records.blocks import Block
 
 # 2**16 counts take 512 KiB per split, small for a side input; a billion keys make 15,000 per bin.
@@ -34,14 +33,6 @@ ONE_KEY = (
 
 # Payloads of one shard that a runner gets as one element, in bytes.
 _PART_BYTES = 256 << 10
-
-
-def loss_error(found: int, expected: int, what: str) -> DataError:
-    """The error of a runner that loses or repeats elements."""
-    return DataError(
-        f"the runner handed over {found} of {expected} {what}; no dataset was written, run the job "
-        "again"
-    )
 
 
 def bin_counts(hashes: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_jobs.columns import text_bytes
-from beam_jobs.errors import DataError, UsageError
+from beam_jobs.errors import UsageError, loss_error
 from beam_jobs.plan.shards import BIN_BITS, BINS, bin_counts, bins_of
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.pieces import Divisible, batches, parts_of
@@ -202,9 +202,7 @@ class Summary(Divisible):
                 (np.bincount(below, minlength=BINS)[: bins.max()] == counts[: bins.max()]).all()
             )
         if not complete:
-            raise DataError(
-                "the runner lost or repeated records to measure; no dataset was written, run the job again"
-            )
+            raise loss_error("records to measure")
 
     def identify(self, hashes: np.ndarray, known: np.ndarray) -> None:
         """Adds the identities of records: their hashes, uint64 [n], and what else is known of each, of any integer dtype [n]."""

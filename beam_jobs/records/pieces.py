@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from beam_jobs.errors import DataError
+from beam_jobs.errors import loss_error
 
 # The size of a piece: half of 1 MiB leaves room for what a coder adds to it.
 PIECE_BYTES = 1 << 19
@@ -77,9 +77,7 @@ class Divisible(abc.ABC):
         """
         contents = self.contents()
         if contents is not None and (contents - self.checksum) % (1 << 64):
-            raise DataError(
-                f"the runner lost or repeated {self.what}; no dataset was written, run the job again"
-            )
+            raise loss_error(self.what)
 
     @property
     def is_full(self) -> bool:
@@ -111,10 +109,7 @@ def joined(pieces: Iterable[Piece]) -> bytes:
     ordered = sorted(pieces)
     expected = ordered[0][1] if ordered else 1
     if [number for number, _, _ in ordered] != list(range(expected)):
-        raise DataError(
-            f"the runner handed over {len(ordered)} of {expected} pieces of what every worker needs; "
-            "no dataset was written, run the job again"
-        )
+        raise loss_error("pieces of what every worker needs", len(ordered), expected)
     return b"".join(data for _, _, data in ordered)
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from beam_jobs.errors import DataError
+from beam_jobs.errors import loss_error
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import Divisible, parts_of
 from readers.format.manifest import PADDING, PUNCTUATION, RESERVED_IDS, UNKNOWN, UNKNOWN_ID
@@ -242,17 +242,12 @@ def rank_words(summary: Summary, pieces: Iterable[WordRanking], size: int) -> tu
         checksum += piece.checksum
         different += piece.different
         frequent += piece.frequent
-    wanted = min(size - RESERVED_IDS, different)
     if checksum != summary.learned:
-        problem = "the words that were counted for the vocabulary are not those of the texts"
-    elif len(frequent) < wanted:
-        problem = f"the vocabulary needs {wanted} words, {len(frequent)} of {different} were ranked"
-    else:
-        chosen = heapq.nlargest(wanted, frequent)
-        return (PADDING, UNKNOWN, *(word for _, word in chosen))
-    raise DataError(
-        f"{problem}. The runner lost or repeated some: no dataset was written, run the job again"
-    )
+        raise loss_error("words that were counted for the vocabulary")
+    wanted = min(size - RESERVED_IDS, different)
+    if len(frequent) < wanted:
+        raise loss_error("words that were ranked for the vocabulary", len(frequent), wanted)
+    return (PADDING, UNKNOWN, *(word for _, word in heapq.nlargest(wanted, frequent)))
 
 
 def vocabulary_file(vocabulary: tuple[bytes, ...]) -> bytes:

@@ -10,7 +10,7 @@ import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSideInput
 
-from beam_jobs.errors import DataError
+from beam_jobs.errors import loss_error
 from beam_jobs.jobs.near import Sketched
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.list_tasks import ListTasks
@@ -51,10 +51,7 @@ def with_dropped(element: tuple[str, tuple[list[Task], list[bytes]]]) -> Iterato
         raise duplicate_key(name)
     numbers = np.frombuffer(b"".join(dropped), "<i8")
     if len(np.unique(numbers)) < len(numbers):
-        raise DataError(
-            f"{name}: the runner handed over the same duplicates twice; no dataset was written, run "
-            "the job again"
-        )
+        raise loss_error(f"duplicates to drop in {name}")
     for task in tasks:
         yield task.without(numbers)
 

@@ -6,6 +6,7 @@ it has handed over and received, and these numbers must agree.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,23 +19,24 @@ from beam_jobs.jobs.near import Near, Sketched
 from beam_jobs.pipeline.steps import ReadTasks
 from beam_jobs.plan.near.blocks import PARTS, ROW, Probes
 from beam_jobs.plan.near.candidates import PAIR, Keys, candidates
-from beam_jobs.plan.near.tally import NearTally
+from beam_jobs.plan.near.tally import CHUNKS, KEYS, PAIRS, PROBES, NearTally
 from beam_jobs.plan.near.verify import Sent, near_pairs, only_one, sent
 from beam_jobs.records.pieces import merged
 from readers.format.similarity.likeness import Similarity
 
-PROBES, TALLY = "probes", "tally"
+_PROBES, _TALLY = "probes", "tally"
 
 
 def _sketch_outputs(result: Sketched, kept_out: bool) -> Iterator[Any]:
     """Yields (partition, `Keys`), and the probes and a tally."""
-    tally = NearTally(records=0 if kept_out else result.records, read=result.chunks)
+    tally = NearTally(records=0 if kept_out else result.records)
+    tally.received[CHUNKS] = result.chunks
     for block in result.blocks:
         for partition, rows in block.partitions():
-            tally.keys_sent += len(rows) // ROW.itemsize
+            tally.sent[KEYS] += len(rows) // ROW.itemsize
             yield partition, Keys(block.name, block.probes.owner, kept_out, rows)
-        yield TaggedOutput(PROBES, (block.name, block.probes))
-    yield TaggedOutput(TALLY, tally)
+        yield TaggedOutput(_PROBES, (block.name, block.probes))
+    yield TaggedOutput(_TALLY, tally)
 
 
 class Sketches(NamedTuple):
@@ -75,15 +77,15 @@ def sketches_of(
         tasks
         | f"Sketch{name}" >> beam.ParDo(ReadTasks(phase, sketch, processes))
         | f"Pack{name}"
-        >> beam.FlatMap(_sketch_outputs, kept_out).with_outputs(PROBES, TALLY, main="keys")
+        >> beam.FlatMap(_sketch_outputs, kept_out).with_outputs(_PROBES, _TALLY, main="keys")
     )
     counted = listed | f"CountListed{name}" >> beam.Map(_listed_tally)
-    tallies = (found[TALLY], counted) | f"AllListed{name}" >> beam.Flatten()
-    return Sketches(found["keys"], found[PROBES], tallies)
+    tallies = (found[_TALLY], counted) | f"AllListed{name}" >> beam.Flatten()
+    return Sketches(found["keys"], found[_PROBES], tallies)
 
 
 def _listed_tally(count: int) -> NearTally:
-    return NearTally(listed=count)
+    return NearTally(sent=Counter({CHUNKS: count}))
 
 
 def _pair(
@@ -91,22 +93,24 @@ def _pair(
 ) -> Iterator[Any]:
     """Yields (name of the first's block, pairs) for the keys of all blocks in a partition, and a tally."""
     number, blocks = partition[0], list(partition[1])
-    tally = NearTally(keys_received=sum(len(block.rows) for block in blocks) // ROW.itemsize)
+    tally = NearTally()
+    tally.received[KEYS] = sum(len(block.rows) for block in blocks) // ROW.itemsize
     for name, pairs in candidates(blocks, number < PARTS, likeness, drops):
-        tally.pairs_sent += len(pairs) // PAIR.itemsize
+        tally.sent[PAIRS] += len(pairs) // PAIR.itemsize
         yield name, pairs
-    yield TaggedOutput(TALLY, tally)
+    yield TaggedOutput(_TALLY, tally)
 
 
 def _send(element: tuple[bytes, tuple[list[Probes], list[bytes]]]) -> Iterator[Any]:
     """Yields (name of the second's block, probes of the firsts) for (name, (probes, pairs)), and a tally."""
     name, (found, pairs) = element
     probes = only_one(name, list(found), bool(pairs))
-    tally = NearTally(pairs_received=sum(map(len, pairs)) // PAIR.itemsize)
+    tally = NearTally()
+    tally.received[PAIRS] = sum(map(len, pairs)) // PAIR.itemsize
     for other, records in sent(probes, pairs) if probes and pairs else ():
-        tally.probes_sent += len(records.rows)
+        tally.sent[PROBES] += len(records.rows)
         yield other, records
-    yield TaggedOutput(TALLY, tally)
+    yield TaggedOutput(_TALLY, tally)
 
 
 def _compare(
@@ -115,13 +119,14 @@ def _compare(
     """Yields (probes of a block, its `NearPairs`) for (name, (probes, probes of the firsts)), and a tally."""
     name, (found, arrived) = element
     probes = only_one(name, list(found), bool(arrived))
-    tally = NearTally(probes_received=sum(len(some.rows) for some in arrived))
+    tally = NearTally()
+    tally.received[PROBES] = sum(len(some.rows) for some in arrived)
     if probes and arrived:
         pairs = near_pairs(probes, arrived, likeness)
         tally.dropped = len(np.unique(pairs.second))
         if tally.dropped:
             yield probes, pairs
-    yield TaggedOutput(TALLY, tally)
+    yield TaggedOutput(_TALLY, tally)
 
 
 def find_near(sketches: Sequence[Sketches], near: Near) -> tuple[beam.PCollection, AsSideInput]:
@@ -136,20 +141,26 @@ def find_near(sketches: Sequence[Sketches], near: Near) -> tuple[beam.PCollectio
     paired = (
         keys
         | "GroupKeys" >> beam.GroupByKey()
-        | "Pair" >> beam.FlatMap(_pair, near.likeness, near.drops).with_outputs(TALLY, main="pairs")
+        | "Pair"
+        >> beam.FlatMap(_pair, near.likeness, near.drops).with_outputs(_TALLY, main="pairs")
     )
     sent_probes = (
         (probes, paired["pairs"])
         | "JoinFirsts" >> beam.CoGroupByKey()
-        | "Send" >> beam.FlatMap(_send).with_outputs(TALLY, main="probes")
+        | "Send" >> beam.FlatMap(_send).with_outputs(_TALLY, main="probes")
     )
     compared = (
         (probes, sent_probes["probes"])
         | "JoinSeconds" >> beam.CoGroupByKey()
-        | "Compare" >> beam.FlatMap(_compare, near.likeness).with_outputs(TALLY, main="near")
+        | "Compare" >> beam.FlatMap(_compare, near.likeness).with_outputs(_TALLY, main="near")
     )
     tally = (
-        (*(each.tallies for each in sketches), paired[TALLY], sent_probes[TALLY], compared[TALLY])
+        (
+            *(each.tallies for each in sketches),
+            paired[_TALLY],
+            sent_probes[_TALLY],
+            compared[_TALLY],
+        )
         | "AllTallies" >> beam.Flatten()
         | "MergeTallies" >> beam.CombineGlobally(partial(merged, empty=NearTally))
     )

@@ -17,7 +17,7 @@ from beam_jobs.pipeline.list_tasks import ListTasks
 from beam_jobs.pipeline.near.find import find_near, sketches_of
 from beam_jobs.pipeline.steps import once
 from beam_jobs.plan.near.survey import NearSurvey
-from beam_jobs.plan.near.tally import NearTally, check_survey
+from beam_jobs.plan.near.tally import NearTally
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.pieces import merged
@@ -30,7 +30,7 @@ SURVEY = f"{STAGING}/near-duplicates.json"
 
 def _report(survey: NearSurvey, tally: NearTally, directory: str, records: int) -> None:
     """Writes the survey, once all records are known to have been compared."""
-    check_survey(tally, records)
+    tally.check(records)
     data = json.dumps(survey.to_json()).encode()
     write_file(join(directory, SURVEY), data, join(directory, STAGING), replace=True)
 

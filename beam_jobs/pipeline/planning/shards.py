@@ -17,7 +17,7 @@ from beam_jobs import progress
 from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.memory import give_back_freed
-from beam_jobs.errors import DataError, UsageError
+from beam_jobs.errors import DataError, UsageError, loss_error
 from beam_jobs.jobs.text.sample import check_training
 from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, as_whole, in_pieces, once
 from beam_jobs.plan.boundaries import (
@@ -65,14 +65,13 @@ class _DraftPlan(beam.DoFn):
         output = self._output
         if listed is not None:
             cut = [1] * self._patterns if cut is None else cut
-            counts = len(cut), len(listed), sum(listed)
-            if counts != (self._patterns, sum(cut), summary.inputs):
-                raise DataError(
-                    f"{len(cut)} of {self._patterns} patterns were cut; {len(listed)} of "
-                    f"{sum(cut)} parts of them were listed; {sum(listed)} inputs were listed, "
-                    f"{summary.inputs} reached the planning. The runner lost or repeated some: no "
-                    "dataset was written, run the job again"
-                )
+            for what, found, expected in (
+                ("patterns to list", len(cut), self._patterns),
+                ("parts of patterns", len(listed), sum(cut)),
+                ("inputs that were listed", summary.inputs, sum(listed)),
+            ):
+                if found != expected:
+                    raise loss_error(what, found, expected)
         if self._measure:
             summary.check_sample()
         if not any(split.rejected or split.histogram().any() for split in summary.splits):

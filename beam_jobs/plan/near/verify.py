@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beam_jobs.errors import DataError
+from beam_jobs.errors import loss_error
 from beam_jobs.plan.near.blocks import Probes, duplicate_key
 from beam_jobs.plan.near.candidates import PAIR
 from beam_jobs.records.pieces import PIECE_BYTES
@@ -124,7 +124,5 @@ def only_one(name: bytes, found: list[Probes], wanted: bool) -> Probes | None:
     if len(found) > 1:
         raise duplicate_key(found[0].owner)
     if wanted and not found:
-        raise DataError(
-            f"the runner lost a block of sketches ({name.hex()}); no dataset was written, run the job again"
-        )
+        raise loss_error(f"a block of sketches ({name.hex()})")
     return found[0] if found else None

@@ -231,14 +231,16 @@ def test_a_planned_record_may_arrive_as_a_reject(tmp_path):
     check_shard(tmp_path, result, examples)
     assert (result.rejected, result.first_reject) == (1, late)
     for wrong in (rows[1:], [*rows, rows[3]]):
-        with pytest.raises(DataError, match=r"handed over [67] of [67] records"):
+        with pytest.raises(
+            DataError, match=r"lost or repeated records of .*: [67] of [67] arrived"
+        ):
             write_encoded(output_of(tmp_path / "b"), plan_of(8), blocks_of(wrong))
 
 
 def test_missing_records_and_repeated_keys_are_noticed(tmp_path):
     rows, _ = encoded(random.Random(5), 5)
     output = output_of(tmp_path)
-    with pytest.raises(DataError, match="handed over 4 of 5 records"):
+    with pytest.raises(DataError, match="4 of 5 arrived"):
         write_encoded(output, plan_of(5), blocks_of(rows[1:]))
     with pytest.raises(UsageError, match="duplicate key 'k0'"):
         write_encoded(output, plan_of(6), blocks_of([*rows, rows[0]]))

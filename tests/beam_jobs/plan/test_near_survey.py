@@ -8,7 +8,7 @@ import pytest
 from beam_jobs.errors import DataError
 from beam_jobs.plan.near.blocks import Probes
 from beam_jobs.plan.near.survey import EXAMPLES, NearSurvey
-from beam_jobs.plan.near.tally import NearTally, check_near, check_survey
+from beam_jobs.plan.near.tally import CHUNKS, KEYS, PAIRS, PROBES, NearTally, check_near
 from beam_jobs.plan.near.verify import NearPairs
 from beam_jobs.plan.summary import Summary
 
@@ -67,32 +67,20 @@ def test_surveys_of_blocks_are_merged_in_any_order():
     assert isinstance(whole.inside, Counter)
 
 
-@pytest.mark.parametrize(
-    ("found", "expected", "what"),
-    [
-        ("read", "listed", "chunks of files"),
-        ("keys_received", "keys_sent", "keys of sketches"),
-        ("pairs_received", "pairs_sent", "pairs of records"),
-        ("probes_received", "probes_sent", "bytes of probes of records"),
-    ],
-)
-def test_what_a_runner_loses_or_repeats_of_a_search_is_named(found, expected, what):
-    NearTally(**{found: 3, expected: 3}).check()
+@pytest.mark.parametrize("what", [CHUNKS, KEYS, PAIRS, PROBES])
+def test_what_a_runner_loses_or_repeats_of_a_search_is_named(what):
+    NearTally(sent=Counter({what: 3}), received=Counter({what: 3})).check(0)
     for number in (2, 4):
-        message = (
-            f"^{number} of 3 {what} were compared. The runner lost or repeated some: no dataset"
-        )
-        with pytest.raises(DataError, match=message):
-            NearTally(**{found: number, expected: 3}).check()
-        with pytest.raises(DataError, match=message):
-            check_survey(NearTally(**{found: number, expected: 3}), 0)
+        tally = NearTally(sent=Counter({what: 3}), received=Counter({what: number}))
+        with pytest.raises(DataError, match=f"lost or repeated {what}: {number} of 3 arrived; no"):
+            tally.check(0)
 
 
 def test_every_record_of_a_dataset_was_compared():
-    check_survey(NearTally(records=5), 5)
+    NearTally(records=5).check(5)
     for records in (4, 6):
-        with pytest.raises(DataError, match=f"dataset has {records} records, 5 were compared"):
-            check_survey(NearTally(records=5), records)
+        with pytest.raises(DataError, match=f"records to compare: 5 of {records} arrived"):
+            NearTally(records=5).check(records)
 
 
 def test_every_record_and_every_duplicate_of_a_job_was_counted():
@@ -102,9 +90,9 @@ def test_every_record_and_every_duplicate_of_a_job_was_counted():
     check_near(summary, [])
     check_near(summary, [NearTally(records=10, dropped=5)])
     check_near(summary, [NearTally(records=10, dropped=1), NearTally(records=9, dropped=4)])
-    with pytest.raises(DataError, match="the inputs have 9 records, 10 were compared"):
+    with pytest.raises(DataError, match="records to compare: 10 of 9 arrived"):
         check_near(summary, [NearTally(records=10, dropped=1), NearTally(records=10, dropped=4)])
-    with pytest.raises(DataError, match="of 6 duplicates 5 were dropped"):
+    with pytest.raises(DataError, match="duplicates to drop: 5 of 6 arrived"):
         check_near(summary, [NearTally(records=10, dropped=6)])
-    with pytest.raises(DataError, match="1 of 0 keys of sketches"):
-        check_near(summary, [NearTally(records=10, dropped=5, keys_received=1)])
+    with pytest.raises(DataError, match="keys of sketches: 1 of 0 arrived"):
+        check_near(summary, [NearTally(records=10, dropped=5, received=Counter({KEYS: 1}))])

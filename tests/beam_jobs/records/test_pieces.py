@@ -34,7 +34,7 @@ def test_cut_bytes_are_joined_in_any_order(data, random):
 def test_lost_and_repeated_pieces_are_noticed():
     pieces = list(cut(b"x" * (3 * PIECE_BYTES)))
     for wrong in ([], pieces[:2], pieces[1:], [*pieces, pieces[1]]):
-        with pytest.raises(DataError, match=rf"handed over {len(wrong)} of [13] pieces"):
+        with pytest.raises(DataError, match=rf"every worker needs: {len(wrong)} of [13] arrived"):
             joined(wrong)
 
 
