@@ -193,9 +193,9 @@ class Summary(Divisible):
         Raises:
             DataError: The runner lost or repeated some.
         """
-        counts = sum(split.histogram() for split in self.splits)
+        counts = np.sum([split.histogram() for split in self.splits], axis=0)
         bins = bins_of(np.array([sampled.hash for sampled in self.sample], np.uint64))
-        complete = len(bins) == min(SAMPLE, int(np.sum(counts)))
+        complete = len(bins) == min(SAMPLE, int(counts.sum()))
         if len(bins):
             below = bins[bins < bins.max()]
             complete &= bool(
