@@ -32,8 +32,7 @@ from beam_jobs.engines.remote.watch import Follow
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.pixels import compressed
 from beam_jobs.jobs.mapping import mapped
-from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.pipeline.near.rules import NearRules
+from beam_jobs.jobs.protocols import NearRules, RecordJob
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.records.mapping import MAP_DIGEST, parse_map_schema

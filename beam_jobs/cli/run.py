@@ -43,7 +43,7 @@ from beam_jobs.engines.early_end import ends_early
 from beam_jobs.engines.launch import launch
 from beam_jobs.errors import CompleteError, DataError
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
-from beam_jobs.pipeline.near.drop import KEPT_OUT
+from beam_jobs.pipeline.planning.drop_near import KEPT_OUT
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import read_bytes
 from readers.format.display import format_table, visible, visible_line, without_credentials

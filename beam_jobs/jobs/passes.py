@@ -277,7 +277,7 @@ class EncodingPlan:
         names: Names of classes by feature; None if they are not known yet.
         shard_plan: The packed `Plan` of the shards.
         feature_names: Names of features in Examples that differ from those in the schema.
-        held: Takes the encoded records.
+        held: Takes the encoded records; None if nobody does.
         vocabulary: All words by id; empty without words.
         tokenizer: The text of the tokenizer's file; empty without subwords.
         mapper: Makes the features of `schema` from those of the job; None if they are the same.
@@ -287,7 +287,7 @@ class EncodingPlan:
     schema: Schema
     names: Names | None
     shard_plan: bytes
-    held: Held
+    held: Held | None = None
     feature_names: Mapping[str, str] = field(default_factory=dict)
     vocabulary: tuple[bytes, ...] = ()
     tokenizer: str = ""
@@ -376,6 +376,7 @@ class SecondPass(abc.ABC):
             UsageError: `encoded` raises it.
             DataError: The spool has no room, or a label was not seen in the first pass.
         """
+        assert self.plan.held
         encoder = self.counter()
         assign = functools.partial(shards_of, self._shard_plan)
         try:

@@ -6,7 +6,7 @@ import abc
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import NONE, Encodings, with_encodings
@@ -158,6 +158,7 @@ class Part(Protocol):
         """
 
 
+@dataclass(frozen=True)
 class RecordJob(abc.ABC):
     """A job whose files are read twice: to plan their records, and to encode them.
 
@@ -170,10 +171,10 @@ class RecordJob(abc.ABC):
         vocabulary: All words of a given vocabulary, in the order of their ids; empty without one.
     """
 
+    inputs: Inputs
+
     if TYPE_CHECKING:  # Dataclass fields in some jobs, properties in others.
 
-        @property
-        def inputs(self) -> Inputs: ...
         @property
         def class_names(self) -> Names: ...
         @property
@@ -195,10 +196,8 @@ class RecordJob(abc.ABC):
 
     def sources_in(self, pattern: str, span: Span) -> Iterator[Source]:
         """Yields the sources in a span of a pattern."""
-        job = cast(Any, self)
-        if span != ALL:
-            job = replace(job, inputs=replace(job.inputs, span=span))
-        return cast(Iterator[Source], job.sources(pattern))
+        job = self if span == ALL else replace(self, inputs=replace(self.inputs, span=span))
+        return job.sources(pattern)
 
     def tasks(self, pattern: str, span: Span) -> Iterator[Task]:
         """Yields the tasks of a span of a pattern: of numbered chunks, and of ranges of one file that have no numbers."""
@@ -209,10 +208,6 @@ class RecordJob(abc.ABC):
         chunks = itertools.chain.from_iterable(map(self.chunks, sources))
         for _, alike in itertools.groupby(chunks, lambda c: (not c.first) and c.source.key):
             yield from batch_chunks(alike, self.inputs.task_bytes)
-
-    def all_tasks(self, pattern: str, span: Span) -> list[Task]:
-        """All that `tasks` yields."""
-        return list(self.tasks(pattern, span))
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source that tasks read: the whole of it unless a job cuts it."""
@@ -291,7 +286,12 @@ class RecordJob(abc.ABC):
 
         Beam pickles a job anew for each step, which takes seconds for a tokenizer of megabytes.
         """
-        return replace(cast(Any, self), tokenizer="") if self.tokenizer else self
+        nothing: dict[str, Any] = {"tokenizer": ""}
+        return replace(self, **nothing) if self.tokenizer else self
+
+    def unlearned(self) -> RecordJob:
+        """The job with records of the same form for which nothing has to be learned."""
+        return self
 
 
 class FileJob(RecordJob):
@@ -377,3 +377,26 @@ class FileJob(RecordJob):
             RejectError: The file cannot become records.
             UsageError: The records do not fit those of other files.
         """
+
+
+class KeptOut(NamedTuple):
+    """A dataset whose records are kept out of another.
+
+    Attributes:
+        job: Reads its records.
+        near: Says which of their features are compared.
+    """
+
+    job: RecordJob
+    near: Near
+
+
+@dataclass(frozen=True)
+class NearRules(Near):
+    """Which records of a job are dropped because another is near.
+
+    Attributes:
+        keep_out: Other datasets; records that are near one of theirs are dropped.
+    """
+
+    keep_out: tuple[KeptOut, ...] = ()

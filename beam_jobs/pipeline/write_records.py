@@ -16,10 +16,9 @@ from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.passes import EncodingPlan, SecondPassResult
-from beam_jobs.jobs.protocols import RecordJob
+from beam_jobs.jobs.protocols import NearRules, RecordJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.commit import CommitDataset
-from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import STATISTICS, AsWhole, TaskStep, at_end_of_bundle, loading_pool
 from beam_jobs.pipeline.write_runs import WriteRuns

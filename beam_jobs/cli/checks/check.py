@@ -14,7 +14,7 @@ from beam_jobs.cli.checks.readers_command import run_readers
 from beam_jobs.dataset.moves import read_index
 from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.jobs.near import Near
-from beam_jobs.pipeline.near.survey import SURVEY, SurveyNear
+from beam_jobs.pipeline.survey_near import SURVEY, SurveyNear
 from beam_jobs.storage.atomic import delete_files
 from beam_jobs.storage.files import open_seekable, read_bytes
 from readers.format.decode.records import Decoder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -71,6 +71,9 @@ class TextJob(TextSpec, RecordJob):
         if self.record != "line":
             return None
         return RangeCounter(self.inputs, count_lines, numbered_chunks)
+
+    def unlearned(self) -> TextJob:
+        return replace(self, tokens="bytes") if self.learns else self
 
     @property
     def compared(self) -> Compared:

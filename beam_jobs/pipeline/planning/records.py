@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,18 +16,21 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
-from beam_jobs import progress
 from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.jobs.file_passes import FileFirstPass
 from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.passes import FirstPassResult
-from beam_jobs.jobs.protocols import FileJob, LearnSchema, LearnSubwords, LearnWords, RecordJob
+from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, NearRules, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
-from beam_jobs.pipeline.list_tasks import ListTasks
-from beam_jobs.pipeline.near.drop import DropNear
-from beam_jobs.pipeline.near.rules import NearRules
+from beam_jobs.pipeline.planning.drop_near import DropNear
+from beam_jobs.pipeline.planning.learn_tokens import (
+    SAMPLING,
+    BuildVocabulary,
+    LearnTokenizer,
+)
+from beam_jobs.pipeline.planning.list_tasks import ListStep, ListTasks, cut_patterns
 from beam_jobs.pipeline.planning.shards import (
     Measure,
     Planned,
@@ -36,7 +39,7 @@ from beam_jobs.pipeline.planning.shards import (
     Side,
     names_of_labels,
 )
-from beam_jobs.pipeline.planning.strata import PlanSplits
+from beam_jobs.pipeline.planning.splits import PlanSplits
 from beam_jobs.pipeline.steps import (
     PLANNING,
     AsMerged,
@@ -44,29 +47,21 @@ from beam_jobs.pipeline.steps import (
     MergeInPieces,
     ReadTasks,
     TaskStep,
-    WindowStep,
     as_whole,
-    cut_patterns,
     loading_pool,
     once,
-)
-from beam_jobs.pipeline.text_steps import (
-    SAMPLING,
-    BuildVocabulary,
-    LearnTokenizer,
 )
 from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.near.tally import NearTally
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
-from beam_jobs.storage.ranges import Span
 from readers.format.schema import Schema
 
 Counted = LabelHashes | GroupSizes
 
 # The names of passes in progress.
-COUNTING, LISTING, READING = "counting", "listing", "reading"
+COUNTING, READING = "counting", "reading"
 
 # The tags of the outputs of the first pass, beside packed blocks of hashes.
 SUMMARY, REFERENCES, LEARNED = "summary", "references", "learned"
@@ -104,41 +99,17 @@ class _FirstPass(TaskStep[FirstPassResult]):
         return _outputs_of(result, self._phase, growth)
 
 
-class _ListAndRead(WindowStep[Iterable[FirstPassResult]]):
+class _ListAndRead(ListStep[FirstPassResult]):
     """(Pattern, span) -> the outputs of the first pass over whole files, and their number.
 
     Files that no pass looks at before are read as they are listed.
     """
 
-    FOUND = "found"
+    def count(self, listed: FirstPassResult) -> int:
+        return listed.summary.inputs
 
-    def __init__(self, job: FileJob, output: Output, processes: int) -> None:
-        super().__init__(processes)
-        self._job, self._output = job, output
-
-    def start_bundle(self) -> None:
-        super().start_bundle()
-        rules = SplitRules(self._output.placement)
-        self._first_pass = FileFirstPass(
-            rules=rules, on_reject=self._output.on_reject, job=self._job, whole=True
-        )
-        self._read = pickle.dumps(self._first_pass.read_all_listed)
-
-    def process(self, part: tuple[str, Span]) -> Iterator[Any]:
-        progress.advance(LISTING, 0)
-        if self._processes == 1:  # No reference is held until all are listed.
-            yield from self.outputs(self._first_pass.read_listed(*part))
-        else:
-            yield from self.submit(call_pickled, self._read, *part)
-
-    def outputs(self, result: Iterable[FirstPassResult]) -> Iterator[Any]:
-        found = 0
-        for each in result:
-            found += each.summary.inputs
-            progress.advance(LISTING, each.summary.inputs)
-            Metrics.counter("files", "found").inc(each.summary.inputs)
-            yield from _outputs_of(each, PLANNING, 1)
-        yield TaggedOutput(self.FOUND, found)
+    def outputs_of(self, listed: FirstPassResult) -> Iterator[Any]:
+        yield from _outputs_of(listed, PLANNING, 1)
 
 
 def _measure(references: list[bytes], loader: Loader, processes: int) -> list[int | Reject]:
@@ -188,7 +159,9 @@ class PlanRecords(beam.PTransform):
         tokenizer: Side[str] = ""
         if files and self._phases()[0] == PLANNING:
             parts, cut = cut_patterns(pipeline, job.inputs, self._processes)
-            step = _ListAndRead(files, output, self._processes)
+            rules, on_reject = SplitRules(output.placement), output.on_reject
+            first_pass = FileFirstPass(rules=rules, on_reject=on_reject, job=files, whole=True)
+            step = _ListAndRead(first_pass.read_listed, self._processes)
             tags = SUMMARY, REFERENCES, LEARNED, step.FOUND
             read = parts | "List" >> beam.ParDo(step).with_outputs(*tags, main="hashes")
             tasks, found = parts, read[step.FOUND]
@@ -205,8 +178,8 @@ class PlanRecords(beam.PTransform):
             tokenizer = self._tokenizer((tasks, listed.bytes, found), strata)
             has_earlier_pass = self._phases()[0] not in (PLANNING, READING)
             spread = tasks | "SpreadAgain" >> beam.Reshuffle() if has_earlier_pass else tasks
-            first_pass = _FirstPass(job, output, self._processes)
-            read = spread | "ReadKeys" >> beam.ParDo(first_pass, strata, tokenizer).with_outputs(
+            keys = beam.ParDo(_FirstPass(job, output, self._processes), strata, tokenizer)
+            read = spread | "ReadKeys" >> keys.with_outputs(
                 SUMMARY, REFERENCES, LEARNED, main="hashes"
             )
         schema = self._schema(read)

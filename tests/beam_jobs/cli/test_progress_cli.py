@@ -53,7 +53,8 @@ def test_plain_lines_report_every_pass_without_a_terminal(inputs, tmp_path, monk
     error = capsys.readouterr().err
     assert "\r" not in error and "\x1b" not in error
     phases = dict.fromkeys(re.findall(r"^(\w+): [\d.,]+", error, re.M))
-    assert list(phases) == ["comparing", "counting", "sampling", "reading", "encoding", "writing"]
+    passes = ["comparing", "counting", "sampling", "reading", "encoding", "writing"]
+    assert list(phases) == ["listing", *passes]
     rejected = Manifest.read(str(tmp_path / "out")).rejected
     writing = re.findall(r"^writing: ([\d,]+) of 1,000 records.*, ([\d,]+) rejected$", error, re.M)
     assert writing[-1] == ("1,000", str(rejected)) and rejected > 0

@@ -25,7 +25,7 @@ from beam_jobs.jobs.text.sample import sample_texts
 from beam_jobs.jobs.text.subwords import train_bpe
 from beam_jobs.jobs.text.text_sketches import text_sketches
 from beam_jobs.jobs.text.tokens import words
-from beam_jobs.pipeline.near.drop import with_dropped
+from beam_jobs.pipeline.planning.drop_near import with_dropped
 from beam_jobs.plan.group_splits import GroupSplits
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.near.candidates import PAIR, Keys, candidates

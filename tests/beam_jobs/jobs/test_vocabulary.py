@@ -24,8 +24,8 @@ from beam_jobs.jobs.text.tokens import (
     smallest_wanted,
     words,
 )
+from beam_jobs.pipeline.planning.learn_tokens import BuildVocabulary
 from beam_jobs.pipeline.steps import AsMerged
-from beam_jobs.pipeline.text_steps import BuildVocabulary
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import merged
 from readers.format.manifest import PADDING, RESERVED_IDS, UNKNOWN

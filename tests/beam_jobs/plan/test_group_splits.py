@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
-from beam_jobs.pipeline.planning.strata import plan_groups
+from beam_jobs.pipeline.planning.splits import plan_groups
 from beam_jobs.plan import group_splits
 from beam_jobs.plan.group_splits import GroupSizes, check_planned, deal_groups, unpack_splits
 from beam_jobs.plan.groups import Groups

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
-from beam_jobs.pipeline.planning.strata import plan_strata
+from beam_jobs.pipeline.planning.splits import plan_strata
 from beam_jobs.plan import labels, strata
 from beam_jobs.plan.group_splits import check_planned
 from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes

@@ -12,10 +12,10 @@ from apache_beam.pvalue import AsSideInput
 
 from beam_jobs.errors import loss_error
 from beam_jobs.jobs.near import Sketched
+from beam_jobs.jobs.protocols import NearRules
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.pipeline.list_tasks import ListTasks
-from beam_jobs.pipeline.near.find import find_near, sketches_of
-from beam_jobs.pipeline.near.rules import NearRules
+from beam_jobs.pipeline.planning.find_near import find_near, sketches_of
+from beam_jobs.pipeline.planning.list_tasks import ListTasks
 from beam_jobs.plan.near.blocks import Probes, duplicate_key
 from beam_jobs.plan.near.verify import NearPairs
 from beam_jobs.plan.placement import Placement

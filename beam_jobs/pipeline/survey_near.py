@@ -13,8 +13,8 @@ from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.reshard.job import ReshardJob
 from beam_jobs.jobs.reshard.near import dataset_sketches
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.pipeline.list_tasks import ListTasks
-from beam_jobs.pipeline.near.find import find_near, sketches_of
+from beam_jobs.pipeline.planning.find_near import find_near, sketches_of
+from beam_jobs.pipeline.planning.list_tasks import ListTasks
 from beam_jobs.pipeline.steps import once
 from beam_jobs.plan.near.survey import NearSurvey
 from beam_jobs.plan.near.tally import NearTally

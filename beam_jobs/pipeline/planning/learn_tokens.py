@@ -1,8 +1,7 @@
-"""Steps of text jobs: count lines, sample texts, count words."""
+"""Learns the tokens of texts: a tokenizer from a sample, a vocabulary from counts of words."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ from apache_beam.pvalue import AsIter, AsList, AsSideInput, AsSingleton, TaggedO
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import loss_error
-from beam_jobs.jobs.protocols import LearnSubwords, RangeCounter
+from beam_jobs.jobs.protocols import LearnSubwords
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.sample import Sample, learn, wanted_pieces
 from beam_jobs.jobs.text.tokens import (
@@ -29,24 +28,11 @@ from beam_jobs.pipeline.steps import (
     in_pieces,
     once,
 )
-from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
+from beam_jobs.sources.chunks import Task
 from readers.format.manifest import RESERVED_IDS
 
-# The names of passes in progress.
-NUMBERING, SAMPLING = "counting records", "sampling"
-
-
-def by_file(counts: list[RangeCount]) -> tuple[str, list[RangeCount]]:
-    """The counts of ranges of a file, with the key of the file."""
-    return counts[0].range.source.key, counts
-
-
-def number_ranges(
-    element: tuple[str, Iterable[list[RangeCount]]], counter: RangeCounter, task_bytes: int
-) -> Iterator[Task]:
-    """Yields the tasks of a file whose ranges have been counted."""
-    counts = itertools.chain.from_iterable(element[1])
-    yield from batch_chunks(counter.number(counts), task_bytes)
+# The name of the pass in progress.
+SAMPLING = "sampling"
 
 
 class _SampleFn(TaskStep[Sample]):
