@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 import re
 import traceback
+from collections.abc import Iterable
 
 _IN_A_TRACEBACK = re.compile(
     r"^beam_jobs\.errors\.(UsageError|DataError|TakenError|CompleteError): (.*?)"
@@ -70,6 +71,31 @@ _KINDS = {kind.__name__: kind for kind in (DataError, TakenError, UsageError, Co
 
 class RejectError(Exception):
     """One input that cannot become a record; it is counted and listed, and the job continues."""
+
+
+def reason_of(error: Exception) -> str:
+    """Why a file cannot be read, without its path, which the rest of a message names."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def did_you_mean(name: str, names: Iterable[str], before: str = "", after: str = "") -> str:
+    """The end of an error about a name that is unknown: `; did you mean NAME?`, or nothing if none is close.
+
+    Args:
+        name: The unknown name.
+        names: Those that are known, best first.
+        before, after: What stands around a name, such as `--`.
+    """
+    import difflib  # A name is rarely wrong.
+
+    known = {each.lower(): each for each in names}
+    typed = name.lower()
+    close = difflib.get_close_matches(typed, known, 1, 0.6)
+    begins = [each for each in known if typed and each.startswith(typed)]
+    found = [*(begins if len(begins) == 1 or len(typed) == 1 else ()), *close]
+    return f"; did you mean {before}{known[found[0]]}{after}?" if found else ""
 
 
 def find_job_error(error: BaseException) -> JobError | None:

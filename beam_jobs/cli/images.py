@@ -6,33 +6,31 @@ import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, cast, get_args
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.encodings import parse_encodings
-from beam_jobs.jobs.images.annotation_flags import (
-    parse_boxes,
-    parse_captions,
-    with_names,
-    yolo_names,
-)
-from beam_jobs.jobs.images.annotations import ImageAnnotations, Unannotated
-from beam_jobs.jobs.images.boxes import AnnotationsOf, BoxOrder, Resize
-from beam_jobs.jobs.images.coco.objects import Segmentation
-from beam_jobs.jobs.images.image_files import MAX_PIXELS, Frames
-from beam_jobs.jobs.images.job import ImageDtype, ImageEncoding, ImageJob
-from beam_jobs.jobs.images.pixels import parse_image_size
-from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.storage.paths import absolute_path
-from readers.format.schema import IMAGE_ENCODINGS
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.images.annotations import ImageAnnotations
+    from beam_jobs.jobs.images.job import ImageJob
+    from beam_jobs.jobs.protocols import RecordJob
+
+# Words of the job, whose modules import Pillow and NumPy; a test compares them.
+ImageEncoding = Literal["tensor", "raw", "list", "jpeg", "png", "source"]
+MAX_PIXELS = 89_478_485
 
 _MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
 
 _MAX_READ = 2 * MAX_PIXELS  # Pillow refuses to decode more, unless a program asks for it.
+
+_BYTES = {"uint8": 1, "uint16": 2, "float32": 4}
+
+
+def _check_max_pixels(number: int) -> None:
+    if number < 1:
+        raise UsageError(f"--max_pixels {number}: expected a number of at least 1")
 
 
 @dataclass(frozen=True)
@@ -46,15 +44,19 @@ class ImageFlags(InputFlags):
         "none",
         "height and width in pixels, such as 224x224; none keeps each image's own size",
         metavar="HxW",
+        check="jobs.images.pixels:parse_image_size",
+        everyday=True,
     )
-    resize: Resize = flag(
-        "stretch", "stretch to --image_size, fit inside it with black borders, or crop the center"
+    resize: Literal["stretch", "fit", "crop"] = flag(
+        "stretch",
+        "stretch to --image_size, fit inside it with black borders, or crop the center",
+        needs="image_size",
     )
     channels: Literal[1, 3, 4] = flag(
         3,
         "1 for grayscale, 3 for RGB, 4 for RGBA; without 4, transparent pixels are blended with white",
     )
-    dtype: ImageDtype = flag(
+    dtype: Literal["uint8", "uint16", "float32"] = flag(
         "uint8",
         "uint8: of 16 bits the upper byte; uint16: all 16 bits, and 8 bits times 257; float32: "
         "floating-point pixels as they are, and integers scaled to 0 to 1",
@@ -64,6 +66,7 @@ class ImageFlags(InputFlags):
         "tensor: pixels, fastest to read; raw: their bytes without dtype and shape; list: numbers in an "
         "Example's own list; jpeg, png: compressed; source: the file's own bytes if TensorFlow can read "
         "them, otherwise PNG",
+        everyday=True,
     )
     image_info: bool = flag(
         False,
@@ -76,16 +79,18 @@ class ImageFlags(InputFlags):
         "decode JPEGs at their full size and then resize them, as Pillow's resize does; without it "
         "the JPEG decoder scales down by 1/2, 1/4 or 1/8 first, which is faster and slightly different",
         unset="off",
+        needs="image_size",
     )
-    frames: Frames = flag(
+    frames: Literal["first", "all"] = flag(
         "first",
         "the frames of animated GIF, WebP, PNG and AVIF files, and the pages of TIFF files, that become "
         "records: first, or all, with keys FILE#1, FILE#2 and so on, in one split",
     )
     max_pixels: int = flag(
         MAX_PIXELS,
-        "the most pixels of an image (height times width); larger ones are rejects. A process needs about "
-        "20 bytes of memory a pixel, and 75 for another --dtype than uint8",
+        "maximum pixels of an image (height times width); larger ones are rejected. A process needs about 20 "
+        "bytes of memory per pixel, and 75 for dtypes other than uint8",
+        check=_check_max_pixels,
     )
     boxes: str = flag(
         "",
@@ -93,17 +98,21 @@ class ImageFlags(InputFlags):
         "Pascal VOC's .xml or YOLO's .txt with the image's name, in DIR or in the format's usual folder",
         unset="none",
         metavar="coco:FILE|csv:FILE|voc[:DIR]|yolo[:DIR]",
+        check="jobs.images.annotation_flags:parse_boxes",
+        everyday=True,
     )
-    box_order: BoxOrder = flag(
+    box_order: Literal["yxyx", "xyxy"] = flag(
         "yxyx",
         "the order of the corners of `boxes`: y0, x0, y1, x1, or with xyxy x0, y0, x1, y1; keypoints are then x, y "
         "and visibility",
+        needs="boxes",
     )
     class_names: str = flag(
         "",
         "class names for --boxes yolo: a text file with one name per line, or a data.yaml",
         unset="class numbers alone",
         metavar="FILE",
+        needs="boxes",
     )
     captions: str = flag(
         "",
@@ -111,6 +120,7 @@ class ImageFlags(InputFlags):
         "or from a column",
         unset="none",
         metavar="coco:FILE|txt[:DIR]|column:NAME",
+        check="jobs.images.annotation_flags:parse_captions",
     )
     masks: str = flag(
         "",
@@ -119,7 +129,7 @@ class ImageFlags(InputFlags):
         unset="none",
         metavar="DIR",
     )
-    segmentation: Segmentation = flag(
+    segmentation: Literal["none", "instances", "semantic"] = flag(
         "none",
         "masks of the objects in --boxes coco:FILE, from their polygons and RLE: instances, a mask for "
         "each box, as many bytes as pixels; semantic, a PNG whose values are class ids plus 1",
@@ -129,59 +139,48 @@ class ImageFlags(InputFlags):
         "the keypoints of the objects in --boxes coco:FILE: y, x and visibility of each",
         unset="off",
     )
-    unannotated: Unannotated = flag(
+    unannotated: Literal["auto", "keep", "reject"] = flag(
         "auto",
         "images without boxes, captions or a mask: reject; keep, as records with no boxes, no captions and "
         "a mask of zeros, which are counted; auto rejects, and keeps images without a YOLO file",
+        needs="boxes captions masks",
     )
-    annotations_of: AnnotationsOf = flag(
+    annotations_of: Literal["auto", "stored", "upright"] = flag(
         "auto",
-        "the pixels that --boxes and --masks are about where EXIF turns an image: stored, as in the "
-        "file; upright, as viewers show it; auto decides by their size, and takes stored if it fits "
-        "both (upright beside YOLO boxes)",
+        "whether --boxes and --masks fit the stored pixels or the upright image where EXIF rotates it: stored, as "
+        "in the file; upright, as viewers show it; auto decides by their size, and takes stored if it fits "
+        "both (upright for YOLO boxes)",
+        needs="boxes masks",
     )
 
     @property
     def image_encoding(self) -> ImageEncoding:
         """The encoding of `image`."""
+        from beam_jobs.jobs.encodings import parse_encodings
+
         chosen = parse_encodings(self.encodings).get("image", self.encoding)
         return cast(ImageEncoding, chosen)
 
     def validate(self) -> None:
+        from beam_jobs.jobs.images.pixels import parse_image_size
+
         super().validate()
-        if self.annotations_of != "auto" and not (self.boxes or self.masks):
-            raise UsageError(
-                f"--annotations_of {self.annotations_of}: there are no annotations; add --boxes or "
-                "--masks"
-            )
-        if self.box_order != "yxyx" and not self.boxes:
-            raise UsageError(f"--box_order {self.box_order}: there are no boxes; add --boxes")
-        if self.unannotated != "auto" and not (self.boxes or self.masks or self.captions):
-            raise UsageError(
-                f"--unannotated {self.unannotated}: there are no annotations; add --boxes, --captions or "
-                "--masks"
-            )
         size = parse_image_size(self.image_size)
-        if self.resize != "stretch" and not size:
-            raise UsageError(f"--resize {self.resize}: add the --image_size to resize to")
-        if self.jpeg_exact and not size:
-            raise UsageError("--jpeg_exact: add the --image_size that JPEGs are resized to")
         if self.image_encoding == "source" and size:
             raise UsageError("--encoding source keeps the files as they are: drop --image_size")
         if self.frames == "all":
             self._check_frames()
         self._check_pixels()
-        itemsize = np.dtype(self.dtype).itemsize
-        if size and math.prod(size) * self.channels * itemsize >= _MAX_RECORD_BYTES:
+        if size and math.prod(size) * self.channels * _BYTES[self.dtype] >= _MAX_RECORD_BYTES:
             raise UsageError(
                 f"--image_size {self.image_size}: too large to store: a record has less than 2 GiB"
             )
 
     def _check_pixels(self) -> None:
+        from readers.format.schema import IMAGE_ENCODINGS
+
         if self.image_encoding == "jpeg" and self.channels == 4:
             raise UsageError("--channels 4: --encoding jpeg has no alpha; use png or tensor")
-        if self.max_pixels < 1:
-            raise UsageError(f"--max_pixels {self.max_pixels}: expected a number of at least 1")
         encoded = self.image_size == "none" and self.image_encoding in IMAGE_ENCODINGS
         if encoded and self.max_pixels > _MAX_READ:
             raise UsageError(
@@ -213,6 +212,15 @@ class ImageFlags(InputFlags):
         Raises:
             UsageError: A value has no valid form or needs another flag, or its file cannot be read.
         """
+        from beam_jobs.jobs.images.annotation_flags import (
+            parse_boxes,
+            parse_captions,
+            with_names,
+            yolo_names,
+        )
+        from beam_jobs.jobs.images.annotations import ImageAnnotations
+        from beam_jobs.storage.paths import absolute_path
+
         boxes, boxes_path = parse_boxes(self.boxes)
         if self.class_names and boxes != "yolo":
             raise UsageError("--class_names names the classes in YOLO files: add --boxes yolo")
@@ -239,6 +247,10 @@ class ImageFlags(InputFlags):
         return with_names(annotations, self.keypoints)
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ImageJob:
+        from beam_jobs.jobs.encodings import parse_encodings
+        from beam_jobs.jobs.images.job import ImageJob
+        from beam_jobs.jobs.images.pixels import parse_image_size
+
         annotations = self.annotations()
         extras = self.extras
         names = [*columns, *(extra.column for extra in extras), *annotations.columns]
@@ -265,7 +277,7 @@ class ImageFlags(InputFlags):
         )
 
     def warnings(self, job: RecordJob) -> Iterable[str]:
-        image_job = cast(ImageJob, job)
+        image_job = cast("ImageJob", job)
         turned, opened = image_job.annotations.turned_in_place(image_job.inputs)
         if turned:
             yield (

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from beam_jobs.cli.flags import JobFlags, flag
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.encodings import parse_encodings
-from beam_jobs.sources.archives.archive import archive_kind
-from beam_jobs.sources.columns import first_value, holds_lists, stated_classes
-from beam_jobs.sources.embedded import EmbeddedInputs
-from beam_jobs.sources.extra_features import ExtraFeature, parse_extra_features, parse_target
-from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.joined_inputs import JoinedInputs
-from beam_jobs.sources.labels import Labels
-from beam_jobs.sources.rows import Dialect
-from beam_jobs.sources.table_inputs import TableInputs
-from beam_jobs.sources.tables import has_delimiter
-from beam_jobs.storage.listing import match
+
+if TYPE_CHECKING:
+    from beam_jobs.sources.extra_features import ExtraFeature
+    from beam_jobs.sources.inputs import Inputs
+    from beam_jobs.sources.labels import Labels
+    from beam_jobs.sources.rows import Dialect
 
 # Files that are looked at before the run.
 FILES_TRIED = 100
@@ -33,6 +27,8 @@ def label_flag(default: str) -> str:
         "a column: of --table, of the .json next to an archive member, or `cls` for the .cls next "
         "to it. A column of lists gives several labels",
         metavar="parent|none|csv:FILE|column:NAME",
+        check="sources.labels:Labels.parse",
+        everyday=True,
     )
 
 
@@ -48,17 +44,19 @@ class InputFlags(JobFlags):
     input: list[str] = flag(
         [],
         "files or archives (.zip, .tar, .tar.gz): a pattern in quotes such as 'photos/*/*.jpg' "
-        "(** crosses folders), a file, or a folder with all its subfolders; may be repeated. With "
+        "(** crosses folders), a file, or a folder with all its subfolders; several may follow. With "
         "--table, the folder that its paths are relative to",
         unset="the table's folder",
         metavar="PATTERN",
+        everyday=True,
     )
     table: list[str] = flag(
         [],
         "a .csv, .tsv, .jsonl, .json (each also .gz), .parquet, .feather or .arrow file whose rows "
-        "name files; may be a pattern and may be repeated",
+        "name files; may be a pattern, and several may follow",
         unset="none",
         metavar="FILE",
+        everyday=True,
     )
     path_column: str = flag(
         "",
@@ -69,9 +67,9 @@ class InputFlags(JobFlags):
     )
     key: str = flag(
         "path",
-        "what names a record: its path, which begins with that of the archive for a member; member: the "
-        "member's path alone, so that a folder and archives of it give the same keys and splits; of a "
-        "--table, also row: the path and the row number, or a column",
+        "how keys are made: path, of a member of an archive the archive's path and its own; member, only the "
+        "member's path, so that a folder and archives of it give the same keys and splits; with --table, also "
+        "row: the path and the row number, or a column",
         metavar="path|member|row|column:NAME",
     )
     delimiter: str = flag(
@@ -91,6 +89,7 @@ class InputFlags(JobFlags):
         "place:float32[3]",
         unset="none",
         metavar="NAME:DTYPE,…",
+        check="sources.extra_features:parse_extra_features",
     )
 
     encodings: str = flag(
@@ -100,6 +99,7 @@ class InputFlags(JobFlags):
         "and png, images. Features have the names before --names; takes precedence over --encoding",
         unset="as the job stores them",
         metavar="FEATURE=ENCODING,…",
+        check="jobs.encodings:parse_encodings",
     )
 
     target: str = flag(
@@ -108,30 +108,34 @@ class InputFlags(JobFlags):
         "labels that are no classes, beside or instead of --label",
         unset="none",
         metavar="column:NAME",
+        check="sources.extra_features:parse_target",
     )
 
     @property
     def dialect(self) -> Dialect:
         """How tables and texts are written."""
+        from beam_jobs.sources.rows import Dialect
+
         return Dialect.parse(self.text_encoding, self.delimiter)
 
+    @property
+    def names_inputs(self) -> bool:
+        return bool(self.table or self.input)
+
     def validate(self) -> None:
-        Dialect.parse(self.text_encoding, self.delimiter)
-        parse_encodings(self.encodings)
-        if self.table and len(self.input) > 1:
+        super().validate()
+        _ = self.dialect
+        if not self.table:
+            for name in self.of_rows:
+                if self.given(name) and not (name == "key" and self.keys_files):
+                    raise UsageError(
+                        f"--{name} {getattr(self, name)}: this applies to the rows of a --table: add one"
+                    )
+        elif len(self.input) > 1:
             raise UsageError(
                 f"--input {' '.join(self.input)}: with --table, expected the one folder that all "
                 "paths are relative to"
             )
-        if not self.table:
-            if not self.input:
-                raise UsageError("--input is missing: name files or a folder, or add a --table")
-            for name in self.of_rows:
-                value = getattr(self, name)
-                if value != getattr(InputFlags, name) and not (name == "key" and self.keys_files):
-                    raise UsageError(
-                        f"--{name} {value}: this applies to the rows of a --table: add one"
-                    )
 
     @property
     def keys_files(self) -> bool:
@@ -140,6 +144,8 @@ class InputFlags(JobFlags):
 
     def check_delimiter(self, inputs: Inputs) -> None:
         """Refuses a delimiter that none of the first files has."""
+        from beam_jobs.sources.tables import has_delimiter
+
         if self.delimiter and not any(map(has_delimiter, self.delimited(inputs))):
             raise UsageError(
                 f"--delimiter {self.delimiter}: none of the first files is a .csv or a .tsv: drop it"
@@ -147,12 +153,16 @@ class InputFlags(JobFlags):
 
     def delimited(self, inputs: Inputs) -> Iterator[str]:
         """Yields the names of the first files that may have the `--delimiter`: here, of the tables."""
+        from beam_jobs.storage.listing import match
+
         for pattern in inputs.patterns:
             yield from (file.path for file in match(pattern, FILES_TRIED))
 
     @property
     def extras(self) -> tuple[ExtraFeature, ...]:
         """The columns that become features."""
+        from beam_jobs.sources.extra_features import parse_extra_features, parse_target
+
         extras = parse_extra_features(self.extra_features) if self.extra_features else ()
         return (*extras, parse_target(self.target)) if self.target else extras
 
@@ -175,6 +185,10 @@ class InputFlags(JobFlags):
         Raises:
             UsageError: Inputs are missing, or have no columns.
         """
+        from beam_jobs.sources.columns import first_value, holds_lists, stated_classes
+        from beam_jobs.sources.embedded import EmbeddedInputs
+        from beam_jobs.sources.labels import Labels
+
         labels = Labels.parse(label)
         wanted = tuple(dict.fromkeys(filter(None, (*labels.columns, *columns))))
         inputs = self._inputs(wanted, output, join, in_files)
@@ -185,6 +199,7 @@ class InputFlags(JobFlags):
                 several=holds_lists(labels.table, value),
                 names=stated_classes(inputs, labels.table) if self.table else (),
             )
+        labels = replace(labels, root=inputs.root)
         if labels.mode == "parent" and isinstance(inputs, EmbeddedInputs):
             raise UsageError(
                 "--label parent: files in a table have no folders: add --label column:NAME or --label none"
@@ -192,6 +207,11 @@ class InputFlags(JobFlags):
         return inputs, labels
 
     def _inputs(self, columns: tuple[str, ...], output: str, join: str, in_files: bool) -> Inputs:
+        from beam_jobs.sources.archives.archive import archive_kind
+        from beam_jobs.sources.inputs import Inputs
+        from beam_jobs.sources.joined_inputs import JoinedInputs
+        from beam_jobs.sources.table_inputs import TableInputs
+
         if self.table:
             tables = TableInputs.of_tables(
                 self.table,

@@ -1,11 +1,15 @@
-"""The printed summary of a finished job or a dry run."""
+"""What a command prints: the summary of a finished job or a dry run, and its lines on stderr."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, Output
@@ -21,7 +25,9 @@ from readers.format.display import (
     format_balance,
     format_bytes,
     format_table,
+    visible,
     visible_line,
+    without_credentials,
 )
 from readers.format.manifest import Manifest
 from readers.format.rejects import Reason, reasons_of
@@ -63,6 +69,67 @@ _DONE = {
     "writing": "wrote",
     "checking": "checked",
 }
+
+
+class Report:
+    """Prints the result of a command: text, or one JSON object on stdout with the same contents.
+
+    Args:
+        as_json: Whether stdout gets the object, and nothing else.
+    """
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json, self._code = as_json, 0
+        self._values: dict[str, Any] = {}
+        self._warnings: list[str] = []
+        self._unprinted = ""
+
+    def show(self, text: str, **values: Any) -> None:
+        """Prints text on stdout; the object gets the values instead."""
+        self._values |= values
+        if not self._as_json:
+            self._print(visible(text))
+
+    def _print(self, text: str) -> None:
+        """Prints on stdout; if that is full or closed, the job still ends."""
+        try:
+            print(text, flush=True)
+        except OSError as error:
+            # A closed pipe, as after `head`, is no failure.
+            self._unprinted = "" if isinstance(error, BrokenPipeError) else str(error)
+            # Python would write the rest at its end, and fail once more.
+            with Path(os.devnull).open("w") as nothing:
+                os.dup2(nothing.fileno(), sys.stdout.fileno())
+
+    def note(self, *lines: str, **values: Any) -> None:
+        """Prints lines on stderr; the object gets the values, too."""
+        self._values |= values
+        for line in filter(None, lines):
+            print(visible_line(without_credentials(line)), file=sys.stderr)
+
+    def warn(self, *warnings: str) -> None:
+        """Prints warnings on stderr; the object gets them, too."""
+        found = [without_credentials(warning) for warning in filter(None, warnings)]
+        self._warnings += found
+        self.note(*(f"warning: {warning}" for warning in found))
+
+    def fail(self, code: int, message: str) -> None:
+        """Prints the error that ends the command with an exit code."""
+        self._code = code
+        self.note(f"error: {message}", error=without_credentials(message))
+
+    def end_with(self, code: int) -> None:
+        """Sets the exit code of a command that did not fail."""
+        self._code = code
+
+    def end(self) -> int:
+        """Prints the object; returns the exit code: 1 if stdout could not be written."""
+        if self._as_json:
+            ending = {"warnings": self._warnings, "exit_code": self._code}
+            self._print(json.dumps(self._values | ending))
+        if self._unprinted and not self._code:
+            self.fail(1, f"stdout cannot be written: {self._unprinted}; all else was done")
+        return self._code
 
 
 def explain(error: JobError) -> str:

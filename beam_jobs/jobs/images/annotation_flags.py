@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast, get_args
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import UsageError, reason_of
 from beam_jobs.jobs.images.annotations import BoxFormat, CaptionFormat, ImageAnnotations
 from beam_jobs.jobs.images.coco.reading import coco_file
 from beam_jobs.jobs.images.voc_yolo import read_class_names
@@ -56,7 +56,7 @@ def yolo_names(path: str) -> tuple[str, ...]:
     try:
         return read_class_names(read_bytes(absolute_path(path)), path)
     except OSError as error:
-        raise UsageError(f"--class_names {path}: cannot be read: {error}") from None
+        raise UsageError(f"--class_names {path}: cannot be read: {reason_of(error)}") from None
 
 
 def with_names(annotations: ImageAnnotations, keypoints: bool) -> ImageAnnotations:

@@ -103,7 +103,7 @@ def test_a_plan_prints_what_a_job_would_write_also_if_that_would_fail(recordings
 def test_a_missing_package_is_in_the_object(monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "beam_jobs.cli.command")
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    code, found, error = printed(capsys, "sensors")
+    code, found, error = printed(capsys, "sensors", "--input", __file__, "--output", "o")
     expected = "apache_beam is missing: pip install 'beam-shards[beam]'"
     assert found == {"error": expected, "warnings": [], "exit_code": code} and code == 2
     assert error == f"error: {expected}\n"

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
-from beam_jobs.cli.sensors.flags import SensorFlags
+from beam_jobs.cli.parser import parse_flags
+from beam_jobs.cli.sensors import SensorFlags
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors import records as record_module
 from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning
@@ -75,21 +76,25 @@ def test_flags_are_parsed_with_their_units():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"stride": "5"}, "--stride 5 sets where windows begin: add --window"),
-        ({"last_window": "pad"}, "--last_window pad completes windows with zeros: add --window"),
+        ({"stride": "5"}, "--stride 5: this changes nothing without --window: add it"),
+        (
+            {"last_window": "pad"},
+            "--last_window pad: this changes nothing without --window: add it",
+        ),
         (
             {"last_window": "pad", "window": "5", "sequence": True},
             "--last_window pad: a --sequence has no padded windows: drop one",
         ),
-        ({"max_gap": "1s"}, "--max_gap 1s limits interpolation: add --resample"),
         ({"window": "0"}, "--window 0: expected a number of samples"),
         ({"rate": "0Hz"}, "--rate 0Hz: expected a rate"),
+        ({"max_gap": "1s"}, "--max_gap 1s: this changes nothing without --resample: add it"),
         ({"resample": "5Hz", "max_gap": "long"}, "--max_gap long: expected a number of samples"),
     ],
 )
 def test_flags_that_make_no_sense_are_refused(flags, message):
+    typed = [f"--{name}" if value is True else f"--{name}={value}" for name, value in flags.items()]
     with pytest.raises(UsageError) as caught:
-        SensorFlags(**flags).conditioning()
+        parse_flags(["sensors", *typed]).job.validate()
     assert caught.value.message.startswith(message)
 
 

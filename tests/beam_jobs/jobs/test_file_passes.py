@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.cli.sensors.flags import SensorFlags
+from beam_jobs.cli.sensors import SensorFlags
 from beam_jobs.errors import DataError
 from beam_jobs.jobs import file_passes
 from beam_jobs.jobs.file_passes import FileFirstPass

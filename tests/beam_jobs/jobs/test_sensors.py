@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from beam_jobs.cli.sensors.flags import SensorFlags
+from beam_jobs.cli.sensors import SensorFlags
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.formats.registry import FORMATS, suffixes_of
 from beam_jobs.jobs.sensors.job import SensorJob

@@ -22,8 +22,8 @@ import apache_beam as beam
 import numpy as np
 
 from beam_jobs import Feature, Schema, WriteShards
-from beam_jobs.cli import dataset as cli_dataset
 from beam_jobs.cli.command import parse_command
+from beam_jobs.dataset import generations
 from beam_jobs.dataset.generations import begun
 from beam_jobs.dataset.lease import leased, refuse_if_held
 from beam_jobs.dataset.output import Output
@@ -197,7 +197,7 @@ def _nodes(name: str) -> list[Node]:
 @functools.cache
 def _output(name: str, *more: str) -> Output:
     """The output of a command, before its run begins."""
-    with mock.patch.object(cli_dataset, "begun", lambda output, **_: output):
+    with mock.patch.object(generations, "begun", lambda output, **_: output):
         return parse_command([*flags_of(name, *more), "--output", OUTPUT]).output
 
 

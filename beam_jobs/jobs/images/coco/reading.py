@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 
 from beam_jobs.columns import Ragged
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.errors import RejectError, UsageError, reason_of
 from beam_jobs.jobs.images.annotation_files import file_status, open_annotations
 from beam_jobs.jobs.images.boxes import MAX_SIDE
 from beam_jobs.jobs.images.coco.entries import entries
@@ -47,7 +47,7 @@ def read_coco(path: str, details: bool = False) -> CocoAnnotations:
             ):
                 lists.add(section, entry)
     except (OSError, RejectError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from None
+        raise UsageError(f"{path}: cannot be read: {reason_of(error)}") from None
     # Some backends of ijson pass on the errors of Python's own parser.
     except (ijson.JSONError, ValueError) as error:
         reason = str(error).partition("\n")[0]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.errors import RejectError, UsageError, reason_of
 from beam_jobs.sources.rows import Row
 from beam_jobs.sources.tables import EXPECTED, column_names, read_rows, table_kind
 from beam_jobs.storage.files import open_seekable
@@ -54,7 +54,7 @@ def table_entries(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         known = error.message.startswith(path)
         raise error if known else UsageError(f"{path}: {error.message}; {_HEADER}") from None
     except (OSError, RejectError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from None
+        raise UsageError(f"{path}: cannot be read: {reason_of(error)}") from None
 
 
 def _columns(names: Sequence[str], path: str) -> dict[str, str]:

@@ -6,14 +6,15 @@ import functools
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
+from typing import TYPE_CHECKING
 
-from beam_jobs.engines.guarded import guarded
 from beam_jobs.errors import DataError, JobError, RejectError, UsageError
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
 from beam_jobs.packages import require
 
-Reader = Callable[[bytes, ReadOptions], Recording]
+if TYPE_CHECKING:
+    from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+
+    Reader = Callable[[bytes, ReadOptions], Recording]
 
 # The flags that apply to files of a kind. They are those of `ReadOptions`, by their names as flags.
 _ARRAYS = ("arrays",)
@@ -111,6 +112,8 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
             what `options` ask for.
         UsageError: the library for the format is not installed.
     """
+    from beam_jobs.engines.guarded import guarded  # The help, which lists formats, does without.
+
     suffix, found = _find(name)
     if not found:
         raise RejectError(_refusal(name))
@@ -186,6 +189,8 @@ _OWN = {suffix: found for found in FORMATS for suffix in found.suffixes}
 @functools.cache
 def _others() -> dict[str, Format]:
     """Returns the formats of other packages by suffix."""
+    from importlib import metadata
+
     found = metadata.entry_points(group=ENTRY_POINTS)
     return {f".{point.name.lower()}": Format((f".{point.name}",), point.value) for point in found}
 
