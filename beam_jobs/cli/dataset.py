@@ -319,7 +319,7 @@ class EncodedDatasetFlags(DatasetFlags):
 
     def find_splits(self, job: RecordJob) -> Splits:
         from beam_jobs.plan.splits import Splits
-        from beam_jobs.sources.columns import split_names
+        from beam_jobs.sources.tables import split_names
 
         if self.stratify and "label" not in job.schema:
             raise UsageError("--stratify: the records have no label: add --label")

@@ -185,15 +185,16 @@ class InputFlags(JobFlags):
         Raises:
             UsageError: Inputs are missing, or have no columns.
         """
-        from beam_jobs.sources.columns import first_value, holds_lists, stated_classes
-        from beam_jobs.sources.embedded import EmbeddedInputs
-        from beam_jobs.sources.labels import Labels
+        from beam_jobs.sources.labels import Labels, holds_lists
+        from beam_jobs.sources.table_inputs import EmbeddedInputs
+        from beam_jobs.sources.tables import stated_classes
 
         labels = Labels.parse(label)
         wanted = tuple(dict.fromkeys(filter(None, (*labels.columns, *columns))))
         inputs = self._inputs(wanted, output, join, in_files)
+        labels.check_names(inputs)
         if labels.columns:
-            value = first_value(inputs, labels.table)
+            value = inputs.first_value(labels.table)
             labels = replace(
                 labels,
                 several=holds_lists(labels.table, value),

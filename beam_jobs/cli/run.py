@@ -51,8 +51,7 @@ from beam_jobs.pipeline.planning.drop_near import KEPT_OUT
 from beam_jobs.pipeline.survey_near import SURVEY, SurveyNear
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import delete_files
-from beam_jobs.storage.files import open_seekable, read_bytes
-from beam_jobs.storage.options import storage_options
+from beam_jobs.storage.files import open_seekable, read_bytes, storage_options
 from readers.files.stores.clients import OPTIONS_VARIABLE
 from readers.format.decode.records import Decoder
 from readers.format.display import counted, format_table

@@ -383,7 +383,6 @@ class SensorFlags(InputFlags):
         Raises:
             UsageError: the recordings are joined, and their columns are not read.
         """
-        from beam_jobs.sources.columns import known_columns
 
         array = self.label_array
         if self.join and (names := [*filter(None, (array, *wanted))]):
@@ -391,7 +390,7 @@ class SensorFlags(InputFlags):
                 f"column {names[0]!r}: columns in the files of a --join are not read: name a --label "
                 "csv:FILE, or join the arrays in one .npz file for each recording"
             )
-        known = known_columns(inputs) if wanted else set()
+        known = inputs.first_columns() if wanted else set()
         named = filter(None, (array, self.recording_column))
         return tuple(dict.fromkeys([*(n for n in wanted if n not in known), *named]))
 

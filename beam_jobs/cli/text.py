@@ -187,7 +187,7 @@ class TextFlags(InputFlags):
         from beam_jobs.jobs.encodings import parse_encodings
         from beam_jobs.jobs.text.job import TextJob
         from beam_jobs.jobs.text.reading import has_several_labels
-        from beam_jobs.sources.columns import stated_classes
+        from beam_jobs.sources.tables import stated_classes
 
         extras = self.extras
         columns = tuple(dict.fromkeys((*columns, *(extra.column for extra in extras))))
@@ -225,10 +225,9 @@ class TextFlags(InputFlags):
 
     def _find_texts(self, columns: tuple[str, ...], output: str) -> tuple[Inputs, Labels, str]:
         """The files with the texts, the source of the files' labels, and the label field."""
-        from beam_jobs.sources.embedded import EmbeddedInputs
         from beam_jobs.sources.inputs import Inputs
         from beam_jobs.sources.labels import Labels
-        from beam_jobs.sources.table_inputs import tables_of
+        from beam_jobs.sources.table_inputs import EmbeddedInputs, tables_of
 
         if self.table and self.path_column:
             inputs, labels = self.find_inputs(self.label, columns, output)
@@ -241,6 +240,7 @@ class TextFlags(InputFlags):
             tables_of(table)
         inputs = Inputs.of(self.table or self.input, output, dialect=self.dialect, key=self.key)
         labels, label_field = replace(Labels.parse(self.label), root=inputs.root), self.label_field
+        labels.check_names(inputs)
         if labels.columns:
             labels, label_field = Labels(), labels.table
         self.check_delimiter(inputs)

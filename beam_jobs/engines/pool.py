@@ -26,7 +26,7 @@ from beam_jobs import progress
 from beam_jobs.engines.fork_server import fork_context
 from beam_jobs.engines.memory import keep_freed
 from beam_jobs.errors import DataError, JobError, UsageError, portable
-from beam_jobs.storage.options import ProcessContext, adopt, process_context
+from beam_jobs.storage.files import ProcessContext, adopt, process_context
 
 T = TypeVar("T")
 

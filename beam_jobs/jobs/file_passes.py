@@ -34,7 +34,7 @@ from beam_jobs.records.rejects import OnReject, Reject, Stage
 from beam_jobs.sources.chunks import Task, file_batches
 from beam_jobs.sources.source import Label, Source, identity_of, unpack_reference, with_label
 from beam_jobs.storage.files import reading_ahead
-from beam_jobs.storage.ranges import Span
+from beam_jobs.storage.listing import Span
 
 # Bytes of encoded records that are handed over at a time.
 _BATCH_BYTES = 16 << 20

@@ -22,7 +22,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL, Labels
 from beam_jobs.sources.source import Label, Source
 from beam_jobs.storage.files import reading_ahead
-from beam_jobs.storage.ranges import ALL, Span
+from beam_jobs.storage.listing import ALL, Span
 from readers.files.stores.ahead import Read
 from readers.format.schema import Feature, Schema
 

@@ -12,19 +12,12 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from beam_jobs.engines.pool import note_reading
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.archives.archive import (
-    archive_kind,
-    member_bytes,
-    members,
-    open_member,
-    read_member,
-    walk,
-)
-from beam_jobs.sources.archives.member import Member
+from beam_jobs.sources.archives.archive import archive_kind, members, walk
+from beam_jobs.sources.archives.member import Member, member_bytes, open_member, read_member
 from beam_jobs.sources.archives.sidecars import (
     MemberGroup,
     is_companion,
@@ -39,13 +32,15 @@ from beam_jobs.sources.rows import DEFAULT, Dialect
 from beam_jobs.sources.source import Source, used_columns
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, check_bytes
-from beam_jobs.storage.listing import match, spans_of_pattern
-from beam_jobs.storage.paths import GLOB, absolute, common_root, inside
-from beam_jobs.storage.ranges import ALL, Span
+from beam_jobs.storage.listing import ALL, Span, match, spans_of_pattern
+from beam_jobs.storage.paths import GLOB, absolute, common_root, fixed_folder, inside, unescaped
 from readers.files.local import is_local
 from readers.files.stores.ahead import Read
 from readers.files.stores.clients import is_store
 from readers.files.stores.reading import EAGER_BYTES
+
+# Inputs and rows that are read to learn their columns: not every line of .jsonl has all of them.
+SAMPLED_ROWS = 100
 
 
 def _has_index(path: str) -> bool:
@@ -114,6 +109,19 @@ class Inputs:
     def packed(self) -> bool:
         """Whether a pattern names `.tar.gz` files, which can only be read from front to back."""
         return any(pattern.lower().endswith((".gz", ".tgz")) for pattern in self.patterns)
+
+    @property
+    def in_one_folder(self) -> bool:
+        """Whether the patterns tell that all inputs are files in `root` itself, and no archives."""
+        for pattern in self.patterns:
+            folder = fixed_folder(pattern)
+            name = pattern[len(folder) + 1 :]
+            # Only a single star stays within a name.
+            if unescaped(folder) != self.root or {*"/?["} & {*name} or "**" in name:
+                return False
+            if self.packed or archive_kind(name) or "." not in name.rpartition("*")[2]:
+                return False
+        return True
 
     @cached_property
     def in_store(self) -> bool:
@@ -185,6 +193,23 @@ class Inputs:
                     yield source, None
 
         return itertools.islice(found(), limit)
+
+    def named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
+        """Yields what `sources` yields, but the sizes of files may be unknown."""
+        return self.sources(pattern, limit)
+
+    def first_columns(self) -> set[str]:
+        """The names of the columns that the first inputs have as metadata."""
+        first = (self.first(pattern, SAMPLED_ROWS) for pattern in self.patterns)
+        return {name for source, _ in itertools.chain.from_iterable(first) for name in source.row}
+
+    def first_value(self, column: str) -> Any:
+        """The first value of a column in the first inputs; None if they have none."""
+        for pattern in self.patterns:
+            for source, _ in self.first(pattern, SAMPLED_ROWS):
+                if source.row.get(column) not in (None, ""):
+                    return source.row[column]
+        return None
 
     def _members(self, archive: Source, kind: str) -> Iterator[Source]:
         found: list[Member] = []

@@ -13,7 +13,8 @@ from beam_jobs.errors import UsageError
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import Source
-from beam_jobs.storage.ranges import ALL, Span
+from beam_jobs.storage.limits import exceeds
+from beam_jobs.storage.listing import ALL, Span
 from readers.files.stores.ahead import Read
 
 _PLACES = {"{recording}": "(?P<recording>.+)", "{array}": "(?P<array>[^/]+)", "*": "[^/]*"}
@@ -115,10 +116,12 @@ class JoinedInputs(Inputs):
         return f"{recording} has its {found['array']!r} from {first.key} already"
 
     def _joined(self, key: str, parts: dict[str, Source]) -> Source:
+        size = sum(part.size for part in parts.values())
         return Source(
             key,
-            sum(part.size for part in parts.values()),
+            size,
             max(part.modified for part in parts.values()),
+            error=exceeds(size, self.max_bytes, "its files have") if size > self.max_bytes else "",
             joined=tuple(
                 (name, self.path(parts[name].key), parts[name].size, parts[name].modified)
                 for name in sorted(parts)

@@ -14,14 +14,13 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import MissingError
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES
-from beam_jobs.sources.archives.archive import (
-    archive_kind,
+from beam_jobs.sources.archives.archive import archive_kind, members
+from beam_jobs.sources.archives.member import (
+    MemberLocation,
     member_bytes,
-    members,
     open_member,
     read_member,
 )
-from beam_jobs.sources.archives.member import MemberLocation
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.files import open_file, open_seekable
 from readers.files.local import is_local

@@ -15,11 +15,10 @@ import orjson
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.text.fields import TextFields
 from beam_jobs.jobs.text.texts import TABLES, Text, Texts, file_kind
-from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, group_ranges
-from beam_jobs.sources.columns import holds_lists
-from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
+from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
+from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, row_group_sources
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import Labels, label_of
+from beam_jobs.sources.labels import Labels, holds_lists, label_of
 from beam_jobs.sources.rows import (
     MAX_LINE_BYTES,
     Row,
@@ -63,7 +62,9 @@ class TextReader(TextFields):
         if self.record == "file":
             yield Chunk(source, 0, 0, 1, source.size)
         elif on_its_own and source.file.lower().endswith(".parquet"):
-            yield from self._row_group_chunks(source)
+            for part in row_group_sources(source, self.inputs.open):
+                start, end, first = part.groups or (0, 0, 1)
+                yield Chunk(part if part.error else source, start, end, first, part.size)
         elif source.size > CHUNK_BYTES and self._has_lines_to_cut(source):
             yield from self._byte_chunks(source)
         else:
@@ -93,16 +94,6 @@ class TextReader(TextFields):
             yield Chunk(source._replace(error=str(error)), 0, 0, 1, source.size)
             return
         yield from byte_ranges(source)
-
-    def _row_group_chunks(self, source: Source) -> Iterator[Chunk]:
-        try:
-            with self.inputs.open(source) as file:
-                groups = row_groups(file)
-        except (OSError, RejectError) as error:
-            yield Chunk(source._replace(error=str(error)), 0, 0, 1, source.size)
-            return
-        for (start, end, first), _, size in group_ranges(source, groups):
-            yield Chunk(source, start, end, first, size)
 
     def reads(self, chunk: Chunk) -> Iterator[Read]:
         """Yields what `batches` reads of a store at first."""

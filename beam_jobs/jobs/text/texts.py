@@ -9,11 +9,12 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.records.rejects import Reject
+from beam_jobs.sources.arrow_rows import ARROW_KINDS
 from beam_jobs.sources.source import Label
-from beam_jobs.sources.tables import BINARY, EXPECTED, table_kind
+from beam_jobs.sources.tables import EXPECTED, table_kind
 
 # Tables whose columns are known before their rows.
-TABLES = ("csv", "tsv", *BINARY)
+TABLES = ("csv", "tsv", *ARROW_KINDS)
 
 
 class Text(NamedTuple):
@@ -115,7 +116,7 @@ def file_kind(path: str, whole: bool = False) -> tuple[str, bool]:
     """
     name = path.lower()
     ending = name.rpartition(".")[2]
-    if whole and ending in BINARY:
+    if whole and ending in ARROW_KINDS:
         raise RejectError(f"--record file is for text, which .{ending} is not")
     if whole or name.endswith((".txt", ".txt.gz")):
         return "txt", name.endswith(".gz")

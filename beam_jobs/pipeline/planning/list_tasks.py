@@ -18,7 +18,7 @@ from beam_jobs.jobs.protocols import RangeCounter, RecordJob
 from beam_jobs.pipeline.steps import PLANNING, ReadTasks, WindowStep
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.storage.ranges import Span
+from beam_jobs.storage.listing import Span
 
 T = TypeVar("T")
 

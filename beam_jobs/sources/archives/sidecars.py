@@ -10,8 +10,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources.archives.archive import read_member
-from beam_jobs.sources.archives.member import Member
+from beam_jobs.sources.archives.member import Member, read_member
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.limits import exceeds
 

@@ -16,7 +16,7 @@ from beam_jobs.jobs.sensors.inside.columns import Column
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, single_signal
 from beam_jobs.jobs.sensors.tables.cells import seconds
 from beam_jobs.jobs.sensors.tables.channels import column_indexes, lay_out
-from beam_jobs.sources.formats.arrow_rows import arrow_memory
+from beam_jobs.sources.arrow_rows import arrow_memory
 from beam_jobs.storage.limits import check_bytes
 
 _NUMBERS = frozenset(

@@ -12,7 +12,7 @@ import pyarrow.parquet
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.recording import ReadOptions
-from beam_jobs.sources.formats.parquet import class_names
+from beam_jobs.sources.arrow_rows import class_names
 from beam_jobs.sources.tables import column_names, read_rows
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.target import Target

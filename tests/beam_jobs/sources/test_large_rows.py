@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.sources.formats import arrow_rows
-from beam_jobs.sources.formats.parquet import read_row_groups
+from beam_jobs.sources import arrow_rows
+from beam_jobs.sources.arrow_rows import read_row_groups
 from beam_jobs.sources.tables import read_rows
 
 
