@@ -11,13 +11,13 @@ from beam_jobs.cli.sensors.recordings import RecordingFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import parse_encodings
 from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.jobs.sensors.conditioning import Conditioning
+from beam_jobs.jobs.sensors.arrays import NanPolicy
+from beam_jobs.jobs.sensors.conditioning import Conditioning, Span, parse_rate
 from beam_jobs.jobs.sensors.formats.registry import suffixes_with
-from beam_jobs.jobs.sensors.inside.labels import WindowLabel
-from beam_jobs.jobs.sensors.job import SensorJob
-from beam_jobs.jobs.sensors.recording import ReadOptions, TimesPolicy, TimeUnit
-from beam_jobs.jobs.sensors.signals import NanPolicy
-from beam_jobs.jobs.sensors.spans import Span, parse_rate, parse_span
+from beam_jobs.jobs.sensors.read_options import ReadOptions, TimeUnit
+from beam_jobs.jobs.sensors.recording import TimesPolicy
+from beam_jobs.jobs.sensors.sensor_job import SensorJob
+from beam_jobs.jobs.sensors.windows import check_window_label
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.rows import DEFAULT
 from beam_jobs.sources.source import COLUMN
@@ -139,7 +139,7 @@ class SensorFlags(RecordingFlags):
         self.conditioning()
 
     def _check_window_label(self) -> None:
-        WindowLabel.parse(self.window_label)
+        check_window_label(self.window_label)
         if not self.window or self.sequence:
             cure = "drop --sequence" if self.sequence else "add --window"
             raise UsageError(
@@ -168,15 +168,15 @@ class SensorFlags(RecordingFlags):
             raise UsageError(f"--max_gap {self.max_gap} limits interpolation: add --resample")
         stated = self.rate and not self.rate.startswith(COLUMN)
         resample = parse_rate(self.resample, "--resample") if self.resample else 0.0
-        gap = parse_span(self.max_gap, "--max_gap") if self.max_gap else Span(1.0, True, "")
-        window = parse_span(self.window, "--window") if self.window else None
+        gap = Span.parse(self.max_gap, "--max_gap") if self.max_gap else Span(1.0, True, "")
+        window = Span.parse(self.window, "--window") if self.window else None
         return Conditioning(
             nan=self.nan,
             rate=parse_rate(self.rate, "--rate") if stated else 0.0,
             resample=resample,
             max_gap=gap.amount if gap.in_seconds else gap.amount / resample,
             window=window,
-            stride=parse_span(self.stride, "--stride") if self.stride else window,
+            stride=Span.parse(self.stride, "--stride") if self.stride else window,
             sequence=self.sequence,
             pad=pad,
         )
@@ -220,7 +220,7 @@ class SensorFlags(RecordingFlags):
             extras=extras,
             conditioning=replace(self.conditioning(), max_bytes=max_bytes),
             rows=self.record == "row",
-            window_label=WindowLabel.parse(self.window_label),
+            window_label=self.window_label,
             rate_column=rate_column,
             encodings=parse_encodings(self.encodings),
         ).with_schema()

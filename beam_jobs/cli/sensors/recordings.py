@@ -10,7 +10,7 @@ from beam_jobs.cli.flags import flag, names_in
 from beam_jobs.cli.inputs import InputFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_with
-from beam_jobs.jobs.sensors.spec import SensorEncoding
+from beam_jobs.jobs.sensors.sensor_spec import SensorEncoding
 from beam_jobs.sources.columns import known_columns
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import COLUMN

@@ -10,11 +10,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from beam_jobs.cli.sensors.flags import SensorFlags
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors import records as record_module
-from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning
-from beam_jobs.jobs.sensors.records import RecordingRecords
-from beam_jobs.jobs.sensors.signals import NanPolicy
-from beam_jobs.jobs.sensors.spans import Span
+from beam_jobs.jobs.sensors import windows
+from beam_jobs.jobs.sensors.arrays import NanPolicy
+from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning, Span
+from beam_jobs.jobs.sensors.recording import Recording
 from tests.support.arrays import assert_same
 
 NAN = np.nan
@@ -24,11 +23,10 @@ def noise(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-def records_of(flags, arrays, times=None, rate=None, convert=np.asarray):
+def records_of(flags, arrays, clocks=None, rate=None):
     """The records of a recording, after checking that their number is known before."""
-    parsed = SensorFlags(**flags).conditioning()
-    segments = parsed.segments(arrays, times or {}, rate)
-    records = RecordingRecords(parsed, segments, rate, convert)
+    recording = Recording(arrays, rate, clocks=clocks or {})
+    records = windows.Windows(SensorFlags(**flags).conditioning(), recording, np.asarray)
     found = list(records)
     assert len(found) == len(records)
     return found
@@ -57,13 +55,13 @@ def test_flags_are_parsed_with_their_units():
         sequence=True,
     ).conditioning()
     assert found == Conditioning(
-        "reject",
-        16_000.0,
-        50.0,
-        0.5,
-        Span(2.0, True, "--window 2s"),
-        Span(1.0, True, "--stride 1s"),
-        True,
+        nan="reject",
+        rate=16_000.0,
+        resample=50.0,
+        max_gap=0.5,
+        window=Span(2.0, True, "--window 2s"),
+        stride=Span(1.0, True, "--stride 1s"),
+        sequence=True,
     )
     assert SensorFlags(resample="50Hz", max_gap="10").conditioning().max_gap == 0.2
     assert (
@@ -180,7 +178,7 @@ def test_arrays_of_different_lengths_have_no_common_windows():
 
 
 def test_too_many_windows_are_refused_before_one_is_made(monkeypatch):
-    monkeypatch.setattr(record_module, "_MAX_WINDOWS", 100)
+    monkeypatch.setattr(windows, "_MAX_WINDOWS", 100)
     assert len(records_of({"window": "1"}, {"x": noise(100, 1)})) == 100
     with pytest.raises(RejectError, match=r"101 windows are more than 100: is --stride correct\?"):
         records_of({"window": "1"}, {"x": noise(101, 1)})

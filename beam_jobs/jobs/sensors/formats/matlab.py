@@ -11,13 +11,8 @@ import scipy.io
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.hdf5 import read_h5
-from beam_jobs.jobs.sensors.inside.columns import find_values
-from beam_jobs.jobs.sensors.recording import (
-    ReadOptions,
-    Recording,
-    choose_arrays,
-    name_arrays,
-)
+from beam_jobs.jobs.sensors.read_options import ReadOptions, choose_arrays
+from beam_jobs.jobs.sensors.recording import Recording, archive_recording
 from beam_jobs.storage.limits import check_bytes
 
 # The dtypes of what scipy calls arrays of numbers; the others are text, cells, structs and objects.
@@ -30,45 +25,40 @@ _DTYPES = {
 
 
 def read_mat(data: bytes, options: ReadOptions) -> Recording:
-    """Reads the wanted arrays of numbers, or all but single numbers, of a file of version 4 to 7.3.
+    """The chosen arrays of numbers, or all but single numbers, of a file of version 4 to 7.3.
 
     MATLAB has no arrays of one dimension: rows [1, n] become [n].
     """
     if data[512:520] == b"\x89HDF\r\n\x1a\n":  # version 7.3
         return read_h5(data, options, _is_internal, _of_hdf5)
     stream = io.BytesIO(data)
-    found = {
-        name: (shape, _DTYPES[kind])
-        for name, shape, kind in scipy.io.whosmat(stream)
-        if kind in _DTYPES and not name.startswith("__")
-    }
-    names = choose_arrays(found, options)
+    dtypes, shapes = {}, {}
+    for name, shape, kind in scipy.io.whosmat(stream):
+        if kind in _DTYPES and not name.startswith("__"):
+            dtypes[name], shapes[name] = np.dtype(_DTYPES[kind]), shape
+    names = choose_arrays(dtypes, options)
     if not options.arrays:
-        names = [name for name in names if max(found[name][0], default=1) > 1]
-    wanted = [*names, *(name for name in options.inside if name in found)]
-    check_bytes(sum(map(_stated_bytes, (found[name] for name in wanted))), options.max_bytes)
-    stored = scipy.io.loadmat(stream, variable_names=wanted) if wanted else {}
+        names = [name for name in names if max(shapes[name], default=1) > 1]
+    used = [*names, *(name for name in options.inside if name in dtypes)]
+    check_bytes(
+        sum(math.prod(shapes[name]) * dtypes[name].itemsize for name in used), options.max_bytes
+    )
+    stored = scipy.io.loadmat(stream, variable_names=used) if used else {}
     # A double that is a small whole number is stored in a byte; `mat_dtype` would undo that, but
     # drops imaginary parts. Sparse matrices may be called logical.
     arrays = {
-        name: _series(stored[name].astype(_dtype(found[name][1], stored[name])))
-        for name in wanted
+        name: _series(stored[name].astype(_dtype(dtypes[name], stored[name])))
+        for name in used
         if isinstance(stored[name], np.ndarray)
     }
-    columns, metadata = find_values(options.inside, arrays.get)
-    arrays = {name: arrays[name] for name in names if name in arrays}
-    if not arrays:
+    series = {name: arrays[name] for name in names if name in arrays}
+    if not series:
         raise RejectError("it holds no array of numbers")
-    return Recording(name_arrays(arrays), columns=columns, metadata=metadata)
+    return archive_recording(series, options.inside, arrays.get)
 
 
-def _dtype(stated: str, array: np.ndarray) -> np.dtype:
+def _dtype(stated: np.dtype, array: np.ndarray) -> np.dtype:
     return np.result_type(stated, "complex64" if np.iscomplexobj(array) else "bool")
-
-
-def _stated_bytes(variable: tuple[tuple[int, ...], str]) -> int:
-    shape, dtype = variable
-    return math.prod(shape) * np.dtype(dtype).itemsize
 
 
 def _is_internal(name: str, array: Any) -> bool:

@@ -11,13 +11,8 @@ import scipy.io
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.hdf5 import read_h5
-from beam_jobs.jobs.sensors.inside.columns import find_values
-from beam_jobs.jobs.sensors.recording import (
-    ReadOptions,
-    Recording,
-    choose_arrays,
-    name_arrays,
-)
+from beam_jobs.jobs.sensors.read_options import ReadOptions, choose_arrays
+from beam_jobs.jobs.sensors.recording import Recording, archive_recording
 from beam_jobs.storage.limits import check_bytes
 
 _PACKING = ("scale_factor", "add_offset")
@@ -25,7 +20,7 @@ _MISSING = ("_FillValue", "missing_value")
 
 
 def read_nc(data: bytes, options: ReadOptions) -> Recording:
-    """Reads the wanted variables, or all that are numbers and not the coordinates of a dimension.
+    """The chosen variables, or all that are numbers and not the coordinates of a dimension.
 
     Packed values are unpacked (`scale_factor`, `add_offset`), and missing ones are NaN.
     """
@@ -51,7 +46,6 @@ def _read_classic(data: bytes, options: ReadOptions) -> Recording:
             variable = file.variables.get(name)
             return None if variable is None else _values(np.asarray(variable.data), vars(variable))
 
-        columns, metadata = find_values(options.inside, read)
         names = choose_arrays(file.variables, options)
         if not options.arrays:
             names = [name for name in names if (name,) != file.variables[name].dimensions]
@@ -65,12 +59,12 @@ def _read_classic(data: bytes, options: ReadOptions) -> Recording:
         if not series:
             raise RejectError("it holds no array of numbers")
         check_bytes(8 * sum(array.data.size for array in series.values()), options.max_bytes)
-        found = {name: _values(array[:], vars(array)) for name, array in series.items()}
-    return Recording(name_arrays(found), columns=columns, metadata=metadata)
+        arrays = {name: _values(array[:], vars(array)) for name, array in series.items()}
+        return archive_recording(arrays, options.inside, read)
 
 
 def _values(array: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:
-    """Returns the values of a variable as its attributes define them."""
+    """The values of a variable as its attributes define them."""
     stated = {
         name: np.ravel(attributes[name])[0] for name in _PACKING + _MISSING if name in attributes
     }
