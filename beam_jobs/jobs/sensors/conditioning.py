@@ -17,9 +17,6 @@ from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 # The feature that holds the share of samples that were interpolated, not measured.
 FILLED = "filled"
 
-# Resampled like an array: the number of each sample, which leads from points of the grid to labels.
-_SAMPLE = "\0sample"
-
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
 
 _SPAN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(s|ms|us)|([0-9]{1,12})")
@@ -126,14 +123,10 @@ class Conditioning:
         """The samples per second of the records; None if unknown."""
         return self.resample or file_rate or self.rate or None
 
-    def segments(self, recording: Recording, labelled: bool = False) -> list[Segment]:
+    def segments(self, recording: Recording) -> list[Segment]:
         """The parts of a recording between gaps, filled and resampled.
 
         Without resampling there is one segment, the whole recording.
-
-        Args:
-            recording: The recording.
-            labelled: Whether the segments state the sample nearest to each of their points.
 
         Raises:
             RejectError: The recording cannot become a record.
@@ -145,7 +138,7 @@ class Conditioning:
             raise RejectError(f"array {single[0]!r} is a single number{cure}")
         arrays = {name: self._filled(name, array) for name, array in recording.arrays.items()}
         if self.resample:
-            return self._resampled(recording, arrays, labelled)
+            return self._resampled(recording, arrays)
         return [Segment(arrays, np.empty(0, bool))]
 
     def _filled(self, name: str, array: np.ndarray) -> np.ndarray:
@@ -156,9 +149,7 @@ class Conditioning:
         except RejectError as error:
             raise RejectError(f"{name}: {error}") from None
 
-    def _resampled(
-        self, recording: Recording, arrays: Mapping[str, np.ndarray], labelled: bool
-    ) -> list[Segment]:
+    def _resampled(self, recording: Recording, arrays: Mapping[str, np.ndarray]) -> list[Segment]:
         if FILLED in arrays:
             raise RejectError(
                 f"an array may not be called {FILLED!r}: --resample adds that feature"
@@ -175,10 +166,6 @@ class Conditioning:
                     f"--resample needs the times of the samples of {name!r}: add --time_column "
                     "NAME, or --rate 50Hz if they are evenly spaced"
                 )
-        if labelled:
-            name = next(iter(arrays))
-            times[_SAMPLE] = times[name]  # Without a rate, it is interpolated and never filtered.
-            arrays = {**arrays, _SAMPLE: np.arange(len(arrays[name]), dtype=np.float64)}
         segments = resample_arrays(
             arrays, times, self.resample, self.max_gap, rates, self.max_bytes
         )
@@ -189,11 +176,4 @@ class Conditioning:
                 f"a gap of {length:g} s, {start:g} s after its start, is longer than --max_gap "
                 f"{self.max_gap:g}s; with --window or --sequence the parts between gaps are kept"
             )
-        return list(map(_with_samples, segments)) if labelled else segments
-
-
-def _with_samples(segment: Segment) -> Segment:
-    arrays = dict(segment.arrays)
-    # Halfway between two samples, the earlier one.
-    samples = np.ceil(arrays.pop(_SAMPLE) - 0.5).astype(np.int64)
-    return segment._replace(arrays=arrays, samples=samples)
+        return segments

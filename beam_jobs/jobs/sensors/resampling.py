@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping
 from fractions import Fraction
@@ -40,13 +41,19 @@ class Segment(NamedTuple):
         arrays: Name -> [time, ...], all of one length.
         filled: bool [time], whether an array was not measured within half a step, of the grid or of
             its own, of the point.
-        samples: int64 [time], the number of the recording's sample that is nearest to each point;
-            None if points are the samples themselves, or if it was not asked for.
+        samples: int64 [time], the number of the recording's sample that is nearest to each point, of
+            two the earlier one; or a slice of them; None if points are the samples themselves.
     """
 
     arrays: dict[str, np.ndarray]
     filled: np.ndarray
-    samples: np.ndarray | None = None
+    samples: np.ndarray | slice | None = None
+
+    def cut(self, part: slice) -> Segment:
+        """The segment of some of its points."""
+        arrays = {name: array[part] for name, array in self.arrays.items()}
+        samples = self.samples[part] if isinstance(self.samples, np.ndarray) else part
+        return Segment(arrays, self.filled[part], samples)
 
 
 def resample_arrays(
@@ -101,15 +108,15 @@ def resample_arrays(
         elif len(points):
             _filter(points, rate, clocks[name], own_rate, channels, result, limit)
         values[name] = result.reshape(len(points), *array.shape[1:])
-    filled = _find_filled(grid, clocks, rate)
-    segments, at = [], 0
-    for first, last in ranges:
-        part = slice(at, at + last - first)
-        at = part.stop
-        segments.append(
-            Segment({name: array[part] for name, array in values.items()}, filled[part])
-        )
-    return segments
+    first = next(iter(arrays))
+    nearest = np.interp(grid, clocks[first], np.arange(len(clocks[first]), dtype=np.float64))
+    samples = np.ceil(nearest - 0.5).astype(np.int64)
+    whole = Segment(values, _find_filled(grid, clocks, rate), samples)
+    ends = itertools.accumulate(last - first for first, last in ranges)
+    return [
+        whole.cut(slice(end - (last - first), end))
+        for end, (first, last) in zip(ends, ranges, strict=True)
+    ]
 
 
 def find_gaps(

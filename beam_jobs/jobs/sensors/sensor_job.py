@@ -263,10 +263,8 @@ class SensorJob(SensorSpec, FilesInParts):
                 recording = recording.in_order(self.read_options.times)
             source, of_samples = self._stated(source, recording)
             recording = self._with_rate(source, recording)
-            made = Windows(self.conditioning, recording, self.prepare, of_samples is not None)
-            labels = (
-                window_labels(self.window_label, of_samples, made.samples()) if of_samples else None
-            )
+            made = Windows(self.conditioning, recording, self.prepare)
+            labels = window_labels(self.window_label, of_samples, made) if of_samples else None
         except RejectError as error:
             return RecordingPart(source._replace(error=str(error)), recording)
         keys = self._keys(source, len(made))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.arrays import NanPolicy, fill_rows, prepare_array
 from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning
 from beam_jobs.jobs.sensors.recording import Column, Recording, is_missing
+from beam_jobs.jobs.sensors.resampling import Segment
 from beam_jobs.sources.classes import whole_number
 from beam_jobs.sources.labels import label_text
 from beam_jobs.storage.limits import check_bytes
@@ -30,7 +31,6 @@ class Windows:
         conditioning: The steps from the recording to its records.
         recording: The recording.
         convert: Converts the values of a record.
-        labelled: Whether `samples` will be asked for.
 
     Raises:
         RejectError: The recording cannot become a record. Iteration may raise it, too.
@@ -42,9 +42,8 @@ class Windows:
         conditioning: Conditioning,
         recording: Recording,
         convert: Callable[[np.ndarray], np.ndarray],
-        labelled: bool = False,
     ) -> None:
-        segments = conditioning.segments(recording, labelled)
+        segments = conditioning.segments(recording)
         if conditioning.pad and LENGTH in segments[0].arrays:
             raise RejectError(
                 f"an array may not be called {LENGTH!r}: --last_window pad adds that feature"
@@ -68,23 +67,19 @@ class Windows:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yields each record's features by name."""
         if self._conditioning.sequence:
-            yield self._sequence()
+            yield self._sequence(list(self.pieces()))
             return
-        for arrays, filled in self._pieces():
-            yield {
-                **self._padded(arrays),
-                **self._filled_share(filled),
-                **self._length(arrays),
-            }
+        for piece in self.pieces():
+            length = (
+                {LENGTH: np.int64(_common_length(piece.arrays))} if self._conditioning.pad else {}
+            )
+            yield {**self._padded(piece.arrays), **self._filled_share(piece.filled), **length}
 
-    def samples(self) -> Iterator[np.ndarray | slice]:
-        """Yields the samples of the recording in each window, measured ones alone if it is padded."""
+    def pieces(self) -> Iterator[Segment]:
+        """Yields each window or segment before it is padded."""
         for segment, starts in zip(self._segments, self._starts, strict=True):
-            for part in map(self._part, starts):
-                yield part if segment.samples is None else segment.samples[part]
-
-    def _part(self, start: int) -> slice:
-        return slice(start, start + self._size if self._size else None)
+            for start in starts:
+                yield segment.cut(slice(start, start + self._size if self._size else None))
 
     def _find_starts(self, size: int, stride: int) -> list[range]:
         """The first samples of the records of each segment."""
@@ -103,14 +98,7 @@ class Windows:
             raise RejectError(f"it has {max(lengths)} samples{without}, a window has {size}{cure}")
         return starts
 
-    def _pieces(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
-        """Yields the arrays of each window or segment, and bool [time]: the interpolated samples."""
-        for segment, starts in zip(self._segments, self._starts, strict=True):
-            for part in map(self._part, starts):
-                arrays = {name: array[part] for name, array in segment.arrays.items()}
-                yield arrays, segment.filled[part]
-
-    def _filled_share(self, filled: np.ndarray) -> dict[str, np.float32]:
+    def _filled_share(self, filled: np.ndarray) -> dict[str, Any]:
         return {FILLED: np.float32(filled.mean())} if self._conditioning.resample else {}
 
     def _padded(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -128,18 +116,12 @@ class Windows:
             for name, array in arrays.items()
         }
 
-    def _length(self, arrays: dict[str, np.ndarray]) -> dict[str, np.int64]:
-        return {LENGTH: np.int64(_common_length(arrays))} if self._conditioning.pad else {}
-
-    def _sequence(self) -> dict[str, Any]:
+    def _sequence(self, pieces: list[Segment]) -> dict[str, Any]:
         """One record: a list of all arrays of a recording, or of all pieces of each array."""
-        pieces = list(self._pieces())
         if not self._conditioning.window and not self._conditioning.resample:
-            return {"signal": list(pieces[0][0].values())}
-        record: dict[str, Any] = {
-            name: [arrays[name] for arrays, _ in pieces] for name in pieces[0][0]
-        }
-        return {**record, **self._filled_share(np.concatenate([filled for _, filled in pieces]))}
+            return {"signal": list(pieces[0].arrays.values())}
+        record = {name: [piece.arrays[name] for piece in pieces] for name in pieces[0].arrays}
+        return record | self._filled_share(np.concatenate([piece.filled for piece in pieces]))
 
 
 def _common_length(arrays: Mapping[str, np.ndarray]) -> int:
@@ -212,16 +194,14 @@ def check_window_label(rule: str) -> None:
         )
 
 
-def window_labels(
-    rule: str, column: Column, windows: Iterable[np.ndarray | slice]
-) -> list[str | None]:
+def window_labels(rule: str, column: Column, windows: Windows) -> list[str | None]:
     """The label of each window; None if none of its samples has one.
 
     Args:
         rule: "majority", of several equally frequent labels the smallest; "last", the label of the
             last sample that has one; or `any:VALUE`, VALUE if any sample has it, else the majority.
         column: The labels of the samples.
-        windows: The samples of each window.
+        windows: The windows.
 
     Raises:
         RejectError: A label is neither text nor a whole number.
@@ -232,8 +212,8 @@ def window_labels(
     codes = np.array([-1 if text is None else ranks[text] for text in texts])[column.codes]
     alarm = ranks.get(rule.removeprefix(_ANY), -1) if rule.startswith(_ANY) else -1
 
-    def label(window: np.ndarray | slice) -> str | None:
-        of_samples = codes[window]
+    def label(piece: Segment) -> str | None:
+        of_samples = codes[piece.samples]
         of_samples = of_samples[of_samples >= 0]
         if not len(of_samples):
             return None
@@ -244,7 +224,7 @@ def window_labels(
         different, counts = np.unique(of_samples, return_counts=True)
         return labels[different[counts.argmax()]]
 
-    return list(map(label, windows))
+    return list(map(label, windows.pieces()))
 
 
 def _sorted(labels: set[str]) -> list[str]:

@@ -40,16 +40,11 @@ _UNKNOWN_SIZE = 0xFFFFFFFF
 
 # The dtypes of libsndfile's encodings. Decoders compute floats; what is not listed has at most 16 bits.
 _DTYPES = {
-    "FLOAT": "float32",
     "DOUBLE": "float64",
-    "VORBIS": "float32",
-    "OPUS": "float32",
-    "MPEG_LAYER_I": "float32",
-    "MPEG_LAYER_II": "float32",
-    "MPEG_LAYER_III": "float32",
-    **dict.fromkeys(
-        ("PCM_24", "PCM_32", "ALAC_20", "ALAC_24", "ALAC_32", "DWVW_16", "DWVW_24"), "int32"
-    ),
+    **dict.fromkeys(("FLOAT", "VORBIS", "OPUS"), "float32"),
+    **dict.fromkeys(("MPEG_LAYER_I", "MPEG_LAYER_II", "MPEG_LAYER_III"), "float32"),
+    **dict.fromkeys(("PCM_24", "PCM_32", "ALAC_20", "ALAC_24", "ALAC_32"), "int32"),
+    **dict.fromkeys(("DWVW_16", "DWVW_24"), "int32"),
 }
 
 # What libsndfile logs about a file that is cut or has a hole, and opens nevertheless.
