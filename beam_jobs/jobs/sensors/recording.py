@@ -128,7 +128,7 @@ class Recording(NamedTuple):
     columns: Mapping[str, Column] = _NOTHING
     metadata: Mapping[str, Any] = _NOTHING
     dtype: str = ""
-    clocks: Mapping[str, Clock] = _NOTHING
+    clocks: Mapping[str, Clock | None] = _NOTHING
 
     def clock(self, name: str) -> Clock | None:
         """The clock of an array; None if neither times nor a rate are stated."""
@@ -193,14 +193,6 @@ class Recording(NamedTuple):
         rows = rows[steps > 0]
         unchanged = len(rows) == len(steps) and policy != "sort"
         return self if unchanged else self.take(rows)
-
-    def column_rows(self) -> Iterator[dict[str, Any]]:
-        """Yields the columns of each row; without columns an empty dict, without end."""
-        while not self.columns:
-            yield {}
-        values = (column.of_rows() for column in self.columns.values())
-        for row in zip(*values, strict=True):
-            yield dict(zip(self.columns, row, strict=True))
 
 
 def archive_recording(

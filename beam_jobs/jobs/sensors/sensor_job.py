@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.protocols import FileJob, Part
 from beam_jobs.jobs.record import source_values
-from beam_jobs.jobs.sensors.arrays import convert_array, note_rounded
+from beam_jobs.jobs.sensors.arrays import convert_array, note_rounded, prepare_array
 from beam_jobs.jobs.sensors.conditioning import parse_rate
 from beam_jobs.jobs.sensors.formats.registry import read_recording
 from beam_jobs.jobs.sensors.recording import Clock, Column, Recording
@@ -50,10 +49,10 @@ class RecordingPart(NamedTuple):
     source: Source
     recording: Recording
     made: Records = ()
-    keys: tuple[str, ...] = ()
+    keys: Sequence[str] = ()
     size: Callable[[], int] = int
-    labels: list[str] | None = None
-    rejects: tuple[Reject, ...] = ()
+    labels: Sequence[str] | None = None
+    rejects: Sequence[Reject] = ()
 
     @property
     def place(self) -> str:
@@ -133,10 +132,10 @@ class SensorJob(SensorSpec, FilesInParts):
         return record
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
-        return self._whole(source, data).planned()
+        return self._part(source, *self.read(source, data)).planned()
 
     def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-        return self._whole(source, data).records()
+        return self._part(source, *self.read(source, data)).records()
 
     def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
         if self.reads_inside:
@@ -159,9 +158,9 @@ class SensorJob(SensorSpec, FilesInParts):
         recording = self._with_rate(source, self._read_source(source, data))
         steps = self.conditioning
         if steps.window or steps.resample or steps.sequence:
-            return recording, Windows(steps, recording, self.prepare)
+            return recording, Windows(steps, recording, self.dtype)
         arrays = steps.segments(recording)[0].arrays  # As `Windows`, which takes 5 us more.
-        return recording, [{name: self.prepare(array) for name, array in arrays.items()}]
+        return recording, [{n: prepare_array(a, self.dtype) for n, a in arrays.items()}]
 
     def _read_source(self, source: Source, data: bytes | None) -> Recording:
         if source.error:
@@ -175,7 +174,7 @@ class SensorJob(SensorSpec, FilesInParts):
         limit = self.read_options.max_bytes
         check_bytes(source.size, limit, "its files have")
         arrays: dict[str, np.ndarray] = {}
-        clocks: dict[str, Clock] = {}
+        clocks: dict[str, Clock | None] = {}
         rates: set[float | None] = set()
         notes: list[str] = []
         for name, path, _, _ in source.joined:
@@ -189,9 +188,7 @@ class SensorJob(SensorSpec, FilesInParts):
             notes += (f"{name}: {note}" for note in recording.notes)
             for array, values in recording.arrays.items():
                 joined = name if array == "signal" else f"{name}/{array}"
-                arrays[joined], clock = values, recording.clock(array)
-                if clock is not None:
-                    clocks[joined] = clock
+                arrays[joined], clocks[joined] = values, recording.clock(array)
             check_bytes(sum(each.nbytes for each in arrays.values()), limit, "its arrays take")
         if not self.conditioning.resample and len(rates) > 1:
             found_rates = " and ".join(sorted(map(format_rate, rates)))
@@ -224,21 +221,17 @@ class SensorJob(SensorSpec, FilesInParts):
 
     # Parts.
 
-    def _keys(self, source: Source, records: int) -> list[str]:
-        if not self.conditioning.cuts:
-            return [source.key]
-        return [f"{source.key}#{number}" for number in range(1, records + 1)]
+    def _part(self, source: Source, recording: Recording, records: Records) -> RecordingPart:
+        """The part of the records of a recording, which have all the same shapes."""
+        numbers = range(1, len(records) + 1)
+        cuts = self.conditioning.cuts
+        keys = [f"{source.key}#{number}" for number in numbers] if cuts else [source.key]
 
-    def _size(self, key: str, recording: Recording, records: Records) -> int:
-        """The bytes of the records of a recording, which have all the same shapes, after a check of the first."""
-        record = next(iter(records))
-        self.check(key, recording, record)
-        return self.record_size(record)
+        def size() -> int:
+            first = next(iter(records))
+            self.check(source.key, recording, first)
+            return self.record_size(first)
 
-    def _whole(self, source: Source, data: bytes) -> RecordingPart:
-        recording, records = self.read(source, data)
-        size = functools.partial(self._size, source.key, recording, records)
-        keys = tuple(self._keys(source, len(records)))
         return RecordingPart(source, recording, records, keys, size)
 
     def _parts_inside(self, source: Source, recording: Recording) -> Iterator[RecordingPart]:
@@ -263,28 +256,18 @@ class SensorJob(SensorSpec, FilesInParts):
                 recording = recording.in_order(self.read_options.times)
             source, of_samples = self._stated(source, recording)
             recording = self._with_rate(source, recording)
-            made = Windows(self.conditioning, recording, self.prepare)
+            made = Windows(self.conditioning, recording, self.dtype)
             labels = window_labels(self.window_label, of_samples, made) if of_samples else None
         except RejectError as error:
             return RecordingPart(source._replace(error=str(error)), recording)
-        keys = self._keys(source, len(made))
-        part = RecordingPart(
-            source,
-            recording,
-            made,
-            tuple(keys),
-            functools.partial(self._size, source.key, recording, made),
-        )
+        part = self._part(source, recording, made)
         if labels is None:
             return part
+        of_keys = dict(zip(part.keys, labels, strict=True))
         return part._replace(
-            keys=tuple(key if label else "" for key, label in zip(keys, labels, strict=True)),
-            labels=[label for label in labels if label],
-            rejects=tuple(
-                Reject.of(key, "read", _NO_LABEL)
-                for key, label in zip(keys, labels, strict=True)
-                if not label
-            ),
+            keys=[key if label else "" for key, label in of_keys.items()],
+            labels=list(filter(None, labels)),
+            rejects=[Reject.of(key, "read", _NO_LABEL) for key in of_keys if not of_keys[key]],
         )
 
     def _stated(self, source: Source, recording: Recording) -> tuple[Source, Column | None]:
@@ -298,15 +281,16 @@ class SensorJob(SensorSpec, FilesInParts):
     def _rows(self, source: Source, recording: Recording) -> Iterator[RecordingPart]:
         recording = recording._replace(rate=None, times=None)  # A row has no time.
         arrays, errors = rows_of(recording, self.conditioning.nan, self.dtype)
-        size = self._size(source.key, recording, [{n: array[0] for n, array in arrays.items()}])
-        for number, (row, *values) in enumerate(
-            zip(recording.column_rows(), *arrays.values(), strict=False)
-        ):
+        first = {name: array[0] for name, array in arrays.items()}
+        size = self._part(source, recording, [first]).size()
+        columns = {name: column.of_rows() for name, column in recording.columns.items()}
+        for number in range(len(next(iter(arrays.values())))):
+            row = {name: values[number] for name, values in columns.items()}
             part = source._replace(
                 key=f"{source.key}#{number + 1}",
                 path=source.file,
                 row={**recording.metadata, **row, **source.row},
                 error=errors.get(number, ""),
             )
-            made = [dict(zip(arrays, values, strict=True))]
-            yield RecordingPart(part, recording, made, (part.key,), lambda: size)
+            record = {name: array[number] for name, array in arrays.items()}
+            yield RecordingPart(part, recording, [record], [part.key], lambda: size)

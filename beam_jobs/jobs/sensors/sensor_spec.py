@@ -12,7 +12,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import Encodings
 from beam_jobs.jobs.near import Compared, compared_of
 from beam_jobs.jobs.protocols import complete_schema
-from beam_jobs.jobs.sensors.arrays import describe, fits_feature, prepare_array
+from beam_jobs.jobs.sensors.arrays import describe, fits_feature
 from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.formats.registry import flags_of
 from beam_jobs.jobs.sensors.read_options import ReadOptions
@@ -121,10 +121,6 @@ class SensorSpec:
         """Roughly how many bytes a record takes in its shard."""
         arrays = (value if isinstance(value, list) else [value] for value in record.values())
         return _OVERHEAD_BYTES + sum(array.nbytes for some in arrays for array in some)
-
-    def prepare(self, array: np.ndarray) -> np.ndarray:
-        """The array in its dtype; raises what `prepare_array` does."""
-        return prepare_array(array, self.dtype)
 
     def features_of(self, key: str, record: Mapping[str, Any]) -> tuple[tuple[str, Feature], ...]:
         """The value of `features` that a record defines, which all records must fit.

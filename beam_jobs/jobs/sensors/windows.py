@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,19 +30,14 @@ class Windows:
     Args:
         conditioning: The steps from the recording to its records.
         recording: The recording.
-        convert: Converts the values of a record.
+        dtype: The dtype of records; "" keeps those of the arrays.
 
     Raises:
         RejectError: The recording cannot become a record. Iteration may raise it, too.
         UsageError: No rate is known, and a length is in seconds or `conditioning` resamples.
     """
 
-    def __init__(
-        self,
-        conditioning: Conditioning,
-        recording: Recording,
-        convert: Callable[[np.ndarray], np.ndarray],
-    ) -> None:
+    def __init__(self, conditioning: Conditioning, recording: Recording, dtype: str) -> None:
         segments = conditioning.segments(recording)
         if conditioning.pad and LENGTH in segments[0].arrays:
             raise RejectError(
@@ -51,7 +46,7 @@ class Windows:
         self._conditioning = conditioning
         # Before windows are cut, because they may overlap.
         self._segments = [
-            segment._replace(arrays={n: convert(a) for n, a in segment.arrays.items()})
+            segment._replace(arrays={n: prepare_array(a, dtype) for n, a in segment.arrays.items()})
             for segment in segments
         ]
         self._size: int | None = None

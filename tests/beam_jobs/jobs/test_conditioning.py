@@ -26,7 +26,7 @@ def noise(*shape, seed=0):
 def records_of(flags, arrays, clocks=None, rate=None):
     """The records of a recording, after checking that their number is known before."""
     recording = Recording(arrays, rate, clocks=clocks or {})
-    records = windows.Windows(SensorFlags(**flags).conditioning(), recording, np.asarray)
+    records = windows.Windows(SensorFlags(**flags).conditioning(), recording, "")
     found = list(records)
     assert len(found) == len(records)
     return found
@@ -137,9 +137,9 @@ def test_a_padded_window_tells_measured_samples_from_zeros():
     assert (first["length"], last["length"]) == (10, 3)
     assert first["length"].dtype == np.int64
     assert_same(last["x"], np.array([[11], [12], [13], *[[0]] * 7], np.int16))
-    assert_same(last["y"], np.array([1.0] * 3 + [0.0] * 7))
+    assert_same(last["y"], np.array([[1.0]] * 3 + [[0.0]] * 7))
     (short,) = records_of(flags, {"x": noise(4)})
-    assert (short["length"], short["x"].shape) == (4, (10,))
+    assert (short["length"], short["x"].shape) == (4, (10, 1))
     with pytest.raises(RejectError, match=r"^it has 0 samples, a window has 10$"):
         records_of(flags, {"x": noise(0)})
     with pytest.raises(RejectError, match=r"^a padded window takes 39999999960 bytes, more than"):
@@ -209,7 +209,7 @@ def test_evenly_spaced_samples_are_filtered_and_timed_ones_interpolated():
     assert abs(filtered[16:-16]).max() < 1e-3
     assert_same(records_of({"resample": "100Hz"}, {"x": array}, {"x": 1000.0})[0]["x"], filtered)
     timed = records_of(flags, {"x": array}, {"x": seconds})[0]["x"]
-    np.testing.assert_allclose(timed, array[::10], atol=1e-9)
+    np.testing.assert_allclose(timed[:, 0], array[::10], atol=1e-9)
 
 
 GAP = np.concatenate([np.arange(20) / 10, 5 + np.arange(30) / 10])

@@ -11,7 +11,6 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.read_options import ReadOptions, lay_out
 from beam_jobs.jobs.sensors.recording import Recording
-from beam_jobs.storage.limits import check_bytes
 
 # About files that are cut, which `_read` rejects, and signals without a range, which stay integers.
 warnings.filterwarnings("ignore", module="edfio")
@@ -19,13 +18,11 @@ warnings.filterwarnings("ignore", module="edfio")
 
 def read_edf(data: bytes, options: ReadOptions) -> Recording:
     """Samples [time, channels] in physical units: the chosen signals, or all; annotations are left out."""
-    check_bytes(4 * len(data), options.max_bytes)  # 16 bits become 64
     return _read(data, edfio.read_edf(data, header_encoding="latin-1"), options)
 
 
 def read_bdf(data: bytes, options: ReadOptions) -> Recording:
     """The same of a file of 24 bits."""
-    check_bytes(8 * len(data) // 3, options.max_bytes)
     return _read(data, edfio.read_bdf(data, header_encoding="latin-1"), options)
 
 

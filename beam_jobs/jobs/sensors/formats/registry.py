@@ -13,6 +13,7 @@ from beam_jobs.errors import DataError, JobError, RejectError, UsageError
 from beam_jobs.jobs.sensors.read_options import ReadOptions, choose_arrays
 from beam_jobs.jobs.sensors.recording import Recording
 from beam_jobs.packages import require
+from beam_jobs.storage.limits import check_bytes
 
 Reader = Callable[[bytes, ReadOptions], Recording]
 
@@ -42,7 +43,6 @@ class Format:
         flags: Those of `FLAGS` that apply to its files.
         libraries: The modules that the reader imports, if not everybody has them.
         extra: The extra of this package that installs them.
-        crashes: Whether they crash on some damaged files, and so read them in another process.
     """
 
     suffixes: tuple[str, ...]
@@ -50,19 +50,19 @@ class Format:
     flags: tuple[str, ...] = FLAGS
     libraries: tuple[str, ...] = ()
     extra: str = ""
-    crashes: bool = False
+
+
+# Libraries that crash on some damaged files, and so read them in another process.
+_CRASHING = {"h5py"}
+
+_SOUNDS = ".flac .ogg .oga .opus .mp3 .aiff .aif .aifc .au .snd .caf .w64 .sph .voc"
 
 
 def _own(
-    suffixes: str,
-    reader: str,
-    flags: tuple[str, ...],
-    libraries: str = "",
-    extra: str = "",
-    crashes: bool = False,
+    suffixes: str, reader: str, flags: tuple[str, ...], libraries: str = "", extra: str = ""
 ) -> Format:
     names = tuple(suffixes.split())
-    return Format(names, f"{__package__}.{reader}", flags, tuple(libraries.split()), extra, crashes)
+    return Format(names, f"{__package__}.{reader}", flags, tuple(libraries.split()), extra)
 
 
 FORMATS = (
@@ -73,18 +73,12 @@ FORMATS = (
     _own(".txt .txt.gz", "text_tables:read_txt", _CELLS, "pyarrow", "beam"),
     _own(".jsonl .jsonl.gz", "text_tables:read_jsonl", _LINES, "pyarrow", "beam"),
     _own(".wav", "audio:read_wav", _AUDIO),
-    _own(
-        ".flac .ogg .oga .opus .mp3 .aiff .aif .aifc .au .snd .caf .w64 .sph .voc",
-        "audio:read_sound",
-        _AUDIO,
-        "soundfile",
-        "audio",
-    ),
+    _own(_SOUNDS, "audio:read_sound", _AUDIO, "soundfile", "audio"),
     _own(".parquet", "arrow:read_parquet", _TABLE, "pyarrow", "beam"),
     _own(".feather .arrow", "arrow:read_feather", _TABLE, "pyarrow", "beam"),
-    _own(".h5 .hdf5", "hdf5:read_h5", _ARRAYS, "h5py", "hdf5", crashes=True),
-    _own(".mat", "matlab:read_mat", _ARRAYS, "scipy h5py", "matlab", crashes=True),
-    _own(".nc", "netcdf:read_nc", _ARRAYS, "scipy h5py", "netcdf", crashes=True),
+    _own(".h5 .hdf5", "hdf5:read_h5", _ARRAYS, "h5py", "hdf5"),
+    _own(".mat", "hdf5:read_mat", _ARRAYS, "scipy h5py", "matlab"),
+    _own(".nc", "hdf5:read_nc", _ARRAYS, "scipy h5py", "netcdf"),
     _own(".edf", "edf:read_edf", _CHANNELS, "edfio", "edf"),
     _own(".bdf", "edf:read_bdf", _CHANNELS, "edfio", "edf"),
 )
@@ -117,7 +111,7 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
         raise RejectError(_refusal(name))
     read = _reader(form, suffix)
     try:
-        if not form.crashes:
+        if _CRASHING.isdisjoint(form.libraries):
             return _checked(form, read(data, options), options)
         memory = len(data) + 4 * options.max_bytes
         return _checked(form, guarded(read, data, options, memory=memory), options)
@@ -138,6 +132,7 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
 
 def _checked(form: Format, recording: Recording, options: ReadOptions) -> Recording:
     """The recording in order; raises RejectError if it lacks what the options ask for."""
+    check_bytes(sum(array.nbytes for array in recording.arrays.values()), options.max_bytes)
     if "arrays" not in form.flags:
         choose_arrays(recording.arrays, options)
     for name in options.inside:
