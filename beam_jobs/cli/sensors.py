@@ -16,7 +16,7 @@ from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_wi
 if TYPE_CHECKING:
     from beam_jobs.jobs.protocols import RecordJob
     from beam_jobs.jobs.sensors.conditioning import Conditioning
-    from beam_jobs.jobs.sensors.job import SensorJob
+    from beam_jobs.jobs.sensors.sensor_job import SensorJob
     from beam_jobs.sources.inputs import Inputs
 
 # Precede the name of a column, and of an array.
@@ -52,7 +52,7 @@ def _check_label(label: str) -> None:
 
 
 def _check_rate(rate: str) -> None:
-    from beam_jobs.jobs.sensors.spans import parse_rate
+    from beam_jobs.jobs.sensors.conditioning import parse_rate
 
     if rate == _COLUMN:
         raise UsageError(f"--rate {rate}: expected a name, such as column:rate_hz")
@@ -61,15 +61,15 @@ def _check_rate(rate: str) -> None:
 
 
 def _check_resample(rate: str) -> None:
-    from beam_jobs.jobs.sensors.spans import parse_rate
+    from beam_jobs.jobs.sensors.conditioning import parse_rate
 
     parse_rate(rate, "--resample")
 
 
 def _check_span(flag: str, value: str) -> None:
-    from beam_jobs.jobs.sensors.spans import parse_span
+    from beam_jobs.jobs.sensors.conditioning import Span
 
-    parse_span(value, f"--{flag}")
+    Span.parse(value, f"--{flag}")
 
 
 def _check_names(flag: str, value: str) -> None:
@@ -230,7 +230,7 @@ class SensorFlags(InputFlags):
         "the label of a window whose samples have labels: the most frequent one (of equally frequent "
         "ones the smallest), the last one, or VALUE if any sample has it, else the most frequent one",
         metavar="majority|last|any:VALUE",
-        check="jobs.sensors.inside.labels:WindowLabel.parse",
+        check="jobs.sensors.windows:check_window_label",
         needs="window",
     )
     sequence: bool = flag(
@@ -288,29 +288,27 @@ class SensorFlags(InputFlags):
 
     def conditioning(self) -> Conditioning:
         """The steps from a recording to its records."""
-        from beam_jobs.jobs.sensors.conditioning import Conditioning
-        from beam_jobs.jobs.sensors.spans import Span, parse_rate, parse_span
+        from beam_jobs.jobs.sensors.conditioning import Conditioning, Span, parse_rate
 
         stated = self.rate and not self.rate.startswith(_COLUMN)
         resample = parse_rate(self.resample, "--resample") if self.resample else 0.0
-        gap = parse_span(self.max_gap, "--max_gap") if self.max_gap else Span(1.0, True, "")
-        window = parse_span(self.window, "--window") if self.window else None
+        gap = Span.parse(self.max_gap, "--max_gap") if self.max_gap else Span(1.0, True, "")
+        window = Span.parse(self.window, "--window") if self.window else None
         return Conditioning(
             nan=self.nan,
             rate=parse_rate(self.rate, "--rate") if stated else 0.0,
             resample=resample,
             max_gap=gap.amount if gap.in_seconds else gap.amount / resample,
             window=window,
-            stride=parse_span(self.stride, "--stride") if self.stride else window,
+            stride=Span.parse(self.stride, "--stride") if self.stride else window,
             sequence=self.sequence,
             pad=self.last_window == "pad",
         )
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> SensorJob:
         from beam_jobs.jobs.encodings import parse_encodings
-        from beam_jobs.jobs.sensors.inside.labels import WindowLabel
-        from beam_jobs.jobs.sensors.job import SensorJob
-        from beam_jobs.jobs.sensors.recording import ReadOptions
+        from beam_jobs.jobs.sensors.read_options import ReadOptions
+        from beam_jobs.jobs.sensors.sensor_job import SensorJob
         from beam_jobs.sources.labels import Labels
         from beam_jobs.sources.rows import DEFAULT
 
@@ -352,7 +350,7 @@ class SensorFlags(InputFlags):
             extras=extras,
             conditioning=replace(self.conditioning(), max_bytes=max_bytes),
             rows=self.record == "row",
-            window_label=WindowLabel.parse(self.window_label),
+            window_label=self.window_label,
             rate_column=rate_column,
             encodings=parse_encodings(self.encodings),
         ).with_schema()

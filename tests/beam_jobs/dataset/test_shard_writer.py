@@ -24,7 +24,7 @@ from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.file_shards import FileShards, Pieces
 from beam_jobs.jobs.loading import Loader
-from beam_jobs.jobs.sensors.job import SensorJob
+from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.pipeline import write_runs
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.run_ranges import locate

@@ -20,7 +20,7 @@ from beam_jobs.jobs.file_passes import FileFirstPass
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.loading import Loader
-from beam_jobs.jobs.sensors.job import SensorJob
+from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.loading import Loader
-from beam_jobs.jobs.sensors.job import SensorJob
+from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.inputs import Inputs

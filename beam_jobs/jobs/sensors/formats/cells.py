@@ -33,10 +33,10 @@ _ISO_8601 = re.compile(
 
 
 def number(cell: str) -> float:
-    """Returns a cell as Python reads it; NaN if it is a word for a missing value.
+    """A cell as Python reads it; NaN if it is a word for a missing value.
 
     Raises:
-        ValueError: it is neither a number nor such a word.
+        ValueError: It is neither a number nor such a word.
     """
     word = cell.strip().lower()
     return _WORDS[word] if word in _WORDS else float(cell)
@@ -56,17 +56,17 @@ def is_time(cell: str) -> bool:
 
 
 def with_points(cells: Any) -> Any:
-    """Returns Arrow strings with their decimal commas as points, unless they have points as well."""
+    """Arrow strings with their decimal commas as points, unless they have points as well."""
     if compute.any(compute.match_substring(cells, ".")).as_py():
         return cells
     return compute.replace_substring(cells, ",", ".")
 
 
 def numbers(cells: Any, row: int, column: str | None = None) -> np.ndarray:
-    """Returns the cells, Arrow strings from a row on, as `number` reads them.
+    """The cells, Arrow strings from a row on, as `number` reads them.
 
     Raises:
-        RejectError: a cell is not a number and the column has a name. Without one: ValueError.
+        RejectError: A cell is not a number and the column has a name. Without one: ValueError.
     """
     with contextlib.suppress(ValueError):
         return cells.cast("float64").to_numpy()
@@ -90,7 +90,7 @@ def numbers(cells: Any, row: int, column: str | None = None) -> np.ndarray:
 
 
 def seconds(ticks: np.ndarray, unit: str) -> np.ndarray:
-    """Returns times in float64 seconds, rounded only once if they are integers."""
+    """Times in float64 seconds, rounded only once if they are integers."""
     per_second = _PER_SECOND[unit]
     if not np.can_cast(ticks.dtype, np.int64):
         return ticks.astype(np.float64) / per_second
@@ -99,10 +99,10 @@ def seconds(ticks: np.ndarray, unit: str) -> np.ndarray:
 
 
 def text_seconds(cells: Any, row: int, unit: str) -> np.ndarray:
-    """Returns the times in Arrow strings from a row on, numbers or dates, in float64 seconds.
+    """The times in Arrow strings from a row on, numbers or dates, in float64 seconds.
 
     Raises:
-        RejectError: a cell is neither, or another kind than the first.
+        RejectError: A cell is neither, or another kind than the first.
     """
     with contextlib.suppress(ValueError):
         return seconds(numbers(cells, row), unit)

@@ -1,11 +1,13 @@
-"""Recordings in tables of text: .csv, .tsv and .txt files."""
+"""Recordings in tables of text: .csv, .tsv and .txt files, and .jsonl files, whose lines are arrays or objects."""
 
 from __future__ import annotations
 
 import csv
 import io
 import itertools
+import math
 import re
+from array import array
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
@@ -14,23 +16,26 @@ import pyarrow.compute
 import pyarrow.csv
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.inside.columns import Column
-from beam_jobs.jobs.sensors.recording import (
-    TEXT_DTYPE,
-    ReadOptions,
-    Recording,
-    single_signal,
-)
-from beam_jobs.jobs.sensors.tables.cells import (
+from beam_jobs.jobs.sensors.formats.cells import (
     is_number,
     is_time,
     numbers,
+    seconds,
     text_seconds,
     with_points,
 )
-from beam_jobs.jobs.sensors.tables.channels import lay_out
-from beam_jobs.jobs.sensors.tables.text import as_text
+from beam_jobs.jobs.sensors.read_options import Layout, ReadOptions, lay_out
+from beam_jobs.jobs.sensors.recording import Column, Recording
+from beam_jobs.sources.rows import numbered_lines, opened_text, parse_json
 from beam_jobs.storage.limits import check_bytes
+
+# Text states no dtype; models take this one.
+_DTYPE = "float32"
+
+_GZIP = b"\x1f\x8b"
+
+# Bytes that are unpacked at a time.
+_PART_BYTES = 1 << 20
 
 # Bytes that are held as text at a time. A row cannot be longer; wide tables get more.
 _BLOCK_BYTES = 1 << 22
@@ -42,41 +47,54 @@ _ARROW_RAGGED = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")
 # table of 50,000 columns and one row took 508 MB.
 _MEMORY_OF_A_BYTE, _MEMORY_OF_A_COLUMN = 128, 10_000
 
+# Lines of JSON that are held as Python objects at a time.
+_BLOCK_LINES = 4096
+
 # What any table may take beside its values.
 _MEMORY_OF_A_ROW = 1 << 20
 
 _COMMENTS = re.compile(rb"\A(?:[ \t]*[#%][^\r\n]*[\r\n]+)+")
 
 
+def _text(data: bytes, options: ReadOptions) -> bytes:
+    """The text of a table in UTF-8, unpacked if it is gzipped."""
+    source = opened_text(io.BytesIO(data), data.startswith(_GZIP), options.encoding)
+    text = io.BytesIO()
+    while part := source.read(_PART_BYTES):
+        text.write(part)
+        check_bytes(text.tell(), options.max_bytes)
+    return text.getvalue()
+
+
 def read_csv(data: bytes, options: ReadOptions) -> Recording:
-    """Reads a table whose columns are separated by commas, or by ; or tabs if its first lines are."""
-    text = as_text(data, options)
-    return _read(text, options.delimiter or _delimiter(text, ",;\t", options) or ",", options)
+    """A table whose columns are separated by commas, or by ; or tabs if its first lines are."""
+    text = _text(data, options)
+    return _delimited(text, options.delimiter or _delimiter(text, ",;\t", options) or ",", options)
 
 
 def read_tsv(data: bytes, options: ReadOptions) -> Recording:
-    """Reads a table whose columns are separated by tabs."""
-    return _read(as_text(data, options), options.delimiter or "\t", options)
+    """A table whose columns are separated by tabs."""
+    return _delimited(_text(data, options), options.delimiter or "\t", options)
 
 
 def read_txt(data: bytes, options: ReadOptions) -> Recording:
-    """Reads a table whose columns are separated by tabs, ; or commas as its first lines are, or by spaces.
+    """A table whose columns are separated by tabs, ; or commas as its first lines are, or by spaces.
 
     Lines before it that begin with # or % are comments.
     """
-    text = _COMMENTS.sub(b"", as_text(data, options))
+    text = _COMMENTS.sub(b"", _text(data, options))
     delimiter = options.delimiter or _delimiter(text, "\t;,", options)
     if not delimiter:
         text = b"\n".join(b"\t".join(line.split()) for line in text.splitlines())
         delimiter = "\t"
-    recording = _read(text, delimiter, options)
+    recording = _delimited(text, delimiter, options)
     if not len(recording.arrays["signal"]):
         raise RejectError("it has no row of numbers")  # Any text of one line looks like a header.
     return recording
 
 
 def _delimiter(text: bytes, choices: str, options: ReadOptions) -> str:
-    """Returns the first of the characters that divides the first two rows into as many cells; or "".
+    """The first of the characters that divides the first two rows into as many cells; or "".
 
     One that divides the second row into numbers goes before all others.
     """
@@ -120,8 +138,8 @@ def _rows(text: bytes, delimiter: str, options: ReadOptions) -> Iterator[list[st
         ) from None
 
 
-def _read(text: bytes, delimiter: str, options: ReadOptions) -> Recording:
-    """Reads float64 [rows, channels].
+def _delimited(text: bytes, delimiter: str, options: ReadOptions) -> Recording:
+    """A signal float64 [rows, channels].
 
     The first row names the columns, unless all of its cells are numbers. If the next has none, and the
     one after it has some, it has the units of the columns. In tables separated by ;, a comma is a
@@ -159,13 +177,12 @@ def _read(text: bytes, delimiter: str, options: ReadOptions) -> Recording:
     if not names and len(places) > 1 and np.isnan(signal[:, -1]).all():
         signal = signal[:, :-1]  # every line ends in a delimiter
     units = f"its second line has no number and was taken for units: {top[1]}" if has_units else ""
-    return single_signal(
-        signal,
-        options,
+    return Recording(
+        {"signal": signal},
         times=None if time is None else np.concatenate(times),
         notes=(*layout.notes, *filter(None, [units])),
         columns={name: Column.of_cells(chunks) for name, chunks in texts.items()},
-        dtype=TEXT_DTYPE,
+        dtype=_DTYPE,
     )
 
 
@@ -204,3 +221,91 @@ def _blocks(
             raise
         number, values = int(ragged[1]) - header, ragged[2]
         raise RejectError(f"row {number} has {values} values, not {width}") from None
+
+
+def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
+    """A signal float64 [lines, channels]; null and missing names are NaN, true is 1.
+
+    The first line states the columns; those in which it has neither a number nor null are no channels.
+    """
+    text = _text(data, options)
+    check_bytes(8 * (1 + text.count(b",") + text.count(b"\n")), options.max_bytes)
+    lines = _lines(text)
+    first = next(lines, None)
+    if first is None:
+        raise RejectError("the file is empty")
+    names = list(first[1]) if isinstance(first[1], dict) else []
+    top = _cells(first[1], names)
+    layout = lay_out(names, len(top), options, lambda place: _is_json_number(top[place]))
+    signal, times = [], []
+    # The code of each value, and those of all lines. Python takes True for 1.
+    codes: dict[str, dict[tuple[bool, Any], int]] = {name: {} for name in layout.inside}
+    columns: dict[str, array[int]] = {name: array("q") for name in layout.inside}
+    lines = itertools.chain([first], lines)
+    while block := list(itertools.islice(lines, _BLOCK_LINES)):
+        rows = [_row(line, names, len(top), layout) for line in block]
+        # None becomes NaN.
+        signal.append(np.array([[row[i] for i in layout.channels] for row in rows], np.float64))
+        if layout.time is not None:
+            cells = [row[layout.time] for row in rows]
+            times.append(_json_seconds(cells, block[0][0], options.time_unit))
+        for name, place in layout.inside.items():
+            values = ((isinstance(row[place], bool), row[place]) for row in rows)
+            code_of = codes[name]
+            columns[name].extend(code_of.setdefault(value, len(code_of)) for value in values)
+    return Recording(
+        {"signal": np.concatenate(signal)},
+        times=np.concatenate(times) if times else None,
+        notes=layout.notes,
+        columns={
+            name: Column([value for _, value in codes[name]], np.array(column, np.int64))
+            for name, column in columns.items()
+        },
+        dtype=_DTYPE,
+    )
+
+
+def _lines(text: bytes) -> Iterator[tuple[int, Any]]:
+    """Yields the number and the value of each line that is not blank."""
+    for number, line in numbered_lines(io.BytesIO(text)):
+        if line is None:
+            raise RejectError(f"line {number} is too long")
+        try:
+            yield number, parse_json(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"line {number} is not JSON: {error}") from None
+
+
+def _row(line: tuple[int, Any], names: list[str], width: int, layout: Layout) -> list[Any]:
+    """The values of a line, checked."""
+    number, values = line
+    row = _cells(values, names)
+    if isinstance(values, dict) != bool(names) or len(row) != width:
+        raise RejectError(f"line {number} has other columns than the first")
+    for place in layout.channels:
+        if not _is_json_number(row[place]):
+            column = f" of {names[place]!r}" if names else ""
+            raise RejectError(f"line {number}: {row[place]!r:.80}{column} is not a number")
+    for name, place in layout.inside.items():
+        if not isinstance(row[place], str) and not _is_json_number(row[place]):
+            raise RejectError(f"line {number}: {row[place]!r:.80} of {name!r} is no text or number")
+    return row
+
+
+def _cells(values: Any, names: list[str]) -> list[Any]:
+    """The values of a line in the order of the names; those without a name follow."""
+    if isinstance(values, dict):
+        others = values.keys() - set(names)
+        return [values.get(name) for name in names] + [values[name] for name in others]
+    return values if isinstance(values, list) else [values]
+
+
+def _is_json_number(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float))
+
+
+def _json_seconds(times: list[Any], row: int, unit: str) -> np.ndarray:
+    if all(map(_is_json_number, times)):
+        ticks = np.array([math.nan if time is None else time for time in times])
+        return seconds(ticks, unit)
+    return text_seconds(pyarrow.array(map(str, times)), row, unit)
