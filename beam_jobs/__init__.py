@@ -26,6 +26,7 @@ from beam_jobs.errors import DataError, JobError, RejectError, UsageError
 if TYPE_CHECKING:
     from beam_jobs.jobs.sensors.read_options import ReadOptions
     from beam_jobs.jobs.sensors.recording import Column, Recording
+    from beam_jobs.pipeline.read_shards import ReadShards
     from beam_jobs.pipeline.write_shards import WriteShards
     from readers.format.manifest import Manifest
     from readers.format.schema import Feature, Schema
@@ -38,6 +39,7 @@ __all__ = [
     "JobError",
     "Manifest",
     "ReadOptions",
+    "ReadShards",
     "Recording",
     "RejectError",
     "Schema",
@@ -53,6 +55,7 @@ if not TYPE_CHECKING:
         "Feature": "readers.format.schema",
         "Manifest": "readers.format.manifest",
         "ReadOptions": "beam_jobs.jobs.sensors.read_options",
+        "ReadShards": "beam_jobs.pipeline.read_shards",
         "Recording": "beam_jobs.jobs.sensors.recording",
         "Schema": "readers.format.schema",
         "WriteShards": "beam_jobs.pipeline.write_shards",
