@@ -59,11 +59,17 @@ class ImageFlags(InputFlags):
         "uint8: of 16 bits the upper byte; uint16: all 16 bits, and 8 bits times 257; float32: "
         "floating-point pixels as they are, and integers scaled to 0 to 1",
     )
-    encoding: ImageEncoding = flag(
-        "tensor",
-        "tensor: pixels, fastest to read; raw: their bytes without dtype and shape; list: numbers in an "
-        "Example's own list; jpeg, png: compressed; source: the file's own bytes if TensorFlow can read "
-        "them, otherwise PNG",
+    encoding: Literal["auto", ImageEncoding] = flag(
+        "auto",
+        "source: the file's own bytes up to the end of its image if TensorFlow can read them, otherwise a JPEG "
+        "of a photograph and a PNG of anything else; jpeg, png: compressed anew; tensor: pixels, fastest to "
+        "read; raw: their bytes without dtype and shape; list: numbers in an Example's own list; auto: source, "
+        "or tensor with --image_size, --dtype or --frames all",
+    )
+    strip_metadata: bool = flag(
+        False,
+        "leave EXIF, XMP, comments and other texts out of files that --encoding source keeps",
+        unset="keep them",
     )
     image_info: bool = flag(
         False,
@@ -145,6 +151,10 @@ class ImageFlags(InputFlags):
     def image_encoding(self) -> ImageEncoding:
         """The encoding of `image`."""
         chosen = parse_encodings(self.encodings).get("image", self.encoding)
+        if chosen == "auto":
+            keeps_pixels = self.image_size == "none" and self.dtype == "uint8"
+            is_file = keeps_pixels and self.frames == "first" and self.max_pixels <= _MAX_READ
+            chosen = "source" if is_file else "tensor"
         return cast(ImageEncoding, chosen)
 
     def validate(self) -> None:
@@ -168,6 +178,10 @@ class ImageFlags(InputFlags):
             raise UsageError("--jpeg_exact: add the --image_size that JPEGs are resized to")
         if self.image_encoding == "source" and size:
             raise UsageError("--encoding source keeps the files as they are: drop --image_size")
+        if self.strip_metadata and self.image_encoding != "source":
+            raise UsageError(
+                f"--strip_metadata: --encoding {self.image_encoding} stores no metadata: drop it"
+            )
         if self.frames == "all":
             self._check_frames()
         self._check_pixels()
@@ -260,6 +274,7 @@ class ImageFlags(InputFlags):
             frames=self.frames,
             dtype=self.dtype,
             max_pixels=self.max_pixels,
+            strip_metadata=self.strip_metadata,
             image_info=self.image_info,
             encodings=parse_encodings(self.encodings),
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, TypeVar
 
@@ -13,13 +15,16 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.annotation_files import (
     LAYOUTS,
     AnnotationFiles,
+    Statuses,
     caption_lines,
     check_shared,
     image_path,
     open_joined,
     read_joined,
+    stem_of,
 )
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, BoxOrder, Geometry, MissingError
+from beam_jobs.jobs.images.coco.lookup import CocoAnnotations, reversed_name
 from beam_jobs.jobs.images.coco.objects import CocoObject, Segmentation
 from beam_jobs.jobs.images.coco.reading import coco_file
 from beam_jobs.jobs.images.image_files import header_of
@@ -134,15 +139,17 @@ class ImageAnnotations:
         whole = path in (self.boxes_path, self.captions_path)
         return whole or any(files.include(path, root) for files in self._files)
 
-    def with_annotations(self, source: Source, path: str) -> Source:
+    def with_annotations(self, source: Source, path: str, statuses: Statuses) -> Source:
         """The source of an image with its annotations, or with the files that hold them.
 
         Args:
             source: The image.
             path: The image's path, or that of its archive.
+            statuses: Says which files there are.
 
         Raises:
             UsageError: The image is in a `.tar.gz` or in Parquet, and the annotations are files.
+            DataError: An archive of annotations is damaged.
         """
         if source.error:
             return source
@@ -163,15 +170,25 @@ class ImageAnnotations:
                 coco = coco_file(self.captions_path)
                 texts = self.found(coco.captions, source.file)
                 row |= {} if texts is None else {"captions": texts}
+            path = image_path(source, path)
+            joined = [
+                entry for files in self._files for entry in files.find(source, path, statuses)
+            ]
         except RejectError as error:
             return source._replace(error=str(error))
-        path = image_path(source, path)
-        joined = [entry for files in self._files for entry in files.find(source, path)]
         return source._replace(row=row, joined=tuple(joined))
+
+    @property
+    def _boxes_file(self) -> CocoAnnotations | None:
+        """The COCO file or table with the boxes of all images."""
+        if self.boxes not in ("coco", "csv"):
+            return None
+        return coco_file(self.boxes_path, self.details, self.boxes == "csv")
 
     def _objects_in_file(self, source: Source) -> dict[str, Any]:
         """The objects of an image in the COCO file or table, as columns of its source."""
-        coco = coco_file(self.boxes_path, self.details, self.boxes == "csv")
+        coco = self._boxes_file
+        assert coco
         boxes = coco.boxes(source.file)
         row: dict[str, Any] = {"boxes": [boxes.corners.tolist(), boxes.names, boxes.size]}
         return row | {"objects": coco.objects(source.file)} if self.details else row
@@ -190,8 +207,10 @@ class ImageAnnotations:
 
         Raises:
             UsageError: All inputs are annotations, none of the first images has a file of one kind,
-                two images share a file, or a file would be of two kinds.
+                two images share a file or an entry of a COCO file, or a file would be of two kinds.
+            DataError: An archive of annotations is damaged.
         """
+        self._check_entries(inputs)
         if not self._files:
             return
         first = [source for p in inputs.patterns for source, _ in inputs.first(p, _IMAGES_CHECKED)]
@@ -200,8 +219,9 @@ class ImageAnnotations:
                 "--input: all files belong to --boxes, --captions and --masks; keep those in a "
                 "folder of their own"
             )
+        statuses = Statuses()
         images = [
-            self.with_annotations(source, inputs.path_of(source))
+            self.with_annotations(source, inputs.path_of(source), statuses)
             for source in first
             if not source.error
         ]
@@ -221,6 +241,33 @@ class ImageAnnotations:
                     f"{flag}: none of the first {len(images)} images has such a file; that of "
                     f"{images[0].key} would be {expected}"
                 )
+
+    def _check_entries(self, inputs: Inputs) -> None:
+        """Checks all images, because an entry `1.jpg` fits a file of this name in any folder."""
+        files = (
+            [(f"--boxes {self.boxes}:{self.boxes_path}", self._boxes_file)]
+            if self._boxes_file
+            else []
+        )
+        if self.captions == "coco":
+            files.append((f"--captions coco:{self.captions_path}", coco_file(self.captions_path)))
+        once, twice = set[int](), set[int]()
+        for name in _names_in(inputs) if files else ():
+            stem = hash(stem_of(name))
+            (twice if stem in once else once).add(stem)
+        for flag, coco in files if twice else ():
+            owners: dict[int, str] = {}
+            for name in _names_in(inputs):
+                if hash(stem_of(name)) not in twice:
+                    continue
+                with contextlib.suppress(MissingError):
+                    row = coco.row(name)
+                    if (other := owners.setdefault(row, name)) != name:
+                        entry = reversed_name(coco.names[row].decode()).decode()
+                        raise UsageError(
+                            f"{flag}: its entry {entry!r} would annotate both {other} and {name}: write the "
+                            f"folders into its names, such as {other!r}"
+                        )
 
     def turned_in_place(self, inputs: Inputs) -> tuple[int, int]:
         """How many of the first images EXIF turns without changing their size, of how many opened.
@@ -293,6 +340,13 @@ class ImageAnnotations:
         if (file := open_joined(source, "mask", open_seekable)) is None:
             raise MissingError("no mask found")
         return file
+
+
+def _names_in(inputs: Inputs) -> Iterator[str]:
+    """Yields the paths of all images that are known before one is read."""
+    for source in itertools.chain.from_iterable(map(inputs.sources, inputs.patterns)):
+        if not (source.error or source.packed):
+            yield source.file
 
 
 def _header(inputs: Inputs, source: Source) -> tuple[tuple[int, int], int] | None:

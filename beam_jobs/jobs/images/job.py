@@ -10,10 +10,10 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 import numpy as np
 from PIL import Image, ImageOps
 
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.errors import RejectError
 from beam_jobs.jobs.encodings import Encodings
 from beam_jobs.jobs.file_passes import FilesInParts
-from beam_jobs.jobs.images.annotation_files import joined_reads
+from beam_jobs.jobs.images.annotation_files import Statuses, joined_reads
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import Geometry, Resize
 from beam_jobs.jobs.images.features import AnnotationReader
@@ -28,14 +28,16 @@ from beam_jobs.jobs.images.image_files import (
     open_image,
     orientation_of,
 )
+from beam_jobs.jobs.images.kept_files import kept_file
 from beam_jobs.jobs.images.masks import MaskMover
 from beam_jobs.jobs.images.pixels import (
     encoded,
+    encoding_of,
     readers_decode_alike,
     resized,
     to_mode,
+    to_png,
 )
-from beam_jobs.jobs.images.png import is_whole, to_png
 from beam_jobs.jobs.images.wide_pixels import resized_by_planes, to_uint16, wide_pixels
 from beam_jobs.jobs.near import Compared
 from beam_jobs.jobs.protocols import complete_schema
@@ -45,6 +47,7 @@ from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
+from beam_jobs.storage.limits import check_bytes
 from readers.files.stores.ahead import Read
 from readers.files.stores.reading import EAGER_BYTES
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
@@ -95,7 +98,8 @@ class ImageJob(FilesInParts):
         image_size: (height, width) in pixels; None keeps each image's own size.
         resize: "stretch" to the size, "fit" inside it with black borders, or "crop" the center.
         channels: 1 for grayscale, 3 for RGB, 4 for RGBA.
-        encoding: "tensor", "raw" or "list" for pixels, "jpeg", "png", or "source" for the files' own bytes.
+        encoding: "tensor", "raw" or "list" for pixels, "jpeg", "png", or "source" for the files' own bytes
+            up to the end of their image where readers decode them alike, else "jpeg" or "png".
         extras: Columns that become features.
         annotations: Where boxes, captions and masks come from.
         jpeg_exact: Whether JPEGs are decoded at their full size before they are resized.
@@ -103,6 +107,7 @@ class ImageJob(FilesInParts):
         dtype: "uint8", "uint16" for 16 bits, or "float32" for floating-point pixels as they are and
             others from 0 to 1.
         max_pixels: The most pixels of an image and of a mask; larger ones are rejects.
+        strip_metadata: Whether files that are kept lose EXIF, XMP and comments.
         image_info: Whether records have the size of their image and the name of its file.
         encodings: The encodings of features that are chosen by name; that of `image` is `encoding`.
     """
@@ -119,6 +124,7 @@ class ImageJob(FilesInParts):
     frames: Frames = "first"
     dtype: ImageDtype = "uint8"
     max_pixels: int = MAX_PIXELS
+    strip_metadata: bool = False
     image_info: bool = False
     encodings: Encodings = field(default_factory=dict)
 
@@ -147,11 +153,6 @@ class ImageJob(FilesInParts):
         return complete_schema(own, self.labels, self.extras, self.encodings, _COMPRESSED)
 
     def decoded(self) -> ImageJob:
-        if self.encoding == "source":
-            raise UsageError(
-                "--encoding source keeps the files as they are, and --map gets their pixels: drop one, or "
-                "use --encoding png"
-            )
         chosen = {n: e for n, e in self.encodings.items() if n not in _COMPRESSED}
         masks = {"mask": "tensor"} if self.annotations.has_mask else {}
         return replace(self, encoding="tensor", encodings={**chosen, **masks})
@@ -169,12 +170,14 @@ class ImageJob(FilesInParts):
         return Compared("picture", {"image": self.schema["image"]})
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
+        statuses = Statuses()
         for source in self.inputs.sources(pattern, limit):
-            yield self.annotations.with_annotations(source, self.inputs.path_of(source))
+            path = self.inputs.path_of(source)
+            yield self.annotations.with_annotations(source, path, statuses)
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         for member, data in self.inputs.unpacked(source):
-            yield self.annotations.with_annotations(member, ""), data
+            yield self.annotations.with_annotations(member, "", Statuses()), data
 
     def reads(self, source: Source) -> Iterator[Read]:
         yield from self.inputs.reads(source, EAGER_BYTES)
@@ -206,6 +209,7 @@ class ImageJob(FilesInParts):
         Raises:
             RejectError: The file cannot be read or decoded, or an annotation does not fit it.
         """
+        check_bytes(source.size, self.inputs.max_bytes, "it has")
         try:
             file = self.inputs.open(source)
         except OSError as error:
@@ -268,9 +272,11 @@ class ImageJob(FilesInParts):
         if self.encoding == "source" and readers_decode_alike(image, self.channels):
             image.load()  # a broken image is a reject in every encoding
             file.seek(0)
-            data = file.read()
-            if image.format != "PNG" or is_whole(data):
-                return Converted(data, (image.height, image.width), Geometry(stored, 1))
+            if kept := kept_file(file.read(), self.strip_metadata):
+                return Converted(kept, (image.height, image.width), Geometry(stored, 1))
+        encoding = self.encoding
+        if encoding == "source":
+            encoding = encoding_of(image.format, self.channels)
         orientation = orientation_of(image)
         self._draft(image, orientation)
         if self.dtype == "uint8":
@@ -278,7 +284,7 @@ class ImageJob(FilesInParts):
                 image = ImageOps.exif_transpose(image)
             upright = to_mode(image, self.channels)
             decoded = upright.height, upright.width
-            pixels = encoded(self._resized(upright, _FILTER), self.encoding)
+            pixels = encoded(self._resized(upright, _FILTER), encoding)
         else:
             wide = self._wide(image, file)
             decoded = wide.shape[0], wide.shape[1]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -10,23 +12,33 @@ from PIL import Image, ImageOps
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Resize, letterbox
 from beam_jobs.jobs.images.image_files import ORIENTATION, orientation_of
-from beam_jobs.jobs.images.png import to_png
 from readers.format.schema import IMAGE_ENCODINGS
 
 _WHITE = (255, 255, 255, 255)
 
 _JPEG_QUALITY = 95
 
+# Formats of photographs, whose pixels take a multiple of the file's bytes in a PNG.
+_LOSSY = ("JPEG", "MPO", "HEIF", "AVIF")
+
+# The type of a PNG's pixels by their channels.
+_PNG_COLORS = {1: 0, 3: 2, 4: 6}
+
 
 def readers_decode_alike(image: Image.Image, channels: int) -> bool:
     """Whether TensorFlow and Pillow decode the file of an image to the same pixels as `to_mode`."""
     modes = {1: ("L",), 3: ("L", "RGB"), 4: ("RGBA",)}[channels]
     return (
-        image.format in ("JPEG", "PNG")
+        image.format in ("JPEG", "MPO", "PNG")
         and image.mode in modes
         and orientation_of(image) == 1
         and "transparency" not in image.info
     )
+
+
+def encoding_of(file_format: str | None, channels: int) -> str:
+    """The encoding of an image whose file cannot be kept: as small as the file, or else without loss."""
+    return "jpeg" if file_format in _LOSSY and channels != 4 else "png"
 
 
 def sixteen_bits(image: Image.Image) -> np.ndarray:
@@ -133,6 +145,26 @@ def compressed(pixels: np.ndarray, encoding: str) -> bytes:
     data = encoded(Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels), encoding)
     assert isinstance(data, bytes)
     return data
+
+
+def to_png(pixels: np.ndarray) -> bytes:
+    """A PNG of 16 bits, which Pillow writes for gray alone.
+
+    Args:
+        pixels: uint16 [height, width, 1, 3 or 4].
+    """
+    height, width, channels = pixels.shape
+    rows = pixels.astype(">u2").reshape(height, -1).view(np.uint8)
+    lines = np.empty((height, rows.shape[1] + 1), np.uint8)
+    lines[:, 0] = 2  # the filter "Up": each byte minus the one above
+    lines[:, 1:] = rows
+    lines[1:, 1:] -= rows[:-1]
+    header = struct.pack(">2I5B", width, height, 16, _PNG_COLORS[channels], 0, 0, 0)
+    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes())), (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+        for name, body in chunks
+    )
 
 
 def mask_values(mask: Image.Image) -> Image.Image:

@@ -81,7 +81,7 @@ class CocoAnnotations:
 
     def _found(self, file_name: str) -> tuple[int, np.ndarray]:
         """The row of an image, and the numbers of its boxes."""
-        row = self._row(file_name)
+        row = self.row(file_name)
         if row in self.broken:
             raise RejectError(self.broken[row])
         return row, np.arange(self.box_starts[row], self.box_starts[row + 1])
@@ -95,11 +95,16 @@ class CocoAnnotations:
         Raises:
             RejectError: The file has no such image.
         """
-        row = self._row(file_name)
+        row = self.row(file_name)
         found = range(self.caption_starts[row], self.caption_starts[row + 1])
         return tuple(self.all_captions[number].decode() for number in found)
 
-    def _row(self, file_name: str) -> int:
+    def row(self, file_name: str) -> int:
+        """The number of an image in `names`, looked up as in `boxes`.
+
+        Raises:
+            MissingError: The file has no such image.
+        """
         stem = (
             file_name[: file_name.rfind(".")] if "." in file_name.rpartition("/")[2] else file_name
         )
