@@ -85,9 +85,10 @@ class DatasetFlags(RunFlags):
     )
     max_rejects: str = flag(
         "",
-        "fail without a dataset if more inputs are rejected: a number, or a share such as 1%",
-        unset="any number may be, but not all",
-        metavar="N|N%",
+        "fail without a dataset if more inputs are rejected: a number, a share of all inputs such as 0.2, or all for "
+        "any number; the shards that are done stay, and the same command with a higher limit keeps them",
+        unset="5 % of at least 10 inputs",
+        metavar="N|SHARE|all",
     )
     max_record_bytes: str = flag(
         "256MiB",

@@ -41,7 +41,7 @@ class ImageFlags(InputFlags):
 
     title = "records"
 
-    label: str = label_flag("parent")
+    label: str = label_flag("")
     image_size: str = flag(
         "none",
         "height and width in pixels, such as 224x224; none keeps each image's own size",
@@ -263,7 +263,7 @@ class ImageFlags(InputFlags):
         annotations.check_files(inputs)
         return ImageJob(
             inputs=replace(inputs, max_bytes=max_bytes),
-            labels=labels,
+            labels=self.effective_labels(self.label, labels, inputs),
             image_size=parse_image_size(self.image_size),
             resize=self.resize,
             channels=self.channels,
@@ -280,6 +280,7 @@ class ImageFlags(InputFlags):
         )
 
     def warnings(self, job: RecordJob) -> Iterable[str]:
+        yield from self.without_label(self.label, job)
         image_job = cast(ImageJob, job)
         turned, opened = image_job.annotations.turned_in_place(image_job.inputs)
         if turned:

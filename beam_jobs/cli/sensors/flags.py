@@ -147,7 +147,7 @@ class SensorFlags(RecordingFlags):
             )
         if not self.labels_samples:
             raise UsageError(
-                f"--window_label {self.window_label}: --label {self.label} labels whole files; "
+                f"--window_label {self.window_label}: --label {self.label or 'parent'} labels whole files; "
                 "name the labels of samples, such as --label column:activity"
             )
 
@@ -213,7 +213,7 @@ class SensorFlags(RecordingFlags):
         )
         return SensorJob(
             inputs=replace(inputs, max_bytes=max_bytes),
-            labels=labels,
+            labels=self.effective_labels(self.label, labels, inputs),
             read_options=read_options,
             dtype=self.dtype,
             encoding=self.encoding,
@@ -226,4 +226,5 @@ class SensorFlags(RecordingFlags):
         ).with_schema()
 
     def warnings(self, job: RecordJob) -> Iterable[str]:
-        return cast(SensorJob, job).warnings
+        yield from self.without_label(self.label, job)
+        yield from cast(SensorJob, job).warnings

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from beam_jobs.cli.flags import flag, names_in
-from beam_jobs.cli.inputs import InputFlags
+from beam_jobs.cli.inputs import PARENT_OR_NONE, InputFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_with
 from beam_jobs.jobs.sensors.spec import SensorEncoding
@@ -35,11 +35,12 @@ class RecordingFlags(InputFlags):
     of_rows = ("path_column", "key")
 
     label: str = flag(
-        "parent",
+        "",
         "the name of the file's folder; no label; a .csv file with the columns path and label; a "
         "column: of --table, of the .json next to an archive member, `cls` for the .cls next to it, "
         "or else of the recordings themselves, such as column:activity; or an array of the recordings "
         "with a label for each row or sample, such as array:y. See --window_label",
+        unset=PARENT_OR_NONE,
         metavar="parent|none|csv:FILE|column:NAME|array:NAME",
     )
     record: Literal["recording", "row"] = flag(

@@ -81,9 +81,7 @@ class _DraftPlan(beam.DoFn):
             # Before an old dataset is replaced; rejects found later are counted at the end.
             rejected = sum(split.rejected for split in summary.splits)
             inputs = sum(split.rejected + split.records for split in summary.splits)
-            if excess := output.max_rejects.excess(rejected, inputs):
-                first = summary.rejects[0]
-                raise DataError(f"{excess}: no dataset was written; the first: {first}")
+            output.max_rejects.check(rejected, inputs, summary.rejects)
             self._prepare(output, output.job(summary), output.folder(summary))
         give_back_freed()
         sizes = [sampled.size for sampled in summary.sample]
