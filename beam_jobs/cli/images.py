@@ -14,15 +14,16 @@ from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import parse_encodings
-from beam_jobs.jobs.images.annotation_flags import (
+from beam_jobs.jobs.images.annotations import (
+    ImageAnnotations,
+    Unannotated,
     parse_boxes,
     parse_captions,
     with_names,
     yolo_names,
 )
-from beam_jobs.jobs.images.annotations import ImageAnnotations, Unannotated
 from beam_jobs.jobs.images.boxes import AnnotationsOf, BoxOrder, Resize
-from beam_jobs.jobs.images.coco.objects import Segmentation
+from beam_jobs.jobs.images.coco_objects import Segmentation
 from beam_jobs.jobs.images.image_files import MAX_PIXELS, Frames
 from beam_jobs.jobs.images.job import ImageDtype, ImageEncoding, ImageJob
 from beam_jobs.jobs.images.pixels import parse_image_size

@@ -1,4 +1,4 @@
-"""The annotations of images: their boxes, captions and masks."""
+"""The annotations of images: the flags that name their boxes, captions and masks, and where these are."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, Literal, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -24,15 +24,15 @@ from beam_jobs.jobs.images.annotation_files import (
     stem_of,
 )
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, BoxOrder, Geometry, MissingError
-from beam_jobs.jobs.images.coco.lookup import CocoAnnotations, reversed_name
-from beam_jobs.jobs.images.coco.objects import CocoObject, Segmentation
-from beam_jobs.jobs.images.coco.reading import coco_file
+from beam_jobs.jobs.images.coco_file import CocoAnnotations, coco_file, reversed_name
+from beam_jobs.jobs.images.coco_objects import CocoObject, Segmentation
 from beam_jobs.jobs.images.image_files import header_of
-from beam_jobs.jobs.images.voc_yolo import voc_boxes, yolo_boxes
-from beam_jobs.sources.classes import Names
+from beam_jobs.jobs.images.voc_yolo import read_class_names, voc_boxes, yolo_boxes
+from beam_jobs.sources.classes import Names, label_names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import COLUMN, Source, column_of
-from beam_jobs.storage.files import open_seekable
+from beam_jobs.storage.files import open_seekable, read_bytes
+from beam_jobs.storage.paths import absolute_path
 from readers.files.local import is_local
 
 BoxFormat = Literal["", "coco", "csv", "voc", "yolo"]
@@ -44,6 +44,8 @@ Unannotated = Literal["auto", "keep", "reject"]
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+_MAX_MASK_CLASSES = 255
 
 # If none of the first images has a file of annotations, the folder is the wrong one.
 _IMAGES_CHECKED = 100
@@ -355,3 +357,77 @@ def _header(inputs: Inputs, source: Source) -> tuple[tuple[int, int], int] | Non
             return header_of(file)
     except (OSError, RejectError):
         return None
+
+
+def parse_boxes(boxes: str) -> tuple[BoxFormat, str]:
+    """The format of boxes, and the absolute path of their file or folder; empty without one.
+
+    Raises:
+        UsageError: `--boxes` has another form.
+    """
+    kind, _, path = boxes.partition(":")
+    if kind not in get_args(BoxFormat) or (kind in ("coco", "csv") and not path):
+        raise UsageError(
+            f"--boxes {boxes}: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR"
+        )
+    return cast(BoxFormat, kind), absolute_path(path) if path else ""
+
+
+def parse_captions(captions: str) -> tuple[CaptionFormat, str]:
+    """The format of captions, and the absolute path of their file or folder, or their column.
+
+    Raises:
+        UsageError: `--captions` has another form, or its file cannot be read.
+    """
+    kind, _, path = captions.partition(":")
+    if kind not in get_args(CaptionFormat) or (kind in ("coco", "column") and not path):
+        raise UsageError(f"--captions {captions}: expected coco:FILE, txt, txt:DIR or {COLUMN}NAME")
+    if path and kind != "column":
+        path = absolute_path(path)
+    if kind == "coco":
+        coco_file(path)
+    return cast(CaptionFormat, kind), path
+
+
+def yolo_names(path: str) -> tuple[str, ...]:
+    """The names in the file of `--class_names`.
+
+    Raises:
+        UsageError: The file cannot be read, or names no classes.
+    """
+    try:
+        return read_class_names(read_bytes(absolute_path(path)), path)
+    except OSError as error:
+        raise UsageError(f"--class_names {path}: cannot be read: {error}") from None
+
+
+def with_names(annotations: ImageAnnotations, keypoints: bool) -> ImageAnnotations:
+    """The annotations with the names of classes, and of keypoints, in their COCO file or table of boxes.
+
+    Raises:
+        UsageError: The file cannot be read, or lacks what is asked for.
+    """
+    path, segmentation = annotations.boxes_path, annotations.segmentation
+    if annotations.boxes == "csv":
+        table = coco_file(path, table=True)
+        names, in_pixels = label_names(table.category_names), table.unsized == "pixels"
+        return replace(annotations, class_names=names, in_pixels=in_pixels)
+    if annotations.boxes != "coco":
+        return annotations
+    coco = coco_file(path, keypoints or segmentation != "none")
+    names = coco.category_names
+    if not names:
+        raise UsageError(f"--boxes coco:{path}: the file has no categories: are these captions?")
+    if segmentation == "semantic" and len(names) > _MAX_MASK_CLASSES:
+        raise UsageError(
+            f"--segmentation semantic: {len(names)} categories, and a mask has room for "
+            f"{_MAX_MASK_CLASSES}; use --segmentation instances"
+        )
+    if keypoints and not coco.keypoint_names:
+        raise UsageError(
+            f"--keypoints: no category in {path} names keypoints; name a file such as "
+            "person_keypoints_train2017.json with --boxes coco:FILE"
+        )
+    return replace(
+        annotations, class_names=names, keypoints=coco.keypoint_names if keypoints else ()
+    )

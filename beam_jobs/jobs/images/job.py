@@ -29,16 +29,17 @@ from beam_jobs.jobs.images.image_files import (
     orientation_of,
 )
 from beam_jobs.jobs.images.kept_files import kept_file
-from beam_jobs.jobs.images.masks import MaskMover
 from beam_jobs.jobs.images.pixels import (
     encoded,
     encoding_of,
     readers_decode_alike,
     resized,
+    resized_by_planes,
     to_mode,
     to_png,
+    to_uint16,
+    wide_pixels,
 )
-from beam_jobs.jobs.images.wide_pixels import resized_by_planes, to_uint16, wide_pixels
 from beam_jobs.jobs.near import Compared
 from beam_jobs.jobs.protocols import complete_schema
 from beam_jobs.jobs.record import MORE_FRAMES
@@ -230,9 +231,14 @@ class ImageJob(FilesInParts):
         return {**record, MORE_FRAMES: True} if more else record
 
     def _record(self, source: Source, converted: Converted) -> dict[str, Any]:
-        mover = MaskMover(converted.geometry, self.image_size, self.resize, self.annotations.about)
-        reader = AnnotationReader(self.annotations, source, mover, self.max_pixels)
-        features = reader.features()
+        features = AnnotationReader(
+            self.annotations,
+            source,
+            converted.geometry,
+            self.image_size,
+            self.resize,
+            self.max_pixels,
+        ).features()
         if mask := features.get("mask"):
             features["mask"] = encoded(mask, self.encodings.get("mask", "png"))
         if self.image_info:
