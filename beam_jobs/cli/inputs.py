@@ -194,15 +194,15 @@ class InputFlags(JobFlags):
                 several=holds_lists(labels.table, value),
                 names=stated_classes(inputs, labels.table) if self.table else (),
             )
-        if label and labels.mode == "parent" and isinstance(inputs, EmbeddedInputs):
+        if labels.mode == "parent" and isinstance(inputs, EmbeddedInputs):
             raise UsageError(
                 "--label parent: files in a table have no folders: add --label column:NAME or --label none"
             )
         return inputs, labels
 
     def effective_labels(self, label: str, labels: Labels, inputs: Inputs) -> Labels:
-        """The labels; none if no flag asks for them, and all inputs lie in one folder or in a table."""
-        return Labels() if not label and _lie_in_one_folder(inputs) else labels
+        """The labels; none if no flag asks for them, and all inputs lie in one folder."""
+        return Labels() if not (label or self.table) and _lie_in_one_folder(inputs) else labels
 
     def without_label(self, label: str, job: RecordJob) -> Iterator[str]:
         """Yields a line about the label that the records of a job do not have."""
@@ -242,8 +242,6 @@ class InputFlags(JobFlags):
 
 def _lie_in_one_folder(inputs: Inputs) -> bool:
     """Whether no input lies in a folder below the common root, or in an archive, that could name its class."""
-    if isinstance(inputs, EmbeddedInputs):
-        return True
     if is_local(inputs.root):
         entries = os.scandir(inputs.root or "/")
         if not any(entry.is_dir() or archive_kind(entry.name) for entry in entries):
