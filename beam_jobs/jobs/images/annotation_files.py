@@ -55,12 +55,7 @@ def _split(path: str) -> tuple[str, str] | None:
 
 
 def image_path(source: Source, path: str) -> str:
-    """The path of an image, also inside an archive.
-
-    Args:
-        source: The image.
-        path: Its path, or that of its archive.
-    """
+    """The path of an image, also inside an archive, given its path or that of its archive."""
     return f"{path}/{_member(source)}" if source.archive else path
 
 
@@ -143,6 +138,7 @@ class AnnotationFiles(NamedTuple):
 
     Attributes:
         content: What the files hold.
+        flag: The flag that asks for them.
         folder: The folder they are in; empty if they are next to the images, or where `layout` puts
             them.
         extension: Their extension, without the dot.
@@ -151,19 +147,16 @@ class AnnotationFiles(NamedTuple):
     """
 
     content: Content
+    flag: str
     folder: str
     extension: str
     layout: tuple[str, str] | None = None
 
     def candidates(self, source: Source, path: str) -> list[str]:
-        """The paths at which the file of an image may be, the likeliest first.
+        """The paths at which the file of an image, given its path, may be, the likeliest first.
 
-        A folder of their own repeats the folders of the images, or holds all files side by side. An archive
-        may hold images and that folder, so that the folders of the images begin with one of their own.
-
-        Args:
-            source: The image.
-            path: The image's path.
+        With a folder of their own: `folder/sub/name`, then `folder/name`. In an archive that holds images and
+        that folder, the folders of the images begin with one of their own, so all ends of `sub` are tried.
         """
         if not self.folder:
             return [self._default_path(path)]
@@ -234,7 +227,7 @@ def open_joined(
     Args:
         source: The image.
         content: What the file holds.
-        opener: Opens the file if it is in no archive.
+        opener: Opens it if it is in no archive.
         limit: The most bytes of a member of an archive.
 
     Raises:
@@ -255,13 +248,7 @@ def open_joined(
 
 
 def read_joined(source: Source, content: Content) -> bytes | None:
-    """Reads the file with some content that is joined to a source, up to one byte over `MAX_BYTES`.
-
-    Returns None if no file is joined.
-
-    Raises:
-        RejectError: The file cannot be read.
-    """
+    """Reads the file that `open_joined` opens, up to one byte over `MAX_BYTES`."""
     opened = open_joined(source, content, open_file, MAX_BYTES)
     if opened is None:
         return None

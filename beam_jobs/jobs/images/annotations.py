@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Literal, TypeVar, cast, get_args
+from typing import BinaryIO, Literal, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -110,34 +110,22 @@ class ImageAnnotations:
             names["keypoints"] = self.keypoints
         return names
 
-    @property
-    def _flags_of_files(self) -> str:
-        """The flags that ask for a file beside each image."""
-        boxes = f"--boxes {self.boxes}" if self.boxes in ("voc", "yolo") else ""
-        captions = "--captions txt" if self.captions == "txt" else ""
-        masks = "--masks" if self.masks else ""
-        return " and ".join(filter(None, (boxes, captions, masks)))
-
     @functools.cached_property
     def _files(self) -> list[AnnotationFiles]:
         """The files for each image that the flags ask for."""
         files = []
         if self.boxes in ("voc", "yolo"):
-            extension = "xml" if self.boxes == "voc" else "txt"
-            files.append(AnnotationFiles("boxes", self.boxes_path, extension, LAYOUTS[self.boxes]))
+            extension, layout = ("xml" if self.boxes == "voc" else "txt"), LAYOUTS[self.boxes]
+            flag = f"--boxes {self.boxes}"
+            files.append(AnnotationFiles("boxes", flag, self.boxes_path, extension, layout))
         if self.captions == "txt":
-            files.append(AnnotationFiles("captions", self.captions_path, "txt"))
+            files.append(AnnotationFiles("captions", "--captions txt", self.captions_path, "txt"))
         if self.masks:
-            files.append(AnnotationFiles("mask", self.masks, "png"))
+            files.append(AnnotationFiles("mask", "--masks", self.masks, "png"))
         return files
 
     def is_annotation(self, path: str, root: str = "") -> bool:
-        """Whether a file among the images is not an image, but annotates one.
-
-        Args:
-            path: The file's path.
-            root: The common root of the images.
-        """
+        """Whether the file of a path among the images under `root` is not an image, but annotates one."""
         whole = path in (self.boxes_path, self.captions_path)
         return whole or any(files.include(path, root) for files in self._files)
 
@@ -157,8 +145,9 @@ class ImageAnnotations:
             return source
         unlisted = source.packed or (source.archive and not source.location)
         if unlisted and self._files:
+            flags = " and ".join(files.flag for files in self._files)
             raise UsageError(
-                f"{source.key}: {self._flags_of_files} do not go together with archives that are read "
+                f"{source.key}: {flags} do not go together with archives that are read "
                 "from front to back: unpack it, or make it a .zip or .tar; --boxes coco:FILE and "
                 f"--captions {COLUMN}txt work as it is"
             )
@@ -166,12 +155,13 @@ class ImageAnnotations:
             return source
         row = dict(source.row)
         try:
-            if self.boxes in ("coco", "csv"):
-                row |= self.found(self._objects_in_file, source) or {}
-            if self.captions == "coco":
-                coco = coco_file(self.captions_path)
-                texts = self.found(coco.captions, source.file)
-                row |= {} if texts is None else {"captions": texts}
+            for coco, column in self._coco_files.values():
+                if column == "captions":
+                    texts = self.found(coco.captions, source.file)
+                    row |= {} if texts is None else {"captions": texts}
+                elif boxes := self.found(coco.boxes, source.file):
+                    row["boxes"] = [boxes.corners.tolist(), boxes.names, boxes.size]
+                    row |= {"objects": coco.objects(source.file)} if self.details else {}
             path = image_path(source, path)
             joined = [
                 entry for files in self._files for entry in files.find(source, path, statuses)
@@ -181,19 +171,16 @@ class ImageAnnotations:
         return source._replace(row=row, joined=tuple(joined))
 
     @property
-    def _boxes_file(self) -> CocoAnnotations | None:
-        """The COCO file or table with the boxes of all images."""
-        if self.boxes not in ("coco", "csv"):
-            return None
-        return coco_file(self.boxes_path, self.details, self.boxes == "csv")
-
-    def _objects_in_file(self, source: Source) -> dict[str, Any]:
-        """The objects of an image in the COCO file or table, as columns of its source."""
-        coco = self._boxes_file
-        assert coco
-        boxes = coco.boxes(source.file)
-        row: dict[str, Any] = {"boxes": [boxes.corners.tolist(), boxes.names, boxes.size]}
-        return row | {"objects": coco.objects(source.file)} if self.details else row
+    def _coco_files(self) -> dict[str, tuple[CocoAnnotations, str]]:
+        """Flag -> the COCO file or table that annotates all images, and whether for `boxes` or `captions`."""
+        files = {}
+        if self.boxes in ("coco", "csv"):
+            boxes = coco_file(self.boxes_path, self.details, self.boxes == "csv")
+            files[f"--boxes {self.boxes}:{self.boxes_path}"] = boxes, "boxes"
+        if self.captions == "coco":
+            captions = coco_file(self.captions_path)
+            files[f"--captions coco:{self.captions_path}"] = captions, "captions"
+        return files
 
     def found(self, read: Callable[[U], T], source: U) -> T | None:
         """An annotation that a function reads; None if it is missing and the image is kept."""
@@ -232,32 +219,20 @@ class ImageAnnotations:
         check_shared(images)
         for files in self._files:
             if not any(joined[0] == files.content for source in images for joined in source.joined):
-                flag = {
-                    "boxes": f"--boxes {self.boxes}",
-                    "captions": f"--captions {self.captions}",
-                    "mask": "--masks",
-                }[files.content]
                 path = image_path(images[0], inputs.path_of(images[0]))
                 expected = " or ".join(files.candidates(images[0], path))
                 raise UsageError(
-                    f"{flag}: none of the first {len(images)} images has such a file; that of "
+                    f"{files.flag}: none of the first {len(images)} images has such a file; that of "
                     f"{images[0].key} would be {expected}"
                 )
 
     def _check_entries(self, inputs: Inputs) -> None:
         """Checks all images, because an entry `1.jpg` fits a file of this name in any folder."""
-        files = (
-            [(f"--boxes {self.boxes}:{self.boxes_path}", self._boxes_file)]
-            if self._boxes_file
-            else []
-        )
-        if self.captions == "coco":
-            files.append((f"--captions coco:{self.captions_path}", coco_file(self.captions_path)))
         once, twice = set[int](), set[int]()
-        for name in _names_in(inputs) if files else ():
+        for name in _names_in(inputs) if self._coco_files else ():
             stem = hash(stem_of(name))
             (twice if stem in once else once).add(stem)
-        for flag, coco in files if twice else ():
+        for flag, (coco, _) in self._coco_files.items() if twice else ():
             owners: dict[int, str] = {}
             for name in _names_in(inputs):
                 if hash(stem_of(name)) not in twice:
@@ -313,11 +288,7 @@ class ImageAnnotations:
         return [CocoObject(*values) for values in source.row.get("objects", ())]
 
     def captions_of(self, source: Source) -> list[str]:
-        """The captions of an image.
-
-        Raises:
-            RejectError: The captions are missing, cannot be read, or are not text.
-        """
+        """The captions of an image; raises what `boxes_of` does."""
         if self.captions == "coco":
             if "captions" not in source.row:
                 raise MissingError("no captions found")
@@ -334,11 +305,7 @@ class ImageAnnotations:
         return caption_lines(data)
 
     def open_mask(self, source: Source) -> BinaryIO:
-        """Opens the mask of an image.
-
-        Raises:
-            RejectError: The mask is missing or cannot be read.
-        """
+        """Opens the mask of an image; raises what `boxes_of` does."""
         if (file := open_joined(source, "mask", open_seekable)) is None:
             raise MissingError("no mask found")
         return file

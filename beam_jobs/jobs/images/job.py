@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -73,20 +73,6 @@ _INFO = {
     "depth": Feature("int64"),
     "filename": Feature("string"),
 }
-
-
-class Converted(NamedTuple):
-    """An image as its record holds it.
-
-    Attributes:
-        image: The pixels [H, W, C], or encoded bytes.
-        size: (height, width) in pixels.
-        geometry: How the points of the file have moved.
-    """
-
-    image: np.ndarray | bytes
-    size: tuple[int, int]
-    geometry: Geometry
 
 
 @dataclass(frozen=True)
@@ -225,16 +211,18 @@ class ImageJob(FilesInParts):
             RejectError: The file cannot be decoded, or an annotation does not fit it.
         """
         with decoding(file, self.max_pixels) as image:
-            converted = self._converted(image, file)
+            pixels, geometry = self._converted(image, file)
             more = has_more_frames(image)
-        record = self._record(source, converted)
+        record = self._record(source, pixels, geometry)
         return {**record, MORE_FRAMES: True} if more else record
 
-    def _record(self, source: Source, converted: Converted) -> dict[str, Any]:
+    def _record(
+        self, source: Source, pixels: np.ndarray | bytes, geometry: Geometry
+    ) -> dict[str, Any]:
         features = AnnotationReader(
             self.annotations,
             source,
-            converted.geometry,
+            geometry,
             self.image_size,
             self.resize,
             self.max_pixels,
@@ -242,10 +230,10 @@ class ImageJob(FilesInParts):
         if mask := features.get("mask"):
             features["mask"] = encoded(mask, self.encodings.get("mask", "png"))
         if self.image_info:
-            height, width = converted.size
+            height, width = self.image_size or geometry.upright
             features |= {"height": height, "width": width, "depth": self.channels}
             features["filename"] = source.file.rpartition("/")[2]
-        return {"image": converted.image, **features}
+        return {"image": pixels, **features}
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         keys = [source.key]
@@ -270,17 +258,17 @@ class ImageJob(FilesInParts):
                 image.seek(number)
                 check_pixels(image, self.max_pixels)
                 converted = self._converted(image, file)
-                yield f"{source.key}#{number + 1}", self._record(source, converted)
+                yield f"{source.key}#{number + 1}", self._record(source, *converted)
 
-    def _converted(self, image: Image.Image, file: BinaryIO) -> Converted:
-        """The current frame of an image as a record holds it."""
+    def _converted(self, image: Image.Image, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
+        """The current frame of an image as a record holds it, pixels [H, W, C] or a file, and how points have moved."""
         stored = image.height, image.width
         if self.encoding == "source" and readers_decode_alike(image, self.channels):
             image.load()  # a broken image is a reject in every encoding
             file.seek(0)
             if kept := kept_file(file.read(), self.strip_metadata):
-                return Converted(kept, (image.height, image.width), Geometry(stored, 1))
-        encoding = self.encoding
+                return kept, Geometry(stored, 1)
+        encoding: str = self.encoding
         if encoding == "source":
             encoding = encoding_of(image.format, self.channels)
         orientation = orientation_of(image)
@@ -295,8 +283,7 @@ class ImageJob(FilesInParts):
             wide = self._wide(image, file)
             decoded = wide.shape[0], wide.shape[1]
             pixels = self._encoded_wide(wide)
-        geometry = Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
-        return Converted(pixels, self.image_size or decoded, geometry)
+        return pixels, Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
 
     def _draft(self, image: Image.Image, orientation: int) -> None:
         if self.image_size and not self.jpeg_exact and image.format in ("JPEG", "MPO"):

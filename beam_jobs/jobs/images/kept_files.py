@@ -10,7 +10,6 @@ import struct
 import zlib
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -31,12 +30,8 @@ _END, _COMMENT, _APPLICATIONS = 0xD9, 0xFE, range(0xE0, 0xF0)
 _OF_PIXELS = {0xE0: b"", 0xE2: b"ICC_PROFILE\0", 0xEE: b"Adobe"}
 
 
-class _Part(NamedTuple):
-    """A part of a file: its bytes from `start` to `end`."""
-
-    start: int
-    end: int
-    is_metadata: bool
+# A part of a file: its first byte, its end, and whether it is metadata.
+_Part = tuple[int, int, bool]
 
 
 def kept_file(data: bytes, strip_metadata: bool) -> bytes | None:
@@ -53,16 +48,17 @@ def kept_file(data: bytes, strip_metadata: bool) -> bytes | None:
     """
     is_png = data.startswith(_SIGNATURE)
     parts = list(_png_parts(data) if is_png else _jpeg_parts(data))
-    if is_png and not _IN_ORDER.fullmatch(b"".join(data[p.start + 4 : p.start + 8] for p in parts)):
+    if is_png and not _IN_ORDER.fullmatch(b"".join(data[at + 4 : at + 8] for at, *_ in parts)):
         return None
+    end = parts[-1][1]
     if not strip_metadata:
-        return data[: parts[-1].end]
+        return data[:end]
     # Pixels of a JPEG follow the part that announces them.
-    starts = [*(part.start for part in parts), parts[-1].end]
+    starts = [*(start for start, *_ in parts), end]
     kept = (
-        data[start:end]
-        for part, (start, end) in zip(parts, pairwise(starts), strict=True)
-        if not part.is_metadata
+        data[start:next_start]
+        for (*_, is_metadata), (start, next_start) in zip(parts, pairwise(starts), strict=True)
+        if not is_metadata
     )
     return data[: starts[0]] + b"".join(kept)
 
@@ -75,7 +71,7 @@ def _png_parts(data: bytes) -> Iterator[_Part]:
         chunk = memoryview(data)[at : at + 12 + length]
         if len(chunk) < 12 + length or chunk[-4:] != struct.pack(">I", zlib.crc32(chunk[4:-4])):
             return
-        yield _Part(at, at + len(chunk), name in _METADATA_CHUNKS)
+        yield at, at + len(chunk), name in _METADATA_CHUNKS
         at += len(chunk)
 
 
@@ -85,7 +81,7 @@ def _jpeg_parts(data: bytes) -> Iterator[_Part]:
     while found := _MARKER.search(data, at):
         marker, at = found[1][0], found.end()
         if marker == _END:
-            yield _Part(found.start(), at, False)
+            yield found.start(), at, False
             return
         if marker in (0x01, 0xD8):  # These have no length.
             continue
@@ -93,5 +89,5 @@ def _jpeg_parts(data: bytes) -> Iterator[_Part]:
         is_metadata = marker == _COMMENT or marker in _APPLICATIONS
         if is_metadata and marker in _OF_PIXELS:
             is_metadata = not data.startswith(_OF_PIXELS[marker], found.end() + 2)
-        yield _Part(found.start(), at, is_metadata)
-    yield _Part(len(data), len(data), False)
+        yield found.start(), at, is_metadata
+    yield len(data), len(data), False
