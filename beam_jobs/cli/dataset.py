@@ -124,9 +124,10 @@ class DatasetFlags(Flags):
     )
     max_rejects: str = flag(
         "",
-        "fail without a dataset if more inputs are rejected: a number, or a share such as 1%",
-        unset="no limit, unless all are rejected",
-        metavar="N|N%",
+        "fail without a dataset if more inputs are rejected: a number, a share of all inputs such as 0.2, or all for "
+        "any number; the shards that are done stay, and the same command with a higher limit keeps them",
+        unset="5 % of at least 10 inputs",
+        metavar="N|SHARE|all",
         check="records.rejects:MaxRejects.parse",
         stated=False,
     )

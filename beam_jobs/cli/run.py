@@ -23,6 +23,7 @@ from beam_jobs.cli.dataset import threshold_of
 from beam_jobs.cli.report import (
     HEADER,
     Report,
+    alike_classes,
     findings_as_json,
     format_findings,
     format_reasons,
@@ -31,6 +32,7 @@ from beam_jobs.cli.report import (
     kept_out_warning,
     next_step,
     reasons_as_json,
+    size_line,
     splits_as_json,
     splits_of,
     summary_rows,
@@ -46,6 +48,7 @@ from beam_jobs.engines.early_end import ends_early
 from beam_jobs.engines.launch import launch
 from beam_jobs.errors import CompleteError, DataError, JobError, UsageError
 from beam_jobs.jobs.near import Near
+from beam_jobs.pipeline.commit import INPUT_BYTES
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
 from beam_jobs.pipeline.planning.drop_near import KEPT_OUT
 from beam_jobs.pipeline.survey_near import SURVEY, SurveyNear
@@ -79,6 +82,7 @@ class Outcome(NamedTuple):
     kept_shards: int  # shards of an unfinished run, which were not written again
     seconds: dict[str, float]  # by phase
     kept_out: int = 0  # records that are near one of --keep_out
+    input_bytes: int = 0  # bytes of the inputs if each record is a file; 0 if they are not known
     was_complete: bool = False  # an earlier run of the job had completed the dataset
 
 
@@ -103,7 +107,8 @@ def run_job(command: Command) -> Outcome | None:
     try:
         manifest = _manifest(directory, command.output.generation)
         kept_out = _counted(result, KEPT_OUT)
-        return Outcome(manifest, _counted(result, "kept"), seconds, kept_out)
+        inputs = _counted(result, INPUT_BYTES)
+        return Outcome(manifest, _counted(result, "kept"), seconds, kept_out, inputs)
     except (OSError, ValueError) as error:
         raise DataError(
             f"the runner reports success, but {error}; no dataset was written: run the job again"
@@ -189,8 +194,10 @@ def main_job(command: Command, report: Report) -> None:
 def _survey(command: Command, report: Report) -> None:
     findings = survey_job(command)
     report.show(format_findings(findings), **findings_as_json(findings))
+    report.note(_size(command, sum(s.bytes for s in findings.splits), findings.input_bytes))
     report.warn(
         *warnings_of(command.output, findings.splits, command.job.has_windows),
+        *alike_classes(findings.labels),
         kept_out_warning(findings.kept_out, "would be"),
     )
     report.note("nothing was written: this was a dry run")
@@ -222,6 +229,7 @@ def _run(command: Command, report: Report) -> None:
         seconds=seconds,
         phases=outcome.seconds,
     )
+    report.note(_size(command, sum(split.bytes for split in splits), outcome.input_bytes))
     if outcome.kept_shards:
         report.note(f"kept {outcome.kept_shards:,} shards of an unfinished run")
     if manifest.duplicates:
@@ -241,6 +249,7 @@ def _run(command: Command, report: Report) -> None:
         _report_rejects(report, directory, manifest)
     report.warn(
         *warnings_of(command.output, splits, command.job.has_windows),
+        *alike_classes({LABEL: manifest.label_names, **manifest.class_names}),
         unused_classes(manifest, command.output.feature_names.get(LABEL, LABEL)),
         fractions_as_names(manifest),
         kept_out_warning(outcome.kept_out, "were"),
@@ -262,6 +271,11 @@ def _run(command: Command, report: Report) -> None:
         except DataError as error:
             raise DataError(f"the dataset is written, but not the report: {error}") from None
         report.note(f"report in {page}", report=page)
+
+
+def _size(command: Command, size: int, inputs: int) -> str:
+    """The line about the size of a dataset; what the planning counts are bytes of inputs only of whole files."""
+    return size_line(size, inputs if command.job.as_file_job() else 0, command.output.schema)
 
 
 def run_readers(*arguments: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from beam_jobs.cli.flags import flag, names_in
-from beam_jobs.cli.inputs import FILES_TRIED, InputFlags
+from beam_jobs.cli.inputs import FILES_TRIED, PARENT_OR_NONE, InputFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_with
 
@@ -90,11 +90,12 @@ class SensorFlags(InputFlags):
     of_rows = ("path_column", "key")
 
     label: str = flag(
-        "parent",
+        "",
         "the name of the file's folder; no label; a .csv file with the columns path and label; a "
         "column: of --table, of the .json next to an archive member, `cls` for the .cls next to it, "
         "or else of the recordings themselves, such as column:activity; or an array of the recordings "
         "with a label for each row or sample, such as array:y. See --window_label",
+        unset=PARENT_OR_NONE,
         metavar="parent|none|csv:FILE|column:NAME|array:NAME",
         check=_check_label,
         everyday=True,
@@ -277,7 +278,7 @@ class SensorFlags(InputFlags):
             )
         if not self.label.startswith((_COLUMN, _ARRAY)):
             raise UsageError(
-                f"--window_label {self.window_label}: --label {self.label} labels whole files; "
+                f"--window_label {self.window_label}: --label {self.label or 'parent'} labels whole files; "
                 "name the labels of samples, such as --label column:activity"
             )
 
@@ -343,7 +344,7 @@ class SensorFlags(InputFlags):
         )
         return SensorJob(
             inputs=replace(inputs, max_bytes=max_bytes),
-            labels=labels,
+            labels=self.effective_labels(self.label, labels, inputs),
             read_options=read_options,
             dtype=self.dtype,
             encoding=self.encoding,
@@ -356,7 +357,8 @@ class SensorFlags(InputFlags):
         ).with_schema()
 
     def warnings(self, job: RecordJob) -> Iterable[str]:
-        return cast("SensorJob", job).warnings
+        yield from self.without_label(self.label, job)
+        yield from cast("SensorJob", job).warnings
 
     def check_formats(self, inputs: Inputs) -> None:
         """Checks that flags about formats apply to some of the files.

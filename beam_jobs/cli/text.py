@@ -41,6 +41,10 @@ def _check_window(number: int) -> None:
         raise UsageError(f"--window {number}: expected a number of tokens")
 
 
+# Texts that are looked at before the job.
+_TEXTS_TRIED = 20
+
+
 @dataclass(frozen=True)
 class TextFlags(InputFlags):
     """The flags of the text job."""
@@ -212,7 +216,9 @@ class TextFlags(InputFlags):
             encodings=parse_encodings(self.encodings),
         )
         names = stated_classes(job.inputs, job.label_field) if job.label_field else ()
-        return replace(job, several_labels=has_several_labels(job), label_names=names)
+        job = replace(job, several_labels=has_several_labels(job), label_names=names)
+        _check_first(job)
+        return job
 
     def _tokenizer(self) -> tuple[Tokens, str]:
         """The kind of tokens, and the text of a given tokenizer's file."""
@@ -256,6 +262,22 @@ class TextFlags(InputFlags):
         if self.record == "line":
             for pattern in inputs.patterns:
                 yield from (source.file for source, _ in inputs.first(pattern, FILES_TRIED))
+
+
+def _check_first(job: TextJob) -> None:
+    """Refuses inputs if none of the first becomes a record, as with a wrong --text_field or --label_field."""
+    errors: list[str] = []
+    found = (job.inputs.sources(pattern, limit=_TEXTS_TRIED) for pattern in job.inputs.patterns)
+    chunks = itertools.chain.from_iterable(map(job.chunks, itertools.chain.from_iterable(found)))
+    texts = itertools.chain.from_iterable(map(job.read, chunks))
+    for text in itertools.islice(texts, _TEXTS_TRIED):
+        if text.text is not None:
+            return
+        errors.append(f"{text.key}: {text.error}")
+    if len(errors) == 1:
+        raise UsageError(errors[0])
+    if errors:
+        raise UsageError(f"no text among the first {len(errors)}: {errors[0]}")
 
 
 def _check_fields(inputs: Inputs, field: str, whole: bool) -> None:

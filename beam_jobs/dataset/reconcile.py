@@ -68,8 +68,7 @@ def _check_rejects(every: list[ShardResult], inputs: int, max_rejects: MaxReject
         raise DataError(
             f"all {rejected} records were rejected, no dataset was written; the first: {min(rejects)}"
         )
-    if excess := max_rejects.excess(rejected, inputs):
-        raise DataError(f"{excess}: no dataset was written; the first: {min(rejects)}")
+    max_rejects.check(rejected, inputs, sorted(rejects))
 
 
 def _check_balance(name: str, results: list[ShardResult]) -> None:

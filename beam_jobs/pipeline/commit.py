@@ -35,6 +35,9 @@ from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, File, Manif
 from readers.format.schema import Schema
 from readers.format.splits import Split
 
+# The name of a counter: the bytes of all inputs if each record is a file.
+INPUT_BYTES = "input_bytes"
+
 
 def _manifest_of(
     output: Output,
@@ -115,6 +118,7 @@ def _commit(
 ) -> Manifest:
     """Checks that nothing was lost, then writes the vocabulary and, last, the manifest."""
     progress.begin("checking")
+    Metrics.counter("summary", INPUT_BYTES).inc(sum(split.bytes for split in summary.splits))
     names = output.placement.splits.names
     statistics = merged.by_split(schema)
     counted = {split: values.records for split, values in statistics.items()}

@@ -59,6 +59,7 @@ class Findings:
         tried: The number of records that were loaded to measure them.
         failed: The rejects among those.
         schema: The schema of the records.
+        input_bytes: The size of the inputs if each record is a file, else that of the records.
         repeated: The number of keys that several records share.
         kept_out: The number of records that are near one of `--keep_out`, as Beam's counters tell.
     """
@@ -69,6 +70,7 @@ class Findings:
     tried: int
     failed: tuple[Reject, ...]
     schema: Schema
+    input_bytes: int = 0
     repeated: int = 0
     kept_out: int = 0
 
@@ -96,6 +98,7 @@ def findings_of(
         len(measured),
         tuple(failed),
         renamed_schema(schema, output.feature_names),
+        sum(split.bytes for split in summary.splits),
         repeated,
     )
 
@@ -120,8 +123,7 @@ def check_findings(
         raise DataError(f"the job would reject all records; the first: {rejects[0]}")
     rejected = sum(split.rejected for split in findings.splits)
     found = rejected + sum(split.records for split in findings.splits)
-    if excess := max_rejects.excess(rejected, found):
-        raise DataError(f"{excess}: the job would fail; the first: {rejects[0]}")
+    max_rejects.check(rejected, found, rejects, "the job would fail")
 
 
 def count_repeated(hashes: Iterable[bytes]) -> int:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.errors import RejectError
 from beam_jobs.jobs.encodings import Encodings
 from beam_jobs.jobs.file_passes import FilesInParts
-from beam_jobs.jobs.images.annotation_files import joined_reads
+from beam_jobs.jobs.images.annotation_files import Statuses, joined_reads
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import Geometry, Resize
 from beam_jobs.jobs.images.features import AnnotationReader
@@ -28,15 +28,18 @@ from beam_jobs.jobs.images.image_files import (
     open_image,
     orientation_of,
 )
-from beam_jobs.jobs.images.masks import MaskMover
+from beam_jobs.jobs.images.kept_files import kept_file
 from beam_jobs.jobs.images.pixels import (
     encoded,
+    encoding_of,
     readers_decode_alike,
     resized,
+    resized_by_planes,
     to_mode,
+    to_png,
+    to_uint16,
+    wide_pixels,
 )
-from beam_jobs.jobs.images.png import is_whole, to_png
-from beam_jobs.jobs.images.wide_pixels import resized_by_planes, to_uint16, wide_pixels
 from beam_jobs.jobs.near import Compared
 from beam_jobs.jobs.protocols import complete_schema
 from beam_jobs.jobs.record import MORE_FRAMES
@@ -45,6 +48,7 @@ from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
+from beam_jobs.storage.limits import check_bytes
 from readers.files.stores.ahead import Read
 from readers.files.stores.reading import EAGER_BYTES
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
@@ -71,20 +75,6 @@ _INFO = {
 }
 
 
-class Converted(NamedTuple):
-    """An image as its record holds it.
-
-    Attributes:
-        image: The pixels [H, W, C], or encoded bytes.
-        size: (height, width) in pixels.
-        geometry: How the points of the file have moved.
-    """
-
-    image: np.ndarray | bytes
-    size: tuple[int, int]
-    geometry: Geometry
-
-
 @dataclass(frozen=True)
 class ImageJob(FilesInParts):
     """The images job.
@@ -95,7 +85,8 @@ class ImageJob(FilesInParts):
         image_size: (height, width) in pixels; None keeps each image's own size.
         resize: "stretch" to the size, "fit" inside it with black borders, or "crop" the center.
         channels: 1 for grayscale, 3 for RGB, 4 for RGBA.
-        encoding: "tensor", "raw" or "list" for pixels, "jpeg", "png", or "source" for the files' own bytes.
+        encoding: "tensor", "raw" or "list" for pixels, "jpeg", "png", or "source" for the files' own bytes
+            up to the end of their image where readers decode them alike, else "jpeg" or "png".
         extras: Columns that become features.
         annotations: Where boxes, captions and masks come from.
         jpeg_exact: Whether JPEGs are decoded at their full size before they are resized.
@@ -103,6 +94,7 @@ class ImageJob(FilesInParts):
         dtype: "uint8", "uint16" for 16 bits, or "float32" for floating-point pixels as they are and
             others from 0 to 1.
         max_pixels: The most pixels of an image and of a mask; larger ones are rejects.
+        strip_metadata: Whether files that are kept lose EXIF, XMP and comments.
         image_info: Whether records have the size of their image and the name of its file.
         encodings: The encodings of features that are chosen by name; that of `image` is `encoding`.
     """
@@ -119,6 +111,7 @@ class ImageJob(FilesInParts):
     frames: Frames = "first"
     dtype: ImageDtype = "uint8"
     max_pixels: int = MAX_PIXELS
+    strip_metadata: bool = False
     image_info: bool = False
     encodings: Encodings = field(default_factory=dict)
 
@@ -147,11 +140,6 @@ class ImageJob(FilesInParts):
         return complete_schema(own, self.labels, self.extras, self.encodings, _COMPRESSED)
 
     def decoded(self) -> ImageJob:
-        if self.encoding == "source":
-            raise UsageError(
-                "--encoding source keeps the files as they are, and --map gets their pixels: drop one, or "
-                "use --encoding png"
-            )
         chosen = {n: e for n, e in self.encodings.items() if n not in _COMPRESSED}
         masks = {"mask": "tensor"} if self.annotations.has_mask else {}
         return replace(self, encoding="tensor", encodings={**chosen, **masks})
@@ -169,12 +157,14 @@ class ImageJob(FilesInParts):
         return Compared("picture", {"image": self.schema["image"]})
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
+        statuses = Statuses()
         for source in self.inputs.sources(pattern, limit):
-            yield self.annotations.with_annotations(source, self.inputs.path_of(source))
+            path = self.inputs.path_of(source)
+            yield self.annotations.with_annotations(source, path, statuses)
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         for member, data in self.inputs.unpacked(source):
-            yield self.annotations.with_annotations(member, ""), data
+            yield self.annotations.with_annotations(member, "", Statuses()), data
 
     def reads(self, source: Source) -> Iterator[Read]:
         yield from self.inputs.reads(source, EAGER_BYTES)
@@ -206,6 +196,7 @@ class ImageJob(FilesInParts):
         Raises:
             RejectError: The file cannot be read or decoded, or an annotation does not fit it.
         """
+        check_bytes(source.size, self.inputs.max_bytes, "it has")
         try:
             file = self.inputs.open(source)
         except OSError as error:
@@ -220,22 +211,29 @@ class ImageJob(FilesInParts):
             RejectError: The file cannot be decoded, or an annotation does not fit it.
         """
         with decoding(file, self.max_pixels) as image:
-            converted = self._converted(image, file)
+            pixels, geometry = self._converted(image, file)
             more = has_more_frames(image)
-        record = self._record(source, converted)
+        record = self._record(source, pixels, geometry)
         return {**record, MORE_FRAMES: True} if more else record
 
-    def _record(self, source: Source, converted: Converted) -> dict[str, Any]:
-        mover = MaskMover(converted.geometry, self.image_size, self.resize, self.annotations.about)
-        reader = AnnotationReader(self.annotations, source, mover, self.max_pixels)
-        features = reader.features()
+    def _record(
+        self, source: Source, pixels: np.ndarray | bytes, geometry: Geometry
+    ) -> dict[str, Any]:
+        features = AnnotationReader(
+            self.annotations,
+            source,
+            geometry,
+            self.image_size,
+            self.resize,
+            self.max_pixels,
+        ).features()
         if mask := features.get("mask"):
             features["mask"] = encoded(mask, self.encodings.get("mask", "png"))
         if self.image_info:
-            height, width = converted.size
+            height, width = self.image_size or geometry.upright
             features |= {"height": height, "width": width, "depth": self.channels}
             features["filename"] = source.file.rpartition("/")[2]
-        return {"image": converted.image, **features}
+        return {"image": pixels, **features}
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         keys = [source.key]
@@ -260,17 +258,19 @@ class ImageJob(FilesInParts):
                 image.seek(number)
                 check_pixels(image, self.max_pixels)
                 converted = self._converted(image, file)
-                yield f"{source.key}#{number + 1}", self._record(source, converted)
+                yield f"{source.key}#{number + 1}", self._record(source, *converted)
 
-    def _converted(self, image: Image.Image, file: BinaryIO) -> Converted:
-        """The current frame of an image as a record holds it."""
+    def _converted(self, image: Image.Image, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
+        """The current frame of an image as a record holds it, pixels [H, W, C] or a file, and how points have moved."""
         stored = image.height, image.width
         if self.encoding == "source" and readers_decode_alike(image, self.channels):
             image.load()  # a broken image is a reject in every encoding
             file.seek(0)
-            data = file.read()
-            if image.format != "PNG" or is_whole(data):
-                return Converted(data, (image.height, image.width), Geometry(stored, 1))
+            if kept := kept_file(file.read(), self.strip_metadata):
+                return kept, Geometry(stored, 1)
+        encoding: str = self.encoding
+        if encoding == "source":
+            encoding = encoding_of(image.format, self.channels)
         orientation = orientation_of(image)
         self._draft(image, orientation)
         if self.dtype == "uint8":
@@ -278,13 +278,12 @@ class ImageJob(FilesInParts):
                 image = ImageOps.exif_transpose(image)
             upright = to_mode(image, self.channels)
             decoded = upright.height, upright.width
-            pixels = encoded(self._resized(upright, _FILTER), self.encoding)
+            pixels = encoded(self._resized(upright, _FILTER), encoding)
         else:
             wide = self._wide(image, file)
             decoded = wide.shape[0], wide.shape[1]
             pixels = self._encoded_wide(wide)
-        geometry = Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
-        return Converted(pixels, self.image_size or decoded, geometry)
+        return pixels, Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
 
     def _draft(self, image: Image.Image, orientation: int) -> None:
         if self.image_size and not self.jpeg_exact and image.format in ("JPEG", "MPO"):

@@ -17,7 +17,7 @@ from beam_jobs import progress
 from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.memory import give_back_freed
-from beam_jobs.errors import DataError, UsageError, loss_error
+from beam_jobs.errors import UsageError, loss_error
 from beam_jobs.jobs.text.sample import check_training
 from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, as_whole, in_pieces, once
 from beam_jobs.plan.boundaries import (
@@ -80,9 +80,7 @@ class _DraftPlan(beam.DoFn):
             # Before an old dataset is replaced; rejects found later are counted at the end.
             rejected = sum(split.rejected for split in summary.splits)
             inputs = sum(split.rejected + split.records for split in summary.splits)
-            if excess := output.max_rejects.excess(rejected, inputs):
-                first = summary.rejects[0]
-                raise DataError(f"{excess}: no dataset was written; the first: {first}")
+            output.max_rejects.check(rejected, inputs, summary.rejects)
             self._prepare(output, output.job(summary), output.folder(summary))
         give_back_freed()
         sizes = [sampled.size for sampled in summary.sample]

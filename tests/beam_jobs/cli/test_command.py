@@ -348,7 +348,7 @@ def test_a_table_with_its_flags_becomes_inputs(data):
     assert command.run.dry_run
     assert command.job.as_file_job()
     assert dict(command.output.schema) == {
-        "image": Feature("uint8", (None, None, 3)),
+        "image": Feature("uint8", (None, None, 3), "source"),
         "captions": Feature("string", (None,), "list"),
         "key": Feature("string"),
         "label": Feature("int64"),

@@ -103,6 +103,7 @@ def test_counters_of_every_stage_of_a_job_of_files(inputs, tmp_path):
     assert manifest.records == 960
     assert found.pop("shards/bytes") == manifest.bytes
     assert found.pop("shards/records_moved") >= 1
+    assert found.pop("summary/input_bytes") > 0
     assert found == {
         "files/found": 1000,
         "files/planned": 1000,
@@ -116,6 +117,7 @@ def test_counters_of_every_stage_of_the_text_job(inputs, tmp_path):
     arguments = [*inputs["text"], *BEAM, "--output", tmp_path / "out"]
     found = counters(*arguments)
     manifest = Manifest.read(str(tmp_path / "out")).splits["train"]
+    assert found.pop("summary/input_bytes") > 0
     assert found == {
         "files/found": 4,
         "parts/found": 1000,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from beam_jobs.errors import DataError
+from beam_jobs.errors import DataError, RejectError
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.loading import Loader
@@ -237,3 +238,14 @@ def test_files_on_a_disk_start_no_threads(tmp_path):
     assert set(threading.enumerate()) <= before
     job = images(str(tmp_path / "in"))
     assert list(job.reads(listed(job)[0])) == []
+
+
+def test_an_image_of_more_bytes_than_a_record_may_take_is_rejected_unread(tmp_path):
+    write_images(tmp_path / "in", 1)
+    job = images(str(tmp_path / "in" / "000.png"))
+    (source,) = job.sources(job.inputs.patterns[0])
+    job = replace(job, inputs=replace(job.inputs, max_bytes=source.size - 1))
+    with pytest.raises(
+        RejectError, match=rf"it has {source.size} bytes, more than {source.size - 1}"
+    ):
+        job.load(source)
