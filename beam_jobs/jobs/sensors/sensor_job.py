@@ -12,7 +12,7 @@ import numpy as np
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.protocols import FileJob, Part
-from beam_jobs.jobs.record import source_values
+from beam_jobs.jobs.record import Record, source_values
 from beam_jobs.jobs.sensors.arrays import convert_array, note_rounded, prepare_array
 from beam_jobs.jobs.sensors.conditioning import parse_rate
 from beam_jobs.jobs.sensors.formats.registry import read_recording
@@ -62,11 +62,11 @@ class RecordingPart(NamedTuple):
         size = self.size()
         return [(key, size) for key in self.keys if key]
 
-    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def records(self) -> Iterator[tuple[str, Record]]:
         self.size()
         for key, record in zip(self.keys, self.made, strict=True):
             if key:
-                yield key, record
+                yield key, Record(record)
 
 
 class SensorJob(SensorSpec, FilesInParts):
@@ -125,16 +125,16 @@ class SensorJob(SensorSpec, FilesInParts):
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         return self.inputs.unpacked(source)
 
-    def load(self, source: Source) -> dict[str, Any]:
+    def load(self, source: Source) -> Record:
         recording, records = self.read(source)
         record = next(iter(records))
         self.check(source.key, recording, record)
-        return record
+        return Record(record)
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         return self._part(source, *self.read(source, data)).planned()
 
-    def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, Record]]:
         return self._part(source, *self.read(source, data)).records()
 
     def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
