@@ -133,18 +133,18 @@ def flag(
     Args:
         default: The value without the flag.
         description: The help text, to which the default is added.
-        unset: What happens without the flag, if the default's text does not say it.
-        metavar: What the help shows in place of a value.
+        unset: What happens without the flag, if the default's text, `none` or `off`, does not say it.
+        metavar: What the help shows in place of a value; NAME for text unless it is given.
         choices: The values that it may have; those of a Literal are its choices anyway.
         check: Raises UsageError, with what was found and expected, for a value that is wrong: a function, or
             the name of one below `beam_jobs`, such as "plan.splits:Splits.folds", which is imported when the
             flag is given. The default is not checked.
         needs: The flags without which this one changes nothing, such as "boxes masks": it is refused without one.
         everyday: Whether the short help shows it.
-        stated: Whether the manifest states it.
+        stated: Whether the manifest states it, if it states flags of the class.
     """
     declared = {
-        "help": f"{description} (default: {unset or default})",
+        "help": f"{description} (default: {unset or default or _unset(default)})",
         "metavar": metavar,
         "choices": tuple(choices),
         "check": check,
@@ -167,6 +167,9 @@ class Flags(abc.ABC):
 
     title: ClassVar[str]
 
+    # Whether the manifest states them, because the dataset depends on them.
+    stated: ClassVar[bool] = True
+
     @classmethod
     def declared(cls) -> dict[str, dict[str, Flag]]:
         """The flags by heading and name, those of the classes above first."""
@@ -177,7 +180,7 @@ class Flags(abc.ABC):
             if issubclass(declaring, Flags):
                 own = [name for name in inspect.get_annotations(declaring) if name in fields]
                 group = groups.setdefault(declaring.title, {}) if own else {}
-                group.update({name: _flag(fields[name], types[name]) for name in own})
+                group |= {name: _flag(fields[name], types[name], cls.stated) for name in own}
         return groups
 
     @classmethod
@@ -215,19 +218,21 @@ class Flags(abc.ABC):
                 )
 
 
-def _flag(field: dataclasses.Field[Any], kind: Any) -> Flag:
-    choices = field.metadata["choices"]
+def _unset(default: Any) -> str:
+    return "off" if default is False else "none"
+
+
+def _flag(field: dataclasses.Field[Any], kind: Any, stated: bool) -> Flag:
+    how = dict(field.metadata)
     if get_origin(kind) is Literal:
-        choices = get_args(kind)
-        kind = type(choices[0])
-    default = [] if get_origin(kind) is list else field.default
-    kind = kind if kind in (bool, int) else list if get_origin(kind) is list else str
-    metavar = (
-        field.metadata["metavar"] or "|".join(map(str, choices)) or ("N" if kind is int else "")
-    )
-    return Flag(
-        field.name, kind, default, **{**field.metadata, "choices": choices, "metavar": metavar}
-    )
+        how["choices"] = get_args(kind)
+        kind = type(how["choices"][0])
+    several = get_origin(kind) is list
+    kind = list if several else kind if kind in (bool, int) else str
+    usual = {bool: "", int: "N"}.get(kind, "NAME")
+    how["metavar"] = how["metavar"] or "|".join(map(str, how["choices"])) or usual
+    how["stated"] = how["stated"] and stated
+    return Flag(field.name, kind, [] if several else field.default, **how)
 
 
 class JobFlags(Flags):
@@ -264,12 +269,12 @@ class RunFlags(Flags):
     """The flags that say where a job runs and what it prints; the dataset does not depend on them."""
 
     title = "where and how it runs"
+    stated = False
 
     engine: Engine = flag(
         "direct",
         "where the job runs: sets Beam's flags for it, see docs/engines.md",
         unset="direct, this machine",
-        stated=False,
     )
     engine_page: str = flag(
         "",
@@ -277,50 +282,40 @@ class RunFlags(Flags):
         "job",
         unset="--flink_master, or this port of the job service's machine",
         metavar="URL",
-        stated=False,
     )
     dry_run: bool = flag(
         False,
         "write nothing, and print what the job would write; `plan` before the job does the same",
         unset="write",
-        stated=False,
     )
     json: bool = flag(
         False,
         "print one JSON object on stdout, of what the table shows, the reasons of rejects, warnings, the "
         "seconds of each phase, the exit code, and the error of a job that failed",
         unset="a table",
-        stated=False,
     )
     report: str = flag(
         "",
         "write a report on the dataset: one HTML file on this machine, as `python -m readers report` does",
-        unset="none",
         metavar="FILE",
         everyday=True,
-        stated=False,
     )
     check: bool = flag(
         False,
         "look for what may be wrong with the dataset once it is written, as `python -m readers check` does, and for "
         "near duplicates among all of its records; the exit code is 1 if there is a finding as bad as --fail_on",
-        unset="off",
-        stated=False,
     )
     fail_on: Literal["error", "warning", "note"] = flag(
         "error",
         "the lowest severity of a finding of --check that makes the exit code 1",
         needs="check",
-        stated=False,
     )
     config: str = flag(
         "",
         "a .yaml or .json file with flags of the job, such as input: photos, and lists for flags that "
         "may be repeated; or a dataset's directory, to make it again. Flags of the command line "
         "replace those of the file",
-        unset="none",
         metavar="FILE|DIR",
-        stated=False,
     )
 
     def validate(self) -> None:

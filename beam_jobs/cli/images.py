@@ -72,13 +72,11 @@ class ImageFlags(InputFlags):
         False,
         "store `height`, `width` and `depth` of each image as the record has it, int64, and `filename`, "
         "the name of its file without folders",
-        unset="off",
     )
     jpeg_exact: bool = flag(
         False,
         "decode JPEGs at their full size and then resize them, as Pillow's resize does; without it "
         "the JPEG decoder scales down by 1/2, 1/4 or 1/8 first, which is faster and slightly different",
-        unset="off",
         needs="image_size",
     )
     frames: Literal["first", "all"] = flag(
@@ -96,7 +94,6 @@ class ImageFlags(InputFlags):
         "",
         "boxes of objects: from a COCO file; from a .csv or another table with a row for each box; or from "
         "Pascal VOC's .xml or YOLO's .txt with the image's name, in DIR or in the format's usual folder",
-        unset="none",
         metavar="coco:FILE|csv:FILE|voc[:DIR]|yolo[:DIR]",
         check="jobs.images.annotation_flags:parse_boxes",
         everyday=True,
@@ -118,7 +115,6 @@ class ImageFlags(InputFlags):
         "",
         "captions: from a COCO file, from a .txt with the image's name and one caption per line, "
         "or from a column",
-        unset="none",
         metavar="coco:FILE|txt[:DIR]|column:NAME",
         check="jobs.images.annotation_flags:parse_captions",
     )
@@ -126,7 +122,6 @@ class ImageFlags(InputFlags):
         "",
         "a folder with a PNG of each image's name, in the images' subfolders or in none, whose values "
         "are class ids",
-        unset="none",
         metavar="DIR",
     )
     segmentation: Literal["none", "instances", "semantic"] = flag(
@@ -137,7 +132,6 @@ class ImageFlags(InputFlags):
     keypoints: bool = flag(
         False,
         "the keypoints of the objects in --boxes coco:FILE: y, x and visibility of each",
-        unset="off",
     )
     unannotated: Literal["auto", "keep", "reject"] = flag(
         "auto",

@@ -108,7 +108,6 @@ class SensorFlags(InputFlags):
         "",
         "the column that separates the recordings of a file, such as subject; their rows may be mixed",
         unset="a file is a recording",
-        metavar="NAME",
     )
     arrays: str = flag(
         "",
@@ -128,7 +127,6 @@ class SensorFlags(InputFlags):
     drop_columns: str = flag(
         "",
         f"columns of {_TABLES} files that are no channels, such as is_anomaly,comment",
-        unset="none",
         metavar="NAME,…",
         check=functools.partial(_check_names, "drop_columns"),
     )
@@ -152,7 +150,6 @@ class SensorFlags(InputFlags):
         "convert to this dtype, such as float32, which scales audio to -1..1",
         unset="the input's own; float32 for text, which states none",
         choices=DTYPES,
-        metavar="NAME",
     )
     rate: str = flag(
         "",
@@ -167,7 +164,6 @@ class SensorFlags(InputFlags):
         "",
         f"the column of {suffixes_with('time_column')} files with the times of the samples, for --resample",
         unset="none, samples follow each other at the file's rate or --rate",
-        metavar="NAME",
     )
     time_unit: Literal["s", "ms", "us", "ns"] = flag(
         "s", "unit of times that are numbers; dates need none", needs="time_column"

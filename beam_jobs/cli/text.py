@@ -64,7 +64,6 @@ class TextFlags(InputFlags):
         "",
         "the field or column with the label; lists give several labels",
         unset="no labels",
-        metavar="NAME",
         everyday=True,
     )
     tokens: str = flag(
