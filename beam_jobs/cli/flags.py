@@ -143,8 +143,9 @@ def flag(
         everyday: Whether the short help shows it.
         stated: Whether the manifest states it, if it states flags of the class.
     """
+    usual = "off" if default is False else "none" if default in (None, "", []) else default
     declared = {
-        "help": f"{description} (default: {unset or default or _unset(default)})",
+        "help": f"{description} (default: {unset or usual})",
         "metavar": metavar,
         "choices": tuple(choices),
         "check": check,
@@ -216,10 +217,6 @@ class Flags(abc.ABC):
                     f"--{field.name}{text}: this changes nothing without {either}: add "
                     f"{'one' if most else 'it'}, or drop --{field.name}"
                 )
-
-
-def _unset(default: Any) -> str:
-    return "off" if default is False else "none"
 
 
 def _flag(field: dataclasses.Field[Any], kind: Any, stated: bool) -> Flag:
