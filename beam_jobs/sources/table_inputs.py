@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.errors import RejectError, UsageError, did_you_mean
 from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.embedded import EmbeddedInputs, columns_of_files
 from beam_jobs.sources.inputs import Inputs
@@ -245,7 +245,8 @@ def _check_columns(
         path_column = names[0]
     for column in (path_column, *columns):
         if column not in header:
-            raise UsageError(f"--table {path}: no column {column!r}, {found}")
+            hint = did_you_mean(column, header)
+            raise UsageError(f"--table {path}: no column {column!r}, {found}{hint}")
     if path_column in held and table_kind(path) != ("parquet", False):
         raise UsageError(
             f"--table {path}: column {path_column!r} holds files, which are read from .parquet alone: "

@@ -122,6 +122,10 @@ REFUSALS = [
     (IMAGES + f"--seed {2**63}", f"--seed {2**63}: expected a number from -2**63 to 2**63 - 1"),
     (IMAGES + "--splits a=0.5", "--splits a=0.5: the shares add up to 0.5, not 1"),
     (IMAGES + "--num_shards val=3", "--num_shards val=3: no split 'val', --splits has train"),
+    (IMAGES + "--num_shards tran=3", "--splits has train; did you mean train?"),
+    (IMAGES + "--names imag=x", "got 'imag=x'; did you mean image?"),
+    (IMAGES + "--encodings imag=png", "image, key, label; did you mean image?"),
+    (TABLE + "--extra_features agee:int64", "split, age, tags; did you mean age?"),
     (IMAGES + "--shard_size much", "--shard_size much: expected a size such as 128MiB or 500MB"),
     (IMAGES + "--config {data}/no.yaml", "--config {data}/no.yaml: {data}/no.yaml is missing;"),
     # Inputs.
