@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -41,8 +41,11 @@ class Flag:
         help: What it does, and what happens without it.
         metavar: What the help shows in place of a value.
         choices: The values that it may have; empty for any.
-        check: Raises UsageError for a value that is wrong; None if each is right.
-        needs: Flags without all of which this one changes nothing.
+        least: The smallest number that it may be.
+        check: Raises UsageError, with what was found and expected, for a value that is wrong: a function of the
+            value, or its name below `beam_jobs` and further arguments, such as "plan.splits:Splits.folds", which
+            is imported when the flag is given. The default is not checked.
+        needs: The flags without all of which this one changes nothing, such as "boxes masks".
         everyday: Whether the short help shows it.
         stated: Whether the manifest states it, because the dataset depends on it.
     """
@@ -51,12 +54,13 @@ class Flag:
     kind: type
     default: Any
     help: str
-    metavar: str
-    choices: tuple[Any, ...]
-    check: Callable[[Any], object] | str | None
-    needs: tuple[str, ...]
-    everyday: bool
-    stated: bool
+    metavar: str = ""
+    choices: tuple[Any, ...] = ()
+    least: int | None = None
+    check: Callable[[Any], object] | str = ""
+    needs: str = ""
+    everyday: bool = False
+    stated: bool = True
 
     @property
     def most(self) -> int | None:
@@ -99,12 +103,14 @@ class Flag:
         Raises:
             UsageError: It is wrong.
         """
+        if self.least is not None and value < self.least:
+            raise UsageError(f"--{self.name} {value}: expected at least {self.least}")
         if not self.check or value == self.default:
             return
-        named = isinstance(self.check, str)
-        check: Any = pkgutil.resolve_name(f"beam_jobs.{self.check}") if named else self.check
+        check, *more = self.check.split() if isinstance(self.check, str) else (self.check,)
+        run: Any = pkgutil.resolve_name(f"beam_jobs.{check}") if isinstance(check, str) else check
         try:
-            check(value)
+            run(value, *more)
         except UsageError as error:
             raise UsageError(f"{error.message}{self._close_form(value)}") from None
 
@@ -116,46 +122,20 @@ class Flag:
         return did_you_mean(word, words, after=f"{colon}{rest}") if word not in forms else ""
 
 
-def flag(
-    default: T,
-    description: str,
-    *,
-    unset: str = "",
-    metavar: str = "",
-    choices: Iterable[Any] = (),
-    check: Callable[[Any], object] | str | None = None,
-    needs: str = "",
-    everyday: bool = False,
-    stated: bool = True,
-) -> T:
-    """A dataclass field that is a flag; its type decides how the value is parsed.
+def flag(default: T, description: str, *, unset: str = "", **how: Any) -> T:
+    """A dataclass field that is a flag; its type says how the value is parsed.
 
     Args:
         default: The value without the flag.
         description: The help text, to which the default is added.
         unset: What happens without the flag, if the default's text, `none` or `off`, does not say it.
-        metavar: What the help shows in place of a value; NAME for text unless it is given.
-        choices: The values that it may have; those of a Literal are its choices anyway.
-        check: Raises UsageError, with what was found and expected, for a value that is wrong: a function, or
-            the name of one below `beam_jobs`, such as "plan.splits:Splits.folds", which is imported when the
-            flag is given. The default is not checked.
-        needs: The flags without which this one changes nothing, such as "boxes masks": it is refused without one.
-        everyday: Whether the short help shows it.
-        stated: Whether the manifest states it, if it states flags of the class.
+        how: Attributes of `Flag`.
     """
     usual = "off" if default is False else "none" if default in (None, "", []) else default
-    declared = {
-        "help": f"{description} (default: {unset or usual})",
-        "metavar": metavar,
-        "choices": tuple(choices),
-        "check": check,
-        "needs": tuple(needs.split()),
-        "everyday": everyday,
-        "stated": stated,
-    }
+    how["help"] = f"{description} (default: {unset or usual})"
     if isinstance(default, list):
-        return dataclasses.field(default_factory=lambda: copy.copy(default), metadata=declared)
-    return dataclasses.field(default=default, metadata=declared)
+        return dataclasses.field(default_factory=lambda: copy.copy(default), metadata=how)
+    return dataclasses.field(default=default, metadata=how)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,16 +187,19 @@ class Flags(abc.ABC):
             UsageError: One needs another one, or two flags contradict each other.
         """
         for field in dataclasses.fields(self):
-            needs = field.metadata["needs"]
+            needs = field.metadata.get("needs", "").split()
             if needs and self.given(field.name) and not any(map(self.given, needs)):
                 value = getattr(self, field.name)
                 text = "" if value is True else f" {value}"
-                *most, last = (f"--{name}" for name in needs)
-                either = f"{', '.join(most)} or {last}" if most else last
                 raise UsageError(
-                    f"--{field.name}{text}: this changes nothing without {either}: add "
-                    f"{'one' if most else 'it'}, or drop --{field.name}"
+                    f"--{field.name}{text}: this changes nothing without {_either(needs)}: add "
+                    f"{'it' if len(needs) == 1 else 'one'}, or drop --{field.name}"
                 )
+
+
+def _either(names: Sequence[str]) -> str:
+    *most, last = (f"--{name}" for name in names)
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _flag(field: dataclasses.Field[Any], kind: Any, stated: bool) -> Flag:
@@ -227,8 +210,8 @@ def _flag(field: dataclasses.Field[Any], kind: Any, stated: bool) -> Flag:
     several = get_origin(kind) is list
     kind = list if several else kind if kind in (bool, int) else str
     usual = {bool: "", int: "N"}.get(kind, "NAME")
-    how["metavar"] = how["metavar"] or "|".join(map(str, how["choices"])) or usual
-    how["stated"] = how["stated"] and stated
+    how.setdefault("metavar", "|".join(map(str, how.get("choices", ()))) or usual)
+    how["stated"] = how.get("stated", True) and stated
     return Flag(field.name, kind, [] if several else field.default, **how)
 
 

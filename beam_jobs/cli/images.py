@@ -28,11 +28,6 @@ _MAX_READ = 2 * MAX_PIXELS  # Pillow refuses to decode more, unless a program as
 _BYTES = {"uint8": 1, "uint16": 2, "float32": 4}
 
 
-def _check_max_pixels(number: int) -> None:
-    if number < 1:
-        raise UsageError(f"--max_pixels {number}: expected a number of at least 1")
-
-
 @dataclass(frozen=True)
 class ImageFlags(InputFlags):
     """The flags of the images job."""
@@ -88,7 +83,7 @@ class ImageFlags(InputFlags):
         MAX_PIXELS,
         "maximum pixels of an image (height times width); larger ones are rejected. A process needs about 20 "
         "bytes of memory per pixel, and 75 for dtypes other than uint8",
-        check=_check_max_pixels,
+        least=1,
     )
     boxes: str = flag(
         "",
