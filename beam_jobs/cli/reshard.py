@@ -33,7 +33,6 @@ class ReshardFlags(JobFlags):
         "TFRecord files, GZIP or not: a pattern in quotes such as 'old-*.tfrecord*', a file, or a "
         "folder with all its subfolders; several may follow. Indexes, manifests and texts next to them "
         "are skipped",
-        unset="none",
         metavar="PATTERN",
         everyday=True,
     )
@@ -47,7 +46,7 @@ class ReshardFlags(JobFlags):
     keep: str = flag(
         "", "the features to keep", unset="all features", metavar="NAME,…", everyday=True
     )
-    drop: str = flag("", "the features to drop", unset="none", metavar="NAME,…")
+    drop: str = flag("", "the features to drop", metavar="NAME,…")
 
     inputs_expected = "name TFRecord files or a folder"
 

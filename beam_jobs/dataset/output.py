@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import UsageError, did_you_mean
 from beam_jobs.packages import versions
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import MAX_SHARDS
@@ -145,6 +145,7 @@ def parse_num_shards(given: str | int | None, splits: tuple[str, ...]) -> tuple[
         if equals and name not in shards:
             raise UsageError(
                 f"--num_shards {text}: no split {name!r}, --splits has {', '.join(splits)}"
+                f"{did_you_mean(name, splits)}"
             )
         if not number.isdecimal() or not 1 <= int(number) <= MAX_SHARDS:
             raise UsageError(f"--num_shards {text}: {number!r} is not a number in 1..{MAX_SHARDS}")
@@ -164,7 +165,7 @@ def parse_names(text: str, schema: Schema) -> dict[str, str]:
         if not equals or name not in schema or name in names:
             raise UsageError(
                 f"--names {text}: expected FEATURE=NAME,… with features of {', '.join(schema)}, "
-                f"each once; got {part!r}"
+                f"each once; got {part!r}{'' if name in schema else did_you_mean(name, schema)}"
             )
         names[name] = stored
     try:

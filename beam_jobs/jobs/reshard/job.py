@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import UsageError, did_you_mean
 from beam_jobs.jobs.near import Compared, Near, Sketched, compared_of
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.protocols import Learns, LearnSchema, RangeCounter, RecordJob
@@ -141,7 +141,8 @@ class ReshardJob(ReshardSpec, RecordJob):
         schema = self.given or guess.schema()
         for name in (*self.keep, *self.drop, *sorted(needed)):
             if name not in schema:
-                raise UsageError(f"no feature {name!r}: the records have {', '.join(schema)}")
+                hint = did_you_mean(name, schema)
+                raise UsageError(f"no feature {name!r}: the records have {', '.join(schema)}{hint}")
         chosen = [name for name in schema if self.keeps(name)]
         if not chosen:
             raise UsageError(f"--drop {','.join(self.drop)}: no feature would be left")

@@ -132,10 +132,7 @@ def test_the_summary_and_the_manifest_count_kept_images(folder, capsys):
 
 def test_there_must_be_annotations_that_can_lack(folder, capsys):
     flags = ["--input", folder / "p", "--output", folder / "o", "--unannotated", "keep"]
-    refused(
-        capsys,
-        2,
-        "--unannotated keep: this changes nothing without --boxes, --captions or --masks",
-        "images",
-        *flags,
+    expected = (
+        "--unannotated keep: this changes nothing without --boxes, --captions or --masks: add"
     )
+    refused(capsys, 2, expected, "images", *flags)
