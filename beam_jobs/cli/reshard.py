@@ -9,8 +9,8 @@ from beam_jobs.cli.dataset import ONE_SPLIT, DatasetFlags
 from beam_jobs.cli.flags import JobFlags, flag, names_in
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.jobs.reshard.job import ReshardJob, reshard_job
 from beam_jobs.jobs.reshard.manifests import InputSplits
+from beam_jobs.jobs.reshard.reshard_job import ReshardJob, reshard_job
 from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.inputs import Inputs
 from readers.format.display import first_names

@@ -33,7 +33,7 @@ _PRELOAD = (
     "beam_jobs.dataset.encoded_records",
     "beam_jobs.jobs.file_shards",
     "beam_jobs.jobs.images.job",
-    "beam_jobs.jobs.reshard.job",
+    "beam_jobs.jobs.reshard.reshard_job",
     "beam_jobs.jobs.sensors.job",
     "beam_jobs.jobs.text.job",
 )

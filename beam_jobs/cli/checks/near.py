@@ -8,7 +8,7 @@ from beam_jobs.cli.flags import names_in
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.near import Compared, Near, compared_of
 from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.jobs.reshard.job import ReshardJob, reshard_job
+from beam_jobs.jobs.reshard.reshard_job import ReshardJob, reshard_job
 from beam_jobs.pipeline.near.rules import KeptOut, NearRules
 from beam_jobs.sources.inputs import Inputs
 from readers.format.schema import Feature
