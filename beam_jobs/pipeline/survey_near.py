@@ -10,8 +10,8 @@ from apache_beam.pvalue import AsSingleton
 
 from beam_jobs.dataset.output import STAGING
 from beam_jobs.jobs.near import Near
-from beam_jobs.jobs.reshard.job import ReshardJob
-from beam_jobs.jobs.reshard.near import dataset_sketches
+from beam_jobs.jobs.reshard.example_passes import dataset_sketches
+from beam_jobs.jobs.reshard.reshard_job import ReshardJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.planning.find_near import find_near, sketches_of
 from beam_jobs.pipeline.planning.list_tasks import ListTasks

@@ -16,6 +16,12 @@ from beam_jobs.errors import UsageError, did_you_mean
 from beam_jobs.jobs.near import Compared, Near, Sketched, compared_of
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.protocols import Learns, LearnSchema, RangeCounter, RecordJob
+from beam_jobs.jobs.reshard.example_passes import (
+    ReshardFirstPass,
+    ReshardSecondPass,
+    example_sketches,
+)
+from beam_jobs.jobs.reshard.examples import ReshardSpec
 from beam_jobs.jobs.reshard.manifests import (
     MAX_TEXT_BYTES,
     Description,
@@ -26,11 +32,8 @@ from beam_jobs.jobs.reshard.manifests import (
     read_text,
     splits_of,
 )
-from beam_jobs.jobs.reshard.near import example_sketches
-from beam_jobs.jobs.reshard.passes import ReshardFirstPass, ReshardSecondPass
-from beam_jobs.jobs.reshard.ranges import RANGE_BYTES, count_records, number_ranges
+from beam_jobs.jobs.reshard.record_ranges import RANGE_BYTES, count_records, number_ranges
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
-from beam_jobs.jobs.reshard.spec import ReshardSpec
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import Chunk, Task, byte_ranges
