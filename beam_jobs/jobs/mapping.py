@@ -21,7 +21,7 @@ from beam_jobs.plan.splits import Splits
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.mapping import Mapper, feature_of, load_function, merged, stated
 from beam_jobs.records.rejects import Reject
-from beam_jobs.records.runs import Held
+from beam_jobs.records.runs import BundleRuns
 from beam_jobs.sources.chunks import Chunk, Task
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
@@ -132,7 +132,7 @@ def _first_records(job: RecordJob, mapper: Mapper) -> _FirstRecords:
         schema=_NOTHING,
         names=None,
         shard_plan=b"",
-        held=cast(Held, None),
+        held=cast(BundleRuns, None),
         mapper=mapper,
         vocabulary=job.vocabulary,
         tokenizer=job.tokenizer,

@@ -11,7 +11,7 @@ import apache_beam as beam
 
 from beam_jobs.cli.checks.near import dataset_job, threshold_of
 from beam_jobs.cli.checks.readers_command import run_readers
-from beam_jobs.dataset.moves import read_index
+from beam_jobs.dataset.topup import read_index
 from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.jobs.near import Near
 from beam_jobs.pipeline.near.survey import SURVEY, SurveyNear
@@ -122,7 +122,7 @@ def _findings(
 
 def _key(directory: str, shard: Shard, number: int) -> str:
     """The key of a record of a shard."""
-    lengths = read_index(directory, shard.path, shard.index_crc32c).lengths
+    lengths = read_index(directory, shard).lengths
     offset, length = int(lengths[:number].sum()), int(lengths[number])
     path = join(directory, shard.path)
     with open_seekable(path) as stream:
