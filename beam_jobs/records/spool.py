@@ -193,8 +193,8 @@ class SpoolReader(contextlib.ExitStack):
         folder, cure = tempfile.gettempdir(), "make room, or set TMPDIR to another place"
         keeping = f"the records of a shard cannot be kept in {folder}", cure
         with _reported(*keeping):
-            self.files.append(self.enter_context(tempfile.TemporaryFile()))
-        (kept,) = self.files
+            kept = self.enter_context(_temporary_file())
+        self.files.append(kept)
         at = 0
         for block in read_blocks(self._spool, packed):
             with _reported(*keeping):
@@ -203,6 +203,10 @@ class SpoolReader(contextlib.ExitStack):
             at += len(block.payloads.data)
         with _reported(*keeping):
             kept.flush()
+
+
+def _temporary_file() -> BinaryIO:
+    return tempfile.TemporaryFile()
 
 
 def read_blocks(spool: Spool, packed: Iterable[bytes]) -> Iterator[Block]:
