@@ -14,7 +14,7 @@ from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
     from beam_jobs.jobs.images.annotations import ImageAnnotations
-    from beam_jobs.jobs.images.job import ImageJob
+    from beam_jobs.jobs.images.image_job import ImageJob
     from beam_jobs.jobs.protocols import RecordJob
 
 # Words of the job, whose modules import Pillow and NumPy; a test compares them.
@@ -262,7 +262,7 @@ class ImageFlags(InputFlags):
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ImageJob:
         from beam_jobs.jobs.encodings import parse_encodings
-        from beam_jobs.jobs.images.job import ImageJob
+        from beam_jobs.jobs.images.image_job import ImageJob
         from beam_jobs.jobs.images.pixels import parse_image_size
 
         annotations = self.annotations()

@@ -12,8 +12,8 @@ from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag
 from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
-    from beam_jobs.jobs.text.job import TextJob
-    from beam_jobs.jobs.text.spec import Tokens
+    from beam_jobs.jobs.text.text_job import TextJob
+    from beam_jobs.jobs.text.text_spec import Tokens
     from beam_jobs.sources.inputs import Inputs
     from beam_jobs.sources.labels import Labels
 
@@ -189,8 +189,8 @@ class TextFlags(InputFlags):
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
         from beam_jobs.jobs.encodings import parse_encodings
-        from beam_jobs.jobs.text.job import TextJob
-        from beam_jobs.jobs.text.reading import has_several_labels
+        from beam_jobs.jobs.text.text_job import TextJob
+        from beam_jobs.jobs.text.text_reader import has_several_labels
         from beam_jobs.sources.tables import stated_classes
 
         extras = self.extras

@@ -11,9 +11,9 @@ import numpy as np
 from beam_jobs.columns import Ragged
 from beam_jobs.errors import DataError, loss_error
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.spec import TextSpec
 from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import train_bpe
+from beam_jobs.jobs.text.text_spec import TextSpec
 from beam_jobs.plan.summary import Summary
 from beam_jobs.sources.chunks import Task
 

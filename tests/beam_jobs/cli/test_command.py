@@ -12,7 +12,7 @@ from PIL import Image
 from beam_jobs.cli import run as running
 from beam_jobs.cli.command import parse_command
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.jobs.reshard.job import ReshardJob
 from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.labels import Labels

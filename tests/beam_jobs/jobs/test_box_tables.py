@@ -13,7 +13,7 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.annotation_files import Statuses
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.coco_file import read_table
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source

@@ -18,7 +18,7 @@ from beam_jobs.errors import DataError
 from beam_jobs.jobs import file_passes
 from beam_jobs.jobs.file_passes import FileFirstPass
 from beam_jobs.jobs.images.annotations import ImageAnnotations
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.jobs.split_rules import SplitRules

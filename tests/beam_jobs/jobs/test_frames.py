@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageSequence
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.jobs.record import MORE_FRAMES
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels

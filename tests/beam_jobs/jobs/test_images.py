@@ -16,7 +16,7 @@ from PIL import ExifTags, Image, ImageCms, ImageOps, PngImagePlugin
 import beam_jobs
 import readers
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.jobs.images.pixels import parse_image_size
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels

@@ -12,13 +12,13 @@ import pytest
 
 from beam_jobs.errors import DataError, RejectError
 from beam_jobs.jobs.images.annotations import ImageAnnotations
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.reshard.examples import batches_of
 from beam_jobs.jobs.reshard.job import ReshardJob
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.split_texts import all_texts
+from beam_jobs.jobs.text.text_job import TextJob
 from beam_jobs.sources.chunks import CHUNK_BYTES, Task, batch_chunks
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels

@@ -18,7 +18,7 @@ from beam_jobs.jobs.images import coco_entries
 from beam_jobs.jobs.images.boxes import Geometry, move_keypoints
 from beam_jobs.jobs.images.coco_file import read_coco
 from beam_jobs.jobs.images.coco_objects import CocoObject, object_masks
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from tests.support.commands import ONE, run

@@ -17,13 +17,13 @@ from beam_jobs.errors import DataError
 from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text import reading
-from beam_jobs.jobs.text.job import TextJob
+from beam_jobs.jobs.text import text_reader as reading
 from beam_jobs.jobs.text.lines import numbered_chunks
-from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.sample import sample_texts
+from beam_jobs.jobs.text.split_texts import text_sketches
 from beam_jobs.jobs.text.subwords import train_bpe
-from beam_jobs.jobs.text.text_sketches import text_sketches
+from beam_jobs.jobs.text.text_job import TextJob
+from beam_jobs.jobs.text.text_passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.tokens import words
 from beam_jobs.pipeline.planning.drop_near import with_dropped
 from beam_jobs.plan.group_splits import GroupSplits

@@ -9,7 +9,7 @@ from PIL import Image
 
 from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.jobs.record import UNANNOTATED
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels

@@ -19,10 +19,10 @@ from beam_jobs.jobs.protocols import (
 )
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
-from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.sample import Sample, sample_below, sample_texts
-from beam_jobs.jobs.text.spec import TextSpec
-from beam_jobs.jobs.text.text_sketches import text_sketches
+from beam_jobs.jobs.text.split_texts import text_sketches
+from beam_jobs.jobs.text.text_passes import TextFirstPass, TextSecondPass
+from beam_jobs.jobs.text.text_spec import TextSpec
 from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import Names

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from beam_jobs.jobs.encodings import Encodings
-from beam_jobs.jobs.text.reading import TextReader
+from beam_jobs.jobs.text.text_reader import TextReader
 from beam_jobs.sources.extra_features import ExtraFeature
 
 Tokens = Literal["none", "words", "bytes", "bpe", "file"]

@@ -13,8 +13,7 @@ from typing import BinaryIO, Literal
 import orjson
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.text.fields import TextFields
-from beam_jobs.jobs.text.texts import TABLES, Text, Texts, file_kind
+from beam_jobs.jobs.text.texts import TABLES, Text, TextFields, Texts, file_kind
 from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, row_group_sources
 from beam_jobs.sources.inputs import Inputs

@@ -20,9 +20,9 @@ from beam_jobs.jobs.passes import (
     SecondPass,
     mapped_records,
 )
-from beam_jobs.jobs.text.spec import TextSpec
 from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import Subwords
+from beam_jobs.jobs.text.text_spec import TextSpec
 from beam_jobs.jobs.text.texts import Texts
 from beam_jobs.jobs.text.tokens import (
     Tokenizer,
