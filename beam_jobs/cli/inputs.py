@@ -212,6 +212,8 @@ class InputFlags(JobFlags):
 
     def effective_labels(self, label: str, labels: Labels, inputs: Inputs) -> Labels:
         """The labels; none if no flag asks for them, and all inputs lie in one folder."""
+        from beam_jobs.sources.labels import Labels
+
         return Labels() if not (label or self.table) and _lie_in_one_folder(inputs) else labels
 
     def without_label(self, label: str, job: RecordJob) -> Iterator[str]:
@@ -260,9 +262,11 @@ def _lie_in_one_folder(inputs: Inputs) -> bool:
     from beam_jobs.sources.archives.archive import archive_kind
     from readers.files.local import is_local
 
+    if inputs.in_one_folder:
+        return True
     if is_local(inputs.root):
         entries = os.scandir(inputs.root or "/")
         if not any(entry.is_dir() or archive_kind(entry.name) for entry in entries):
             return True
-    sources = itertools.chain.from_iterable(map(inputs.sources, inputs.patterns))
+    sources = itertools.chain.from_iterable(map(inputs.named, inputs.patterns))
     return not any("/" in source.file or archive_kind(source.file) for source in sources)

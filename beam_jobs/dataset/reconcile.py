@@ -17,6 +17,7 @@ def reconcile(
     counted: Mapping[int, int],
     names: tuple[str, ...],
     max_rejects: MaxRejects = ANY_NUMBER,
+    duplicates: int = 0,
 ) -> list[list[ShardResult]]:
     """The results of every split by shard, after checking that nothing was lost.
 
@@ -26,6 +27,7 @@ def reconcile(
         counted: Split -> number of records in its statistics.
         names: The names of the splits.
         max_rejects: The most inputs that may be rejected.
+        duplicates: The number of inputs that were dropped.
 
     Raises:
         DataError: A shard is missing, found is not written + rejected, shards of a split are not
@@ -40,7 +42,9 @@ def reconcile(
         _check_balance(name, mine)
         splits.append(mine)
     every = [result for mine in splits for result in mine]
-    _check_rejects(every, sum(s.records + s.rejected for s in plan.splits), max_rejects)
+    _check_rejects(
+        every, duplicates + sum(s.records + s.rejected for s in plan.splits), max_rejects
+    )
     return splits
 
 

@@ -121,7 +121,8 @@ def _commit(
     statistics = merged.by_split(schema)
     counted = {split: values.records for split, values in statistics.items()}
     planned, shards = Plan.unpack(plan), [*results, *changed]
-    splits = reconcile(planned, shards, counted, names, output.max_rejects)
+    duplicates = sum(split.duplicates for split in summary.splits)
+    splits = reconcile(planned, shards, counted, names, output.max_rejects, duplicates)
     folder, contents = planned.folder, _files_of(vocabulary, tokenizer)
     files = {
         name: File(f"{folder}/{name}", google_crc32c.value(content))

@@ -122,7 +122,7 @@ def check_findings(
     if not left:
         raise DataError(f"the job would reject all records; the first: {rejects[0]}")
     rejected = sum(split.rejected for split in findings.splits)
-    found = rejected + sum(split.records for split in findings.splits)
+    found = rejected + sum(split.records + split.duplicates for split in findings.splits)
     max_rejects.check(rejected, found, rejects, "the job would fail")
 
 

@@ -88,13 +88,14 @@ def open_annotations(path: str) -> BinaryIO:
 
     Raises:
         OSError: It is missing or cannot be read.
+        RejectError: The archive has no such member.
     """
     if not (inside := _split(path)):
         return open_file(path)
     archive, name = inside
     member = _members(archive, file_status(archive)).get(name)
     if not member or not member.location:
-        raise FileNotFoundError(f"the archive has no member {name!r}")
+        raise RejectError(f"the archive has no member {name!r}")
     return open_member(open_file(archive), member.location, name)
 
 

@@ -11,7 +11,7 @@ from typing import BinaryIO, Literal, TypeVar, cast, get_args
 
 import numpy as np
 
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.errors import RejectError, UsageError, reason_of
 from beam_jobs.jobs.images.annotation_files import (
     LAYOUTS,
     AnnotationFiles,
@@ -229,7 +229,7 @@ class ImageAnnotations:
     def _check_entries(self, inputs: Inputs) -> None:
         """Checks all images, because an entry `1.jpg` fits a file of this name in any folder."""
         once, twice = set[int](), set[int]()
-        for name in _names_in(inputs) if self._coco_files else ():
+        for name in () if inputs.in_one_folder or not self._coco_files else _names_in(inputs):
             stem = hash(stem_of(name))
             (twice if stem in once else once).add(stem)
         for flag, (coco, _) in self._coco_files.items() if twice else ():
@@ -313,7 +313,7 @@ class ImageAnnotations:
 
 def _names_in(inputs: Inputs) -> Iterator[str]:
     """Yields the paths of all images that are known before one is read."""
-    for source in itertools.chain.from_iterable(map(inputs.sources, inputs.patterns)):
+    for source in itertools.chain.from_iterable(map(inputs.named, inputs.patterns)):
         if not (source.error or source.packed):
             yield source.file
 
@@ -365,7 +365,7 @@ def yolo_names(path: str) -> tuple[str, ...]:
     try:
         return read_class_names(read_bytes(absolute_path(path)), path)
     except OSError as error:
-        raise UsageError(f"--class_names {path}: cannot be read: {error}") from None
+        raise UsageError(f"--class_names {path}: cannot be read: {reason_of(error)}") from None
 
 
 def with_names(annotations: ImageAnnotations, keypoints: bool) -> ImageAnnotations:

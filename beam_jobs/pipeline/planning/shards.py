@@ -79,7 +79,9 @@ class _DraftPlan(beam.DoFn):
         if self._prepare:
             # Before an old dataset is replaced; rejects found later are counted at the end.
             rejected = sum(split.rejected for split in summary.splits)
-            inputs = sum(split.rejected + split.records for split in summary.splits)
+            inputs = sum(
+                split.rejected + split.records + split.duplicates for split in summary.splits
+            )
             output.max_rejects.check(rejected, inputs, summary.rejects)
             self._prepare(output, output.job(summary), output.folder(summary))
         give_back_freed()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from beam_jobs.cli.command import parse_command
+from beam_jobs.cli.command import Command, parse_command
 from readers.format.manifest import Manifest
 from tests.support.commands import ONE, refused, run
 from tests.support.images import encoded
@@ -72,6 +73,10 @@ def test_metadata_is_stripped_from_files_alone(tmp_path, capsys):
     refused(capsys, 2, "--encoding tensor stores no metadata", *flags, "--image_size", "8x8")
 
 
+def warnings_of(command: Command) -> Iterator[str]:
+    return iter(command.flags.job.warnings(command.job))
+
+
 FLAT = "all inputs lie in one folder, so the records have no label; --label csv:FILE"
 
 
@@ -89,14 +94,16 @@ def test_inputs_in_one_folder_have_no_label_and_a_line_says_so(tmp_path, names, 
     flags = [flag.format(folder=folder) for flag in flags]
     command = parse_command(["images", "--input", str(folder), "--dry_run", *flags])
     assert ("label" in command.job.schema) == (is_flat is False)
-    assert [warning.startswith(FLAT) for warning in command.warnings] == [True] * (is_flat is True)
+    assert [warning.startswith(FLAT) for warning in warnings_of(command)] == [True] * (
+        is_flat is True
+    )
 
 
 def test_recordings_in_one_folder_have_no_label_either(tmp_path):
     np.save(tmp_path / "1.npy", np.ones((4, 2), np.float32))
     command = parse_command(["sensors", "--input", str(tmp_path), "--dry_run"])
     assert "label" not in command.job.schema
-    assert command.warnings[0].startswith(FLAT)
+    assert next(warnings_of(command)).startswith(FLAT)
 
 
 def test_the_size_of_a_dataset_is_told_beside_that_of_its_inputs(tmp_path, capsys):

@@ -45,6 +45,8 @@ def test_rejects_of_both_passes_are_a_share_of_all_inputs():
     assert reconciled(plan, results, 9, max_rejects=allowed) == [results]
     with pytest.raises(DataError, match=r"11 of 20 inputs are rejected.* written; why, such as "):
         reconciled(plan, results, 9, max_rejects=MaxRejects.parse("0.54"))
+    few = MaxRejects.parse("0.5")
+    assert reconciled(plan, results, 9, max_rejects=few, duplicates=2) == [results]
 
 
 def test_a_shard_may_be_empty_if_another_is_not():
