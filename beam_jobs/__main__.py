@@ -8,9 +8,11 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from beam_jobs.errors import JobError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -24,9 +26,9 @@ _PACKAGES = {
     "grpc": "beam-shards[beam]",
 }
 
-_STARTING = "starting ..."
 
-_INTERRUPTED = "interrupted before the job started; nothing was written"
+# Seconds before which a command says nothing about its progress.
+_QUIET = 2.0
 
 
 def _missing(error: ImportError, as_json: bool = False) -> int:
@@ -43,48 +45,56 @@ def _missing(error: ImportError, as_json: bool = False) -> int:
 
 def _failed(message: str, code: int, as_json: bool) -> int:
     """Prints one line, and with --json an object; returns the exit code."""
-    print(f"error: {message}", file=sys.stderr)
+    if not message.isprintable() or "://" in message:
+        # They import NumPy, which takes longer than all the rest.
+        from readers.format.display import visible_line, without_credentials
+
+        message = without_credentials(message)
+        print(f"error: {visible_line(message)}", file=sys.stderr)
+    else:
+        print(f"error: {message}", file=sys.stderr)
     if as_json:
         print(json.dumps({"error": message, "warnings": [], "exit_code": code}))
     return code
 
 
-def main(
-    arguments: list[str],
-    starting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
-) -> int:
-    """Runs one job; returns the exit code.
+def main(arguments: list[str]) -> int:
+    """Runs the command that `arguments`, those after `python -m beam_jobs`, name; returns the exit code."""
+    as_json = "--json" in arguments
+    try:
+        # Help and mistakes need no Beam.
+        from beam_jobs.cli.config import with_config
+        from beam_jobs.cli.parser import help_for, parse_flags
 
-    Args:
-        arguments: Those after `python -m beam_jobs`.
-        starting: A context that shows that the command starts, for the seconds before the job can
-            report progress.
-    """
+        if arguments in ([], ["plan"]):
+            print(help_for([*arguments, "--help"]), file=sys.stderr)
+            return 2
+        if text := help_for(arguments):
+            print(text)
+            return 0
+        if arguments[0] == "plan":
+            arguments = [*arguments[1:], "--dry_run"]
+        flags = parse_flags(with_config(arguments))
+        flags.validate()
+        with _starting():
+            from beam_jobs.cli.command import command_of
+            from beam_jobs.cli.report import Report, explain
+            from beam_jobs.cli.run import main_job
+    except JobError as error:
+        return _failed(error.message, error.exit_code, as_json)
+    except ImportError as error:
+        return _missing(error, as_json)
+    except KeyboardInterrupt:
+        return _failed("interrupted before the job started; nothing was written", 130, as_json)
     # Runners and their workers log every exception in full; the command prints one line instead. The
     # level is set on the handler because Beam passes workers' logs to it whatever the loggers' levels.
     handler = logging.StreamHandler()
     handler.setLevel(logging.CRITICAL)
     logging.basicConfig(level=logging.ERROR, handlers=[handler])
+    report = Report(as_json)
     try:
-        with starting():
-            from beam_jobs.cli.command import parse_command
-            from beam_jobs.cli.parser import build_parser
-            from beam_jobs.cli.report import explain
-            from beam_jobs.cli.run import Report, main_job
-            from beam_jobs.errors import JobError
-    except ImportError as error:
-        return _missing(error, "--json" in arguments)
-    except KeyboardInterrupt:
-        return _failed(_INTERRUPTED, 130, "--json" in arguments)
-    if arguments in ([], ["plan"]):
-        build_parser().print_help(sys.stderr)
-        return 2
-    if arguments[:1] == ["plan"]:
-        arguments = [*arguments[1:], "--dry_run"]
-    report = Report("--json" in arguments)
-    try:
-        with starting():
-            command = parse_command(arguments)
+        with _starting():
+            command = command_of(flags)
         main_job(command, report)
     except JobError as error:
         report.fail(error.exit_code, explain(error))
@@ -97,6 +107,19 @@ def main(
     return report.end()
 
 
+@contextlib.contextmanager
+def _starting() -> Iterator[None]:
+    """Says once that the command starts, if what is in the context takes long."""
+    timer = threading.Timer(_QUIET, print, ["starting ..."], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
 def worker() -> int:
     """Runs the command `beam-shards-worker`; returns its exit code."""
     try:
@@ -107,7 +130,7 @@ def worker() -> int:
 
 
 class _Stderr(io.FileIO):
-    """Drops what cannot be written, as to a full disk or to `head`: notes keep no job from its end."""
+    """Drops what cannot be written, as to a full disk or to `head`: such a line does not end the job."""
 
     def write(self, data: ReadableBuffer) -> int:
         try:
@@ -148,22 +171,7 @@ def _program() -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal or a locale in ASCII cannot show all labels.
         sys.stdout.reconfigure(errors="backslashreplace")
-    if not arguments or {"-h", "--help", "--version"} & set(arguments):
-        return main(arguments)
-    if sys.stderr.isatty():
-        return main(arguments, _starting)
-    print(_STARTING, file=sys.stderr, flush=True)
     return main(arguments)
-
-
-@contextlib.contextmanager
-def _starting() -> Iterator[None]:
-    """Shows on a terminal that the command starts, while the context is open."""
-    print(_STARTING, end="", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        print(f"\r{' ' * len(_STARTING)}\r", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

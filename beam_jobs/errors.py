@@ -7,9 +7,12 @@ lines alone: within a line, a name of a file or folder could read like an error 
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 import re
 import traceback
+from collections.abc import Iterable
 
 _IN_A_TRACEBACK = re.compile(
     r"^beam_jobs\.errors\.(UsageError|DataError|TakenError|CompleteError): (.*?)"
@@ -41,6 +44,14 @@ class DataError(JobError):
     """Bad data: lost records, rejects that may not be skipped, or nothing left to write."""
 
 
+def loss_error(what: str, found: int | None = None, expected: int | None = None) -> DataError:
+    """The error of a runner that has lost or repeated something, given how many arrived if that is known."""
+    counts = "" if found is None else f": {found} of {expected} arrived"
+    return DataError(
+        f"the runner lost or repeated {what}{counts}; no dataset was written, run the job again"
+    )
+
+
 class TakenError(DataError):
     """A file of other bytes has the name of a new one."""
 
@@ -62,6 +73,30 @@ _KINDS = {kind.__name__: kind for kind in (DataError, TakenError, UsageError, Co
 
 class RejectError(Exception):
     """One input that cannot become a record; it is counted and listed, and the job continues."""
+
+
+def reason_of(error: Exception) -> str:
+    """Why a file cannot be read, without its path, which the rest of a message names."""
+    reason = (isinstance(error, OSError) and error.strerror) or str(error)
+    return "no such file" if reason == os.strerror(errno.ENOENT) else reason
+
+
+def did_you_mean(name: str, names: Iterable[str], before: str = "", after: str = "") -> str:
+    """The end of an error about a name that is unknown: `; did you mean NAME?`, or nothing if none is close.
+
+    Args:
+        name: The unknown name.
+        names: Those that are known, best first.
+        before, after: What stands around a name, such as `--`.
+    """
+    import difflib  # A name is rarely wrong.
+
+    known = {each.lower(): each for each in names}
+    typed = name.lower()
+    close = difflib.get_close_matches(typed, known, 1, 0.6)
+    begins = [each for each in known if typed and each.startswith(typed)]
+    found = [*(begins if len(begins) == 1 or len(typed) == 1 else ()), *close]
+    return f"; did you mean {before}{known[found[0]]}{after}?" if found else ""
 
 
 def find_job_error(error: BaseException) -> JobError | None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import importlib
 import platform
-from importlib import metadata
 from typing import Any
 
 from beam_jobs.errors import UsageError
-from readers.format.tfrecord import crc32c_is_native
 
 
 def require(module: str, extra: str, purpose: str) -> Any:
@@ -41,6 +39,8 @@ def versions(*more: str) -> dict[str, str]:
     Args:
         more: Packages that affect this job only.
     """
+    from importlib import metadata
+
     found = {"python": platform.python_version()}
     for package in (*_PACKAGES, *more):
         try:
@@ -56,6 +56,8 @@ def check_crc32c() -> None:
     Raises:
         UsageError: It fell back to Python, which is a thousand times slower.
     """
+    from readers.format.tfrecord import crc32c_is_native
+
     if not crc32c_is_native():
         raise UsageError(
             "google-crc32c has no native code here, which makes every checksum a thousand times "

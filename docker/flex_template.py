@@ -16,7 +16,7 @@ _SWITCHES = {
     name
     for flags in declared_flags().values()
     for name, declared in flags.items()
-    if declared.get("action") == "store_true"
+    if declared.kind is bool
 }
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from beam_jobs.cli.flags import Flag
 from beam_jobs.cli.parser import declared_flags
 
 # Flags without a parameter: dry runs need no cluster, a template always runs on Dataflow, which has a page of
@@ -33,25 +34,25 @@ _BEAM_PARAMETERS: list[dict[str, Any]] = [
 ]
 
 
-def _regex(name: str, declared: list[dict[str, Any]]) -> str:
+def _regex(name: str, declared: list[Flag]) -> str:
     """Returns the pattern that a value must match in every job with the flag; empty for any value."""
     if name in _REGEXES:
         return _REGEXES[name]
-    if all(flag.get("action") == "store_true" for flag in declared):
+    if all(flag.kind is bool for flag in declared):
         return "^(true|false)$"
-    if all(flag.get("type") is int and not flag.get("choices") for flag in declared):
+    if all(flag.kind is int and not flag.choices for flag in declared):
         return r"^-?\d+$"
-    if all(flag.get("choices") for flag in declared):
-        choices = [str(choice) for flag in declared for choice in flag["choices"]]
+    if all(flag.choices for flag in declared):
+        choices = [str(choice) for flag in declared for choice in flag.choices]
         return f"^({'|'.join(dict.fromkeys(choices))})$"
     return ""
 
 
-def _help(by_job: dict[str, dict[str, Any]], jobs: list[str]) -> str:
+def _help(by_job: dict[str, Flag], jobs: list[str]) -> str:
     """Returns a flag's help, which names the jobs unless all of them have the same text."""
     texts: dict[str, list[str]] = {}
     for job, flag in by_job.items():
-        texts.setdefault(flag["help"], []).append(job)
+        texts.setdefault(flag.help, []).append(job)
     if list(texts.values()) == [jobs]:
         return next(iter(texts))
     return ". ".join(f"{', '.join(users)}: {text}" for text, users in texts.items())

@@ -1,11 +1,12 @@
-"""From a command line to a checked command: parse, look at inputs and output, and ask Beam."""
+"""From flags to a checked command: ask Beam, and look at inputs and output."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
+import argparse
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -13,13 +14,12 @@ from apache_beam.options.pipeline_options import (
     GoogleCloudOptions,
     PipelineOptions,
     PortableOptions,
-    StandardOptions,
 )
 
-from beam_jobs.cli.checks.near import near_of
 from beam_jobs.cli.config import with_config
-from beam_jobs.cli.flags import Parser, RunFlags
-from beam_jobs.cli.parser import CommandFlags, declared_flags, parse_flags
+from beam_jobs.cli.dataset import bytes_of, threshold_of
+from beam_jobs.cli.flags import RunFlags, names_in
+from beam_jobs.cli.parser import CommandFlags, parse_flags
 from beam_jobs.dataset.lease import note_remote
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import noted_shards
@@ -32,26 +32,19 @@ from beam_jobs.engines.remote.watch import Follow
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.pixels import compressed
 from beam_jobs.jobs.mapping import mapped
-from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.pipeline.near.rules import NearRules
+from beam_jobs.jobs.near import Compared, Near, compared_of
+from beam_jobs.jobs.protocols import KeptOut, NearRules, RecordJob
+from beam_jobs.jobs.reshard.reshard_job import ReshardJob, reshard_job
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.records.mapping import MAP_DIGEST, parse_map_schema
+from beam_jobs.sources.inputs import Inputs
 from beam_jobs.storage.atomic import list_files
 from readers.format.display import unwritable
+from readers.format.schema import Feature
+from readers.format.similarity.likeness import DEFAULTS, Equality, Kind, Likeness
 
-
-@dataclass(frozen=True)
-class Check:
-    """How a written dataset is checked.
-
-    Attributes:
-        fail_on: The mildest finding with which the exit code is 1.
-        threshold: From which similarity records are near; empty for that of the checks.
-    """
-
-    fail_on: str
-    threshold: str = ""
+_KEY = "key"
 
 
 @dataclass(frozen=True)
@@ -59,40 +52,42 @@ class Command:
     """A checked command.
 
     Attributes:
-        name: The job's name.
+        flags: What was typed.
         job: Defines the records.
         output: The dataset.
         beam: Beam's own options.
-        near: Which near duplicates are dropped; None if they are kept.
-        check: How the dataset is checked; None if it is not.
-        follow: How a job on another engine is followed; None on this machine.
+        beam_flags: The arguments that they were made from.
         processes: Processes that load and encode, in each of the runner's workers.
-        dry_run: Whether nothing is written.
-        note: One line to print before the job; empty for none.
-        warnings: Lines about the inputs to print before the job.
-        page: The file of the report on the dataset; empty for none.
+        drops: Which duplicates are dropped, by one search after another.
+        follow: How a job on another engine is followed; None on this machine.
     """
 
-    name: str
+    flags: CommandFlags
     job: RecordJob
     output: Output
     beam: PipelineOptions
+    beam_flags: tuple[str, ...]
     processes: int
-    near: NearRules | None = None
-    check: Check | None = None
+    drops: tuple[NearRules, ...] = ()
     follow: Follow | None = None
-    dry_run: bool = False
-    note: str = ""
-    warnings: tuple[str, ...] = ()
-    page: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the job."""
+        return self.flags.name
+
+    @property
+    def run(self) -> RunFlags:
+        """The flags that say where the job runs and what it prints."""
+        return self.flags.run
 
     @property
     def transform(self) -> beam.PTransform:
         """The whole pipeline."""
         files = self.job.as_file_job()
         if files:
-            return WriteReferences(files, self.output, self.processes, self.near)
-        return WriteRecords(self.job, self.output, self.processes, self.near)
+            return WriteReferences(files, self.output, self.processes, self.drops)
+        return WriteRecords(self.job, self.output, self.processes, self.drops)
 
 
 def parse_command(arguments: Sequence[str]) -> Command:
@@ -101,49 +96,51 @@ def parse_command(arguments: Sequence[str]) -> Command:
     Raises:
         UsageError: A mistake that can be seen before the pipeline runs.
     """
-    flags, given = parse_flags(with_config(arguments))
-    dataset = flags.dataset
-    rest = [*engine_flags(dataset.engine, given), *given]
-    options = _beam_options(rest, flags.name)
-    if dataset.dry_run and not on_this_machine(options):
+    flags = parse_flags(with_config(arguments))
+    flags.validate()
+    return command_of(flags)
+
+
+def command_of(flags: CommandFlags) -> Command:
+    """The command that valid flags mean, after a look at inputs and output; nothing is written.
+
+    Raises:
+        UsageError: The flags do not fit the inputs, the output or the engine.
+    """
+    dataset, run = flags.dataset, flags.run
+    rest = (*engine_flags(run.engine, flags.beam), *flags.beam)
+    options = _beam_options(rest)
+    if run.dry_run and not on_this_machine(options):
         raise UsageError("a dry run always runs on this machine: drop --engine and --runner")
-    _check_early_end(dataset, options)
-    if dataset.report:
-        _check_report(dataset)
-    dataset.validate()
-    flags.job.validate()
+    _check_early_end(run, options)
+    if run.report and (problem := unwritable(Path(run.report))):
+        raise UsageError(f"--report {run.report}: {problem}")
     # A pipeline would set them later; inputs and output are looked at here.
     FileSystems.set_options(options)
     directory = dataset.directory()
-    job = flags.job.make_job(dataset.columns, directory, dataset.most_bytes)
+    job = flags.job.make_job(dataset.columns, directory, bytes_of(dataset.max_record_bytes))
     mapper = None
     if dataset.map:
         stated = parse_map_schema(dataset.map_schema)
         job, mapper = mapped(job, dataset.map, stated, dataset.columns, compressed)
     facts = {**job.facts, **({MAP_DIGEST: mapper.digest} if mapper else {})}
-    output = dataset.make_output(directory, job, {**flags.options, **facts}, mapper)
+    output = dataset.make_output(directory, job, {**flags.options, **facts}, mapper, run.dry_run)
     return Command(
-        name=flags.name,
+        flags=flags,
         job=job,
         output=output,
         beam=options,
-        follow=None if on_this_machine(options) else _follow(flags, output, options),
+        beam_flags=rest,
         processes=processes_of(options, rest),
-        near=near_of(dataset.drop_near_duplicates, dataset.keep_out, job, output.feature_names),
-        check=Check(dataset.fail_on, dataset.drop_near_duplicates) if dataset.check else None,
-        dry_run=dataset.dry_run,
-        note=dataset.note(job),
-        warnings=tuple(flags.job.warnings(job)),
-        page=dataset.report,
+        drops=_drops(
+            flags.job.drops_equals,
+            dataset.drop_near_duplicates,
+            dataset.keep_out,
+            job,
+            output.feature_names,
+        ),
+        follow=None if on_this_machine(options) else _follow(flags, output, options),
     )
-
-
-def _check_report(flags: RunFlags) -> None:
-    """Refuses a report that could not be written when the job has ended."""
-    if flags.dry_run:
-        raise UsageError("--report: a dry run writes no dataset; drop one of the two")
-    if problem := unwritable(Path(flags.report)):
-        raise UsageError(f"--report {flags.report}: {problem}")
 
 
 def _check_early_end(flags: RunFlags, options: PipelineOptions) -> None:
@@ -183,43 +180,89 @@ def _follow(flags: CommandFlags, output: Output, options: PipelineOptions) -> Fo
     def note(job: RemoteJob) -> None:
         note_remote(output, job.to_bytes())
 
-    return Follow(flags.dataset.engine, flags.dataset.engine_page, shards, note)
+    return Follow(flags.run.engine, flags.run.engine_page, shards, note)
 
 
-def _beam_options(rest: list[str], job: str) -> PipelineOptions:
-    """Beam's options, made from the arguments that are not flags of the job.
+class _BeamParser(argparse.ArgumentParser):
+    """argparse that reports a mistake as a `UsageError` of one line."""
 
-    Refuses arguments that Beam does not know, which it would ignore, and flags of other jobs, some
-    of which it would take for its own.
-    """
-    declared = declared_flags()
-    for name in filter(None, map(_flag_name, rest)):
-        jobs = [other for other, flags in declared.items() if name in flags]
-        if jobs:
-            raise UsageError(f"--{name} is for {' and '.join(jobs)}, not for {job}")
-    options = PipelineOptions(rest)
-    runner = options.view_as(StandardOptions).runner
-    for flag in _unknown_to_beam(rest):
-        close = difflib.get_close_matches(_flag_name(flag), declared[job], 1, 0.75)
-        # Other runners may have flags that only their job server knows.
-        if close or runner is None or "Direct" in runner or not flag.startswith("--"):
-            hint = f"; did you mean --{close[0]}?" if close else ""
-            if not flag.startswith("-"):
-                hint = "; a pattern needs quotes, such as --input 'photos/*/*.jpg'"
-            raise UsageError(f"unknown argument {flag}{hint}")
-    return options
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
 
 
-def _unknown_to_beam(arguments: list[str]) -> list[str]:
-    """The arguments that are no options of Beam."""
-    known = Parser(add_help=False, allow_abbrev=False)
+def _beam_options(arguments: Sequence[str]) -> PipelineOptions:
+    """Beam's options; a value that one cannot have is refused, where Beam would end the program."""
+    parser = _BeamParser(add_help=False, allow_abbrev=False)
     for kind in dict.fromkeys([PipelineOptions, *PipelineOptions.__subclasses__()]):
         if "_add_argparse_args" in vars(kind):
-            kind._add_argparse_args(known)
-    _, unknown = known.parse_known_args(arguments)
-    return unknown
+            kind._add_argparse_args(parser)
+    parser.parse_known_args(arguments)
+    return PipelineOptions(list(arguments))
 
 
-def _flag_name(argument: str) -> str:
-    """The name of a flag; empty for a value."""
-    return argument.split("=", 1)[0].removeprefix("--") if argument.startswith("--") else ""
+def _drops(
+    equal: bool, threshold: str, keep_out: str, job: RecordJob, feature_names: Mapping[str, str]
+) -> tuple[NearRules, ...]:
+    """Which duplicates a job drops: texts that equal others, those of `--drop_near_duplicates`, and of `--keep_out`."""
+    if not (equal or threshold or keep_out):
+        return ()
+    compared = job.compared
+    equals = (NearRules(Equality(), compared),) * equal
+    if not (threshold or keep_out):
+        return equals
+    likeness = _likeness(threshold, compared)
+    others = tuple(
+        _kept_out(directory, likeness, compared, feature_names) for directory in names_in(keep_out)
+    )
+    return *equals, NearRules(likeness, compared, bool(threshold), keep_out=others)
+
+
+def _likeness(threshold: str, compared: Compared) -> Likeness:
+    value = threshold_of(threshold) if threshold else DEFAULTS[compared.kind]
+    try:
+        return Likeness(compared.kind, value, len(compared.features))
+    except ValueError as error:
+        raise UsageError(f"--drop_near_duplicates {error}") from None
+
+
+def dataset_job(directory: str, flag: str) -> ReshardJob:
+    """Reads the records of a dataset.
+
+    Raises:
+        UsageError: There is no dataset in the directory.
+    """
+    try:
+        job = reshard_job(Inputs.of([directory]), "", (), ())
+    except UsageError as error:
+        raise UsageError(f"{flag} {directory}: no dataset: {error}") from None
+    if job.given is None or job.splits.lone:
+        raise UsageError(
+            f"{flag} {directory}: no dataset: {job.splits.lone or 'it has no manifest.json'}"
+        )
+    return job
+
+
+def _kept_out(
+    directory: str, likeness: Likeness, compared: Compared, feature_names: Mapping[str, str]
+) -> KeptOut:
+    """A dataset whose records are kept out."""
+    job = dataset_job(directory, "--keep_out")
+    schema = {name: feature for name, feature in (job.given or {}).items() if name != _KEY}
+    names = [feature_names.get(name, name) for name in compared.features]
+    theirs = {name: schema[name] for name in names if name in schema}
+    if len(theirs) < len(names) or _kind(theirs, job) != compared.kind:
+        theirs = dict(compared_of(schema, tuple(job.class_names)).features)
+        if len(theirs) != len(names) or _kind(theirs, job) != compared.kind:
+            raise UsageError(
+                f"--keep_out {directory}: its records have {', '.join(schema)}, expected a {compared.kind} in "
+                f"{', '.join(names)}"
+            )
+    near = Near(likeness, Compared(compared.kind, theirs), kept_out=f"{directory}: ")
+    return KeptOut(job.without_tokenizer(), near)
+
+
+def _kind(features: Mapping[str, Feature], job: ReshardJob) -> Kind | None:
+    try:
+        return compared_of(features, tuple(job.class_names)).kind
+    except UsageError:
+        return None

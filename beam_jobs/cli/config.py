@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions
-
-from beam_jobs.cli.flags import Parser
-from beam_jobs.cli.parser import NOT_OF_THE_DATASET, declared_flags
-from beam_jobs.errors import UsageError
+from beam_jobs.cli.parser import declared_flags
+from beam_jobs.errors import UsageError, did_you_mean
 from beam_jobs.packages import require
-from beam_jobs.records.mapping import MAP_DIGEST
-from beam_jobs.storage.files import read_bytes
-from readers.files.local import is_local
-from readers.format.manifest import MANIFEST, SAMPLE_RATE, join
-
-# A manifest may come from anybody, and a function runs code.
-_NOT_IN_A_MANIFEST = {*NOT_OF_THE_DATASET, "map"}
-
-# What a manifest states beside flags.
-_FACTS = {SAMPLE_RATE, MAP_DIGEST}
-
-# Flags that say where flags come from, and how the result is printed.
-_NOT_IN_A_FILE = {"config", "json"}
 
 
 def with_config(arguments: Sequence[str]) -> list[str]:
@@ -36,28 +18,43 @@ def with_config(arguments: Sequence[str]) -> list[str]:
     Raises:
         UsageError: The file cannot be read, or holds something else than flags of one job.
     """
-    parser = Parser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config")
-    found, rest = parser.parse_known_args(arguments)
-    if found.config is None:
-        return list(arguments)
-    if not is_local(found.config):
-        FileSystems.set_options(PipelineOptions(rest))
-    values, typed_only = _read(found.config)
+    path, rest = "", list[str]()
+    left = iter(arguments)
+    for argument in left:
+        name, equals, value = argument.partition("=")
+        if name == "--config":
+            path = value if equals else next(left, "")
+            if not path:
+                raise UsageError("--config: expected a value, FILE or DIR")
+        else:
+            rest.append(argument)
+    if not path:
+        return rest
+    if "://" in path:
+        _set_beam_options(rest)
+    values, of_manifest = _read(path)
     typed = rest.pop(0) if rest and not rest[0].startswith("-") else ""
-    job = _job(found.config, typed, _shown(values.pop("job", "")))
-    given = {argument.split("=", 1)[0] for argument in rest}
-    wanted = {name: value for name, value in values.items() if f"--{name}" not in given}
-    added = _arguments(found.config, job, wanted, typed_only)
+    job = _job(path, typed, _shown(values.pop("job", "")))
+    given = {argument.split("=", 1)[0].replace("-", "_") for argument in rest}
+    wanted = {name: value for name, value in values.items() if f"__{name}" not in given}
+    added = _arguments(path, job, wanted, of_manifest)
     return [job, *added, *rest]
 
 
-def _read(path: str) -> tuple[dict[str, Any], Set[str]]:
-    """The values of a file by key, and the flags that it may not hold.
+def _set_beam_options(arguments: Sequence[str]) -> None:
+    """Lets Beam's filesystems have the options that a store needs."""
+    from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions
 
-    Numbers are text, as they are typed on a command line. A manifest, which may come from anybody, has no
-    flags that say where a job runs and what else it writes.
-    """
+    FileSystems.set_options(PipelineOptions(list(arguments)))
+
+
+def _read(path: str) -> tuple[dict[str, Any], bool]:
+    """The values of a file by key, and whether it is a manifest; numbers are text, as on a command line."""
+    from beam_jobs.records.mapping import MAP_DIGEST
+    from beam_jobs.storage.files import read_bytes
+    from readers.format.manifest import MANIFEST, SAMPLE_RATE, join
+
     in_file = path.lower().endswith((".json", ".yaml", ".yml"))
     file = path if in_file else join(path, MANIFEST)
     try:
@@ -74,15 +71,17 @@ def _read(path: str) -> tuple[dict[str, Any], Set[str]]:
         ) from None
     except (OSError, ValueError) as error:
         raise UsageError(f"--config {path}: {error}") from None
-    typed_only: Set[str] = _NOT_IN_A_FILE if in_file else _NOT_IN_A_MANIFEST
+    of_manifest = not in_file
     if isinstance(found, dict) and isinstance(found.get("options"), dict):
-        stated, typed_only = found["options"], _NOT_IN_A_MANIFEST
-        found = {name: value for name, value in stated.items() if name not in _FACTS}
+        of_manifest, stated = True, found["options"]
+        # What a manifest states beside flags.
+        facts = (SAMPLE_RATE, MAP_DIGEST)
+        found = {name: value for name, value in stated.items() if name not in facts}
     if not isinstance(found, dict):
         raise UsageError(
             f"--config {path}: expected lines such as seed: 1, with a flag's name each"
         )
-    return found, typed_only
+    return found, of_manifest
 
 
 def _parsed(text: str, file: str) -> Any:
@@ -122,7 +121,7 @@ def _job(path: str, typed: str, stated: str) -> str:
     jobs = declared_flags()
     job = typed or stated
     if job not in jobs:
-        found = f"; found {job}" if job else ""
+        found = f"; found {job}{did_you_mean(job, jobs)}" if job else ""
         raise UsageError(
             f"--config {path}: expected a job, {', '.join(jobs)}: add a line such as job: images{found}"
         )
@@ -131,23 +130,24 @@ def _job(path: str, typed: str, stated: str) -> str:
     return job
 
 
-def _arguments(
-    path: str, job: str, values: Mapping[str, Any], typed_only: Set[str]
-) -> Iterator[str]:
-    """Yields the arguments that mean the values of a file, which may not hold some flags."""
+def _arguments(path: str, job: str, values: Mapping[str, Any], of_manifest: bool) -> Iterator[str]:
+    """Yields the arguments that mean the values of a file.
+
+    A manifest may come from anybody: it may not say where a job runs, what else it writes, or which code it runs.
+    """
     declared = declared_flags()[job]
+    typed_only = {"config", "json"}
+    if of_manifest:
+        typed_only |= {"map", *(name for name, flag in declared.items() if not flag.stated)}
     names = [name for name in declared if name not in typed_only]
     for name, value in values.items():
         if name not in names:
             if name in typed_only:
                 raise UsageError(f"--config {path}: type --{name} on the command line")
-            close = difflib.get_close_matches(name, names, 1)
-            hint = (
-                f"did you mean {close[0]}?" if close else "Beam's options stay on the command line"
-            )
-            raise UsageError(f"--config {path}: {_shown(name)} is no flag of {job}; {hint}")
-        action = declared[name].get("action")
-        if action == "store_true":
+            hint = did_you_mean(name, names) or "; Beam's options stay on the command line"
+            raise UsageError(f"--config {path}: {_shown(name)} is no flag of {job}{hint}")
+        flag = declared[name]
+        if flag.kind is bool:
             stated = str(value).lower() if isinstance(value, bool | str) else ""
             if stated not in ("true", "false"):
                 raise UsageError(
@@ -156,10 +156,10 @@ def _arguments(
             yield from [f"--{name}"] * (stated == "true")
             continue
         # Some defaults cannot be typed, such as no dtype.
-        if value == declared[name].get("default"):
+        if value == flag.default:
             continue
-        each = value if action == "append" and isinstance(value, list) else [value]
+        each = value if flag.kind is list and isinstance(value, list) else [value]
         if not all(isinstance(item, str) for item in each):
-            expected = "text, or a list of texts" if action == "append" else "text"
+            expected = "text, or a list of texts" if flag.kind is list else "text"
             raise UsageError(f"--config {path}: {name}: {_shown(value)}: expected {expected}")
         yield from (f"--{name}={item}" for item in each)

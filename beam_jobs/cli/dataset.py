@@ -4,54 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from beam_jobs.cli.checks.near import threshold_of
-from beam_jobs.cli.flags import RunFlags, flag
-from beam_jobs.dataset.generations import begun
-from beam_jobs.dataset.output import (
-    Output,
-    parse_names,
-    parse_num_shards,
-    parse_size,
-    resolve,
-)
+from beam_jobs.cli.flags import Flags, flag
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.plan.groups import Groups
-from beam_jobs.plan.placement import Exact, Placement, check_seed
-from beam_jobs.plan.splits import Splits
-from beam_jobs.records.mapping import Mapper, parse_map_schema
-from beam_jobs.records.rejects import MaxRejects, OnReject
-from beam_jobs.sources.tables import split_names
-from readers.format.schema import Schema
-from readers.format.tfrecord import MAX_RECORD_BYTES
+
+if TYPE_CHECKING:
+    from beam_jobs.dataset.output import Output
+    from beam_jobs.jobs.protocols import RecordJob
+    from beam_jobs.plan.placement import Exact
+    from beam_jobs.plan.splits import Splits
+    from beam_jobs.records.mapping import Mapper
+    from readers.format.schema import Schema
 
 # Without --splits.
 ONE_SPLIT = "train=1"
 
 
+def threshold_of(text: str) -> float:
+    """The number in a value of `--drop_near_duplicates`.
+
+    Raises:
+        UsageError: The value is not a number.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(
+            f"--drop_near_duplicates {text}: expected a similarity such as 0.8 of texts or 0.9 of pictures and "
+            "recordings"
+        ) from None
+
+
+def bytes_of(size: str) -> int:
+    """The bytes in a value of `--max_record_bytes`.
+
+    Raises:
+        UsageError: It is no size, or more than a record can hold.
+    """
+    from beam_jobs.dataset.output import parse_size
+    from readers.format.tfrecord import MAX_RECORD_BYTES
+
+    count = parse_size(size, "--max_record_bytes")
+    if count > MAX_RECORD_BYTES + 1:
+        raise UsageError(f"--max_record_bytes {size}: a record can hold 2GiB at most")
+    return min(count, MAX_RECORD_BYTES)
+
+
 @dataclass(frozen=True)
-class DatasetFlags(RunFlags):
+class DatasetFlags(Flags):
     """The flags of splits and shards, which all jobs share."""
 
     title = "splits and shards"
 
     output: str | None = flag(
-        None, "a new or empty directory", unset="none; a dry run needs none", metavar="DIR"
+        None,
+        "a new or empty directory",
+        unset="none; a dry run needs none",
+        metavar="DIR",
+        check="dataset.output:resolve",
+        everyday=True,
+        stated=False,
     )
     splits: str = flag(
         ONE_SPLIT,
         "names and shares, which add up to 1, such as train=0.8,val=0.1,test=0.1; with "
         "--split_column names alone",
         metavar="NAME=SHARE,…",
+        everyday=True,
     )
     folds: str = flag(
         "",
         "K splits for cross-validation, fold0 to fold{K-1}, instead of --splits: of equal size, exact to "
         "one record, or with --group_by and --stratify as exact as these allow",
-        unset="none",
         metavar="K",
+        check="plan.splits:Splits.folds",
     )
     exact_splits: bool = flag(
         False,
@@ -64,7 +91,6 @@ class DatasetFlags(RunFlags):
         "",
         "the column that names the split of each record",
         unset="a hash of each key decides",
-        metavar="NAME",
     )
     group_by: str = flag(
         "",
@@ -74,26 +100,41 @@ class DatasetFlags(RunFlags):
         "as these allow",
         unset="each record, or with --window each recording or text, is assigned by itself",
         metavar="REGEX|column:NAME",
+        check="plan.groups:Groups.parse",
+        everyday=True,
     )
     num_shards: str = flag(
-        "", "shards of every split, or train=16,val=2", unset="chosen by --shard_size", metavar="N"
+        "",
+        "shards of every split, or train=16,val=2",
+        unset="chosen by --shard_size",
+        metavar="N",
+        everyday=True,
     )
-    shard_size: str = flag("128MiB", "approximate bytes of a shard", metavar="SIZE")
-    seed: int = flag(0, "determines splits and order")
-    on_reject: OnReject = flag(
+    shard_size: str = flag(
+        "128MiB",
+        "approximate bytes of a shard",
+        metavar="SIZE",
+        check="dataset.output:parse_size",
+    )
+    seed: int = flag(0, "determines splits and order", check="plan.placement:check_seed")
+    on_reject: Literal["skip", "fail"] = flag(
         "skip", "if an input cannot become a record, skip it and list it in rejects/, or fail"
     )
     max_rejects: str = flag(
         "",
-        "fail without a dataset if more inputs are rejected: a number, or a share such as 1%",
-        unset="any number may be, but not all",
-        metavar="N|N%",
+        "fail without a dataset if more inputs are rejected: a number, a share of all inputs such as 0.2, or all for "
+        "any number; the shards that are done stay, and the same command with a higher limit keeps them",
+        unset="5 % of at least 10 inputs",
+        metavar="N|SHARE|all",
+        check="records.rejects:MaxRejects.parse",
+        stated=False,
     )
     max_record_bytes: str = flag(
         "256MiB",
         "reject an input that takes more bytes in memory, packed or not; a process needs some four times "
         "as much. At most 2GiB",
         metavar="SIZE",
+        check=bytes_of,
     )
     map: str = flag(
         "",
@@ -108,6 +149,8 @@ class DatasetFlags(RunFlags):
         "features that the function of --map returns, such as mel=float32[None,80],loud=bool",
         unset="those of the first records",
         metavar="NAME=DTYPE[SIZES],…",
+        check="records.mapping:parse_map_schema",
+        needs="map",
     )
     drop_near_duplicates: str = flag(
         "",
@@ -115,48 +158,26 @@ class DatasetFlags(RunFlags):
         "of texts, or 0.9 of pictures and recordings; 1 drops what is the same. They are counted, not rejected",
         unset="keep all",
         metavar="THRESHOLD",
+        check=threshold_of,
     )
     keep_out: str = flag(
         "",
         "drop records that are nearly the same as one in these datasets, such as a test set: at the threshold of "
         "--drop_near_duplicates, or 0.8 of texts and 0.9 of pictures and recordings",
-        unset="none",
         metavar="DIR,…",
     )
-    overwrite: bool = flag(False, "replace a dataset in --output", unset="refuse to")
+    overwrite: bool = flag(
+        False, "replace a dataset in --output", unset="refuse to", everyday=True, stated=False
+    )
 
     def validate(self) -> None:
-        if self.output is not None:
-            resolve(self.output)
-        elif not self.dry_run:
-            raise UsageError("--output is missing: name a new or empty directory; see --help")
-        check_seed(self.seed)
-        parse_size(self.shard_size)
-        Groups.parse(self.group_by)
-        MaxRejects.parse(self.max_rejects)
-        _ = self.most_bytes
-        if self.map_schema and not self.map:
-            raise UsageError(f"--map_schema {self.map_schema}: add the --map that returns it")
-        parse_map_schema(self.map_schema)
-        if self.drop_near_duplicates:
-            threshold_of(self.drop_near_duplicates)
+        super().validate()
         self.check_splits()
-        if self.folds:
-            self._check_folds()
-
-    @property
-    def most_bytes(self) -> int:
-        """The most bytes that an input may take in memory.
-
-        Raises:
-            UsageError: It is no size, or more than a record can hold.
-        """
-        size = parse_size(self.max_record_bytes, "--max_record_bytes")
-        if size > MAX_RECORD_BYTES + 1:
+        if self.folds and self.splits != type(self).splits:
             raise UsageError(
-                f"--max_record_bytes {self.max_record_bytes}: a record can hold 2GiB at most"
+                f"--folds {self.folds}: the folds are the splits, and so would be those of --splits "
+                f"{self.splits}: drop one"
             )
-        return min(size, MAX_RECORD_BYTES)
 
     def check_splits(self) -> None:
         """Checks the value of `--splits`.
@@ -164,6 +185,8 @@ class DatasetFlags(RunFlags):
         Raises:
             UsageError: It is not a list of names and shares.
         """
+        from beam_jobs.plan.splits import Splits
+
         if not self.split_column:
             Splits.parse(self.splits)
             return
@@ -180,32 +203,23 @@ class DatasetFlags(RunFlags):
                 "such as train,val,test"
             )
 
-    def _check_folds(self) -> None:
-        """Checks `--folds` and the other flag that decides splits."""
-        Splits.folds(self.folds)
-        if self.splits != type(self).splits:
-            raise UsageError(
-                f"--folds {self.folds}: the folds are the splits, and so would be those of --splits "
-                f"{self.splits}: drop one"
-            )
-
     def directory(self) -> str:
-        """The output directory; empty for a dry run without one.
+        """The path of the output directory; empty for a dry run without one."""
+        from beam_jobs.dataset.output import resolve
 
-        Raises:
-            UsageError: Its path is empty, or has characters of a pattern.
-        """
-        if self.output is None:
-            return ""
-        return resolve(self.output)
+        return "" if self.output is None else resolve(self.output)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that decide the splits of records."""
+        from beam_jobs.plan.groups import Groups
+
         return tuple(filter(None, (Groups.parse(self.group_by).column, self.split_column)))
 
     def find_splits(self, job: RecordJob) -> Splits:
         """The splits, whose names may have to be read from the job's inputs."""
+        from beam_jobs.plan.splits import Splits
+
         if self.folds:
             return Splits.folds(self.folds)
         if not self.split_column:
@@ -239,12 +253,19 @@ class DatasetFlags(RunFlags):
         job: RecordJob,
         options: dict[str, Any],
         mapper: Mapper | None = None,
+        dry_run: bool = False,
     ) -> Output:
         """The dataset that a job writes, with the features that a mapper makes; the manifest states the options.
 
         Raises:
             UsageError: The flags do not fit the job.
         """
+        from beam_jobs.dataset.generations import begun
+        from beam_jobs.dataset.output import Output, parse_num_shards, parse_size
+        from beam_jobs.plan.groups import Groups
+        from beam_jobs.plan.placement import Placement
+        from beam_jobs.records.rejects import MaxRejects
+
         splits = self.find_splits(job)
         if self.exact and (len(splits.names) == 1 or splits.kept):
             name = "stratify" if self.exact == "labels" else "exact_splits"
@@ -272,7 +293,7 @@ class DatasetFlags(RunFlags):
             feature_names=self.feature_names(schema),
             mapper=mapper,
         )
-        return begun(output, repeats=True, cleans=not self.dry_run) if directory else output
+        return begun(output, repeats=True, cleans=not dry_run) if directory else output
 
 
 @dataclass(frozen=True)
@@ -295,6 +316,9 @@ class EncodedDatasetFlags(DatasetFlags):
     )
 
     def find_splits(self, job: RecordJob) -> Splits:
+        from beam_jobs.plan.splits import Splits
+        from beam_jobs.sources.tables import split_names
+
         if self.stratify and "label" not in job.schema:
             raise UsageError("--stratify: the records have no label: add --label")
         if self.stratify and job.schema["label"].shape:
@@ -309,4 +333,6 @@ class EncodedDatasetFlags(DatasetFlags):
         return "labels" if self.stratify else super().exact
 
     def feature_names(self, schema: Schema) -> Mapping[str, str]:
+        from beam_jobs.dataset.output import parse_names
+
         return parse_names(self.names, schema) if self.names else {}

@@ -1,38 +1,141 @@
-"""Flags as typed dataclass fields, each declared once with its default and its help."""
+"""Flags as dataclass fields: each declared once, with its type, default, check and help."""
 
 from __future__ import annotations
 
 import abc
-import argparse
 import copy
 import dataclasses
 import inspect
-import re
-from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+import pkgutil
+from collections.abc import Callable, Iterable, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from beam_jobs.engines.flags import Engine
-from beam_jobs.errors import UsageError
-from beam_jobs.jobs.protocols import RecordJob
+from beam_jobs.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.protocols import RecordJob
 
 T = TypeVar("T")
 
 F = TypeVar("F", bound="Flags")
 
-# The arguments of `add_argument` for each flag, by the flag's name.
-Declarations = dict[str, dict[str, Any]]
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """One flag of a command.
+
+    Attributes:
+        name: Its name, without dashes.
+        kind: bool for a flag without a value, list for one with several, else int or str.
+        default: The value without the flag.
+        help: What it does, and what happens without it.
+        metavar: What the help shows in place of a value.
+        choices: The values that it may have; empty for any.
+        least: The smallest number that it may be.
+        check: Raises UsageError, with what was found and expected, for a value that is wrong: a function of the
+            value, or its name below `beam_jobs` and further arguments, such as "plan.splits:Splits.folds", which
+            is imported when the flag is given. The default is not checked.
+        needs: The flags without all of which this one changes nothing, such as "boxes masks".
+        everyday: Whether the short help shows it.
+        stated: Whether the manifest states it, because the dataset depends on it.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    metavar: str = ""
+    choices: tuple[Any, ...] = ()
+    least: int | None = None
+    check: Callable[[Any], object] | str = ""
+    needs: str = ""
+    everyday: bool = False
+    stated: bool = True
+
+    @property
+    def most(self) -> int | None:
+        """How many values it takes at most; None for any number."""
+        return None if self.kind is list else 0 if self.kind is bool else 1
+
+    def value(self, texts: list[str]) -> Any:
+        """The value that texts of a command line have by their form.
+
+        Raises:
+            UsageError: They are no number, or none of the choices.
+        """
+        if self.kind is bool:
+            return True
+        if self.kind is list:
+            return texts
+        if self.choices:
+            return self._chosen(texts[-1])
+        return self._number(texts[-1]) if self.kind is int else texts[-1]
+
+    def _chosen(self, text: str) -> Any:
+        for choice in self.choices:
+            if str(choice) == text:
+                return choice
+        *most, last = map(str, self.choices)
+        raise UsageError(
+            f"--{self.name} {text}: expected {', '.join(most)} or {last}"
+            f"{did_you_mean(text, (*most, last))}"
+        )
+
+    def _number(self, text: str) -> int:
+        try:
+            return int(text)
+        except ValueError:
+            raise UsageError(f"--{self.name} {text}: expected a whole number") from None
+
+    def check_value(self, value: Any) -> None:
+        """Checks a value that is not the default.
+
+        Raises:
+            UsageError: It is wrong.
+        """
+        if self.least is not None and value < self.least:
+            raise UsageError(f"--{self.name} {value}: expected at least {self.least}")
+        if not self.check or value == self.default:
+            return
+        check, *more = self.check.split() if isinstance(self.check, str) else (self.check,)
+        run: Any = pkgutil.resolve_name(f"beam_jobs.{check}") if isinstance(check, str) else check
+        try:
+            run(value, *more)
+        except UsageError as error:
+            raise UsageError(f"{error.message}{self._close_form(value)}") from None
+
+    def _close_form(self, value: Any) -> str:
+        """A hint for a word that is nearly one of those in the metavar, such as `column` in `column:NAME`."""
+        word, colon, rest = str(value).partition(":")
+        forms = {form.split("[")[0].split(":")[0]: form for form in self.metavar.split("|")}
+        words = [form for form in forms if form.islower() and form not in ("none", word)]
+        return did_you_mean(word, words, after=f"{colon}{rest}") if word not in forms else ""
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse that reports a mistake as a `UsageError` of one line."""
+def flag(default: T, description: str, *, unset: str = "", **how: Any) -> T:
+    """A dataclass field that is a flag; its type says how the value is parsed.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        # Numbers with a unit, such as -6dB, are values, too.
-        self._negative_number_matcher = re.compile(r"-\.?[0-9]")
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; see --help")
+    Args:
+        default: The value without the flag.
+        description: The help text, to which the default is added.
+        unset: What happens without the flag, if the default's text, `none` or `off`, does not say it.
+        how: Attributes of `Flag`.
+    """
+    usual = "off" if default is False else "none" if default in (None, "", []) else default
+    how["help"] = f"{description} (default: {unset or usual})"
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: copy.copy(default), metadata=how)
+    return dataclasses.field(default=default, metadata=how)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,30 +148,71 @@ class Flags(abc.ABC):
 
     title: ClassVar[str]
 
+    # Whether the manifest states them, because the dataset depends on them.
+    stated: ClassVar[bool] = True
+
     @classmethod
-    def read(cls: type[F], namespace: argparse.Namespace) -> F:
-        """The flags that argparse has parsed."""
+    def declared(cls) -> dict[str, dict[str, Flag]]:
+        """The flags by heading and name, those of the classes above first."""
+        types = get_type_hints(cls)
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        groups: dict[str, dict[str, Flag]] = {}
+        for declaring in reversed(cls.__mro__):
+            if issubclass(declaring, Flags):
+                own = [name for name in inspect.get_annotations(declaring) if name in fields]
+                group = groups.setdefault(declaring.title, {}) if own else {}
+                group |= {name: _flag(fields[name], types[name], cls.stated) for name in own}
+        return groups
+
+    @classmethod
+    def read(cls: type[F], values: dict[str, Any]) -> F:
+        """The flags that have some values, and those that have their default."""
         return cls(
-            **{field.name: getattr(namespace, field.name) for field in dataclasses.fields(cls)}
+            **{
+                field.name: values[field.name]
+                for field in dataclasses.fields(cls)
+                if field.name in values
+            }
         )
 
-    @classmethod
-    def declared(cls) -> Declarations:
-        """How this class declares its own flags; those it inherits are left out."""
-        types, own = get_type_hints(cls), inspect.get_annotations(cls)
-        return {
-            field.name: {**_parsed_as(types[field.name], field.default), **field.metadata}
-            for field in dataclasses.fields(cls)
-            if field.name in own
-        }
+    def given(self, name: str) -> bool:
+        """Whether a flag differs from its default."""
+        (field,) = (field for field in dataclasses.fields(self) if field.name == name)
+        return getattr(self, name) not in (field.default, [])
 
-    @abc.abstractmethod
     def validate(self) -> None:
-        """Checks the flags by themselves, without a look at inputs or output.
+        """Checks the flags together, without a look at inputs or output.
 
         Raises:
-            UsageError: A value is wrong, or two flags contradict each other.
+            UsageError: One needs another one, or two flags contradict each other.
         """
+        for field in dataclasses.fields(self):
+            needs = field.metadata.get("needs", "").split()
+            if needs and self.given(field.name) and not any(map(self.given, needs)):
+                value = getattr(self, field.name)
+                text = "" if value is True else f" {value}"
+                raise UsageError(
+                    f"--{field.name}{text}: this changes nothing without {_either(needs)}: add "
+                    f"{'it' if len(needs) == 1 else 'one'}, or drop --{field.name}"
+                )
+
+
+def _either(names: Sequence[str]) -> str:
+    *most, last = (f"--{name}" for name in names)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _flag(field: dataclasses.Field[Any], kind: Any, stated: bool) -> Flag:
+    how = dict(field.metadata)
+    if get_origin(kind) is Literal:
+        how["choices"] = get_args(kind)
+        kind = type(how["choices"][0])
+    several = get_origin(kind) is list
+    kind = list if several else kind if kind in (bool, int) else str
+    usual = {bool: "", int: "N"}.get(kind, "NAME")
+    how.setdefault("metavar", "|".join(map(str, how.get("choices", ()))) or usual)
+    how["stated"] = how.get("stated", True) and stated
+    return Flag(field.name, kind, [] if several else field.default, **how)
 
 
 class JobFlags(Flags):
@@ -87,24 +231,22 @@ class JobFlags(Flags):
             UsageError: The flags do not fit the inputs.
         """
 
+    # What `--input` should name.
+    inputs_expected: ClassVar[str] = "name files or a folder, or add a --table"
+
+    @property
+    @abc.abstractmethod
+    def names_inputs(self) -> bool:
+        """Whether a flag names inputs."""
+
+    @property
+    def drops_equals(self) -> bool:
+        """Whether records that equal others are dropped."""
+        return False
+
     def warnings(self, job: RecordJob) -> Iterable[str]:
         """Lines about the inputs of a job that these flags made."""
         return ()
-
-
-def flag(default: T, description: str, *, unset: str = "", **declaration: Any) -> T:
-    """A dataclass field that is a flag; its type decides how the value is parsed.
-
-    Args:
-        default: The value without the flag.
-        description: The help text, to which the default is added.
-        unset: What happens without the flag, if the default's text does not say it.
-        declaration: Further arguments of `add_argument`, such as `metavar`.
-    """
-    declared = {"help": f"{description} (default: {unset or default})", **declaration}
-    if isinstance(default, list):
-        return dataclasses.field(default_factory=lambda: copy.copy(default), metadata=declared)
-    return dataclasses.field(default=default, metadata=declared)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +254,7 @@ class RunFlags(Flags):
     """The flags that say where a job runs and what it prints; the dataset does not depend on them."""
 
     title = "where and how it runs"
+    stated = False
 
     engine: Engine = flag(
         "direct",
@@ -139,38 +282,31 @@ class RunFlags(Flags):
     report: str = flag(
         "",
         "write a report on the dataset: one HTML file on this machine, as `python -m readers report` does",
-        unset="none",
         metavar="FILE",
+        everyday=True,
     )
     check: bool = flag(
         False,
         "look for what may be wrong with the dataset once it is written, as `python -m readers check` does, and for "
         "near duplicates among all of its records; the exit code is 1 if there is a finding as bad as --fail_on",
-        unset="off",
     )
     fail_on: Literal["error", "warning", "note"] = flag(
-        "error", "the mildest finding of --check with which the exit code is 1"
+        "error",
+        "the lowest severity of a finding of --check that makes the exit code 1",
+        needs="check",
     )
     config: str = flag(
         "",
         "a .yaml or .json file with flags of the job, such as input: photos, and lists for flags that "
         "may be repeated; or a dataset's directory, to make it again. Flags of the command line "
         "replace those of the file",
-        unset="none",
         metavar="FILE|DIR",
     )
 
-
-def _parsed_as(kind: Any, default: Any) -> dict[str, Any]:
-    """The arguments of `add_argument` that follow from a field's type and default."""
-    if kind is bool:
-        return {"action": "store_true"}
-    if get_origin(kind) is list:
-        return {"action": "append", "default": []}
-    if get_origin(kind) is Literal:
-        choices = get_args(kind)
-        return {"default": default, "type": type(choices[0]), "choices": choices}
-    return {"default": default, **({"type": int} if kind is int else {})}
+    def validate(self) -> None:
+        super().validate()
+        if self.report and self.dry_run:
+            raise UsageError("--report: a dry run writes no dataset; drop one of the two")
 
 
 def names_in(text: str) -> tuple[str, ...]:

@@ -6,33 +6,26 @@ import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, cast, get_args
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.encodings import parse_encodings
-from beam_jobs.jobs.images.annotation_flags import (
-    parse_boxes,
-    parse_captions,
-    with_names,
-    yolo_names,
-)
-from beam_jobs.jobs.images.annotations import ImageAnnotations, Unannotated
-from beam_jobs.jobs.images.boxes import AnnotationsOf, BoxOrder, Resize
-from beam_jobs.jobs.images.coco.objects import Segmentation
-from beam_jobs.jobs.images.image_files import MAX_PIXELS, Frames
-from beam_jobs.jobs.images.job import ImageDtype, ImageEncoding, ImageJob
-from beam_jobs.jobs.images.pixels import parse_image_size
-from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.storage.paths import absolute_path
-from readers.format.schema import IMAGE_ENCODINGS
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.images.annotations import ImageAnnotations
+    from beam_jobs.jobs.images.image_job import ImageJob
+    from beam_jobs.jobs.protocols import RecordJob
+
+# Words of the job, whose modules import Pillow and NumPy; a test compares them.
+ImageEncoding = Literal["tensor", "raw", "list", "jpeg", "png", "source"]
+MAX_PIXELS = 89_478_485
 
 _MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
 
 _MAX_READ = 2 * MAX_PIXELS  # Pillow refuses to decode more, unless a program asks for it.
+
+_BYTES = {"uint8": 1, "uint16": 2, "float32": 4}
 
 
 @dataclass(frozen=True)
@@ -41,85 +34,98 @@ class ImageFlags(InputFlags):
 
     title = "records"
 
-    label: str = label_flag("parent")
+    label: str = label_flag("")
     image_size: str = flag(
         "none",
         "height and width in pixels, such as 224x224; none keeps each image's own size",
         metavar="HxW",
+        check="jobs.images.pixels:parse_image_size",
+        everyday=True,
     )
-    resize: Resize = flag(
-        "stretch", "stretch to --image_size, fit inside it with black borders, or crop the center"
+    resize: Literal["stretch", "fit", "crop"] = flag(
+        "stretch",
+        "stretch to --image_size, fit inside it with black borders, or crop the center",
+        needs="image_size",
     )
     channels: Literal[1, 3, 4] = flag(
         3,
         "1 for grayscale, 3 for RGB, 4 for RGBA; without 4, transparent pixels are blended with white",
     )
-    dtype: ImageDtype = flag(
+    dtype: Literal["uint8", "uint16", "float32"] = flag(
         "uint8",
         "uint8: of 16 bits the upper byte; uint16: all 16 bits, and 8 bits times 257; float32: "
         "floating-point pixels as they are, and integers scaled to 0 to 1",
     )
-    encoding: ImageEncoding = flag(
-        "tensor",
-        "tensor: pixels, fastest to read; raw: their bytes without dtype and shape; list: numbers in an "
-        "Example's own list; jpeg, png: compressed; source: the file's own bytes if TensorFlow can read "
-        "them, otherwise PNG",
+    encoding: Literal["auto", ImageEncoding] = flag(
+        "auto",
+        "source: the file's own bytes up to the end of its image if TensorFlow can read them, otherwise a JPEG "
+        "of a photograph and a PNG of anything else; jpeg, png: compressed anew; tensor: pixels, fastest to "
+        "read; raw: their bytes without dtype and shape; list: numbers in an Example's own list; auto: source, "
+        "or tensor with --image_size, --dtype or --frames all",
+        everyday=True,
+    )
+    strip_metadata: bool = flag(
+        False,
+        "leave EXIF, XMP, comments and other texts out of files that --encoding source keeps",
+        unset="keep them",
     )
     image_info: bool = flag(
         False,
         "store `height`, `width` and `depth` of each image as the record has it, int64, and `filename`, "
         "the name of its file without folders",
-        unset="off",
     )
     jpeg_exact: bool = flag(
         False,
         "decode JPEGs at their full size and then resize them, as Pillow's resize does; without it "
         "the JPEG decoder scales down by 1/2, 1/4 or 1/8 first, which is faster and slightly different",
-        unset="off",
+        needs="image_size",
     )
-    frames: Frames = flag(
+    frames: Literal["first", "all"] = flag(
         "first",
         "the frames of animated GIF, WebP, PNG and AVIF files, and the pages of TIFF files, that become "
         "records: first, or all, with keys FILE#1, FILE#2 and so on, in one split",
     )
     max_pixels: int = flag(
         MAX_PIXELS,
-        "the most pixels of an image (height times width); larger ones are rejects. A process needs about "
-        "20 bytes of memory a pixel, and 75 for another --dtype than uint8",
+        "maximum pixels of an image (height times width); larger ones are rejected. A process needs about 20 "
+        "bytes of memory per pixel, and 75 for dtypes other than uint8",
+        least=1,
     )
     boxes: str = flag(
         "",
         "boxes of objects: from a COCO file; from a .csv or another table with a row for each box; or from "
         "Pascal VOC's .xml or YOLO's .txt with the image's name, in DIR or in the format's usual folder",
-        unset="none",
         metavar="coco:FILE|csv:FILE|voc[:DIR]|yolo[:DIR]",
+        check="jobs.images.annotations:parse_boxes",
+        everyday=True,
     )
-    box_order: BoxOrder = flag(
+    box_order: Literal["yxyx", "xyxy"] = flag(
         "yxyx",
         "the order of the corners of `boxes`: y0, x0, y1, x1, or with xyxy x0, y0, x1, y1; keypoints are then x, y "
         "and visibility",
+        needs="boxes",
     )
     class_names: str = flag(
         "",
         "class names for --boxes yolo: a text file with one name per line, or a data.yaml",
         unset="class numbers alone",
         metavar="FILE",
+        needs="boxes",
     )
     captions: str = flag(
         "",
         "captions: from a COCO file, from a .txt with the image's name and one caption per line, "
         "or from a column",
-        unset="none",
         metavar="coco:FILE|txt[:DIR]|column:NAME",
+        check="jobs.images.annotations:parse_captions",
     )
     masks: str = flag(
         "",
         "a folder with a PNG of each image's name, in the images' subfolders or in none, whose values "
         "are class ids",
-        unset="none",
         metavar="DIR",
     )
-    segmentation: Segmentation = flag(
+    segmentation: Literal["none", "instances", "semantic"] = flag(
         "none",
         "masks of the objects in --boxes coco:FILE, from their polygons and RLE: instances, a mask for "
         "each box, as many bytes as pixels; semantic, a PNG whose values are class ids plus 1",
@@ -127,61 +133,57 @@ class ImageFlags(InputFlags):
     keypoints: bool = flag(
         False,
         "the keypoints of the objects in --boxes coco:FILE: y, x and visibility of each",
-        unset="off",
     )
-    unannotated: Unannotated = flag(
+    unannotated: Literal["auto", "keep", "reject"] = flag(
         "auto",
         "images without boxes, captions or a mask: reject; keep, as records with no boxes, no captions and "
         "a mask of zeros, which are counted; auto rejects, and keeps images without a YOLO file",
+        needs="boxes captions masks",
     )
-    annotations_of: AnnotationsOf = flag(
+    annotations_of: Literal["auto", "stored", "upright"] = flag(
         "auto",
-        "the pixels that --boxes and --masks are about where EXIF turns an image: stored, as in the "
-        "file; upright, as viewers show it; auto decides by their size, and takes stored if it fits "
-        "both (upright beside YOLO boxes)",
+        "whether --boxes and --masks fit the stored pixels or the upright image where EXIF rotates it: stored, as "
+        "in the file; upright, as viewers show it; auto decides by their size, and takes stored if it fits "
+        "both (upright for YOLO boxes)",
+        needs="boxes masks",
     )
 
     @property
     def image_encoding(self) -> ImageEncoding:
         """The encoding of `image`."""
+        from beam_jobs.jobs.encodings import parse_encodings
+
         chosen = parse_encodings(self.encodings).get("image", self.encoding)
+        if chosen == "auto":
+            keeps_pixels = self.image_size == "none" and self.dtype == "uint8"
+            is_file = keeps_pixels and self.frames == "first" and self.max_pixels <= _MAX_READ
+            chosen = "source" if is_file else "tensor"
         return cast(ImageEncoding, chosen)
 
     def validate(self) -> None:
+        from beam_jobs.jobs.images.pixels import parse_image_size
+
         super().validate()
-        if self.annotations_of != "auto" and not (self.boxes or self.masks):
-            raise UsageError(
-                f"--annotations_of {self.annotations_of}: there are no annotations; add --boxes or "
-                "--masks"
-            )
-        if self.box_order != "yxyx" and not self.boxes:
-            raise UsageError(f"--box_order {self.box_order}: there are no boxes; add --boxes")
-        if self.unannotated != "auto" and not (self.boxes or self.masks or self.captions):
-            raise UsageError(
-                f"--unannotated {self.unannotated}: there are no annotations; add --boxes, --captions or "
-                "--masks"
-            )
         size = parse_image_size(self.image_size)
-        if self.resize != "stretch" and not size:
-            raise UsageError(f"--resize {self.resize}: add the --image_size to resize to")
-        if self.jpeg_exact and not size:
-            raise UsageError("--jpeg_exact: add the --image_size that JPEGs are resized to")
         if self.image_encoding == "source" and size:
             raise UsageError("--encoding source keeps the files as they are: drop --image_size")
+        if self.strip_metadata and self.image_encoding != "source":
+            raise UsageError(
+                f"--strip_metadata: --encoding {self.image_encoding} stores no metadata: drop it"
+            )
         if self.frames == "all":
             self._check_frames()
         self._check_pixels()
-        itemsize = np.dtype(self.dtype).itemsize
-        if size and math.prod(size) * self.channels * itemsize >= _MAX_RECORD_BYTES:
+        if size and math.prod(size) * self.channels * _BYTES[self.dtype] >= _MAX_RECORD_BYTES:
             raise UsageError(
                 f"--image_size {self.image_size}: too large to store: a record has less than 2 GiB"
             )
 
     def _check_pixels(self) -> None:
+        from readers.format.schema import IMAGE_ENCODINGS
+
         if self.image_encoding == "jpeg" and self.channels == 4:
             raise UsageError("--channels 4: --encoding jpeg has no alpha; use png or tensor")
-        if self.max_pixels < 1:
-            raise UsageError(f"--max_pixels {self.max_pixels}: expected a number of at least 1")
         encoded = self.image_size == "none" and self.image_encoding in IMAGE_ENCODINGS
         if encoded and self.max_pixels > _MAX_READ:
             raise UsageError(
@@ -213,6 +215,15 @@ class ImageFlags(InputFlags):
         Raises:
             UsageError: A value has no valid form or needs another flag, or its file cannot be read.
         """
+        from beam_jobs.jobs.images.annotations import (
+            ImageAnnotations,
+            parse_boxes,
+            parse_captions,
+            with_names,
+            yolo_names,
+        )
+        from beam_jobs.storage.paths import absolute_path
+
         boxes, boxes_path = parse_boxes(self.boxes)
         if self.class_names and boxes != "yolo":
             raise UsageError("--class_names names the classes in YOLO files: add --boxes yolo")
@@ -239,6 +250,10 @@ class ImageFlags(InputFlags):
         return with_names(annotations, self.keypoints)
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ImageJob:
+        from beam_jobs.jobs.encodings import parse_encodings
+        from beam_jobs.jobs.images.image_job import ImageJob
+        from beam_jobs.jobs.images.pixels import parse_image_size
+
         annotations = self.annotations()
         extras = self.extras
         names = [*columns, *(extra.column for extra in extras), *annotations.columns]
@@ -249,7 +264,7 @@ class ImageFlags(InputFlags):
         annotations.check_files(inputs)
         return ImageJob(
             inputs=replace(inputs, max_bytes=max_bytes),
-            labels=labels,
+            labels=self.effective_labels(self.label, labels, inputs),
             image_size=parse_image_size(self.image_size),
             resize=self.resize,
             channels=self.channels,
@@ -260,12 +275,14 @@ class ImageFlags(InputFlags):
             frames=self.frames,
             dtype=self.dtype,
             max_pixels=self.max_pixels,
+            strip_metadata=self.strip_metadata,
             image_info=self.image_info,
             encodings=parse_encodings(self.encodings),
         )
 
     def warnings(self, job: RecordJob) -> Iterable[str]:
-        image_job = cast(ImageJob, job)
+        yield from self.without_label(self.label, job)
+        image_job = cast("ImageJob", job)
         turned, opened = image_job.annotations.turned_in_place(image_job.inputs)
         if turned:
             yield (

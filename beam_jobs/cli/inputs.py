@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from beam_jobs.cli.flags import JobFlags, flag
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.encodings import parse_encodings
-from beam_jobs.sources.archives.archive import archive_kind
-from beam_jobs.sources.extra_features import ExtraFeature, parse_extra_features, parse_target
-from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.joined_inputs import JoinedInputs
-from beam_jobs.sources.labels import Labels, holds_lists
-from beam_jobs.sources.rows import Dialect
-from beam_jobs.sources.table_inputs import EmbeddedInputs, TableInputs
-from beam_jobs.sources.tables import has_delimiter, stated_classes
-from beam_jobs.storage.listing import match
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.protocols import RecordJob
+    from beam_jobs.sources.extra_features import ExtraFeature
+    from beam_jobs.sources.inputs import Inputs
+    from beam_jobs.sources.labels import Labels
+    from beam_jobs.sources.rows import Dialect
 
 # Files that are looked at before the run.
 FILES_TRIED = 100
 
 
+# The help of a `--label` that is not given.
+PARENT_OR_NONE = "parent; none if all inputs lie in one folder"
+
+
 def label_flag(default: str) -> str:
-    """The flag `--label`, whose default depends on the job."""
+    """The flag `--label`, whose default depends on the job; empty for the folder, if there are several."""
     return flag(
         default,
         "the name of the file's folder; no label; a .csv file with the columns path and label; or "
         "a column: of --table, of the .json next to an archive member, or `cls` for the .cls next "
         "to it. A column of lists gives several labels",
+        unset=default or PARENT_OR_NONE,
         metavar="parent|none|csv:FILE|column:NAME",
+        check="sources.labels:Labels.parse",
+        everyday=True,
     )
 
 
@@ -46,30 +52,30 @@ class InputFlags(JobFlags):
     input: list[str] = flag(
         [],
         "files or archives (.zip, .tar, .tar.gz): a pattern in quotes such as 'photos/*/*.jpg' "
-        "(** crosses folders), a file, or a folder with all its subfolders; may be repeated. With "
+        "(** crosses folders), a file, or a folder with all its subfolders; several may follow. With "
         "--table, the folder that its paths are relative to",
         unset="the table's folder",
         metavar="PATTERN",
+        everyday=True,
     )
     table: list[str] = flag(
         [],
         "a .csv, .tsv, .jsonl, .json (each also .gz), .parquet, .feather or .arrow file whose rows "
-        "name files; may be a pattern and may be repeated",
-        unset="none",
+        "name files; may be a pattern, and several may follow",
         metavar="FILE",
+        everyday=True,
     )
     path_column: str = flag(
         "",
         "the column of --table with the paths, or of .parquet with the files themselves",
         unset="path, file, filename, file_name, key, image or name, or the struct column with images or "
         "audio of a .parquet; the text job reads the texts from the table itself unless this is given",
-        metavar="NAME",
     )
     key: str = flag(
         "path",
-        "what names a record: its path, which begins with that of the archive for a member; member: the "
-        "member's path alone, so that a folder and archives of it give the same keys and splits; of a "
-        "--table, also row: the path and the row number, or a column",
+        "how keys are made: path, of a member of an archive the archive's path and its own; member, only the "
+        "member's path, so that a folder and archives of it give the same keys and splits; with --table, also "
+        "row: the path and the row number, or a column",
         metavar="path|member|row|column:NAME",
     )
     delimiter: str = flag(
@@ -81,14 +87,13 @@ class InputFlags(JobFlags):
     text_encoding: str = flag(
         "utf-8",
         "the encoding of texts and tables, such as utf-16, cp1252 or shift_jis; .parquet has none",
-        metavar="NAME",
     )
     extra_features: str = flag(
         "",
         "columns to store as features, such as age:float32,site:string,tags:string[],"
         "place:float32[3]",
-        unset="none",
         metavar="NAME:DTYPE,…",
+        check="sources.extra_features:parse_extra_features",
     )
 
     encodings: str = flag(
@@ -98,38 +103,42 @@ class InputFlags(JobFlags):
         "and png, images. Features have the names before --names; takes precedence over --encoding",
         unset="as the job stores them",
         metavar="FEATURE=ENCODING,…",
+        check="jobs.encodings:parse_encodings",
     )
 
     target: str = flag(
         "",
         "a column of numbers that a model predicts, such as column:price: feature `target`, float32; for "
         "labels that are no classes, beside or instead of --label",
-        unset="none",
         metavar="column:NAME",
+        check="sources.extra_features:parse_target",
     )
 
     @property
     def dialect(self) -> Dialect:
         """How tables and texts are written."""
+        from beam_jobs.sources.rows import Dialect
+
         return Dialect.parse(self.text_encoding, self.delimiter)
 
+    @property
+    def names_inputs(self) -> bool:
+        return bool(self.table or self.input)
+
     def validate(self) -> None:
-        Dialect.parse(self.text_encoding, self.delimiter)
-        parse_encodings(self.encodings)
-        if self.table and len(self.input) > 1:
+        super().validate()
+        _ = self.dialect
+        if not self.table:
+            for name in self.of_rows:
+                if self.given(name) and not (name == "key" and self.keys_files):
+                    raise UsageError(
+                        f"--{name} {getattr(self, name)}: this applies to the rows of a --table: add one"
+                    )
+        elif len(self.input) > 1:
             raise UsageError(
                 f"--input {' '.join(self.input)}: with --table, expected the one folder that all "
                 "paths are relative to"
             )
-        if not self.table:
-            if not self.input:
-                raise UsageError("--input is missing: name files or a folder, or add a --table")
-            for name in self.of_rows:
-                value = getattr(self, name)
-                if value != getattr(InputFlags, name) and not (name == "key" and self.keys_files):
-                    raise UsageError(
-                        f"--{name} {value}: this applies to the rows of a --table: add one"
-                    )
 
     @property
     def keys_files(self) -> bool:
@@ -138,6 +147,8 @@ class InputFlags(JobFlags):
 
     def check_delimiter(self, inputs: Inputs) -> None:
         """Refuses a delimiter that none of the first files has."""
+        from beam_jobs.sources.tables import has_delimiter
+
         if self.delimiter and not any(map(has_delimiter, self.delimited(inputs))):
             raise UsageError(
                 f"--delimiter {self.delimiter}: none of the first files is a .csv or a .tsv: drop it"
@@ -145,12 +156,16 @@ class InputFlags(JobFlags):
 
     def delimited(self, inputs: Inputs) -> Iterator[str]:
         """Yields the names of the first files that may have the `--delimiter`: here, of the tables."""
+        from beam_jobs.storage.listing import match
+
         for pattern in inputs.patterns:
             yield from (file.path for file in match(pattern, FILES_TRIED))
 
     @property
     def extras(self) -> tuple[ExtraFeature, ...]:
         """The columns that become features."""
+        from beam_jobs.sources.extra_features import parse_extra_features, parse_target
+
         extras = parse_extra_features(self.extra_features) if self.extra_features else ()
         return (*extras, parse_target(self.target)) if self.target else extras
 
@@ -173,7 +188,11 @@ class InputFlags(JobFlags):
         Raises:
             UsageError: Inputs are missing, or have no columns.
         """
-        labels = Labels.parse(label)
+        from beam_jobs.sources.labels import Labels, holds_lists
+        from beam_jobs.sources.table_inputs import EmbeddedInputs
+        from beam_jobs.sources.tables import stated_classes
+
+        labels = Labels.parse(label or "parent")
         wanted = tuple(dict.fromkeys(filter(None, (*labels.columns, *columns))))
         inputs = self._inputs(wanted, output, join, in_files)
         labels.check_names(inputs)
@@ -184,13 +203,33 @@ class InputFlags(JobFlags):
                 several=holds_lists(labels.table, value),
                 names=stated_classes(inputs, labels.table) if self.table else (),
             )
+        labels = replace(labels, root=inputs.root)
         if labels.mode == "parent" and isinstance(inputs, EmbeddedInputs):
             raise UsageError(
                 "--label parent: files in a table have no folders: add --label column:NAME or --label none"
             )
         return inputs, labels
 
+    def effective_labels(self, label: str, labels: Labels, inputs: Inputs) -> Labels:
+        """The labels; none if no flag asks for them, and all inputs lie in one folder."""
+        from beam_jobs.sources.labels import Labels
+
+        return Labels() if not (label or self.table) and _lie_in_one_folder(inputs) else labels
+
+    def without_label(self, label: str, job: RecordJob) -> Iterator[str]:
+        """Yields a line about the label that the records of a job do not have."""
+        if not label and "label" not in job.schema:
+            yield (
+                "all inputs lie in one folder, so the records have no label; --label csv:FILE or column:NAME gives "
+                "one, --label none says that none is meant"
+            )
+
     def _inputs(self, columns: tuple[str, ...], output: str, join: str, in_files: bool) -> Inputs:
+        from beam_jobs.sources.archives.archive import archive_kind
+        from beam_jobs.sources.inputs import Inputs
+        from beam_jobs.sources.joined_inputs import JoinedInputs
+        from beam_jobs.sources.table_inputs import TableInputs
+
         if self.table:
             tables = TableInputs.of_tables(
                 self.table,
@@ -216,3 +255,18 @@ class InputFlags(JobFlags):
         if join:
             return JoinedInputs(inputs.patterns, inputs.root, output, join=join)
         return inputs
+
+
+def _lie_in_one_folder(inputs: Inputs) -> bool:
+    """Whether no input lies in a folder below the common root, or in an archive, that could name its class."""
+    from beam_jobs.sources.archives.archive import archive_kind
+    from readers.files.local import is_local
+
+    if inputs.in_one_folder:
+        return True
+    if is_local(inputs.root):
+        entries = os.scandir(inputs.root or "/")
+        if not any(entry.is_dir() or archive_kind(entry.name) for entry in entries):
+            return True
+    sources = itertools.chain.from_iterable(map(inputs.named, inputs.patterns))
+    return not any("/" in source.file or archive_kind(source.file) for source in sources)

@@ -1,95 +1,113 @@
-"""The parser of `python -m beam_jobs`, made from the flags of its jobs."""
+"""The commands of `python -m beam_jobs`: from arguments to flags, and the help. Imports neither Beam nor NumPy."""
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import functools
-from collections.abc import Sequence
+import os
+import re
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from beam_jobs.cli.dataset import DatasetFlags, EncodedDatasetFlags
-from beam_jobs.cli.flags import Declarations, Flags, JobFlags, Parser, RunFlags
+from beam_jobs.cli.flags import Flag, JobFlags, RunFlags
 from beam_jobs.cli.images import ImageFlags
 from beam_jobs.cli.reshard import ReshardedDatasetFlags, ReshardFlags
-from beam_jobs.cli.sensors.flags import SensorFlags
+from beam_jobs.cli.sensors import SensorFlags
 from beam_jobs.cli.text import TextFlags
-from beam_jobs.errors import UsageError
-from beam_jobs.jobs.images.image_files import FORMATS as IMAGE_FORMATS
-from beam_jobs.jobs.sensors.formats.registry import FORMATS, suffixes_of
-from beam_jobs.storage.encodings import is_utf8
-from readers.format.version import __version__
+from beam_jobs.engines.flags import BEAM_SWITCHES, BEAM_VALUES
+from beam_jobs.errors import UsageError, did_you_mean, reason_of
 
-_DESCRIPTION = """\
-Turns raw images, texts and sensor recordings into balanced TFRecord shards. `plan` before a job
-prints what it would write, and writes nothing. `--config FILE` reads the flags from a file; a
-dataset is made again by: python -m beam_jobs --config OLD --output NEW"""
+PROGRAM = "python -m beam_jobs"
 
-_EPILOG = """\
-Every Beam option is passed through unchanged, and takes precedence over what --engine sets:
+_REST = """\
+Every option of Beam is passed through unchanged, and takes precedence over what --engine sets:
 --runner, --job_endpoint, --parallelism, --direct_num_workers, ... Without an engine the job runs on
 this machine, with one process per core, or N processes with --direct_num_workers N.
 
 exit code: 0 done, 1 the data failed (rejects with --on_reject fail, records lost by a runner),
 2 a mistake in the command or the inputs. With --no_wait_until_finish, 0 says that the engine has the job."""
 
+# Numbers with a unit, such as -6dB, are values, too.
+_VALUE = re.compile(r"[^-]|-$|-\.?[0-9]|$")
+
+# The column of the help in which its texts begin.
+_INDENT = 26
+
 
 class _Job(NamedTuple):
     """One job of the command line.
 
     Attributes:
-        summary: One line of help.
+        summary: What a record is, in a line.
+        description: What the job reads.
+        examples: Arguments of two commands.
         own: The flags that say what the job reads and what its records are.
         dataset: The flags that say what it writes.
     """
 
     summary: str
+    description: str
+    examples: tuple[str, str]
     own: type[JobFlags]
     dataset: type[DatasetFlags]
 
-    def groups(self) -> dict[str, Declarations]:
-        """The job's flags by title, in the order of the help."""
-        found: dict[str, Declarations] = {}
-        for flags in (self.own, self.dataset):
-            for declaring in reversed(flags.__mro__):
-                if issubclass(declaring, Flags) and (declared := declaring.declared()):
-                    found.setdefault(declaring.title, {}).update(declared)
-        # What is written is decided before where.
-        return found | {RunFlags.title: found.pop(RunFlags.title)}
+    def groups(self) -> dict[str, dict[str, Flag]]:
+        """The job's flags by heading and name, in the order of the help."""
+        return self.own.declared() | self.dataset.declared() | RunFlags.declared()
 
 
 _JOBS = {
     "images": _Job(
-        f"A record is an image: {', '.join(IMAGE_FORMATS.values())}.",
+        "a record is an image",
+        "Images of all common formats, in folders, archives or tables, with labels, boxes, masks and captions "
+        "(docs/inputs.md lists formats).",
+        (
+            "images --input photos/ --output shards/photos --image_size 224x224 --splits train=0.9,val=0.1",
+            "images --table photos.csv --label column:species --output shards/photos --encoding source",
+        ),
         ImageFlags,
         EncodedDatasetFlags,
     ),
     "text": _Job(
-        "A record is a line of .txt, an object of .jsonl or .json, or a row of .csv or .tsv (all also "
-        ".gz), of .parquet, .feather or .arrow; or a whole text file.",
+        "a record is a line, an object, a row, or a whole text file",
+        "Lines of .txt, objects of .jsonl or .json, and rows of .csv or .tsv (all also .gz), of .parquet, .feather or "
+        ".arrow; as text, or as the ids of tokens.",
+        (
+            "text --input reviews.jsonl --output shards/reviews --label_field stars --splits train=0.9,val=0.1",
+            "text --input 'books/*.txt' --record file --output shards/books --tokens bpe --window 512",
+        ),
         TextFlags,
         EncodedDatasetFlags,
     ),
     "sensors": _Job(
-        f"A record is a recording, [time, ...]: {', '.join(suffixes_of(*FORMATS))}.",
+        "a record is a recording [time, ...], or a window of one",
+        "Recordings: audio, .csv and other tables, .npy, .h5, .mat, .edf and more (docs/inputs.md lists formats).",
+        (
+            "sensors --input runs/ --output shards/runs --window 2s --resample 50Hz --group_by 'subject(\\d+)'",
+            "sensors --input 'clips/*/*.wav' --output shards/clips --label parent --splits train=0.9,val=0.1",
+        ),
         SensorFlags,
         EncodedDatasetFlags,
     ),
     "reshard": _Job(
-        "A record is a record of an existing TFRecord file; its bytes are kept.",
+        "a record is a record of an existing TFRecord file",
+        "TFRecord files of any program; the bytes of records are kept, and so are the splits of datasets.",
+        (
+            "reshard --input 'old/*.tfrecord' --output shards/new --splits train=0.9,val=0.1",
+            "reshard --input shards/photos --output shards/fewer --num_shards train=8,val=1",
+        ),
         ReshardFlags,
         ReshardedDatasetFlags,
     ),
 }
 
-# Flags that say where and how a job runs; the dataset is the same whatever they are.
-NOT_OF_THE_DATASET = {
-    *("output", "overwrite", "dry_run", "max_rejects", "config", "json"),
-    *("engine", "engine_page", "report", "check", "fail_on"),
-}
+COMMANDS = ("plan", *_JOBS)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CommandFlags:
     """The flags of a command line.
 
@@ -97,85 +115,280 @@ class CommandFlags:
         name: The job's name.
         job: The flags that say what the job reads and what its records are.
         dataset: The flags that say what it writes.
+        run: The flags that say where it runs and what it prints.
+        beam: The arguments for Beam.
     """
 
     name: str
     job: JobFlags
     dataset: DatasetFlags
+    run: RunFlags
+    beam: tuple[str, ...] = ()
 
     @property
     def options(self) -> dict[str, Any]:
         """The flags that decide what is in the dataset and differ from their defaults, as the manifest states them."""
+        declared = declared_flags()[self.name]
         values = {
-            field.name: value
+            field.name: getattr(flags, field.name)
             for flags in (self.job, self.dataset)
-            for field in dataclasses.fields(flags)
-            if field.name not in NOT_OF_THE_DATASET
-            and (value := getattr(flags, field.name)) not in (field.default, [])
+            for field in fields(flags)
+            if declared[field.name].stated and flags.given(field.name)
         }
         return {"job": self.name, **dict(sorted(values.items()))}
 
+    def validate(self) -> None:
+        """Checks the flags together, without a look at inputs or output.
 
-def parse_flags(arguments: Sequence[str]) -> tuple[CommandFlags, list[str]]:
-    """The flags of a command line, and the arguments that are none of them.
+        Raises:
+            UsageError: One is missing, or some contradict each other.
+        """
+        self._check_missing()
+        self._check_text()
+        for flags in (self.run, self.dataset, self.job):
+            flags.validate()
+        for name in ("table", "input"):
+            for path in getattr(self.job, name, ()):
+                _check_exists(name, path)
 
-    Raises:
-        UsageError: A flag has no value, or one that it cannot have.
-    """
-    namespace, rest = build_parser().parse_known_args(arguments)
-    job = _JOBS[namespace.job]
-    flags = CommandFlags(
-        name=namespace.job,
-        job=job.own.read(namespace),
-        dataset=job.dataset.read(namespace),
-    )
-    _check_text(flags.options)
-    return flags, rest
+    def _check_missing(self) -> None:
+        missing = {}
+        if not self.job.names_inputs:
+            missing["--input"] = self.job.inputs_expected
+        if self.dataset.output is None and not self.run.dry_run:
+            missing["--output"] = "name a new or empty directory"
+        if len(missing) > 1:
+            raise UsageError(
+                f"--input and --output are missing: expected {_usage(self.name)}; see {PROGRAM} {self.name} --help"
+            )
+        for name, cure in missing.items():
+            raise UsageError(f"{name} is missing: {cure}; see --help")
+
+    def _check_text(self) -> None:
+        """Refuses text that is not UTF-8, which the manifest could not state."""
+        for name, value in self.options.items():
+            for text in value if isinstance(value, list) else [value]:
+                try:
+                    str(text).encode()
+                except UnicodeEncodeError:
+                    raise UsageError(
+                        f"--{name} {text}: expected UTF-8, because the manifest states this flag; "
+                        "rename files and folders whose names are not"
+                    ) from None
 
 
-def _check_text(options: dict[str, Any]) -> None:
-    """Refuses text that is not UTF-8, which the manifest could not state."""
-    for name, value in options.items():
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and not is_utf8(text):
-                raise UsageError(
-                    f"--{name} {text}: expected UTF-8, because the manifest states this flag; "
-                    "rename files and folders whose names are not"
-                )
+def _check_exists(flag: str, path: str) -> None:
+    """Refuses a local path that is no pattern and does not exist, and names one that is nearly the same."""
+    if not path or "://" in path or set(path) & set("*?["):
+        return  # Looked at when Beam is there.
+    found = os.path.expanduser(path)
+    try:
+        os.lstat(found)
+    except (FileNotFoundError, NotADirectoryError):
+        folder, name = os.path.split(found.rstrip("/"))
+        try:
+            names = os.listdir(folder or ".")[:10_000]
+        except OSError:
+            names = []
+        after = "/" if path.endswith("/") else ""
+        before = path.rstrip("/").removesuffix(name)
+        raise UsageError(
+            f"--{flag} {path}: no such file or folder"
+            f"{did_you_mean(name, sorted(names), before=before, after=after)}"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"--{flag} {path}: {reason_of(error)}") from None
 
 
 @functools.cache
-def declared_flags() -> dict[str, Declarations]:
-    """How each job declares its flags: job -> flag -> the arguments of `add_argument`."""
+def declared_flags() -> dict[str, dict[str, Flag]]:
+    """How each job declares its flags: job -> flag -> declaration."""
     return {
-        name: {flag: how for group in job.groups().values() for flag, how in group.items()}
+        name: {flag.name: flag for group in job.groups().values() for flag in group.values()}
         for name, job in _JOBS.items()
     }
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of `python -m beam_jobs`; flags that it does not know are Beam's."""
-    parser = Parser(
-        prog="python -m beam_jobs",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+def parse_flags(arguments: Sequence[str]) -> CommandFlags:
+    """The flags of a command line, each of which is right by itself.
+
+    Raises:
+        UsageError: An argument is unknown, or has no value, or one that it cannot have.
+    """
+    name = _job_in(arguments)
+    job, declared = _JOBS[name], declared_flags()[name]
+    texts, beam = _sorted(name, arguments[1:])
+    values = {flag: declared[flag].value(given) for flag, given in texts.items()}
+    for flag, value in values.items():
+        declared[flag].check_value(value)
+    return CommandFlags(
+        name, job.own.read(values), job.dataset.read(values), RunFlags.read(values), tuple(beam)
     )
-    parser.add_argument("--version", action="version", version=f"beam-shards {__version__}")
-    jobs = parser.add_subparsers(dest="job", required=True, metavar=f"[plan] {'|'.join(_JOBS)}")
-    for name, job in _JOBS.items():
-        subparser = jobs.add_parser(
-            name,
-            help=job.summary,
-            description=job.summary,
-            epilog=_EPILOG,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
+
+
+def _job_in(arguments: Sequence[str]) -> str:
+    """The job that a command line names first."""
+    first = arguments[0] if arguments else ""
+    if first in _JOBS:
+        return first
+    expected = f"expected {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}"
+    if not _VALUE.match(first) or not first:
+        raise UsageError(f"{expected} before {first or 'flags'}; see --help")
+    raise UsageError(f"unknown command {first}: {expected}{did_you_mean(first, COMMANDS)}")
+
+
+def _sorted(job: str, arguments: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """The texts of the job's flags by name, and the arguments for Beam; `--image-size` is `--image_size`."""
+    declared = declared_flags()[job]
+    texts: dict[str, list[str]] = {}
+    beam: list[str] = []
+    unknown: list[str] = []
+    rest = list(reversed(arguments))
+
+    def values(most: int | None) -> list[str]:
+        found: list[str] = []
+        while rest and _VALUE.match(rest[-1]) and (most is None or len(found) < most):
+            found.append(rest.pop())
+        return found
+
+    while rest:
+        argument = rest.pop()
+        given, equals, text = argument.partition("=")
+        name = given.removeprefix("--").replace("-", "_") if given.startswith("--") else ""
+        if flag := declared.get(name):
+            found = [text] if equals else values(flag.most)
+            _check_number(flag, argument, found)
+            texts[name] = [*texts.get(name, []), *found]
+        elif jobs := [other for other, flags in declared_flags().items() if name in flags]:
+            raise UsageError(f"--{name} is for {' and '.join(jobs)}, not for {job}")
+        elif name in BEAM_VALUES:
+            beam += [f"--{name}={value}" for value in ([text] if equals else values(1))] or [given]
+        elif name in BEAM_SWITCHES:
+            beam.append(argument)
+        elif name and _elsewhere(arguments):
+            # Other runners may have flags that only their job server knows.
+            beam += [argument, *values(0 if equals else 1)]
+        else:
+            unknown.append(argument)
+    if unknown:
+        raise UsageError(_unknown(job, unknown, texts))
+    return texts, beam
+
+
+def _check_number(flag: Flag, argument: str, found: list[str]) -> None:
+    """Refuses a flag that has no value, and a switch that has one."""
+    if flag.kind is bool and found:
+        raise UsageError(f"{argument}: expected --{flag.name} alone, which has no value")
+    if flag.kind is not bool and not found:
+        raise UsageError(
+            f"{argument}: expected a value, {flag.metavar}; one that begins with - is given as --{flag.name}=-…"
         )
-        for title, declarations in job.groups().items():
-            group = subparser.add_argument_group(title)
-            for flag, declared in declarations.items():
-                text = declared["help"].replace("%", "%%")  # argparse formats it.
-                group.add_argument(f"--{flag}", **{**declared, "help": text})
-    return parser
+
+
+def _elsewhere(arguments: Sequence[str]) -> bool:
+    """Whether the arguments name another runner than that of this machine."""
+    words = " ".join(arguments).replace("=", " ")
+    named = re.findall(r"--(?:runner|engine) (\S+)", words)
+    return bool(named) and "direct" not in named[-1].lower()
+
+
+def _unknown(job: str, unknown: list[str], texts: dict[str, list[str]]) -> str:
+    """An error about arguments that nobody knows, with what was meant."""
+    declared = declared_flags()[job]
+    first = unknown[0]
+    if _VALUE.match(first):
+        if len(unknown) < 3 and not {"input", "table"} & texts.keys() and "output" not in texts:
+            names = [
+                f"--{name} {text}" for name, text in zip(("input", "output"), unknown, strict=False)
+            ]
+            return f"unknown argument {first}: inputs are given with {' '.join(names)}"
+        return f"unknown argument {first}: a value follows its flag, as in --input {first}"
+    everyday = sorted(declared, key=lambda name: not declared[name].everyday)
+    name = first.partition("=")[0].strip("-").replace("-", "_")
+    hint = did_you_mean(name, [*everyday, *sorted(BEAM_VALUES | BEAM_SWITCHES)], before="--")
+    return f"unknown argument {first}{hint or f'; {PROGRAM} {job} --help-all lists all flags'}"
+
+
+def help_for(arguments: Sequence[str]) -> str:
+    """The help that a command line asks for; empty if it asks for none."""
+    asked = {argument.replace("_", "-") for argument in arguments} & {
+        "-h",
+        "--help",
+        "--help-all",
+        "--version",
+    }
+    if not asked:
+        return ""
+    if asked == {"--version"}:
+        from readers.format.version import __version__
+
+        return f"beam-shards {__version__}"
+    job = next((argument for argument in arguments if argument in _JOBS), "")
+    width = min(shutil.get_terminal_size((100, 24)).columns, 110)
+    if not job:
+        return "\n".join(_overview("plan" in arguments, width))
+    return "\n".join(_help_of(job, "--help-all" in asked, width))
+
+
+def _overview(plan: bool, width: int) -> Iterator[str]:
+    if plan:
+        yield f"usage: {PROGRAM} plan {'|'.join(_JOBS)} --input PATTERN [flags of the job]\n"
+        yield from textwrap.wrap(
+            "Prints what a job would write: features, splits, shards, bytes and the first rejects. Nothing is "
+            "written, and --output is not needed.",
+            width,
+        )
+        yield f"\nexample:\n  {PROGRAM} plan {_JOBS['images'].examples[0]}"
+        return
+    yield f"usage: {PROGRAM} [plan] {'|'.join(_JOBS)} --input PATTERN --output DIR [flags]\n"
+    yield from textwrap.wrap(
+        "Packs images, texts and sensor recordings into balanced TFRecord shards. `--config FILE` reads the flags "
+        f"from a file; a dataset is made again by {PROGRAM} --config OLD --output NEW",
+        width,
+    )
+    yield "\ncommands:"
+    yield _entry("plan", "what a job would write, before it: plan images --input photos/", width)
+    yield from (_entry(name, job.summary, width) for name, job in _JOBS.items())
+    yield "\nexamples:"
+    yield from (f"  {PROGRAM} {job.examples[0]}" for job in _JOBS.values())
+    yield f"\n`{PROGRAM} images --help` shows the everyday flags of a command, and --help-all all of them.\n"
+    yield _REST
+
+
+def _help_of(name: str, all_flags: bool, width: int) -> Iterator[str]:
+    job, declared = _JOBS[name], declared_flags()[name]
+    yield f"usage: {_usage(name)} [flags]\n"
+    yield from textwrap.wrap(f"{job.summary[0].upper()}{job.summary[1:]}. {job.description}", width)
+    yield "\nexamples:"
+    yield from (f"  {PROGRAM} {example}" for example in job.examples)
+    if all_flags:
+        for title, group in job.groups().items():
+            yield f"\n{title}:"
+            yield from _entries(group.values(), width)
+        yield f"\n{_REST}"
+        return
+    required = [declared[flag] for flag in ("input", "output")]
+    yield "\nrequired:"
+    yield from _entries(required, width)
+    yield "\neveryday flags:"
+    yield from _entries(
+        (flag for flag in declared.values() if flag.everyday and flag not in required), width
+    )
+    yield f"\n{len(declared)} flags in all: {PROGRAM} {name} --help-all"
+
+
+def _usage(name: str) -> str:
+    return f"{PROGRAM} {name} --input PATTERN --output DIR"
+
+
+def _entries(flags: Iterable[Flag], width: int) -> Iterator[str]:
+    for flag in flags:
+        yield _entry(f"--{flag.name} {flag.metavar}".rstrip(), flag.help, width)
+
+
+def _entry(name: str, text: str, width: int) -> str:
+    """A name and its text in two columns; a long name has a line of its own."""
+    indent = " " * _INDENT
+    lines = textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
+    head = f"  {name}"
+    return f"{head}\n{lines}" if len(head) > _INDENT - 2 else head + lines[len(head) :]

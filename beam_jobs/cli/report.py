@@ -1,11 +1,16 @@
-"""The printed summary of a finished job or a dry run."""
+"""What a command prints: the summary of a finished job or a dry run, and its lines on stderr."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
+import sys
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, Output
@@ -21,11 +26,13 @@ from readers.format.display import (
     format_balance,
     format_bytes,
     format_table,
+    visible,
     visible_line,
+    without_credentials,
 )
 from readers.format.manifest import Manifest
 from readers.format.rejects import Reason, reasons_of
-from readers.format.schema import Schema, format_shape
+from readers.format.schema import IMAGE_ENCODINGS, Schema, format_shape
 
 # What gives two records of a job one key.
 _ONE_KEY_OF_FILES = (
@@ -43,6 +50,9 @@ _MAX_LABELS = 20
 _MANY_SHARDS = 100
 _FEW_RECORDS = 10
 _SMALL_SHARD = 1 << 20
+
+# From how many times the size of its inputs on a dataset is told what would make it smaller.
+_INFLATED = 1.5
 
 # The lines about the reasons of rejects.
 _MAX_REASONS = 5
@@ -63,6 +73,67 @@ _DONE = {
     "writing": "wrote",
     "checking": "checked",
 }
+
+
+class Report:
+    """Prints the result of a command: text, or one JSON object on stdout with the same contents.
+
+    Args:
+        as_json: Whether stdout gets the object, and nothing else.
+    """
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json, self._code = as_json, 0
+        self._values: dict[str, Any] = {}
+        self._warnings: list[str] = []
+        self._unprinted = ""
+
+    def show(self, text: str, **values: Any) -> None:
+        """Prints text on stdout; the object gets the values instead."""
+        self._values |= values
+        if not self._as_json:
+            self._print(visible(text))
+
+    def _print(self, text: str) -> None:
+        """Prints on stdout; if that is full or closed, the job still ends."""
+        try:
+            print(text, flush=True)
+        except OSError as error:
+            # A closed pipe, as after `head`, is no failure.
+            self._unprinted = "" if isinstance(error, BrokenPipeError) else str(error)
+            # Python would write the rest at its end, and fail once more.
+            with Path(os.devnull).open("w") as nothing:
+                os.dup2(nothing.fileno(), sys.stdout.fileno())
+
+    def note(self, *lines: str, **values: Any) -> None:
+        """Prints lines on stderr; the object gets the values, too."""
+        self._values |= values
+        for line in filter(None, lines):
+            print(visible_line(without_credentials(line)), file=sys.stderr)
+
+    def warn(self, *warnings: str) -> None:
+        """Prints warnings on stderr; the object gets them, too."""
+        found = [without_credentials(warning) for warning in filter(None, warnings)]
+        self._warnings += found
+        self.note(*(f"warning: {warning}" for warning in found))
+
+    def fail(self, code: int, message: str) -> None:
+        """Prints the error that ends the command with an exit code."""
+        self._code = code
+        self.note(f"error: {message}", error=without_credentials(message))
+
+    def end_with(self, code: int) -> None:
+        """Sets the exit code of a command that did not fail."""
+        self._code = code
+
+    def end(self) -> int:
+        """Prints the object; returns the exit code: 1 if stdout could not be written."""
+        if self._as_json:
+            ending = {"warnings": self._warnings, "exit_code": self._code}
+            self._print(json.dumps(self._values | ending))
+        if self._unprinted and not self._code:
+            self.fail(1, f"stdout cannot be written: {self._unprinted}; all else was done")
+        return self._code
 
 
 def explain(error: JobError) -> str:
@@ -221,8 +292,56 @@ def warnings_of(output: Output, splits: Sequence[SplitSurvey], has_windows: bool
         if not split.records:
             cause = _cause_of_empty(output, split, share, has_windows)
             yield f"split {split.name} is empty: {cause} (records in all: {records:,})"
+    for split, asked in zip(splits, output.num_shards, strict=True):
+        if 0 < split.shards < asked:
+            yield (
+                f"split {split.name} has {split.shards:,} of {asked:,} shards: it has {counted(split.records, 'record')}, "
+                "and no shard is empty"
+            )
     if small := _small_shards(output, splits):
         yield small
+
+
+def alike_classes(names_by_feature: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Yields a warning for classes of a feature that are equal but for case, blanks or Unicode form."""
+    for feature, names in names_by_feature.items():
+        alike: dict[str, list[str]] = {}
+        for name in sorted(names):
+            form = unicodedata.normalize("NFKC", name).casefold()
+            alike.setdefault("".join(form.split()), []).append(name)
+        groups = [_quoted(group) for group in alike.values() if len(group) > 1]
+        if groups:
+            yield (
+                f"{feature}: {first_names(groups, _MAX_LABELS)} are different classes, though they differ only in "
+                "case, blanks or Unicode form; if each is one class, give its records one name"
+            )
+
+
+def _quoted(names: Sequence[str]) -> str:
+    """Names whose differences can be seen."""
+    alike = len({unicodedata.normalize("NFKC", name) for name in names}) < len(names)
+    return " and ".join(map(ascii if alike else repr, names))
+
+
+def size_line(size: int, inputs: int, schema: Schema) -> str:
+    """How large a dataset is beside its inputs, and what would make it smaller; empty if that is not known.
+
+    Args:
+        size: The bytes of the dataset.
+        inputs: Those of the inputs; 0 if they are not known.
+        schema: The features of its records.
+    """
+    if not (size and inputs):
+        return ""
+    line = f"{format_bytes(size)} of records from {format_bytes(inputs)} of inputs: {size / inputs:.2g} times"
+    if size < _INFLATED * inputs:
+        return line
+    wide = [f for f in schema.values() if f.encoding not in (*IMAGE_ENCODINGS, "text")]
+    if any(f.dtype in ("uint8", "uint16") and len(f.shape) == 3 for f in wide):
+        return f"{line}; --encoding jpeg or png, or a smaller --image_size, would make it smaller"
+    if any(f.dtype in ("float32", "float64", "int32", "int64") and f.shape for f in wide):
+        return f"{line}; a --dtype of fewer bytes, such as float16 or int16, would make it smaller"
+    return line
 
 
 def _cause_of_empty(output: Output, split: SplitSurvey, share: float, has_windows: bool) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from beam_jobs.cli.dataset import ONE_SPLIT, DatasetFlags
 from beam_jobs.cli.flags import JobFlags, flag, names_in
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.jobs.reshard.job import ReshardJob, reshard_job
-from beam_jobs.jobs.reshard.manifests import InputSplits
-from beam_jobs.plan.splits import Splits
-from beam_jobs.sources.inputs import Inputs
-from readers.format.display import first_names
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.protocols import RecordJob
+    from beam_jobs.jobs.reshard.manifests import InputSplits
+    from beam_jobs.jobs.reshard.reshard_job import ReshardJob
+    from beam_jobs.plan.splits import Splits
 
 # The value of --splits, also in the manifest, if records keep their splits.
 _KEEP = "keep"
@@ -31,27 +31,38 @@ class ReshardFlags(JobFlags):
     input: list[str] = flag(
         [],
         "TFRecord files, GZIP or not: a pattern in quotes such as 'old-*.tfrecord*', a file, or a "
-        "folder with all its subfolders; may be repeated. Indexes, manifests and texts next to them "
+        "folder with all its subfolders; several may follow. Indexes, manifests and texts next to them "
         "are skipped",
-        unset="none",
         metavar="PATTERN",
+        everyday=True,
     )
     schema: str = flag(
         "",
         "the features of the records, as in a manifest.json: the file itself, or its `schema` alone",
         unset="that of the manifest next to the files, if all have one; else learned from the first records of each file",
         metavar="FILE.json",
+        everyday=True,
     )
-    keep: str = flag("", "the features to keep", unset="all features", metavar="NAME,…")
-    drop: str = flag("", "the features to drop", unset="none", metavar="NAME,…")
+    keep: str = flag(
+        "", "the features to keep", unset="all features", metavar="NAME,…", everyday=True
+    )
+    drop: str = flag("", "the features to drop", metavar="NAME,…")
+
+    inputs_expected = "name TFRecord files or a folder"
+
+    @property
+    def names_inputs(self) -> bool:
+        return bool(self.input)
 
     def validate(self) -> None:
-        if not self.input:
-            raise UsageError("--input is missing: name TFRecord files or a folder")
+        super().validate()
         if self.keep and self.drop:
             raise UsageError("--keep and --drop both choose the features: drop one")
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ReshardJob:
+        from beam_jobs.jobs.reshard.reshard_job import reshard_job
+        from beam_jobs.sources.inputs import Inputs
+
         return reshard_job(
             inputs=replace(Inputs.of(self.input, output), max_bytes=max_bytes),
             schema=self.schema,
@@ -71,6 +82,7 @@ class ReshardedDatasetFlags(DatasetFlags):
         unset="keep those of the input, if every file belongs to a dataset with a manifest; "
         f"{ONE_SPLIT} if none does",
         metavar="NAME=SHARE,…",
+        everyday=True,
     )
 
     def check_splits(self) -> None:
@@ -85,6 +97,8 @@ class ReshardedDatasetFlags(DatasetFlags):
     def find_splits(self, job: RecordJob) -> Splits:
         if self.splits != _KEEP or self.folds:
             return super().find_splits(job)
+        from beam_jobs.plan.splits import Splits
+
         names, lone, _ = _splits_of(job)
         if lone:
             raise UsageError(
@@ -99,6 +113,8 @@ class ReshardedDatasetFlags(DatasetFlags):
         return Splits.of_shards(names) if names else Splits.parse(ONE_SPLIT)
 
     def note(self, job: RecordJob) -> str:
+        from readers.format.display import first_names
+
         names, _, suggested = _splits_of(job)
         keeps = self.splits == _KEEP and not self.folds
         if keeps and len(suggested) > 1:
@@ -121,4 +137,4 @@ class ReshardedDatasetFlags(DatasetFlags):
 
 
 def _splits_of(job: RecordJob) -> InputSplits:
-    return cast(ReshardJob, job).splits
+    return cast("ReshardJob", job).splits

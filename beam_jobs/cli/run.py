@@ -1,13 +1,15 @@
-"""Runs a job or a dry run, and prints its result."""
+"""Runs a job or a dry run, checks the dataset, and reports the result."""
 
 from __future__ import annotations
 
 import json
 import os
 import pickle
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,11 +18,12 @@ import apache_beam as beam
 from apache_beam.metrics import MetricsFilter
 from apache_beam.runners.runner import PipelineResult
 
-from beam_jobs.cli.checks.check import checked
-from beam_jobs.cli.checks.readers_command import run_readers
-from beam_jobs.cli.command import Command
+from beam_jobs.cli.command import Command, dataset_job
+from beam_jobs.cli.dataset import threshold_of
 from beam_jobs.cli.report import (
     HEADER,
+    Report,
+    alike_classes,
     findings_as_json,
     format_findings,
     format_reasons,
@@ -29,26 +32,47 @@ from beam_jobs.cli.report import (
     kept_out_warning,
     next_step,
     reasons_as_json,
+    size_line,
     splits_as_json,
     splits_of,
     summary_rows,
     unused_classes,
     warnings_of,
 )
+from beam_jobs.dataset.generations import state_of
 from beam_jobs.dataset.lease import leased
-from beam_jobs.dataset.reasons import first_rejects
-from beam_jobs.dataset.shard_file import not_writable
-from beam_jobs.dataset.state import state_of
+from beam_jobs.dataset.output import not_writable
+from beam_jobs.dataset.topup import read_index
 from beam_jobs.engines.early_end import ends_early
 from beam_jobs.engines.launch import launch
-from beam_jobs.errors import CompleteError, DataError
+from beam_jobs.errors import CompleteError, DataError, JobError, UsageError
+from beam_jobs.jobs.near import Near
+from beam_jobs.pipeline.commit import INPUT_BYTES
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
-from beam_jobs.pipeline.near.drop import KEPT_OUT
+from beam_jobs.pipeline.planning.drop_near import KEPT_OUT
+from beam_jobs.pipeline.survey_near import SURVEY, SurveyNear
+from beam_jobs.records.rejects import first_rejects
 from beam_jobs.sources.labels import LABEL
-from beam_jobs.storage.files import read_bytes
-from readers.format.display import format_table, visible, visible_line, without_credentials
+from beam_jobs.storage.atomic import delete_files
+from beam_jobs.storage.files import open_seekable, read_bytes, storage_options
+from readers.files.stores.clients import OPTIONS_VARIABLE
+from readers.format.decode.records import Decoder
+from readers.format.display import counted, format_table
+from readers.format.findings import SEVERITIES, CheckReport, Finding
 from readers.format.manifest import Manifest, generation_file, join
 from readers.format.rejects import reasons_of
+from readers.format.schema import Schema
+from readers.format.similarity.likeness import DEFAULTS, SMALLEST, Likeness
+from readers.format.splits import Shard
+from readers.format.tfrecord import unframe
+
+_KEY = "key"
+
+# The checks that look at all records here, and at a sample in `readers.check`.
+_NEAR = {
+    "near_duplicates": ("inside", "an earlier one in their split"),
+    "near_leaks": ("across", "an earlier one in another split"),
+}
 
 
 class Outcome(NamedTuple):
@@ -58,6 +82,7 @@ class Outcome(NamedTuple):
     kept_shards: int  # shards of an unfinished run, which were not written again
     seconds: dict[str, float]  # by phase
     kept_out: int = 0  # records that are near one of --keep_out
+    input_bytes: int = 0  # bytes of the inputs if each record is a file; 0 if they are not known
     was_complete: bool = False  # an earlier run of the job had completed the dataset
 
 
@@ -82,7 +107,8 @@ def run_job(command: Command) -> Outcome | None:
     try:
         manifest = _manifest(directory, command.output.generation)
         kept_out = _counted(result, KEPT_OUT)
-        return Outcome(manifest, _counted(result, "kept"), seconds, kept_out)
+        inputs = _counted(result, INPUT_BYTES)
+        return Outcome(manifest, _counted(result, "kept"), seconds, kept_out, inputs)
     except (OSError, ValueError) as error:
         raise DataError(
             f"the runner reports success, but {error}; no dataset was written: run the job again"
@@ -120,7 +146,7 @@ def survey_job(command: Command) -> Findings:
     """
     with tempfile.TemporaryDirectory(prefix="beam_jobs-") as directory:
         path = Path(directory, "findings.json")
-        survey = Survey(command.job, command.output, command.processes, str(path), command.near)
+        survey = Survey(command.job, command.output, command.processes, str(path), command.drops)
         result, _ = _launch(command, "Survey" >> survey)
         findings: Findings = pickle.loads(path.read_bytes())
         return replace(findings, kept_out=_counted(result, KEPT_OUT))
@@ -133,67 +159,6 @@ def _counted(result: PipelineResult, name: str) -> int:
     except Exception:  # A service may refuse to report counters; the dataset is complete.
         return 0
     return sum(counter.result for counter in counters)
-
-
-class Report:
-    """Prints the result of a command: text, or one JSON object on stdout with the same contents.
-
-    Args:
-        as_json: Whether stdout gets the object, and nothing else.
-    """
-
-    def __init__(self, as_json: bool) -> None:
-        self._as_json, self._code = as_json, 0
-        self._values: dict[str, Any] = {}
-        self._warnings: list[str] = []
-        self._unprinted = ""
-
-    def show(self, text: str, **values: Any) -> None:
-        """Prints text on stdout; the object gets the values instead."""
-        self._values |= values
-        if not self._as_json:
-            self._print(visible(text))
-
-    def _print(self, text: str) -> None:
-        """Prints on stdout; that it cannot be written does not keep a job from its end."""
-        try:
-            print(text, flush=True)
-        except OSError as error:
-            # A closed pipe, as after `head`, is no failure.
-            self._unprinted = "" if isinstance(error, BrokenPipeError) else str(error)
-            # Python would write the rest at its end, and fail once more.
-            with Path(os.devnull).open("w") as nothing:
-                os.dup2(nothing.fileno(), sys.stdout.fileno())
-
-    def note(self, *lines: str, **values: Any) -> None:
-        """Prints lines on stderr; the object gets the values, too."""
-        self._values |= values
-        for line in filter(None, lines):
-            print(visible_line(without_credentials(line)), file=sys.stderr)
-
-    def warn(self, *warnings: str) -> None:
-        """Prints warnings on stderr; the object gets them, too."""
-        found = [without_credentials(warning) for warning in filter(None, warnings)]
-        self._warnings += found
-        self.note(*(f"warning: {warning}" for warning in found))
-
-    def fail(self, code: int, message: str) -> None:
-        """Prints the error that ends the command with an exit code."""
-        self._code = code
-        self.note(f"error: {message}", error=without_credentials(message))
-
-    def end_with(self, code: int) -> None:
-        """Sets the exit code of a command that did not fail."""
-        self._code = code
-
-    def end(self) -> int:
-        """Prints the object; returns the exit code: 1 if stdout could not be written."""
-        if self._as_json:
-            ending = {"warnings": self._warnings, "exit_code": self._code}
-            self._print(json.dumps(self._values | ending))
-        if self._unprinted and not self._code:
-            self.fail(1, f"stdout cannot be written: {self._unprinted}; all else was done")
-        return self._code
 
 
 def _report_rejects(report: Report, directory: str, manifest: Manifest) -> None:
@@ -217,9 +182,10 @@ def main_job(command: Command, report: Report) -> None:
     Raises:
         JobError: The job failed, or could not be planned.
     """
-    report.note(f"note: {command.note}" if command.note else "", job=command.name)
-    report.warn(*command.warnings)
-    if command.dry_run:
+    note = command.flags.dataset.note(command.job)
+    report.note(f"note: {note}" if note else "", job=command.name)
+    report.warn(*command.flags.job.warnings(command.job))
+    if command.run.dry_run:
         _survey(command, report)
     else:
         _run(command, report)
@@ -228,30 +194,15 @@ def main_job(command: Command, report: Report) -> None:
 def _survey(command: Command, report: Report) -> None:
     findings = survey_job(command)
     report.show(format_findings(findings), **findings_as_json(findings))
+    report.note(_size(command, sum(s.bytes for s in findings.splits), findings.input_bytes))
     report.warn(
         *warnings_of(command.output, findings.splits, command.job.has_windows),
+        *alike_classes(findings.labels),
         kept_out_warning(findings.kept_out, "would be"),
     )
     report.note("nothing was written: this was a dry run")
-    report.note("--check looks at the dataset that the job writes" if command.check else "")
+    report.note("--check looks at the dataset that the job writes" if command.run.check else "")
     check_findings(findings, command.output.on_reject, command.output.max_rejects)
-
-
-def _check(command: Command, manifest: Manifest, report: Report) -> None:
-    """Reports the findings about a written dataset; with one that is as bad as asked for the exit code is 1."""
-    assert command.check
-    directory, asked = command.output.directory, command.check
-    follow = replace(command.follow, note=None) if command.follow else None
-    found = checked(
-        directory,
-        manifest,
-        asked.threshold,
-        command.processes,
-        lambda transform: launch(transform, command.beam, directory, [directory], follow),
-    )
-    report.show("\n".join(map(str, (*found.findings, found))), findings=found.to_json()["findings"])
-    if found.fails(asked.fail_on):
-        report.end_with(1)
 
 
 def _run(command: Command, report: Report) -> None:
@@ -278,6 +229,7 @@ def _run(command: Command, report: Report) -> None:
         seconds=seconds,
         phases=outcome.seconds,
     )
+    report.note(_size(command, sum(split.bytes for split in splits), outcome.input_bytes))
     if outcome.kept_shards:
         report.note(f"kept {outcome.kept_shards:,} shards of an unfinished run")
     if manifest.duplicates:
@@ -297,25 +249,137 @@ def _run(command: Command, report: Report) -> None:
         _report_rejects(report, directory, manifest)
     report.warn(
         *warnings_of(command.output, splits, command.job.has_windows),
+        *alike_classes({LABEL: manifest.label_names, **manifest.class_names}),
         unused_classes(manifest, command.output.feature_names.get(LABEL, LABEL)),
         fractions_as_names(manifest),
         kept_out_warning(outcome.kept_out, "were"),
     )
-    if command.check:
-        _check(command, manifest, report)
+    if command.run.check:
+        found = _checked(command, manifest)
+        lines = "\n".join(map(str, (*found.findings, found)))
+        report.show(lines, findings=found.to_json()["findings"])
+        if found.fails(command.run.fail_on):
+            report.end_with(1)
     report.note(
         format_seconds(outcome.seconds),
         next_step(directory),
         directory=directory,
     )
-    if command.page:
-        _write_page(directory, command.page, report)
+    if page := command.run.report:
+        try:
+            run_readers("report", directory, "--output", page)
+        except DataError as error:
+            raise DataError(f"the dataset is written, but not the report: {error}") from None
+        report.note(f"report in {page}", report=page)
 
 
-def _write_page(directory: str, file: str, report: Report) -> None:
-    """Writes the report on a dataset."""
+def _size(command: Command, size: int, inputs: int) -> str:
+    """The line about the size of a dataset; what the planning counts are bytes of inputs only of whole files."""
+    return size_line(size, inputs if command.job.as_file_job() else 0, command.output.schema)
+
+
+def run_readers(*arguments: str) -> dict[str, Any]:
+    """The JSON object that `python -m readers` prints: jobs know the format that they write, and no reader.
+
+    Args:
+        arguments: A command with its flags, without `--json`.
+
+    Raises:
+        DataError: The command could not do its work.
+    """
+    command = [sys.executable, "-m", "readers", *arguments, "--json"]
+    options = json.dumps(dict(storage_options()), default=str)
+    environment = {**os.environ, OPTIONS_VARIABLE: options}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     try:
-        run_readers("report", directory, "--output", file)
-    except DataError as error:
-        raise DataError(f"the dataset is written, but not the report: {error}") from None
-    report.note(f"report in {file}", report=file)
+        found: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        ending = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+        raise DataError(f"python -m readers {arguments[0]}: {ending}") from None
+    if "error" in found:
+        raise DataError(found["error"])
+    return found
+
+
+def _checked(command: Command, manifest: Manifest) -> CheckReport:
+    """What may be wrong with a written dataset, near duplicates among all of its records included.
+
+    Raises:
+        DataError: The dataset cannot be read, or the runner lost records.
+    """
+    try:
+        report = CheckReport.from_json(run_readers("check", command.output.directory))
+        found = _near_findings(command, manifest)
+    except (ValueError, OSError, JobError) as error:
+        raise DataError(f"the dataset is written, but it could not be checked: {error}") from None
+    if found is None:
+        return report
+    others = [finding for finding in report.findings if finding.check not in _NEAR]
+    findings = sorted([*others, *found], key=lambda finding: SEVERITIES.index(finding.severity))
+    return replace(report, findings=tuple(findings))
+
+
+def _near_findings(command: Command, manifest: Manifest) -> list[Finding] | None:
+    """The findings about near duplicates among all records; None if there is nothing to compare."""
+    directory = command.output.directory
+    job = dataset_job(directory, "--check")
+    try:
+        compared = job.compared
+    except UsageError:
+        return None
+    value = DEFAULTS[compared.kind]
+    if threshold := command.flags.dataset.drop_near_duplicates:
+        value = max(threshold_of(threshold), SMALLEST[compared.kind])
+    near = Near(Likeness(compared.kind, value, len(compared.features)), compared)
+    records = sum(split.records for split in manifest.splits.values())
+    plain = replace(job, tokenizer="", vocabulary=())
+    follow = replace(command.follow, note=None) if command.follow else None
+    survey = SurveyNear(directory, records, plain, near, command.processes)
+    launch(survey, command.beam, directory, [directory], follow)
+    path = join(directory, SURVEY)
+    found = json.loads(read_bytes(path))
+    delete_files([path])
+    return list(_findings(directory, manifest, found, records, ", ".join(compared.features)))
+
+
+def _findings(
+    directory: str, manifest: Manifest, survey: dict[str, Any], records: int, feature: str
+) -> Iterator[Finding]:
+    shards = {
+        shard.path: (name, sum(before.records for before in split.shards[:number]), shard)
+        for name, split in manifest.splits.items()
+        for number, shard in enumerate(split.shards)
+    }
+    for check, (where, words) in _NEAR.items():
+        count = sum(survey[where].values())
+        if not count:
+            continue
+        message = f"{count:,} of all {counted(records, 'record')} are nearly the same as, or equal to, {words}"
+        examples, places = [], []
+        for later, earlier in survey[f"{where}_examples"]:
+            names = []
+            for file, number in (earlier, later):
+                split, before, shard = shards[file]
+                place = split, before + number - 1
+                places.append(place)
+                names.append(
+                    _key(directory, shard, number - 1)
+                    if _KEY in manifest.schema
+                    else f"{split}, record {place[1]}"
+                )
+            examples.append(" and ".join(names))
+        yield Finding(
+            check, "warning", message, feature, "", count, records, tuple(examples), tuple(places)
+        )
+
+
+def _key(directory: str, shard: Shard, number: int) -> str:
+    """The key of a record of a shard."""
+    lengths = read_index(directory, shard.path, shard.index_crc32c).lengths
+    offset, length = int(lengths[:number].sum()), int(lengths[number])
+    path = join(directory, shard.path)
+    with open_seekable(path) as stream:
+        stream.seek(offset)
+        data = unframe(stream.read(length), path, offset, number)
+    record = Decoder(Schema({_KEY: ("string", ())})).decode(data)
+    return bytes(record[_KEY].item()).decode("utf-8", "replace")

@@ -5,25 +5,34 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import TYPE_CHECKING, Literal, cast
 
 from beam_jobs.cli.flags import flag, names_in
 from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.encodings import parse_encodings
-from beam_jobs.jobs.text.job import TextJob
-from beam_jobs.jobs.text.reading import TextUnit, has_several_labels
-from beam_jobs.jobs.text.spec import Tokens
-from beam_jobs.jobs.text.subwords import Subwords, check_vocabulary_size
-from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import Labels
-from beam_jobs.sources.source import COLUMN
-from beam_jobs.sources.table_inputs import EmbeddedInputs, tables_of
-from beam_jobs.sources.tables import stated_classes
-from beam_jobs.storage.paths import absolute_path
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.text.text_job import TextJob
+    from beam_jobs.jobs.text.text_spec import Tokens
+    from beam_jobs.sources.inputs import Inputs
+    from beam_jobs.sources.labels import Labels
+
+# Precedes the name of a column in a value.
+_COLUMN = "column:"
 
 # Kinds of tokens that are chosen by name; a tokenizer's file is chosen by its path.
-_NAMED: dict[str, Tokens] = {kind: kind for kind in get_args(Tokens) if kind != "file"}
+_NAMED = ("none", "words", "bytes", "bpe")
+
+
+def _check_tokens(tokens: str) -> None:
+    if tokens not in _NAMED and not tokens.endswith(".json"):
+        raise UsageError(
+            f"--tokens {tokens}: expected {', '.join(_NAMED)} or a tokenizer's FILE.json"
+        )
+
+
+# Texts that are looked at before the job.
+_TEXTS_TRIED = 20
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class TextFlags(InputFlags):
     of_rows = ("path_column", "key")
 
     label: str = label_flag("none")
-    record: TextUnit = flag(
+    record: Literal["line", "file"] = flag(
         "line", "a record is a line that is not blank, or a whole text file of any kind"
     )
     text_field: str = flag(
@@ -43,12 +52,13 @@ class TextFlags(InputFlags):
         "the field or column with the text, such as translations.de for a field of an object; several, "
         "such as question,answer, become features of these names",
         metavar="NAME,…",
+        everyday=True,
     )
     label_field: str = flag(
         "",
         "the field or column with the label; lists give several labels",
         unset="no labels",
-        metavar="NAME",
+        everyday=True,
     )
     tokens: str = flag(
         "none",
@@ -56,28 +66,39 @@ class TextFlags(InputFlags):
         "UTF-8 bytes + 2; bpe: byte pairs learned from the training split; or a tokenizer.json of "
         "Hugging Face",
         metavar="none|words|bytes|bpe|FILE.json",
+        check=_check_tokens,
+        everyday=True,
     )
     vocabulary_size: int = flag(
-        20_000, "number of ids for words or bpe, including 0 (padding) and 1 (unknown)", metavar="N"
+        20_000,
+        "number of ids for words or bpe, including 0 (padding) and 1 (unknown)",
+        least=3,
+        needs="tokens",
     )
-    max_length: int = flag(0, "keep up to N tokens of a text", unset="all", metavar="N")
+    max_length: int = flag(0, "keep up to N tokens of a text", unset="all", least=0, needs="tokens")
     window: int = flag(
         0,
         "cut texts into records of N tokens; the last one may be shorter",
         unset="a text is a record",
-        metavar="N",
+        least=0,
+        needs="tokens",
     )
     stride: int = flag(
         0,
         "tokens from the start of one window to the next, at most --window",
         unset="--window",
-        metavar="N",
+        least=0,
+        needs="window",
     )
     drop_duplicates: bool = flag(
         False,
         "keep only the first of equal texts in the global order, and count the others",
         unset="keep all",
     )
+
+    @property
+    def drops_equals(self) -> bool:
+        return self.drop_duplicates
 
     def validate(self) -> None:
         super().validate()
@@ -99,7 +120,7 @@ class TextFlags(InputFlags):
                 f"--delimiter {self.delimiter}: --record file reads no columns: drop it"
             )
         self._check_text_fields()
-        self._check_tokens()
+        self._check_vocabulary_size()
         self._check_windows()
 
     def _check_text_fields(self) -> None:
@@ -127,39 +148,23 @@ class TextFlags(InputFlags):
     @property
     def _key_column(self) -> str:
         """The field or column of the texts themselves that names them."""
-        if (self.table and self.path_column) or not self.key.startswith(COLUMN):
+        if (self.table and self.path_column) or not self.key.startswith(_COLUMN):
             return ""
-        return self.key.removeprefix(COLUMN)
+        return self.key.removeprefix(_COLUMN)
 
-    def _check_tokens(self) -> None:
-        if self.max_length < 0:
-            raise UsageError(f"--max_length {self.max_length}: expected a number of tokens")
-        if self.tokens == "none":
-            for name in ("max_length", "window"):
-                if getattr(self, name) > 0:
-                    raise UsageError(
-                        f"--{name} counts tokens: add --tokens words, bytes, bpe or FILE.json"
-                    )
-        if self.tokens not in _NAMED and not self.tokens.endswith(".json"):
-            raise UsageError(
-                f"--tokens {self.tokens}: expected {', '.join(_NAMED)} or a tokenizer's FILE.json"
-            )
+    def _check_vocabulary_size(self) -> None:
+        from beam_jobs.jobs.text.subwords import check_vocabulary_size
+
         if self.tokens == "bpe":
             check_vocabulary_size(self.vocabulary_size)
-        elif self.vocabulary_size < 3:
-            raise UsageError(f"--vocabulary_size {self.vocabulary_size}: expected at least 3")
-        elif self.vocabulary_size != TextFlags.vocabulary_size and self.tokens != "words":
+        elif self.given("vocabulary_size") and self.tokens != "words":
             raise UsageError(
                 f"--vocabulary_size {self.vocabulary_size}: only --tokens words and bpe learn a "
                 "vocabulary: drop it, or choose one of them"
             )
 
     def _check_windows(self) -> None:
-        if self.stride and not self.window:
-            raise UsageError(f"--stride {self.stride}: only windows have a stride: add --window")
-        if self.window < 0:
-            raise UsageError(f"--window {self.window}: expected a number of tokens")
-        if not 0 <= self.stride <= self.window:
+        if self.stride > self.window:
             raise UsageError(
                 f"--stride {self.stride}: expected a number of tokens, at most --window "
                 f"{self.window}"
@@ -170,6 +175,11 @@ class TextFlags(InputFlags):
             )
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
+        from beam_jobs.jobs.encodings import parse_encodings
+        from beam_jobs.jobs.text.text_job import TextJob
+        from beam_jobs.jobs.text.text_reader import has_several_labels
+        from beam_jobs.sources.tables import stated_classes
+
         extras = self.extras
         columns = tuple(dict.fromkeys((*columns, *(extra.column for extra in extras))))
         tokens, tokenizer = self._tokenizer()
@@ -190,20 +200,28 @@ class TextFlags(InputFlags):
             tokenizer=tokenizer,
             window=self.window,
             stride=self.stride or self.window,
-            drop_duplicates=self.drop_duplicates,
             encodings=parse_encodings(self.encodings),
         )
         names = stated_classes(job.inputs, job.label_field) if job.label_field else ()
-        return replace(job, several_labels=has_several_labels(job), label_names=names)
+        job = replace(job, several_labels=has_several_labels(job), label_names=names)
+        _check_first(job)
+        return job
 
     def _tokenizer(self) -> tuple[Tokens, str]:
         """The kind of tokens, and the text of a given tokenizer's file."""
+        from beam_jobs.jobs.text.subwords import Subwords
+        from beam_jobs.storage.paths import absolute_path
+
         if self.tokens in _NAMED:
-            return _NAMED[self.tokens], ""
+            return cast("Tokens", self.tokens), ""
         return "file", Subwords.read(absolute_path(self.tokens), self.max_length).json
 
     def _find_texts(self, columns: tuple[str, ...], output: str) -> tuple[Inputs, Labels, str]:
         """The files with the texts, the source of the files' labels, and the label field."""
+        from beam_jobs.sources.inputs import Inputs
+        from beam_jobs.sources.labels import Labels
+        from beam_jobs.sources.table_inputs import EmbeddedInputs, tables_of
+
         if self.table and self.path_column:
             inputs, labels = self.find_inputs(self.label, columns, output)
             if isinstance(inputs, EmbeddedInputs):
@@ -214,7 +232,7 @@ class TextFlags(InputFlags):
         for table in self.table:
             tables_of(table)
         inputs = Inputs.of(self.table or self.input, output, dialect=self.dialect, key=self.key)
-        labels, label_field = Labels.parse(self.label), self.label_field
+        labels, label_field = replace(Labels.parse(self.label), root=inputs.root), self.label_field
         labels.check_names(inputs)
         if labels.columns:
             labels, label_field = Labels(), labels.table
@@ -231,6 +249,22 @@ class TextFlags(InputFlags):
         if self.record == "line":
             for pattern in inputs.patterns:
                 yield from (source.file for source, _ in inputs.first(pattern, FILES_TRIED))
+
+
+def _check_first(job: TextJob) -> None:
+    """Refuses inputs if none of the first becomes a record, as with a wrong --text_field or --label_field."""
+    errors: list[str] = []
+    found = (job.inputs.sources(pattern, limit=_TEXTS_TRIED) for pattern in job.inputs.patterns)
+    chunks = itertools.chain.from_iterable(map(job.chunks, itertools.chain.from_iterable(found)))
+    texts = itertools.chain.from_iterable(map(job.read, chunks))
+    for text in itertools.islice(texts, _TEXTS_TRIED):
+        if text.text is not None:
+            return
+        errors.append(f"{text.key}: {text.error}")
+    if len(errors) == 1:
+        raise UsageError(errors[0])
+    if errors:
+        raise UsageError(f"no text among the first {len(errors)}: {errors[0]}")
 
 
 def _check_fields(inputs: Inputs, field: str, whole: bool) -> None:

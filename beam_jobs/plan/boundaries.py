@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import UsageError, loss_error
 from beam_jobs.plan.shards import (
     BIN_BITS,
     ONE_KEY,
@@ -17,7 +17,6 @@ from beam_jobs.plan.shards import (
     bins_of,
     boundary_ranks,
     count_shards,
-    loss_error,
 )
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.rejects import Reject
@@ -112,7 +111,7 @@ def pick_boundaries(key: int, hashes: Iterable[bytes], draft: Draft) -> tuple[in
     ordered = np.sort(np.frombuffer(b"".join(hashes), "<u8"))
     expected = draft[split].counts[bin_]
     if len(ordered) != expected:
-        raise loss_error(len(ordered), expected, "keys while shards were planned")
+        raise loss_error("keys while shards were planned", len(ordered), expected)
     ranks = draft[split].ranks[bin_]
     # All records of a hash go to one shard, so the counts of both shards would be wrong.
     if any(rank and ordered[rank] == ordered[rank - 1] for rank in ranks):
@@ -133,7 +132,7 @@ def finish_plan(draft: Draft, boundaries: Iterable[tuple[int, bytes]], folder: s
     for split, parts in zip(draft, found, strict=True):
         edges = np.sort(np.concatenate([np.empty(0, np.uint64), *parts]))
         if len(edges) != max(split.shards - 1, 0):
-            raise loss_error(len(edges), split.shards - 1, "shard boundaries")
+            raise loss_error("shard boundaries", len(edges), split.shards - 1)
         splits.append(
             SplitPlan(split.records, split.rejected, split.record_bytes, split.shards, edges)
         )

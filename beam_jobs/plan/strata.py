@@ -17,10 +17,9 @@ from functools import cached_property
 import numpy as np
 
 from beam_jobs.columns import Ragged, pack, unpack
-from beam_jobs.errors import DataError
+from beam_jobs.errors import DataError, loss_error
 from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes, unseen_label
 from beam_jobs.plan.placement import ALL, Placement
-from beam_jobs.plan.shards import loss_error
 from beam_jobs.plan.summary import Summary
 from beam_jobs.sources.labels import LABEL
 
@@ -87,7 +86,7 @@ def place_cuts(counts: LabelCounts, histogram: Histogram, placement: Placement) 
 
 def _lost(label: str, found: int, expected: int) -> DataError:
     what = f"records of label {label!r}" if label else "records"
-    return loss_error(found, expected, f"{what} while splits were planned")
+    return loss_error(f"{what} while splits were planned", found, expected)
 
 
 def wanted_hashes(block: LabelHashes, cuts: Cuts) -> Iterator[tuple[tuple[str, int], bytes]]:
@@ -124,7 +123,7 @@ def check_picked(picked: Iterable[tuple[str, int, int]], cuts: Cuts) -> None:
         (label, split) for (label, _), ranks in cuts.ranks.items() for split, _ in ranks
     )
     if found != wanted:
-        raise loss_error(len(found), len(wanted), "edges of splits")
+        raise loss_error("edges of splits", len(found), len(wanted))
 
 
 @dataclass(frozen=True)

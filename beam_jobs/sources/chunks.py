@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from beam_jobs.columns import Ragged, pack, unpack
-from beam_jobs.errors import DataError, RejectError
+from beam_jobs.errors import RejectError, loss_error
 from beam_jobs.sources.arrow_rows import row_groups
 from beam_jobs.sources.source import RowGroups, Source, pack_reference, unpack_reference
 
@@ -174,10 +174,7 @@ def in_order(counts: Iterable[RangeCount], what: str) -> list[RangeCount]:
     source = ranges[0].range.source
     ends = [0, *(count.range.end for count in ranges)]
     if [count.range.start for count in ranges] != ends[:-1] or ends[-1] != source.size:
-        raise DataError(
-            f"{source.key}: the runner lost or repeated a range of its {what}; no dataset was written, "
-            "run the job again"
-        )
+        raise loss_error(f"a range of the {what} of {source.key}")
     return ranges
 
 

@@ -33,7 +33,14 @@ from beam_jobs.sources.source import Source, used_columns
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, check_bytes
 from beam_jobs.storage.listing import ALL, Span, match, spans_of_pattern
-from beam_jobs.storage.paths import absolute, common_root, fixed_folder, membership, unescaped
+from beam_jobs.storage.paths import (
+    GLOB,
+    absolute,
+    common_root,
+    fixed_folder,
+    membership,
+    unescaped,
+)
 from readers.files.local import is_local
 from readers.files.stores.ahead import Read
 from readers.files.stores.clients import is_store
@@ -99,9 +106,9 @@ class Inputs:
         resolved = [absolute(pattern) for pattern in patterns]
         for given, pattern in zip(patterns, resolved, strict=True):
             if not any(match(pattern, limit=1)):
-                raise UsageError(
-                    f"--input {given}: no file matches; quote the pattern, and check it with ls"
-                )
+                plain = is_local(given) and not GLOB.search(given)
+                lacks = "the folder holds no file" if plain else "no file matches"
+                raise UsageError(f"--input {given}: {lacks}; check it with ls")
         root = common_root(resolved)
         return cls(tuple(resolved), root, output, samples, columns, dialect=dialect, key=key)
 

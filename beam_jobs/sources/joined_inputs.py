@@ -129,8 +129,8 @@ class JoinedInputs(Inputs):
         )
 
     def reads(self, source: Source, most: int | None = None) -> Iterator[Read]:
-        """Yields the reads of the files of a recording."""
-        for _, path, size, _ in source.joined:
+        """Yields the reads of the files of a recording, unless they are too large to be read."""
+        for _, path, size, _ in source.joined if source.size <= self.max_bytes else ():
             yield Read(path, 0, None, size)
 
     def read(self, source: Source) -> bytes:

@@ -8,12 +8,12 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.errors import RejectError, UsageError, reason_of
 from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import COLUMN, Label, Source, column_of
@@ -160,12 +160,14 @@ class Labels:
         table: Path of the table with mode "csv", name of the column with mode "column".
         several: Whether the column holds lists of labels.
         names: The names of classes by id if the tables with the column state them.
+        root: The folder of the files, for an error about one.
     """
 
     mode: LabelMode = "none"
     table: str = ""
     several: bool = False
     names: tuple[str, ...] = ()
+    root: str = field(default="", compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Labels:
@@ -193,7 +195,9 @@ class Labels:
             text = read_bytes(self.table).decode("utf-8-sig")
             rows = iter(list(csv.reader(io.StringIO(text, newline=""))))
         except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise UsageError(f"--label csv:{self.table}: cannot be read ({error})") from None
+            raise UsageError(
+                f"--label csv:{self.table}: cannot be read ({reason_of(error)})"
+            ) from None
         header = [name.strip().lower() for name in next(rows, [])]
         path = next((header.index(n) for n in PATH_COLUMNS if n in header), None)
         label = next((header.index(n) for n in LABEL_COLUMNS if n in header), None)
@@ -221,7 +225,7 @@ class Labels:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the contents of the table.
-        return Labels, (self.mode, self.table, self.several, self.names)
+        return Labels, (self.mode, self.table, self.several, self.names, self.root)
 
     @property
     def class_names(self) -> dict[str, tuple[str, ...]]:
@@ -255,8 +259,9 @@ class Labels:
         if self.mode == "parent":
             above = key.rpartition("/")[0] or source.archive
             if not above:
+                path = f"{self.root}/{key}" if self.root else key
                 raise UsageError(
-                    f"{key}: it is in no folder under the inputs' common root, so it has no "
+                    f"{path}: it is in no folder under the inputs' common root, so it has no "
                     "label; pass over such files with --input 'FOLDER/*/*', or add --label csv:FILE "
                     "or --label none"
                 )

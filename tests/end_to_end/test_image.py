@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from beam_jobs.cli.parser import build_parser, declared_flags
+from beam_jobs.cli.parser import declared_flags, parse_flags
 from tests.support.checkout import ROOT
 
 DOCKER = ROOT / "docker"
@@ -68,7 +68,7 @@ def test_the_parameters_of_the_template_equal_the_flags_of_the_jobs():
     for job, flags in declared.items():
         for name, flag in flags.items():
             if name not in ("dry_run", "engine", "engine_page", "config", "json"):
-                assert flag["help"] in parameters[name]["helpText"], (job, name)
+                assert flag.help in parameters[name]["helpText"], (job, name)
     own = {name for flags in declared.values() for name in flags}
     assert set(parameters) - own == {"job", "sdk_container_image", "max_num_workers"}
     needed = {name for name, found in parameters.items() if not found.get("isOptional")}
@@ -98,9 +98,10 @@ def test_parameters_of_the_launcher_become_a_command_line():
         *("--output=gs://b/out", "--seed=7", "--runner=DataflowRunner", "--region=europe-west4"),
     ]
     arguments = loaded("flex_template").command_line(given)
-    flags, rest = build_parser().parse_known_args(arguments)
-    assert (flags.job, flags.sequence, flags.overwrite, flags.seed) == ("sensors", True, False, 7)
-    assert rest == ["--runner=DataflowRunner", "--region=europe-west4"]
+    flags = parse_flags(arguments)
+    assert (flags.name, flags.dataset.overwrite, flags.dataset.seed) == ("sensors", False, 7)
+    assert flags.job.sequence
+    assert flags.beam == ("--runner=DataflowRunner", "--region=europe-west4")
 
 
 def test_the_program_of_the_launcher_reports_a_mistake_in_one_line(capsys, monkeypatch):

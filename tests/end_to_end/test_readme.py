@@ -112,10 +112,10 @@ def flags_of(program: str, command: str) -> frozenset[str]:
     text = io.StringIO()
     run = {"beam_jobs": beam_jobs_main, "readers": readers_main}[program]
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
-        run([command, "--help"])
+        run([command, "--help-all" if program == "beam_jobs" else "--help"])
     found = re.findall(r"^  (?:-\w(?: \w+)?, )?(--\w+)", text.getvalue(), re.M)
-    assert "--help" in found
-    return frozenset(found)
+    assert found
+    return frozenset([*found, "--help", "--help-all"])
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import UsageError, reason_of
 from beam_jobs.packages import require
 from beam_jobs.storage.files import open_file
 from readers.format.manifest import RESERVED_IDS, UNKNOWN
@@ -77,7 +77,7 @@ class Subwords:
                 raise UsageError(f"--tokens {path}: longer than {_MAX_FILE_BYTES >> 20} MiB")
             subwords = cls(data.decode(), max_length)
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--tokens {path}: cannot be read ({error})") from None
+            raise UsageError(f"--tokens {path}: cannot be read ({reason_of(error)})") from None
         with _library_errors(
             f"--tokens {path}: expected a tokenizer.json of Hugging Face tokenizers"
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -18,6 +19,9 @@ _STORE = re.compile(rf"({'|'.join(_EXTRAS)})://")
 
 # What the names of a store's options begin with, and those of all stores' environment variables.
 _OPTIONS = {"s3": ("s3_",), "gcs": ("",), "azure": ("azure_", "blob_service_endpoint")}
+
+# The options of the job that starts a reader, as JSON.
+OPTIONS_VARIABLE = "BEAM_SHARDS_STORE_OPTIONS"
 
 _VARIABLES = ("AWS_", "AZURE_", "STORAGE_EMULATOR_", "GOOGLE_")
 
@@ -60,18 +64,18 @@ def store_of(
 
     Args:
         path: The URL.
-        options: Beam's options by name.
+        options: Beam's options by name; None for those of the job that has started this process, if one has.
         errors: What the answers of the store mean.
 
     Raises:
         ImportError: The library of the store is not installed.
         RefusedError: The URL names no bucket, or its credentials cannot be used.
     """
+    if options is None:
+        options = json.loads(os.environ.get(OPTIONS_VARIABLE, "{}"))
     scheme = path.split("://")[0]
     extra = _EXTRAS[scheme]
-    found = {
-        name: value for name, value in (options or {}).items() if name.startswith(_OPTIONS[extra])
-    }
+    found = {name: value for name, value in options.items() if name.startswith(_OPTIONS[extra])}
     meaning = errors(_SIGN_INS[extra])
     if not bucket_and_key(path)[0]:
         raise meaning.refused(f"{path}: expected {scheme}://BUCKET/…")

@@ -12,8 +12,8 @@ from PIL import Image
 from beam_jobs.cli import run as running
 from beam_jobs.cli.command import parse_command
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.images.job import ImageJob
-from beam_jobs.jobs.reshard.job import ReshardJob
+from beam_jobs.jobs.images.image_job import ImageJob
+from beam_jobs.jobs.reshard.reshard_job import ReshardJob
 from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.table_inputs import TableInputs
@@ -21,7 +21,7 @@ from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
 from tests.support.archives import tarred
-from tests.support.commands import refused, run
+from tests.support.commands import IN_MEMORY, refused, run
 from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
 
 
@@ -42,6 +42,7 @@ def data(tmp_path_factory):
     with zipfile.ZipFile(root / "pics.zip", "w") as archive:
         for row in rows:
             archive.write(root / "pics" / row["path"], row["path"])
+    (root / "empty").mkdir()
     (root / "a.txt").write_text("one\ntwo\n")
     (root / "b.jsonl").write_text('{"text": "one", "kind": "x", "n": 1}\n')
     (root / "tags.jsonl").write_text('{"text": "one", "tags": ["x", "y"]}\n')
@@ -70,6 +71,10 @@ def parsed(data, command):
     return parse_command(split(data, command))
 
 
+def note_of(command):
+    return command.flags.dataset.note(command.job)
+
+
 IMAGES = "images --input '{data}/pics/*/*.png' --output {data}/out "
 TABLE = "images --table {data}/pics/t.jsonl --label none --output {data}/out "
 TEXT = "text --input {data}/b.jsonl --output {data}/out "
@@ -78,14 +83,32 @@ PACKED = "reshard --input {data}/old.tar.gz --output {data}/out "
 RESHARD = "reshard --input {data}/old.tfrecord --output {data}/out "
 
 REFUSALS = [
-    # Refused by argparse.
-    ("pictures", "invalid choice: 'pictures'"),
-    (IMAGES + "--channels 2", "argument --channels: invalid choice: 2"),
-    (IMAGES + "--splits", "argument --splits: expected one argument; see --help"),
+    # The form of a command line.
+    ("pictures", "unknown command pictures: expected plan, images, text, sensors or reshard"),
+    ("image --input x", "sensors or reshard; did you mean images?"),
+    ("--input x", "expected plan, images, text, sensors or reshard before --input"),
+    (IMAGES + "--channels 2", "--channels 2: expected 1, 3 or 4"),
+    (IMAGES + "--encoding jpg", "raw, list, jpeg, png or source; did you mean jpeg?"),
+    (IMAGES + "--label colum:kind", "csv:FILE or column:NAME; did you mean column:kind?"),
+    (TEXT + "--tokens word", "or a tokenizer's FILE.json; did you mean words?"),
+    (IMAGES + "--splits", "--splits: expected a value, NAME=SHARE,…; one that begins with - is"),
+    (IMAGES + "--stratify=yes", "--stratify=yes: expected --stratify alone, which has no value"),
+    (IMAGES + "--seed one", "--seed one: expected a whole number"),
+    (IMAGES + "--direct_num_workers two", "argument --direct_num_workers: invalid int value: 'tw"),
     # Unknown flags, and flags of other jobs.
     (IMAGES + "--split train=1", "unknown argument --split; did you mean --splits?"),
-    (IMAGES + "--shard-size=3", "unknown argument --shard-size=3; did you mean --shard_size?"),
-    (IMAGES + "more", "unknown argument more; a pattern needs quotes, such as --input 'photos/"),
+    (IMAGES + "--shards-size=3", "unknown argument --shards-size=3; did you mean --shard_size?"),
+    (IMAGES + "--direct_num_worker 3", "did you mean --direct_num_workers?"),
+    (
+        IMAGES + "--qqq",
+        "unknown argument --qqq; python -m beam_jobs images --help-all lists all flags",
+    ),
+    ("images -i photos", "unknown argument -i; did you mean --input?"),
+    (IMAGES + "more", "unknown argument more: a value follows its flag, as in --input more"),
+    (
+        "images photos/ shards/x",
+        "unknown argument photos/: inputs are given with --input photos/ --output shards/x",
+    ),
     (RESHARD + "--table x.csv", "--table is for images and text and sensors, not for reshard"),
     (SENSORS + "--image_size=3x3", "--image_size is for images, not for sensors"),
     # Flags of every job: output, seed, splits, shards.
@@ -99,14 +122,28 @@ REFUSALS = [
     (IMAGES + f"--seed {2**63}", f"--seed {2**63}: expected a number from -2**63 to 2**63 - 1"),
     (IMAGES + "--splits a=0.5", "--splits a=0.5: the shares add up to 0.5, not 1"),
     (IMAGES + "--num_shards val=3", "--num_shards val=3: no split 'val', --splits has train"),
+    (IMAGES + "--num_shards tran=3", "--splits has train; did you mean train?"),
+    (IMAGES + "--names imag=x", "got 'imag=x'; did you mean image?"),
+    (IMAGES + "--encodings imag=png", "image, key, label; did you mean image?"),
+    (TABLE + "--extra_features agee:int64", "split, age, tags; did you mean age?"),
     (IMAGES + "--shard_size much", "--shard_size much: expected a size such as 128MiB or 500MB"),
     (IMAGES + "--config {data}/no.yaml", "--config {data}/no.yaml: {data}/no.yaml is missing;"),
     # Inputs.
     (PACKED, "--input old.tar.gz: an archive that can only be read from its front: unpack it, or"),
     ("reshard --input {data}/old.tar --output {data}/out", "old.tar/manifest.json: format"),
     ("images --output {data}/out", "--input is missing: name files or a folder, or add a --table"),
+    (
+        "images",
+        "--input and --output are missing: expected python -m beam_jobs images --input PATTERN --out",
+    ),
     ("images --input '' --output {data}/out", "--input is empty: name files or a folder"),
-    ("images --input {data}/no.png --output {data}/out", "--input {data}/no.png: no file matches"),
+    ("images --input {data}/no.png --output {data}/out", "--input {data}/no.png: no such file or"),
+    ("images --input {data}/pic/ --output {data}/out", "folder; did you mean {data}/pics/?"),
+    ("images --input '{data}/*.pn' --output {data}/out", "--input {data}/*.pn: no file matches"),
+    (
+        "images --input {data}/empty --output {data}/out",
+        "--input {data}/empty: the folder holds no",
+    ),
     (IMAGES + "--path_column path", "--path_column path: this applies to the rows of a --table"),
     (IMAGES + "--key row", "--key row: this applies to the rows of a --table: add one"),
     (TEXT + "--text_encoding ansi", "--text_encoding ansi: expected an encoding of text that"),
@@ -115,19 +152,22 @@ REFUSALS = [
     (TEXT + "--record file --delimiter ';'", "--delimiter ;: --record file reads no columns: drop"),
     (TEXT + "--record file --label_field kind", "field 'kind': --record file reads no fields; dr"),
     (TABLE + "--input a --input b", "--input a b: with --table, expected the one folder that"),
-    (TABLE + "--input {data}/no", "--input {data}/no: no such folder; with --table, --input is"),
+    (TABLE + "--input {data}/no", "--input {data}/no: no such file or folder"),
     (TABLE + "--key id", "--key id: expected path, row or column:NAME"),
     (TABLE + "--path_column file", "--table {data}/pics/t.jsonl: no column 'file', it has path,"),
     (IMAGES + "--target column:price", "column 'price': expected a --table with a row"),
     (TABLE + "--target age", "--target age: expected column:NAME; give a .csv file as --table"),
     (TABLE + "--extra_features size:int64", "{data}/pics/t.jsonl: no column 'size', it has path"),
     (TABLE + "--extra_features age", "--extra_features age: got 'age', expected NAME:DTYPE"),
-    (TABLE + "--table {data}/no.csv", "--table {data}/no.csv: no file matches; check it with ls"),
+    (TABLE + "--table {data}/no.csv", "--table {data}/no.csv: no such file or folder"),
     (TABLE + "--table {data}/a.txt", "--table {data}/a.txt: expected .csv, .tsv, .jsonl"),
     (IMAGES + "--group_by column:age", "column 'age': expected a --table with a row"),
     # Labels and groups.
     (IMAGES + "--label folder", "--label folder: expected parent, none, csv:FILE or column:NAME"),
-    (IMAGES + "--label csv:{data}/no.csv", "--label csv:{data}/no.csv: cannot be read"),
+    (
+        IMAGES + "--label csv:{data}/no.csv",
+        "--label csv:{data}/no.csv: cannot be read (no such file)",
+    ),
     (TABLE.replace("none", "column:x"), "{data}/pics/t.jsonl: no column 'x', it has path, kind"),
     # Splits by column.
     (TABLE + "--split_column x", "--table {data}/pics/t.jsonl: no column 'x', it has path, kind"),
@@ -160,7 +200,7 @@ REFUSALS = [
     (IMAGES + "--encoding source --image_size 4x4", "keeps the files as they are: drop --im"),
     (IMAGES + "--image_size 99999x99999", "--image_size 99999x99999: too large to store"),
     (IMAGES + "--boxes coco", "--boxes coco: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or"),
-    (IMAGES + "--class_names x", "--class_names names the classes in YOLO files: add"),
+    (IMAGES + "--class_names x", "--class_names x: this changes nothing without --boxes: add"),
     (IMAGES + "--captions column", "--captions column: expected coco:FILE, txt, txt:DIR or"),
     (IMAGES + "--masks {data}/no", "none of the first 2 images has such a file; that of"),
     # Texts.
@@ -175,15 +215,21 @@ REFUSALS = [
     (TEXT + "--text_field ,", "--text_field: expected the name of a field or column"),
     (TEXT + "--text_field a,b,a", "--text_field a,b,a: two features would be called 'a': drop or"),
     (TEXT + "--text_field a,b --tokens words --window 3", "--window 3: windows are cut from one"),
-    (TEXT + "--max_length 3", "--max_length counts tokens: add --tokens words, bytes, bpe or"),
-    (TEXT + "--tokens words --max_length -1", "--max_length -1: expected a number of tokens"),
+    (TEXT + "--max_length 3", "--max_length 3: this changes nothing without --tokens: add it"),
+    (TEXT + "--tokens words --max_length -1", "--max_length -1: expected at least 0"),
     (TEXT + "--tokens subwords", "--tokens subwords: expected none, words, bytes, bpe or a"),
     (TEXT + "--tokens {data}/no.json", "{data}/no.json"),
     (TEXT + "--tokens words --vocabulary_size 2", "--vocabulary_size 2: expected at least 3"),
     (TEXT + "--tokens bpe --vocabulary_size 9", "--vocabulary_size 9"),
-    (TEXT + "--vocabulary_size 100", "--vocabulary_size 100: only --tokens words and bpe learn a"),
-    (IMAGES + "--resize fit", "--resize fit: add the --image_size to resize to"),
-    (SENSORS + "--times sort", "--times sort: add the --time_column that has the times"),
+    (
+        TEXT + "--vocabulary_size 100",
+        "--vocabulary_size 100: this changes nothing without --tokens",
+    ),
+    (
+        IMAGES + "--resize fit",
+        "--resize fit: this changes nothing without --image_size: add it, or",
+    ),
+    (SENSORS + "--times sort", "--times sort: this changes nothing without --time_column: add it"),
     (SENSORS + "--delimiter |", "--delimiter |: none of the first files is a .csv, .tsv or .txt:"),
     (SENSORS + "--arrays x", "--arrays x: none of the first files is a .npz, .h5, .hdf5, .mat or"),
     (SENSORS + "--resample 5Hz --time_column t", "--time_column t: none of the first files is a"),
@@ -196,7 +242,10 @@ REFUSALS = [
     ),
     (SENSORS + "--extra_features a:int8", "r.npy: neither its metadata nor the file has 'a'"),
     (SENSORS + "--label array:", "--label array:: expected a name, such as array:y"),
-    (SENSORS + "--window_label last", "--window_label last: only windows have such labels: add"),
+    (
+        SENSORS + "--window_label last",
+        "--window_label last: this changes nothing without --window: add",
+    ),
     (SENSORS + "--window 2 --sequence --window_label last", "such labels: drop --sequence"),
     (SENSORS + "--window 2 --window_label last", "--window_label last: --label none labels whole"),
     (SENSORS + "--window 2 --window_label any:", "--window_label any:: expected majority, last,"),
@@ -213,29 +262,32 @@ REFUSALS = [
     (IMAGES + "--frames all --encoding source", "source keeps all frames in one record; use png"),
     (IMAGES + "--channels 4 --encoding jpeg", "--channels 4: --encoding jpeg has no alpha; use"),
     (IMAGES + "--dtype uint16 --encoding jpeg", "does not hold such pixels; use tensor or raw or"),
-    (IMAGES + "--max_pixels 0", "--max_pixels 0: expected a number of at least 1"),
+    (IMAGES + "--max_pixels 0", "--max_pixels 0: expected at least 1"),
     (IMAGES + "--max_pixels 178956971 --encoding png", "--max_pixels 178956971: readers decode"),
     (IMAGES + "--segmentation instances", "--segmentation instances: these are in COCO files:"),
-    (IMAGES + "--box_order xyxy", "--box_order xyxy: there are no boxes; add --boxes"),
+    (IMAGES + "--box_order xyxy", "--box_order xyxy: this changes nothing without --boxes: add"),
     (IMAGES + "--encodings image", "--encodings image: expected FEATURE=ENCODING,… such as boxes="),
     (IMAGES + "--encodings image=text", "--encodings image=text does not hold such pixels; use"),
     (IMAGES + "--encodings boxes=list", "no feature 'boxes': the records have image, key, label"),
     (SENSORS + "--encodings signal=text", "float32 [None, 2] can be tensor, raw, list"),
     (SENSORS + "--sequence --window 3 --encodings signal=raw", "can be a sequence alone"),
-    (IMAGES + "--jpeg_exact", "--jpeg_exact: add the --image_size that JPEGs are resized to"),
+    (IMAGES + "--jpeg_exact", "--jpeg_exact: this changes nothing without --image_size: add"),
     (SENSORS + "--columns a", "--columns a: none of the first files is a .csv, .tsv,"),
     (IMAGES + "--masks {data}/pics", "--input: all files belong to --boxes, --captions and"),
-    (TEXT + "--window 4", "--window counts tokens: add --tokens words, bytes, bpe or FILE.json"),
-    (TEXT + "--tokens bytes --stride 4", "--stride 4: only windows have a stride: add --window"),
+    (TEXT + "--window 4", "--window 4: this changes nothing without --tokens: add it, or drop"),
+    (
+        TEXT + "--tokens bytes --stride 4",
+        "--stride 4: this changes nothing without --window: add it",
+    ),
     (TEXT + "--tokens bytes --window 4 --stride 5", "--stride 5: expected a number of tokens, at"),
     (TEXT + "--tokens bytes --window 4 --max_length 9", "--window keeps all tokens of a text"),
     (TEXT + "--extra_features text:string", "the records have a feature of this name; rename the"),
     # Recordings.
     (SENSORS + "--time_column t", "--time_column t: only --resample uses times: add it, or"),
-    (SENSORS + "--time_unit ms", "--time_unit ms: add the --time_column in this unit"),
+    (SENSORS + "--time_unit ms", "--time_unit ms: this changes nothing without --time_column"),
     (SENSORS + "--sequence --encoding raw", "--encoding raw: --sequence stores arrays as tensors"),
-    (SENSORS + "--stride 4", "--stride 4 sets where windows begin: add --window"),
-    (SENSORS + "--max_gap 1s", "--max_gap 1s limits interpolation: add --resample"),
+    (SENSORS + "--stride 4", "--stride 4: this changes nothing without --window: add it"),
+    (SENSORS + "--max_gap 1s", "--max_gap 1s: this changes nothing without --resample: add it"),
     (SENSORS + "--window 2s", "--window 2s: the recordings do not state how many samples a"),
     (SENSORS + "--resample 5Hz", "--resample needs the times of the samples of 'signal'"),
     (SENSORS + "--join '{recording}.csv'", "expected {recording} and {array} once each, such as"),
@@ -249,6 +301,15 @@ REFUSALS = [
     (RESHARD + "--keep a --drop b", "--keep and --drop both choose the features: drop one"),
     (RESHARD + "--schema {data}/no.json", "--schema {data}/no.json: "),
 ]
+
+
+def test_a_file_without_a_folder_is_named_with_its_path(data, tmp_path, capsys):
+    pattern = rf"error: {tmp_path}/1.png: it is in no folder under the inputs' common root"
+    (tmp_path / "2").mkdir()
+    for name in ("1.png", "2/3.png"):
+        (tmp_path / name).write_bytes((data / "pics/cat/1.png").read_bytes())
+    out = tmp_path.with_name("out")
+    refused(capsys, 2, pattern, "images", "--input", tmp_path, "--output", out, *IN_MEMORY)
 
 
 @pytest.fixture
@@ -288,10 +349,10 @@ def test_a_table_with_its_flags_becomes_inputs(data):
     assert placement.splits.names == ("train", "val")
     assert placement.split_column == "split"
     assert command.output.num_shards == (0, 2)
-    assert command.dry_run
+    assert command.run.dry_run
     assert command.job.as_file_job()
     assert dict(command.output.schema) == {
-        "image": Feature("uint8", (None, None, 3)),
+        "image": Feature("uint8", (None, None, 3), "source"),
         "captions": Feature("string", (None,), "list"),
         "key": Feature("string"),
         "label": Feature("int64"),
@@ -335,9 +396,9 @@ def test_a_note_names_the_splits_that_names_of_shards_suggest(data, tmp_path):
     for name in ("val", "train"):
         (tmp_path / f"{name}-00000-of-00001").write_bytes(frame(b""))
     command = f"reshard --input {tmp_path} --dry_run "
-    note = parsed(data, command).note
+    note = note_of(parsed(data, command))
     assert note.startswith("the names of the shards begin with train, val, but no manifest.json")
-    assert parsed(data, command + "--splits train=1").note == ""
+    assert note_of(parsed(data, command + "--splits train=1")) == ""
 
 
 def test_records_of_datasets_keep_their_splits_unless_splits_are_given(data, tmp_path):
@@ -356,7 +417,7 @@ def test_records_of_datasets_keep_their_splits_unless_splits_are_given(data, tmp
         expected = kept or Splits.parse(option)
         assert found.output.placement.splits == expected, command
         assert found.output.options.get("splits", "keep") == option
-        assert bool(found.note) == (option not in ("keep", "train=1"))
+        assert bool(note_of(found)) == (option not in ("keep", "train=1"))
     assert parsed(data, both + "--num_shards train=8,val=2").output.num_shards == (8, 2, 0)
 
 
@@ -419,8 +480,8 @@ def test_a_dry_run_needs_no_output_and_plan_is_its_short_name(data, monkeypatch)
     assert run("plan", "images", *flags) == 0
     assert run("images", *flags, "--dry_run") == 0
     first, second = commands
-    assert first.dry_run
-    assert second.dry_run
+    assert first.run.dry_run
+    assert second.run.dry_run
     assert first.output == second.output
     assert first.output.directory == ""
 
@@ -441,4 +502,6 @@ def test_folds_replace_the_splits_of_a_dataset(data, tmp_path, capsys):
     )
     command = parsed(data, command + "--folds 2")
     assert command.output.placement.splits.names == ("fold0", "fold1")
-    assert command.note.startswith("--folds 2 makes new splits of all records; the splits of the")
+    assert note_of(command).startswith(
+        "--folds 2 makes new splits of all records; the splits of the"
+    )

@@ -1,6 +1,5 @@
 """Whatever a path leads to, a terminal can show, or an interrupt cuts off, a command ends with one line."""
 
-import contextlib
 import io
 import json
 import os
@@ -14,6 +13,7 @@ import pytest
 from PIL import Image
 
 from beam_jobs import __main__ as command
+from beam_jobs.cli import parser
 from readers.format.schema import Feature, Schema
 from tests.support.commands import only_error, refused
 from tests.support.datasets import write_dataset
@@ -46,26 +46,26 @@ def closed(tmp_path: Path) -> Iterator[Path]:
 def test_a_folder_that_may_not_be_entered_is_named(closed, pictures, capsys, flag):
     flags = {"--input": pictures, "--output": pictures.parent / "out", flag: closed / "in/deeper"}
     pattern = rf"{closed}/in.*Permission denied"
-    refused(capsys, 2, pattern, "images", *chain.from_iterable(flags.items()))
+    refused(capsys, 2, pattern, "images", "--label", "none", *chain.from_iterable(flags.items()))
 
 
 @pytest.mark.parametrize("flag", ["--input", "--table", "--output", "--config"])
 def test_a_name_that_is_too_long_is_named(pictures, tmp_path, capsys, flag):
     flags = {"--input": pictures, "--output": tmp_path / "out", flag: tmp_path / LONG}
-    line = refused(capsys, 2, LONG, "images", *chain.from_iterable(flags.items()))
+    line = refused(
+        capsys, 2, LONG, "images", "--label", "none", *chain.from_iterable(flags.items())
+    )
     assert "File name too long" in line or "no file matches" in line
 
 
-@contextlib.contextmanager
-def interrupted() -> Iterator[None]:
-    yield
-    raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("as_json", [False, True])
-def test_an_interrupt_before_the_job_starts_is_one_line(capsys, as_json):
+def test_an_interrupt_before_the_job_starts_is_one_line(capsys, monkeypatch, as_json):
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parser, "parse_flags", interrupted)
     flags = ["--json"] * as_json
-    assert command.main(["images", *flags], interrupted) == 130
+    assert command.main(["images", *flags]) == 130
     shown = capsys.readouterr()
     line = only_error(shown.err, "interrupted before the job started; nothing was written")
     if as_json:
@@ -145,7 +145,7 @@ def test_a_name_in_utf_8_is_rejected_in_an_ascii_locale_with_the_cure(tmp_path):
     job += ["--output", str(tmp_path / "out")]
     ascii_ = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     done = subprocess.run(job, capture_output=True, text=True, env={**os.environ, **ascii_})
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith(
         "the file's name is not UTF-8: rename it; or, as this locale is ascii, set PYTHONUTF8=1"
     )

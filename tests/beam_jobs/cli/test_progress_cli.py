@@ -6,8 +6,9 @@ import apache_beam as beam
 import pytest
 from apache_beam.metrics import MetricsFilter
 
+from beam_jobs import __main__ as command
 from beam_jobs import progress
-from beam_jobs.__main__ import _starting, main
+from beam_jobs.__main__ import _starting
 from beam_jobs.cli.command import parse_command
 from readers.format.manifest import Manifest
 from tests.support.commands import run
@@ -40,20 +41,27 @@ def inputs(tmp_path_factory):
     }
 
 
-def test_a_terminal_shows_at_once_that_the_command_starts(capsys):
-    assert main(["text"], _starting) == 2
-    shown = capsys.readouterr().err
-    assert re.fullmatch(r"(starting \.\.\.\r *\r){2}error: --output is missing: .+\n", shown)
+def test_a_command_says_that_it_starts_if_that_takes_long(monkeypatch, capsys):
+    with _starting():
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(command, "_QUIET", 0.0)
+    with _starting():
+        shown = ""
+        while not shown:
+            shown = capsys.readouterr().err
+    assert shown == "starting ...\n"
 
 
 @pytest.mark.slow
 def test_plain_lines_report_every_pass_without_a_terminal(inputs, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(progress.display.__wrapped__, "__defaults__", (0.0,))
+    monkeypatch.setattr(progress.display.__wrapped__, "__defaults__", (0.0, 0.0))
     assert run(*inputs["every pass"], *IN_MEMORY, "--output", tmp_path / "out") == 0
     error = capsys.readouterr().err
     assert "\r" not in error and "\x1b" not in error
     phases = dict.fromkeys(re.findall(r"^(\w+): [\d.,]+", error, re.M))
-    assert list(phases) == ["comparing", "counting", "sampling", "reading", "encoding", "writing"]
+    passes = ["comparing", "counting", "sampling", "reading", "encoding", "writing"]
+    assert list(phases) == ["listing", *passes]
     rejected = Manifest.read(str(tmp_path / "out")).rejected
     writing = re.findall(r"^writing: ([\d,]+) of 1,000 records.*, ([\d,]+) rejected$", error, re.M)
     assert writing[-1] == ("1,000", str(rejected)) and rejected > 0
@@ -64,7 +72,7 @@ def test_a_resumed_run_reports_all_records(inputs, tmp_path, monkeypatch, capsys
     with monkeypatch.context() as patch:
         patch.setattr("beam_jobs.pipeline.commit.check_files", lambda *_: 1 / 0)
         assert run(*arguments) == 1
-    monkeypatch.setattr(progress.display.__wrapped__, "__defaults__", (0.0,))
+    monkeypatch.setattr(progress.display.__wrapped__, "__defaults__", (0.0, 0.0))
     capsys.readouterr()
     assert run(*arguments) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("writing")]
@@ -95,6 +103,7 @@ def test_counters_of_every_stage_of_a_job_of_files(inputs, tmp_path):
     assert manifest.records == 960
     assert found.pop("shards/bytes") == manifest.bytes
     assert found.pop("shards/records_moved") >= 1
+    assert found.pop("summary/input_bytes") > 0
     assert found == {
         "files/found": 1000,
         "files/planned": 1000,
@@ -108,6 +117,7 @@ def test_counters_of_every_stage_of_the_text_job(inputs, tmp_path):
     arguments = [*inputs["text"], *BEAM, "--output", tmp_path / "out"]
     found = counters(*arguments)
     manifest = Manifest.read(str(tmp_path / "out")).splits["train"]
+    assert found.pop("summary/input_bytes") > 0
     assert found == {
         "files/found": 4,
         "parts/found": 1000,

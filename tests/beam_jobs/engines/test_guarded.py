@@ -12,7 +12,7 @@ import pytest
 from beam_jobs.engines.guarded import _Guard, guarded
 from beam_jobs.errors import DataError, RejectError
 from beam_jobs.jobs.sensors.formats.registry import read_recording
-from beam_jobs.jobs.sensors.recording import ReadOptions
+from beam_jobs.jobs.sensors.read_options import ReadOptions
 from tests.support import guarded_calls as calls
 from tests.support.checkout import ROOT
 

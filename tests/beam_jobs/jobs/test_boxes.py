@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import Boxes, Geometry, Resize, letterbox, move_boxes
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source

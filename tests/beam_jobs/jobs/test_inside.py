@@ -2,6 +2,7 @@
 
 import csv
 import shlex
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -337,3 +338,38 @@ def test_a_categorical_column_of_parquet_is_a_label(tmp_path):
     pq.write_table(pa.table({"x": [1.0, 2, 3, 4], "what": nested}), tmp_path / "a.parquet")
     with pytest.raises(UsageError, match=r"column 'what' is list<.*>, expected text or numbers"):
         command(tmp_path, "--record row --label column:what")
+
+
+# Recordings of several files.
+
+
+@pytest.mark.parametrize(
+    ("length", "limit", "message"),
+    [
+        (500, 10_000, r"its files have 16256 bytes, more than 10000: raise --max_record_bytes"),
+        (500, 16_256, ""),
+        (100_000, 900_000, r"its arrays take 1600000 bytes, more than 900000: raise"),
+    ],
+)
+def test_files_of_one_recording_are_held_to_the_size_of_a_record(tmp_path, length, limit, message):
+    for name in ("r_a", "r_b"):
+        if length < 1000:
+            np.save(tmp_path / f"{name}.npy", np.zeros((length, 2)))
+        else:
+            np.savez_compressed(tmp_path / f"{name}.npz", x=np.zeros(length))
+    flags = f"--join '{{recording}}_{{array}}.*' --max_record_bytes {limit}"
+    if message:
+        with pytest.raises(UsageError, match=message):
+            command(tmp_path, flags)
+    else:
+        job = command(tmp_path, flags).job
+        (source,) = job.sources(job.inputs.patterns[0])
+        assert sorted(job.load(source)) == ["a", "b"]
+        too_large = replace(job, inputs=replace(job.inputs, max_bytes=limit - 1))
+        assert (len(list(job.reads(source))), list(too_large.reads(source))) == (2, [])
+
+
+def test_a_column_without_rows_tells_no_recordings_apart(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.zeros((0, 2)), who=np.zeros(0, "U1"))
+    with pytest.raises(UsageError, match=r"a\.npz: it has no rows"):
+        command(tmp_path, "--recording_column who")

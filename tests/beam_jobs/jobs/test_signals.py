@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.signals import fill_missing
+from beam_jobs.jobs.sensors.arrays import fill_missing
 
 NAN, INF = np.nan, np.inf
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.jobs.sensors.formats import delimited, json_lines
+from beam_jobs.jobs.sensors.formats import text_tables
 from tests.support.arrays import assert_same
 from tests.support.recordings import (
     limit_records,
@@ -227,7 +227,7 @@ def test_a_name_of_two_columns_cannot_be_chosen():
 
 
 def test_tables_of_several_blocks_are_read_and_their_rows_counted(monkeypatch):
-    monkeypatch.setattr(delimited, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 1000)
     lines = [f"{i},{i * 2},\n" for i in range(8000)]
     found = read("csv", "".join(["t,x,y\n", *lines]).encode(), time_column="t")
     assert_same(found.times, np.arange(8000.0))
@@ -241,7 +241,7 @@ def test_tables_of_several_blocks_are_read_and_their_rows_counted(monkeypatch):
 
 
 def test_a_row_may_be_longer_than_a_block(monkeypatch):
-    monkeypatch.setattr(delimited, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 1000)
     values = np.arange(2000.0).reshape(2, 1000)
     text = "\n".join(",".join(map(repr, row)) for row in values.tolist())
     assert_same(signal("csv", text.encode()), values)
@@ -420,7 +420,7 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
     data = "\n".join(map(json.dumps, lines)).encode()
     for block in (1, 5, 4096):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(json_lines, "_BLOCK_LINES", block)
+            patch.setattr(text_tables, "_BLOCK_LINES", block)
             found = read("jsonl", data, inside=("y",), metadata_columns=("y",))
         assert_same(found.arrays["signal"], np.arange(12.0)[:, None])
         column = found.columns["y"].of_rows()

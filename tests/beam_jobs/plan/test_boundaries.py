@@ -96,7 +96,7 @@ def test_keys_that_a_runner_loses_or_repeats_are_noticed():
     ((key, hashes),) = handed_over([block_of(splits)], draft).items()
     for wrong in ([], hashes * 2, [hashes[0][8:]]):
         found = sum(map(len, wrong)) // 8
-        message = f"the runner handed over {found} of 4 keys while shards were planned"
+        message = f"lost or repeated keys while shards were planned: {found} of 4 arrived"
         with pytest.raises(DataError, match=message):
             pick_boundaries(key, wrong, draft)
 
@@ -132,7 +132,7 @@ def test_boundaries_that_a_runner_loses_or_repeats_are_noticed():
     picked = pick_boundaries(key, hashes, draft)
     assert [split.shards for split in finish_plan(draft, [picked], "").splits] == [3, 0]
     for wrong, found in (([], 0), ([picked] * 2, 4)):
-        message = f"the runner handed over {found} of 2 shard boundaries"
+        message = f"lost or repeated shard boundaries: {found} of 2 arrived"
         with pytest.raises(DataError, match=message):
             finish_plan(draft, wrong, "")
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
-from beam_jobs.pipeline.planning.strata import plan_strata
+from beam_jobs.pipeline.planning.splits import plan_strata
 from beam_jobs.plan import labels, strata
 from beam_jobs.plan.group_splits import check_planned
 from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
@@ -143,16 +143,16 @@ def test_strata_are_those_of_the_labels_that_were_read():
     placement = replace(placement_of((0.5, 0.5)), exact="labels")
     check_planned(summary, packed, placement)
     for labels_, message in (
-        ({"a": 1}, "2 of 3 records of label 'a'"),
-        ({"b": -1}, "1 of 0 records of label 'b'"),
-        ({"c": 1}, "0 of 1 records of label 'c'"),
+        ({"a": 1}, "records of label 'a' while splits were planned: 2 of 3"),
+        ({"b": -1}, "records of label 'b' while splits were planned: 1 of 0"),
+        ({"c": 1}, "records of label 'c' while splits were planned: 0 of 1"),
     ):
         changed = Summary.empty(2)
         changed.merge(summary)
         changed.add_labels(labels_)
-        with pytest.raises(DataError, match=f"handed over {message} while splits were planned"):
+        with pytest.raises(DataError, match=f"{message} arrived"):
             check_planned(changed, packed, placement)
-    with pytest.raises(DataError, match="handed over 2 of 0 records of label 'a'"):
+    with pytest.raises(DataError, match="records of label 'a' while splits were planned: 2 of 0"):
         Strata.of({"a": 2}, 2, []).check(Summary.empty(2))
 
 
@@ -164,15 +164,17 @@ def test_records_that_a_runner_loses_or_repeats_are_noticed():
     with pytest.raises(DataError) as caught:
         place_cuts(counts, Histogram().add(block_of([("a", 1)]), bins), placement)
     assert caught.value.message == (
-        "the runner handed over 1 of 3 records of label 'a' while splits were planned; no dataset "
-        "was written, run the job again"
+        "the runner lost or repeated records of label 'a' while splits were planned: 1 of 3 arrived; no "
+        "dataset was written, run the job again"
     )
-    with pytest.raises(DataError, match="handed over 0 of 3 records"):
+    with pytest.raises(DataError, match="planned: 0 of 3 arrived"):
         place_cuts(counts, Histogram(), placement)
     cuts = place_cuts(counts, Histogram().add(block, bins), placement)
     (key, data) = next(wanted_hashes(block, cuts))
     for wrong in ([], [data[:-8]], [data, data]):
-        with pytest.raises(DataError, match=r"the runner handed over \d of 3 records of label 'a'"):
+        with pytest.raises(
+            DataError, match=r"records of label 'a' while splits were planned: \d of 3"
+        ):
             list(pick_edges(key, wrong, cuts))
 
 
@@ -217,7 +219,7 @@ def test_lost_or_repeated_edges_are_noticed(change):
     strata.check_picked(edges, cuts)
     backwards = replace(cuts, ranks=dict(reversed(cuts.ranks.items())))
     strata.check_picked(edges, backwards)
-    with pytest.raises(DataError, match=r"handed over [13] of 2 edges"):
+    with pytest.raises(DataError, match=r"edges of splits: [13] of 2 arrived"):
         strata.check_picked(change(edges), cuts)
 
 

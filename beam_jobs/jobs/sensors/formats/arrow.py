@@ -12,10 +12,9 @@ import pyarrow.parquet
 
 from beam_jobs.engines.memory import limited
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.inside.columns import Column
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, single_signal
-from beam_jobs.jobs.sensors.tables.cells import seconds
-from beam_jobs.jobs.sensors.tables.channels import column_indexes, lay_out
+from beam_jobs.jobs.sensors.formats.cells import seconds
+from beam_jobs.jobs.sensors.read_options import ReadOptions, column_indexes, lay_out
+from beam_jobs.jobs.sensors.recording import Column, Recording
 from beam_jobs.sources.arrow_rows import arrow_memory
 from beam_jobs.storage.limits import check_bytes
 
@@ -30,7 +29,7 @@ _TEXT = ("string", "large_string", "dictionary")
 
 
 def read_parquet(data: bytes, options: ReadOptions) -> Recording:
-    """Reads [rows, channels] in the dtype that holds all of the columns; nulls are NaN."""
+    """A signal [rows, channels] in the dtype that holds all of the columns; nulls are NaN."""
     file = pyarrow.parquet.ParquetFile(io.BytesIO(data))
 
     def read(names: list[str]) -> pyarrow.Table:
@@ -43,7 +42,7 @@ def read_parquet(data: bytes, options: ReadOptions) -> Recording:
 
 
 def read_feather(data: bytes, options: ReadOptions) -> Recording:
-    """Reads a table as `read_parquet` does."""
+    """The same of a table in Arrow's own format."""
     # As a part of a dataset, a file states its number of rows before any is unpacked.
     file = pyarrow.dataset.IpcFileFormat().make_fragment(pyarrow.py_buffer(data))
 
@@ -78,15 +77,14 @@ def _read(
             raise RejectError(f"column {name!r} is {types[place]}, expected text or numbers")
     chosen = [names[place] for place in layout.channels]
     column_indexes(names, chosen)
-    wanted = sorted({*chosen, options.time_column, *inside} - {""})
-    check_bytes(8 * rows * len(wanted), options.max_bytes)
-    table = read(wanted)
+    used = sorted({*chosen, options.time_column, *inside} - {""})
+    check_bytes(8 * rows * len(used), options.max_bytes)
+    table = read(used)
     if table.num_rows != rows:
         raise ValueError(f"it has {table.num_rows} of {rows} rows")
     times = table[options.time_column] if options.time_column else None
-    return single_signal(
-        np.stack([_arrow_numbers(table[name]) for name in chosen], 1),
-        options,
+    return Recording(
+        {"signal": np.stack([_arrow_numbers(table[name]) for name in chosen], 1)},
         times=None if times is None else _arrow_seconds(times, options.time_unit),
         notes=layout.notes,
         columns={name: Column.of_cells(table[name].chunks) for name in inside},

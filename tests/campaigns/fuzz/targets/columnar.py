@@ -11,7 +11,7 @@ import pyarrow.feather
 import pyarrow.parquet
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors.recording import ReadOptions
+from beam_jobs.jobs.sensors.read_options import ReadOptions
 from beam_jobs.sources.arrow_rows import class_names
 from beam_jobs.sources.tables import column_names, read_rows
 from tests.campaigns.fuzz.limits import Limits

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import scipy.io
 
-from beam_jobs.jobs.sensors.recording import ReadOptions
+from beam_jobs.jobs.sensors.read_options import ReadOptions
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.target import Target
 from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, chosen, examining

@@ -1,1 +1,0 @@
-"""Near duplicates and checks, as flags ask for them."""

@@ -1,0 +1,388 @@
+"""The flags of the sensors job: what a recording is, and how it becomes records."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, cast
+
+from beam_jobs.cli.flags import flag, names_in
+from beam_jobs.cli.inputs import FILES_TRIED, PARENT_OR_NONE, InputFlags
+from beam_jobs.errors import UsageError
+from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_with
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.protocols import RecordJob
+    from beam_jobs.jobs.sensors.conditioning import Conditioning
+    from beam_jobs.jobs.sensors.sensor_job import SensorJob
+    from beam_jobs.sources.inputs import Inputs
+
+# Precede the name of a column, and of an array.
+_COLUMN, _ARRAY = "column:", "array:"
+
+# Flags that do nothing to rows, which have no time.
+_NOT_OF_ROWS = (
+    "join",
+    "recording_column",
+    "rate",
+    "time_column",
+    "resample",
+    "window",
+    "sequence",
+)
+
+# A test compares them with those of the format.
+_DTYPES = """
+    bool complex64 complex128 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64
+"""
+DTYPES = tuple(_DTYPES.split())
+
+_TABLES = suffixes_with("columns")
+
+
+def _check_label(label: str) -> None:
+    from beam_jobs.sources.labels import Labels
+
+    if label == _ARRAY:
+        raise UsageError(f"--label {label}: expected a name, such as array:y")
+    if not label.startswith(_ARRAY):
+        Labels.parse(label)
+
+
+def _check_rate(rate: str) -> None:
+    from beam_jobs.jobs.sensors.conditioning import parse_rate
+
+    if rate == _COLUMN:
+        raise UsageError(f"--rate {rate}: expected a name, such as column:rate_hz")
+    if not rate.startswith(_COLUMN):
+        parse_rate(rate)
+
+
+def check_names(value: str, flag: str) -> None:
+    """Refuses a list of names that is empty or repeats one."""
+    names = names_in(value)
+    if len(set(names)) < len(names):
+        raise UsageError(f"{flag} {value}: a name is repeated")
+    if not names:
+        raise UsageError(f"{flag} {value}: expected names, such as x,y")
+
+
+@dataclass(frozen=True)
+class SensorFlags(InputFlags):
+    """The flags of the sensors job."""
+
+    title = "records"
+
+    # Without a --table, the others apply to recordings.
+    of_rows = ("path_column", "key")
+
+    label: str = flag(
+        "",
+        "the name of the file's folder; no label; a .csv file with the columns path and label; a "
+        "column: of --table, of the .json next to an archive member, `cls` for the .cls next to it, "
+        "or else of the recordings themselves, such as column:activity; or an array of the recordings "
+        "with a label for each row or sample, such as array:y. See --window_label",
+        unset=PARENT_OR_NONE,
+        metavar="parent|none|csv:FILE|column:NAME|array:NAME",
+        check=_check_label,
+        everyday=True,
+    )
+    record: Literal["recording", "row"] = flag(
+        "recording",
+        "a record is a recording, or a window of one; or a row: arrays are cut along their first "
+        "axis, such as X [n, 28, 28] and, with --label array:y, y [n]",
+    )
+    recording_column: str = flag(
+        "",
+        "the column that separates the recordings of a file, such as subject; their rows may be mixed",
+        unset="a file is a recording",
+    )
+    arrays: str = flag(
+        "",
+        f"arrays of {suffixes_with('arrays')} files; a single one is called `signal`, several keep their names",
+        unset="all",
+        metavar="NAME,…",
+        check="cli.sensors:check_names --arrays",
+    )
+    columns: str = flag(
+        "",
+        f"columns of {_TABLES} files that are channels",
+        unset="all (of files with dtypes, all that hold numbers) but --drop_columns, columns of --label and "
+        "other metadata, those called like times, such as `timestamp`, and pandas' row numbers",
+        metavar="NAME,…",
+        check="cli.sensors:check_names --columns",
+    )
+    drop_columns: str = flag(
+        "",
+        f"columns of {_TABLES} files that are no channels, such as is_anomaly,comment",
+        metavar="NAME,…",
+        check="cli.sensors:check_names --drop_columns",
+    )
+    channels: Literal[0, 1] = flag(
+        0, "1 mixes the channels of audio to one, their mean; 0 keeps the channels of the files"
+    )
+    join: str = flag(
+        "",
+        "names of the files of one recording, such as {recording}_{array}.csv: {array} names their "
+        "arrays, {recording} is their key",
+        unset="each file is a recording",
+        metavar="PATTERN",
+    )
+    encoding: Literal["tensor", "raw", "list"] = flag(
+        "tensor",
+        "tensor: with dtype and shape; raw: the bytes of the values; list: an Example's own list "
+        "of int64 or float32",
+    )
+    dtype: str = flag(
+        "",
+        "convert to this dtype, such as float32, which scales audio to -1..1",
+        unset="the input's own; float32 for text, which states none",
+        choices=DTYPES,
+    )
+    rate: str = flag(
+        "",
+        "sampling rate of files that do not state it, such as 50Hz or 16kHz, or the column of their "
+        "metadata that has it, such as column:rate_hz",
+        unset="unknown",
+        metavar="HZ|column:NAME",
+        check=_check_rate,
+        everyday=True,
+    )
+    time_column: str = flag(
+        "",
+        f"the column of {suffixes_with('time_column')} files with the times of the samples, for --resample",
+        unset="none, samples follow each other at the file's rate or --rate",
+    )
+    time_unit: Literal["s", "ms", "us", "ns"] = flag(
+        "s", "unit of times that are numbers; dates need none", needs="time_column"
+    )
+    times: Literal["strict", "drop_duplicates", "sort"] = flag(
+        "strict",
+        "rows whose times do not increase: strict rejects the recording; drop_duplicates drops rows "
+        "that repeat the time of the row before; sort sorts rows by time, then drops repeated times",
+        needs="time_column",
+    )
+    resample: str = flag(
+        "",
+        "sampling rate of all records, such as 50Hz: audio and files with --rate are filtered if "
+        "it is lower than theirs, anything else is interpolated linearly; adds `filled`, the share "
+        "of samples without a measurement within half a step of theirs or of the file's",
+        unset="samples are kept as they are",
+        metavar="HZ",
+        check="jobs.sensors.conditioning:parse_rate --resample",
+        everyday=True,
+    )
+    max_gap: str = flag(
+        "",
+        "longest time between measurements that --resample bridges, such as 500ms, or a number of "
+        "samples; recordings with a longer one are rejected, or cut there with --window or "
+        "--sequence",
+        unset="1s",
+        metavar="TIME",
+        check="jobs.sensors.conditioning:Span.parse --max_gap",
+        needs="resample",
+    )
+    nan: Literal["keep", "reject", "interpolate"] = flag(
+        "keep",
+        "NaN and infinite values: keep them, reject the recording, or interpolate within the "
+        "channel",
+    )
+    window: str = flag(
+        "",
+        "cut recordings into records of N samples, or of a time such as 2s",
+        unset="a recording is a record",
+        metavar="N|TIME",
+        check="jobs.sensors.conditioning:Span.parse --window",
+        everyday=True,
+    )
+    stride: str = flag(
+        "",
+        "samples or time from the start of one window to the next",
+        unset="--window",
+        metavar="N|TIME",
+        check="jobs.sensors.conditioning:Span.parse --stride",
+        needs="window",
+    )
+    last_window: Literal["drop", "pad"] = flag(
+        "drop",
+        "samples after the last whole window: drop them, or pad them with zeros to a window and "
+        "add `length`, the number of samples before the zeros, to each record",
+        needs="window",
+    )
+    window_label: str = flag(
+        "majority",
+        "the label of a window whose samples have labels: the most frequent one (of equally frequent "
+        "ones the smallest), the last one, or VALUE if any sample has it, else the most frequent one",
+        metavar="majority|last|any:VALUE",
+        check="jobs.sensors.windows:check_window_label",
+        needs="window",
+    )
+    sequence: bool = flag(
+        False,
+        "a recording is one record with a list of arrays of different lengths: its arrays, its "
+        "windows, or its parts between gaps",
+        unset="no",
+    )
+
+    def validate(self) -> None:
+        super().validate()
+        for name in ("table", "recording_column"):
+            if self.join and getattr(self, name):
+                raise UsageError(f"--join and --{name} both say what a recording is: drop one")
+        if self.columns and self.drop_columns:
+            raise UsageError(
+                f"--drop_columns {self.drop_columns}: --columns names all channels: drop one of them"
+            )
+        if self.time_column and not self.resample:
+            raise UsageError(
+                f"--time_column {self.time_column}: only --resample uses times: add it, or leave "
+                f"the times out with --drop_columns {self.time_column}"
+            )
+        if self.sequence and self.encoding != "tensor":
+            raise UsageError(
+                f"--encoding {self.encoding}: --sequence stores arrays as tensors: drop one"
+            )
+        if self.sequence and self.last_window == "pad":
+            raise UsageError("--last_window pad: a --sequence has no padded windows: drop one")
+        if self.given("window_label"):
+            self._check_window_label()
+        if self.record == "row":
+            for name in filter(self.given, _NOT_OF_ROWS):
+                value = getattr(self, name)
+                text = "" if value is True else f" {value}"
+                raise UsageError(
+                    f"--{name}{text}: this is about recordings, not --record row: drop one"
+                )
+
+    def _check_window_label(self) -> None:
+        if self.sequence:
+            raise UsageError(
+                f"--window_label {self.window_label}: only windows have such labels: drop --sequence"
+            )
+        if not self.label.startswith((_COLUMN, _ARRAY)):
+            raise UsageError(
+                f"--window_label {self.window_label}: --label {self.label or 'parent'} labels whole files; "
+                "name the labels of samples, such as --label column:activity"
+            )
+
+    @property
+    def label_array(self) -> str:
+        """The array that holds the labels; empty if they are elsewhere."""
+        return self.label.removeprefix(_ARRAY) if self.label.startswith(_ARRAY) else ""
+
+    def conditioning(self) -> Conditioning:
+        """The steps from a recording to its records."""
+        from beam_jobs.jobs.sensors.conditioning import Conditioning, Span, parse_rate
+
+        stated = self.rate and not self.rate.startswith(_COLUMN)
+        resample = parse_rate(self.resample, "--resample") if self.resample else 0.0
+        gap = Span.parse(self.max_gap, "--max_gap") if self.max_gap else Span(1.0, True, "")
+        window = Span.parse(self.window, "--window") if self.window else None
+        return Conditioning(
+            nan=self.nan,
+            rate=parse_rate(self.rate, "--rate") if stated else 0.0,
+            resample=resample,
+            max_gap=gap.amount if gap.in_seconds else gap.amount / resample,
+            window=window,
+            stride=Span.parse(self.stride, "--stride") if self.stride else window,
+            sequence=self.sequence,
+            pad=self.last_window == "pad",
+        )
+
+    def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> SensorJob:
+        from beam_jobs.jobs.encodings import parse_encodings
+        from beam_jobs.jobs.sensors.read_options import ReadOptions
+        from beam_jobs.jobs.sensors.sensor_job import SensorJob
+        from beam_jobs.sources.labels import Labels
+        from beam_jobs.sources.rows import DEFAULT
+
+        extras = self.extras
+        rate_column = self.rate.removeprefix(_COLUMN) if self.rate.startswith(_COLUMN) else ""
+        names = [*columns, *(extra.column for extra in extras), rate_column]
+        array = self.label_array
+        inputs, labels = self.find_inputs(
+            "none" if array else self.label, names, output, self.join, in_files=True
+        )
+        wanted = tuple(dict.fromkeys(filter(None, [*labels.columns, *names])))
+        inside = self.inside(inputs, wanted)
+        if array:
+            labels = Labels("column", array)
+        self.check_formats(inputs)
+        dialect = DEFAULT if self.table else self.dialect
+        read_options = ReadOptions(
+            arrays=tuple(name for name in names_in(self.arrays) if name not in inside),
+            columns=names_in(self.columns),
+            drop_columns=names_in(self.drop_columns),
+            metadata_columns=(*wanted, *inside),
+            time_column=self.time_column,
+            time_unit=self.time_unit,
+            times=self.times,
+            delimiter=dialect.delimiter,
+            encoding=dialect.encoding,
+            float_audio=self.dtype.startswith("float"),
+            mono=self.channels == 1,
+            inside=inside,
+            recording_column=self.recording_column,
+            max_bytes=max_bytes,
+        )
+        return SensorJob(
+            inputs=replace(inputs, max_bytes=max_bytes),
+            labels=self.effective_labels(self.label, labels, inputs),
+            read_options=read_options,
+            dtype=self.dtype,
+            encoding=self.encoding,
+            extras=extras,
+            conditioning=replace(self.conditioning(), max_bytes=max_bytes),
+            rows=self.record == "row",
+            window_label=self.window_label,
+            rate_column=rate_column,
+            encodings=parse_encodings(self.encodings),
+        ).with_schema()
+
+    def warnings(self, job: RecordJob) -> Iterable[str]:
+        yield from self.without_label(self.label, job)
+        yield from cast("SensorJob", job).warnings
+
+    def check_formats(self, inputs: Inputs) -> None:
+        """Checks that flags about formats apply to some of the files.
+
+        Raises:
+            UsageError: one applies to none.
+        """
+        # With a --table, these are about the table.
+        others = ("delimiter", "text_encoding") if self.table else ()
+        for name in FLAGS:
+            if name not in others and self.given(name) and not _applies(name, inputs):
+                raise UsageError(
+                    f"--{name} {getattr(self, name)}: none of the first files is a {suffixes_with(name)}: drop it"
+                )
+
+    def inside(self, inputs: Inputs, wanted: tuple[str, ...]) -> tuple[str, ...]:
+        """The columns and arrays to read from the recordings: those that their metadata lacks.
+
+        Args:
+            wanted: The columns that the job needs.
+
+        Raises:
+            UsageError: the recordings are joined, and their columns are not read.
+        """
+
+        array = self.label_array
+        if self.join and (names := [*filter(None, (array, *wanted))]):
+            raise UsageError(
+                f"column {names[0]!r}: columns in the files of a --join are not read: name a --label "
+                "csv:FILE, or join the arrays in one .npz file for each recording"
+            )
+        known = inputs.first_columns() if wanted else set()
+        named = filter(None, (array, self.recording_column))
+        return tuple(dict.fromkeys([*(n for n in wanted if n not in known), *named]))
+
+
+def _applies(flag: str, inputs: Inputs) -> bool:
+    first = itertools.chain.from_iterable(inputs.first(p, FILES_TRIED) for p in inputs.patterns)
+    return any(
+        flag in flags_of(name)
+        for source, _ in first
+        for name in (source.file, *(path for _, path, _, _ in source.joined))
+    )

@@ -1,1 +1,0 @@
-"""The flags of the sensors job."""
