@@ -375,7 +375,7 @@ def _findings(
 
 def _key(directory: str, shard: Shard, number: int) -> str:
     """The key of a record of a shard."""
-    lengths = read_index(directory, shard.path, shard.index_crc32c).lengths
+    lengths = read_index(directory, shard).lengths
     offset, length = int(lengths[:number].sum()), int(lengths[number])
     path = join(directory, shard.path)
     with open_seekable(path) as stream:
