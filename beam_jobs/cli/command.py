@@ -57,7 +57,6 @@ class Command:
         job: Defines the records.
         output: The dataset.
         beam: Beam's own options.
-        beam_flags: The arguments that they were made from.
         processes: Processes that load and encode, in each of the runner's workers.
         near: Which near duplicates are dropped; None if they are kept.
         follow: How a job on another engine is followed; None on this machine.
@@ -67,7 +66,6 @@ class Command:
     job: RecordJob
     output: Output
     beam: PipelineOptions
-    beam_flags: tuple[str, ...]
     processes: int
     near: NearRules | None = None
     follow: Follow | None = None
@@ -131,7 +129,6 @@ def command_of(flags: CommandFlags) -> Command:
         job=job,
         output=output,
         beam=options,
-        beam_flags=rest,
         processes=processes_of(options, rest),
         near=_near(dataset.drop_near_duplicates, dataset.keep_out, job, output.feature_names),
         follow=None if on_this_machine(options) else _follow(flags, output, options),

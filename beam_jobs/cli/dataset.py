@@ -190,11 +190,10 @@ class DatasetFlags(Flags):
             Splits.parse(self.splits)
             return
         for name in ("folds", "exact_splits", "group_by", "stratify"):
-            if value := getattr(self, name, None):  # Not all jobs stratify.
-                other = f"--{name} {value}" if isinstance(value, str) else f"--{name}"
+            if getattr(self, name, None):  # Not all jobs stratify.
                 raise UsageError(
                     f"--split_column {self.split_column}: the column decides the splits, and so "
-                    f"would {other}: drop one"
+                    f"would {self.typed(name)}: drop one"
                 )
         if self.splits != type(self).splits and "=" in self.splits:
             raise UsageError(
