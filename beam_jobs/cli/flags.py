@@ -178,9 +178,9 @@ class Flags(abc.ABC):
         )
 
     def given(self, name: str) -> bool:
-        """Whether a flag differs from its default."""
-        (field,) = (field for field in dataclasses.fields(self) if field.name == name)
-        return getattr(self, name) not in (field.default, [])
+        """Whether a flag, if the job has it, differs from its default."""
+        field = self.__dataclass_fields__.get(name)
+        return field is not None and getattr(self, name) not in (field.default, [])
 
     def validate(self) -> None:
         """Checks the flags together, without a look at inputs or output.

@@ -171,7 +171,10 @@ REFUSALS = [
     (TABLE.replace("none", "column:x"), "{data}/pics/t.jsonl: no column 'x', it has path, kind"),
     # Splits by column.
     (TABLE + "--split_column x", "--table {data}/pics/t.jsonl: no column 'x', it has path, kind"),
-    (TABLE + "--split_column split --group_by column:age", "so would --group_by column:age: drop"),
+    (
+        TABLE + "--split_column split --group_by column:age",
+        "this cannot be combined with --group_by column:age: drop",
+    ),
     (TABLE + "--split_column split --splits a=0.5,b=0.5", "give names alone, such as train,val"),
     (TABLE + "--split_column tags", "--split_column tags: no row has a name there; is it the"),
     (TABLE + "--split_column split --num_shards test=2", "no split 'test', --splits has train,"),
@@ -183,7 +186,10 @@ REFUSALS = [
     (TEXT + "--split_column s", "--split_column s: no row has a name there; is it the right"),
     (RESHARD + "--split_column s", "--split_column s: the feature decides the splits: give their"),
     (RESHARD + "--split_column s --splits a=1", "with --split_column the column decides"),
-    (RESHARD + "--split_column s --splits a,b --group_by x", "and so would --group_by x: drop one"),
+    (
+        RESHARD + "--split_column s --splits a,b --group_by x",
+        "this cannot be combined with --group_by x: drop one",
+    ),
     # Stratified splits.
     (IMAGES + "--stratify", "--stratify: there is one split: add --splits train=0.8,val=0.2"),
     (TABLE + "--stratify --splits a=0.5,b=0.5", "--stratify: the records have no label: add"),
@@ -193,8 +199,14 @@ REFUSALS = [
     ),
     # Exact splits and folds.
     (IMAGES + "--exact_splits", "--exact_splits: there is one split: add --splits"),
-    (TABLE + "--split_column split --folds 3", "the splits, and so would --folds 3: drop one"),
-    (IMAGES + "--folds 3 --splits a=0.5,b=0.5", "so would be those of --splits a=0.5,b=0.5: drop"),
+    (
+        TABLE + "--split_column split --folds 3",
+        "--split_column split: this cannot be combined with --folds 3: drop one",
+    ),
+    (
+        IMAGES + "--folds 3 --splits a=0.5,b=0.5",
+        "--folds 3: this cannot be combined with --splits a=0.5,b=0.5",
+    ),
     # Images.
     (IMAGES + "--image_size 5", "--image_size 5: expected HEIGHTxWIDTH such as 224x224, or none"),
     (IMAGES + "--encoding source --image_size 4x4", "keeps the files as they are: drop --im"),

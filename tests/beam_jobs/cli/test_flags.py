@@ -125,7 +125,9 @@ def test_a_flag_that_changes_nothing_without_another_one_is_refused():
 
 def test_flags_that_exclude_each_other_are_refused():
     Few(late=True).validate()
-    with pytest.raises(UsageError, match=r"^--late: this cannot be combined with --parts a b: drop"):
+    with pytest.raises(
+        UsageError, match=r"^--late: this cannot be combined with --parts a b: drop"
+    ):
         Few(late=True, parts=["a", "b"]).validate()
 
 
