@@ -43,7 +43,7 @@ class ReadOptions:
         encoding: The encoding of tables of text, a name from `encoding_name`.
         float_audio: Whether integer samples of audio become float32 from -1 to 1.
         mono: Whether the channels of audio become one, their mean.
-        inside: Columns and arrays that are no channels and no arrays of records, but state labels
+        own_columns: Columns and arrays that are no channels and no arrays of records, but state labels
             and other metadata.
         recording_column: The one of these that says which recording a row belongs to; "" if a file
             is one recording.
@@ -61,18 +61,18 @@ class ReadOptions:
     encoding: str = UTF8
     float_audio: bool = False
     mono: bool = False
-    inside: tuple[str, ...] = ()
+    own_columns: tuple[str, ...] = ()
     recording_column: str = ""
     max_bytes: int = DEFAULT_RECORD_BYTES
 
 
 def choose_arrays(names: Iterable[str], options: ReadOptions) -> list[str]:
-    """The names in `options.arrays`, or without them all names but those in `options.inside`.
+    """The names in `options.arrays`, or without them all names but those in `options.own_columns`.
 
     Raises:
         RejectError: The file lacks an array that is asked for.
     """
-    names = [name for name in names if name not in options.inside]
+    names = [name for name in names if name not in options.own_columns]
     if missing := [name for name in options.arrays if name not in names]:
         raise RejectError(f"no array {missing[0]!r}: the file has {', '.join(names)}")
     return list(options.arrays) or names
@@ -84,13 +84,13 @@ class Layout(NamedTuple):
     Attributes:
         channels: The channels of the signal.
         time: The times of the samples; None without `ReadOptions.time_column`.
-        inside: The columns of `ReadOptions.inside`, by name.
+        own_columns: The columns of `ReadOptions.own_columns`, by name.
         notes: Remarks about columns that are left out by name alone, or are in the metadata, too.
     """
 
     channels: list[int]
     time: int | None
-    inside: dict[str, int]
+    own_columns: dict[str, int]
     notes: tuple[str, ...]
 
 
@@ -119,7 +119,7 @@ def lay_out(
         )
     time = column_indexes(names, [options.time_column])[0] if options.time_column else None
     column_indexes(names, options.drop_columns)
-    inside = column_indexes(names, options.inside, " in its metadata")
+    own_columns = column_indexes(names, options.own_columns, " in its metadata")
     channels, left_out = _choose(names, width, options, has_numbers)
     notes = []
     if left_out:
@@ -128,13 +128,15 @@ def lay_out(
             f"left out as times or row numbers: column {listed}; name the channels with --columns to "
             "keep it"
         )
-    in_both = {*options.metadata_columns} - {*options.inside}
+    in_both = {*options.metadata_columns} - {*options.own_columns}
     notes += (
         f"column {name!r} is in the metadata and in the file: that of the metadata is used"
         for name in names
         if name in in_both
     )
-    return Layout(channels, time, dict(zip(options.inside, inside, strict=True)), tuple(notes))
+    return Layout(
+        channels, time, dict(zip(options.own_columns, own_columns, strict=True)), tuple(notes)
+    )
 
 
 def _choose(

@@ -135,7 +135,7 @@ def _checked(form: Format, recording: Recording, options: ReadOptions) -> Record
     check_bytes(sum(array.nbytes for array in recording.arrays.values()), options.max_bytes)
     if "arrays" not in form.flags:
         choose_arrays(recording.arrays, options)
-    for name in options.inside:
+    for name in options.own_columns:
         if name not in recording.columns and name not in recording.metadata:
             raise RejectError(
                 f"neither its metadata nor the file has {name!r}: expected a column of a --table, "
