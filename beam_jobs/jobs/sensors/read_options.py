@@ -117,9 +117,9 @@ def lay_out(
         raise RejectError(
             "its columns have no names for --columns, --drop_columns or --time_column"
         )
-    time = column_indexes(names, [options.time_column])[0] if options.time_column else None
-    column_indexes(names, options.drop_columns)
-    own_columns = column_indexes(names, options.own_columns, " in its metadata")
+    time = column_places(names, [options.time_column] if options.time_column else ())
+    column_places(names, options.drop_columns)
+    own_columns = column_places(names, options.own_columns, " in its metadata")
     channels, left_out = _choose(names, width, options, has_numbers)
     notes = []
     if left_out:
@@ -134,9 +134,7 @@ def lay_out(
         for name in names
         if name in in_both
     )
-    return Layout(
-        channels, time, dict(zip(options.own_columns, own_columns, strict=True)), tuple(notes)
-    )
+    return Layout(channels, time.get(options.time_column), own_columns, tuple(notes))
 
 
 def _choose(
@@ -144,7 +142,8 @@ def _choose(
 ) -> tuple[list[int], list[str]]:
     """The places of the channels, and the names of columns that are left out by name alone."""
     if options.columns:
-        return column_indexes(names, options.columns), []
+        places = column_places(names, options.columns)
+        return [places[name] for name in options.columns], []
     channels, left_out = list(filter(has_numbers, range(width))), list[str]()
     if names:
         roles = {options.time_column, *options.drop_columns, *options.metadata_columns} - {""}
@@ -161,7 +160,7 @@ def _is_left_out(name: str) -> bool:
     return bool(_TIME.fullmatch(name) or _ROW_NUMBER.fullmatch(name))
 
 
-def column_indexes(names: Sequence[str], chosen: Sequence[str], where: str = "") -> list[int]:
+def column_places(names: Sequence[str], chosen: Sequence[str], where: str = "") -> dict[str, int]:
     """The places of the columns with some names.
 
     Args:
@@ -170,11 +169,10 @@ def column_indexes(names: Sequence[str], chosen: Sequence[str], where: str = "")
     Raises:
         RejectError: No column or more than one has such a name.
     """
-    counts = Counter(names if chosen else ())
+    counts, places = Counter(names), {name: place for place, name in enumerate(names)}
     for name in chosen:
         if counts[name] != 1:
             count = "two columns" if name in counts else "no column"
             listed = ", ".join(names) or "columns without names"
             raise RejectError(f"{count} {name!r}{where}: the file has {listed}")
-    places = {name: place for place, name in enumerate(names)} if chosen else {}
-    return [places[name] for name in chosen]
+    return {name: places[name] for name in chosen}

@@ -95,9 +95,8 @@ class SensorJob(SensorSpec, FilesInParts):
             )
         if not errors:
             raise UsageError("the inputs hold no recording: no dataset was written")
-        if len(errors) == 1:
-            raise UsageError(errors[0])
-        raise UsageError(f"no recording among the first {len(errors)} files: {errors[0]}")
+        several = f"no recording among the first {len(errors)} files: " if errors[1:] else ""
+        raise UsageError(several + errors[0])
 
     def _first_record(self, source: Source, data: bytes | None) -> tuple[Recording, dict[str, Any]]:
         """The first recording of a file that becomes records, and the first of these."""
@@ -203,8 +202,7 @@ class SensorJob(SensorSpec, FilesInParts):
         arrays = {n: convert_array(a, recording.dtype) for n, a in recording.arrays.items()}
         # Only the notes of the first file are read, before there is a schema.
         rounded = () if self.features else map(note_rounded, recording.arrays.values())
-        notes = itertools.chain(recording.notes, *rounded)
-        return recording._replace(arrays=arrays, notes=tuple(notes))
+        return recording._replace(arrays=arrays, notes=sum(rounded, recording.notes))
 
     def _with_rate(self, source: Source, recording: Recording) -> Recording:
         """The recording with the rate in its metadata, unless its file states one."""

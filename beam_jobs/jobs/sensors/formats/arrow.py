@@ -13,7 +13,7 @@ import pyarrow.parquet
 from beam_jobs.engines.memory import limited
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.cells import seconds
-from beam_jobs.jobs.sensors.read_options import ReadOptions, column_indexes, lay_out
+from beam_jobs.jobs.sensors.read_options import ReadOptions, column_places, lay_out
 from beam_jobs.jobs.sensors.recording import Column, Recording
 from beam_jobs.sources.formats.arrow_rows import arrow_memory
 from beam_jobs.storage.limits import check_bytes
@@ -78,7 +78,7 @@ def _read(
         if types[place] not in _NUMBERS and not types[place].startswith(_TEXT):
             raise RejectError(f"column {name!r} is {types[place]}, expected text or numbers")
     chosen = [names[place] for place in layout.channels]
-    column_indexes(names, chosen)
+    column_places(names, chosen)
     used = sorted({*chosen, options.time_column, *own_columns} - {""})
     check_bytes(8 * rows * len(used), options.max_bytes)
     table = read(used)
