@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import apache_beam as beam
 from apache_beam.metrics import MetricsFilter
 from apache_beam.runners.runner import PipelineResult
 
@@ -39,8 +38,8 @@ from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.reasons import first_rejects
 from beam_jobs.dataset.shard_file import not_writable
 from beam_jobs.dataset.state import state_of
-from beam_jobs.engines.early_end import ends_early
-from beam_jobs.engines.launch import launch
+from beam_jobs.engines.launch import check_job_service, ends_early, launch
+from beam_jobs.engines.remote.watch import Watch
 from beam_jobs.errors import CompleteError, DataError
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
 from beam_jobs.pipeline.near.drop import KEPT_OUT
@@ -68,9 +67,12 @@ def run_job(command: Command) -> Outcome | None:
         JobError: The job failed; no manifest was written.
     """
     directory, early = command.output.directory, ends_early(command.beam)
+    check_job_service(command.beam)
+    watch = Watch(command.follow, command.beam, sys.stderr) if command.follow else None
+    transform = command.name.capitalize() >> command.transform
     try:
         with leased(command.output, command.name, keeps=bool(early)):
-            result, seconds = _launch(command, command.name.capitalize() >> command.transform)
+            result, seconds = launch(transform, command.beam, watch)
     except CompleteError:
         return Outcome(
             _manifest(directory, state_of(directory).generations[-1]), 0, {}, was_complete=True
@@ -87,19 +89,6 @@ def run_job(command: Command) -> Outcome | None:
         raise DataError(
             f"the runner reports success, but {error}; no dataset was written: run the job again"
         ) from None
-
-
-def _launch(
-    command: Command, transform: beam.PTransform
-) -> tuple[PipelineResult, dict[str, float]]:
-    inputs = command.job.inputs
-    return launch(
-        transform,
-        command.beam,
-        command.output.directory,
-        [*inputs.patterns, inputs.root],
-        command.follow,
-    )
 
 
 def _manifest(directory: str, generation: int) -> Manifest:
@@ -121,7 +110,7 @@ def survey_job(command: Command) -> Findings:
     with tempfile.TemporaryDirectory(prefix="beam_jobs-") as directory:
         path = Path(directory, "findings.json")
         survey = Survey(command.job, command.output, command.processes, str(path), command.near)
-        result, _ = _launch(command, "Survey" >> survey)
+        result, _ = launch("Survey" >> survey, command.beam)
         findings: Findings = pickle.loads(path.read_bytes())
         return replace(findings, kept_out=_counted(result, KEPT_OUT))
 
@@ -241,13 +230,14 @@ def _check(command: Command, manifest: Manifest, report: Report) -> None:
     """Reports the findings about a written dataset; with one that is as bad as asked for the exit code is 1."""
     assert command.check
     directory, asked = command.output.directory, command.check
-    follow = replace(command.follow, note=None) if command.follow else None
+    follow, options = command.follow, command.beam
+    watch = Watch(replace(follow, note=None), options, sys.stderr) if follow else None
     found = checked(
         directory,
         manifest,
         asked.threshold,
         command.processes,
-        lambda transform: launch(transform, command.beam, directory, [directory], follow),
+        lambda transform: launch(transform, options, watch),
     )
     report.show("\n".join(map(str, (*found.findings, found))), findings=found.to_json()["findings"])
     if found.fails(asked.fail_on):
