@@ -286,7 +286,7 @@ class SensorFlags(InputFlags):
             encoding=dialect.encoding,
             float_audio=self.dtype.startswith("float"),
             mono=self.channels == 1,
-            inside=inside,
+            own_columns=inside,
             recording_column=self.recording_column,
             max_bytes=max_bytes,
         )
