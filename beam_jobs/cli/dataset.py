@@ -18,8 +18,7 @@ from beam_jobs.dataset.output import (
 )
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.plan.groups import Groups
-from beam_jobs.plan.placement import Exact, Placement, check_seed
+from beam_jobs.plan.placement import Exact, Groups, Placement, check_seed
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.mapping import Mapper, parse_map_schema
 from beam_jobs.records.rejects import MaxRejects, OnReject

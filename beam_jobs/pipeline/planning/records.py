@@ -56,8 +56,8 @@ from beam_jobs.pipeline.text_steps import (
     LearnTokenizer,
 )
 from beam_jobs.plan.group_splits import GroupSizes
-from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.near_pairs import NearTally
+from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.storage.ranges import Span
