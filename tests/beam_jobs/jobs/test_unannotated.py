@@ -133,6 +133,5 @@ def test_the_summary_and_the_manifest_count_kept_images(folder, capsys):
 
 def test_there_must_be_annotations_that_can_lack(folder, capsys):
     flags = ["--input", folder / "p", "--output", folder / "o", "--unannotated", "keep"]
-    refused(
-        capsys, 2, "--unannotated keep: there are no annotations; add --boxes", "images", *flags
-    )
+    message = "--unannotated keep: this changes nothing without --boxes, --captions or --masks"
+    refused(capsys, 2, message, "images", *flags)
