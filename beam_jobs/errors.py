@@ -7,6 +7,8 @@ lines alone: within a line, a name of a file or folder could read like an error 
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 import re
 import traceback
@@ -75,9 +77,8 @@ class RejectError(Exception):
 
 def reason_of(error: Exception) -> str:
     """Why a file cannot be read, without its path, which the rest of a message names."""
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    return (isinstance(error, OSError) and error.strerror) or str(error)
+    reason = (isinstance(error, OSError) and error.strerror) or str(error)
+    return "no such file" if reason == os.strerror(errno.ENOENT) else reason
 
 
 def did_you_mean(name: str, names: Iterable[str], before: str = "", after: str = "") -> str:

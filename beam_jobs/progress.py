@@ -1,6 +1,7 @@
 """The progress of a job: a bar on a terminal, otherwise plain lines; and the time of each phase.
 
-A plain line appears when a phase that counts something begins, and every few seconds.
+Nothing is shown in the first seconds. Then a plain line appears when a phase that counts something begins, and
+every few seconds.
 
 Steps report progress from any thread. In a process without a display, such as a runner's worker,
 reporting does nothing; there Beam's counters show the progress.
@@ -17,6 +18,9 @@ from typing import Any, TextIO
 from tqdm import tqdm
 
 tqdm.monitor_interval = 0  # no thread that only redraws bars
+
+# Seconds in which a command shows no progress: it may have ended by then.
+QUIET_SECONDS = 2.0
 
 # Seconds between plain lines: an hour of log has 360 of them.
 _LINE_SECONDS = 10.0
@@ -64,7 +68,7 @@ class _Display:
         seconds: Phase -> the time until another one began, in the order in which they began.
     """
 
-    def __init__(self, stream: TextIO, line_seconds: float) -> None:
+    def __init__(self, stream: TextIO, line_seconds: float, quiet_seconds: float) -> None:
         self._stream, self._line_seconds = stream, line_seconds
         self._lock = threading.Lock()
         self._expected: dict[str, tuple[int, str]] = {}
@@ -73,6 +77,7 @@ class _Display:
         self._bar: Any = None
         self._rejected = 0
         self._since = time.monotonic()
+        self._first_line = self._since + quiet_seconds
         self._next_line = self._since + line_seconds
         self.seconds: dict[str, float] = {}
 
@@ -93,17 +98,20 @@ class _Display:
             if self._rejected:
                 self._bar.set_postfix_str(f"{self._rejected:,} rejected", refresh=False)
             self._bar.update(amount)
+            now = time.monotonic()
+            if now < self._first_line or self._stream.isatty():
+                return
             # A phase may continue after another one, but begins once.
-            due = phase not in self._begun or (amount and time.monotonic() >= self._next_line)
-            self._begun.add(phase)
-            if due and not self._stream.isatty():
-                self._next_line = time.monotonic() + self._line_seconds
+            if phase not in self._begun or (amount and now >= self._next_line):
+                self._begun.add(phase)
+                self._next_line = now + self._line_seconds
                 print(self._line(), file=self._stream, flush=True)
 
     def _begin(self, phase: str, bar_format: str | None = None) -> None:
         self.close()
         self._phase = phase
         total, unit = self._expected.get(phase, (None, "files"))
+        shown = self._stream.isatty()
         self._bar = tqdm(
             desc=phase,
             total=total,
@@ -115,7 +123,7 @@ class _Display:
             dynamic_ncols=True,
             bar_format=bar_format,
             # A bar that is never drawn still counts, and computes the rate and the time left.
-            delay=0 if self._stream.isatty() else float("inf"),
+            delay=max(self._first_line - time.monotonic(), 0) if shown else float("inf"),
         )
 
     def _line(self) -> str:
@@ -205,14 +213,16 @@ def advance(phase: str, amount: int, rejected: int = 0) -> None:
 
 
 @contextlib.contextmanager
-def display(stream: TextIO, line_seconds: float = _LINE_SECONDS) -> Iterator[dict[str, float]]:
-    """Shows progress on a stream while the context is open.
+def display(
+    stream: TextIO, line_seconds: float = _LINE_SECONDS, quiet_seconds: float = QUIET_SECONDS
+) -> Iterator[dict[str, float]]:
+    """Shows progress on a stream while the context is open, after some seconds in which nothing is shown.
 
     Yields:
         The seconds of each phase, in the order in which they began; complete when the context closes.
     """
     global _display
-    _display = display = _Display(stream, line_seconds)
+    _display = display = _Display(stream, line_seconds, quiet_seconds)
     try:
         yield display.seconds
     finally:

@@ -34,7 +34,7 @@ from beam_jobs.jobs.images.pixels import compressed
 from beam_jobs.jobs.mapping import mapped
 from beam_jobs.jobs.near import Compared, Near, compared_of
 from beam_jobs.jobs.protocols import KeptOut, NearRules, RecordJob
-from beam_jobs.jobs.reshard.job import ReshardJob, reshard_job
+from beam_jobs.jobs.reshard.reshard_job import ReshardJob, reshard_job
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.records.mapping import MAP_DIGEST, parse_map_schema

@@ -77,7 +77,6 @@ class DatasetFlags(Flags):
         "",
         "K splits for cross-validation, fold0 to fold{K-1}, instead of --splits: of equal size, exact to "
         "one record, or with --group_by and --stratify as exact as these allow",
-        unset="none",
         metavar="K",
         check="plan.splits:Splits.folds",
     )
@@ -92,7 +91,6 @@ class DatasetFlags(Flags):
         "",
         "the column that names the split of each record",
         unset="a hash of each key decides",
-        metavar="NAME",
     )
     group_by: str = flag(
         "",
@@ -166,7 +164,6 @@ class DatasetFlags(Flags):
         "",
         "drop records that are nearly the same as one in these datasets, such as a test set: at the threshold of "
         "--drop_near_duplicates, or 0.8 of texts and 0.9 of pictures and recordings",
-        unset="none",
         metavar="DIR,…",
     )
     overwrite: bool = flag(

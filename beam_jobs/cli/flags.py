@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -41,8 +41,11 @@ class Flag:
         help: What it does, and what happens without it.
         metavar: What the help shows in place of a value.
         choices: The values that it may have; empty for any.
-        check: Raises UsageError for a value that is wrong; None if each is right.
-        needs: Flags without all of which this one changes nothing.
+        least: The smallest number that it may be.
+        check: Raises UsageError, with what was found and expected, for a value that is wrong: a function of the
+            value, or its name below `beam_jobs` and further arguments, such as "plan.splits:Splits.folds", which
+            is imported when the flag is given. The default is not checked.
+        needs: The flags without all of which this one changes nothing, such as "boxes masks".
         everyday: Whether the short help shows it.
         stated: Whether the manifest states it, because the dataset depends on it.
     """
@@ -51,12 +54,13 @@ class Flag:
     kind: type
     default: Any
     help: str
-    metavar: str
-    choices: tuple[Any, ...]
-    check: Callable[[Any], object] | str | None
-    needs: tuple[str, ...]
-    everyday: bool
-    stated: bool
+    metavar: str = ""
+    choices: tuple[Any, ...] = ()
+    least: int | None = None
+    check: Callable[[Any], object] | str = ""
+    needs: str = ""
+    everyday: bool = False
+    stated: bool = True
 
     @property
     def most(self) -> int | None:
@@ -99,12 +103,14 @@ class Flag:
         Raises:
             UsageError: It is wrong.
         """
+        if self.least is not None and value < self.least:
+            raise UsageError(f"--{self.name} {value}: expected at least {self.least}")
         if not self.check or value == self.default:
             return
-        named = isinstance(self.check, str)
-        check: Any = pkgutil.resolve_name(f"beam_jobs.{self.check}") if named else self.check
+        check, *more = self.check.split() if isinstance(self.check, str) else (self.check,)
+        run: Any = pkgutil.resolve_name(f"beam_jobs.{check}") if isinstance(check, str) else check
         try:
-            check(value)
+            run(value, *more)
         except UsageError as error:
             raise UsageError(f"{error.message}{self._close_form(value)}") from None
 
@@ -116,45 +122,20 @@ class Flag:
         return did_you_mean(word, words, after=f"{colon}{rest}") if word not in forms else ""
 
 
-def flag(
-    default: T,
-    description: str,
-    *,
-    unset: str = "",
-    metavar: str = "",
-    choices: Iterable[Any] = (),
-    check: Callable[[Any], object] | str | None = None,
-    needs: str = "",
-    everyday: bool = False,
-    stated: bool = True,
-) -> T:
-    """A dataclass field that is a flag; its type decides how the value is parsed.
+def flag(default: T, description: str, *, unset: str = "", **how: Any) -> T:
+    """A dataclass field that is a flag; its type says how the value is parsed.
 
     Args:
         default: The value without the flag.
         description: The help text, to which the default is added.
-        unset: What happens without the flag, if the default's text does not say it.
-        metavar: What the help shows in place of a value.
-        choices: The values that it may have; those of a Literal are its choices anyway.
-        check: Raises UsageError, with what was found and expected, for a value that is wrong: a function, or
-            the name of one below `beam_jobs`, such as "plan.splits:Splits.folds", which is imported when the
-            flag is given. The default is not checked.
-        needs: The flags without which this one changes nothing, such as "boxes masks": it is refused without one.
-        everyday: Whether the short help shows it.
-        stated: Whether the manifest states it.
+        unset: What happens without the flag, if the default's text, `none` or `off`, does not say it.
+        how: Attributes of `Flag`.
     """
-    declared = {
-        "help": f"{description} (default: {unset or default})",
-        "metavar": metavar,
-        "choices": tuple(choices),
-        "check": check,
-        "needs": tuple(needs.split()),
-        "everyday": everyday,
-        "stated": stated,
-    }
+    usual = "off" if default is False else "none" if default in (None, "", []) else default
+    how["help"] = f"{description} (default: {unset or usual})"
     if isinstance(default, list):
-        return dataclasses.field(default_factory=lambda: copy.copy(default), metadata=declared)
-    return dataclasses.field(default=default, metadata=declared)
+        return dataclasses.field(default_factory=lambda: copy.copy(default), metadata=how)
+    return dataclasses.field(default=default, metadata=how)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +148,9 @@ class Flags(abc.ABC):
 
     title: ClassVar[str]
 
+    # Whether the manifest states them, because the dataset depends on them.
+    stated: ClassVar[bool] = True
+
     @classmethod
     def declared(cls) -> dict[str, dict[str, Flag]]:
         """The flags by heading and name, those of the classes above first."""
@@ -177,7 +161,7 @@ class Flags(abc.ABC):
             if issubclass(declaring, Flags):
                 own = [name for name in inspect.get_annotations(declaring) if name in fields]
                 group = groups.setdefault(declaring.title, {}) if own else {}
-                group.update({name: _flag(fields[name], types[name]) for name in own})
+                group |= {name: _flag(fields[name], types[name], cls.stated) for name in own}
         return groups
 
     @classmethod
@@ -203,31 +187,32 @@ class Flags(abc.ABC):
             UsageError: One needs another one, or two flags contradict each other.
         """
         for field in dataclasses.fields(self):
-            needs = field.metadata["needs"]
+            needs = field.metadata.get("needs", "").split()
             if needs and self.given(field.name) and not any(map(self.given, needs)):
                 value = getattr(self, field.name)
                 text = "" if value is True else f" {value}"
-                *most, last = (f"--{name}" for name in needs)
-                either = f"{', '.join(most)} or {last}" if most else last
                 raise UsageError(
-                    f"--{field.name}{text}: this changes nothing without {either}: add "
-                    f"{'one' if most else 'it'}, or drop --{field.name}"
+                    f"--{field.name}{text}: this changes nothing without {_either(needs)}: add "
+                    f"{'it' if len(needs) == 1 else 'one'}, or drop --{field.name}"
                 )
 
 
-def _flag(field: dataclasses.Field[Any], kind: Any) -> Flag:
-    choices = field.metadata["choices"]
+def _either(names: Sequence[str]) -> str:
+    *most, last = (f"--{name}" for name in names)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _flag(field: dataclasses.Field[Any], kind: Any, stated: bool) -> Flag:
+    how = dict(field.metadata)
     if get_origin(kind) is Literal:
-        choices = get_args(kind)
-        kind = type(choices[0])
-    default = [] if get_origin(kind) is list else field.default
-    kind = kind if kind in (bool, int) else list if get_origin(kind) is list else str
-    metavar = (
-        field.metadata["metavar"] or "|".join(map(str, choices)) or ("N" if kind is int else "")
-    )
-    return Flag(
-        field.name, kind, default, **{**field.metadata, "choices": choices, "metavar": metavar}
-    )
+        how["choices"] = get_args(kind)
+        kind = type(how["choices"][0])
+    several = get_origin(kind) is list
+    kind = list if several else kind if kind in (bool, int) else str
+    usual = {bool: "", int: "N"}.get(kind, "NAME")
+    how.setdefault("metavar", "|".join(map(str, how.get("choices", ()))) or usual)
+    how["stated"] = how.get("stated", True) and stated
+    return Flag(field.name, kind, [] if several else field.default, **how)
 
 
 class JobFlags(Flags):
@@ -269,12 +254,12 @@ class RunFlags(Flags):
     """The flags that say where a job runs and what it prints; the dataset does not depend on them."""
 
     title = "where and how it runs"
+    stated = False
 
     engine: Engine = flag(
         "direct",
         "where the job runs: sets Beam's flags for it, see docs/engines.md",
         unset="direct, this machine",
-        stated=False,
     )
     engine_page: str = flag(
         "",
@@ -282,50 +267,40 @@ class RunFlags(Flags):
         "job",
         unset="--flink_master, or this port of the job service's machine",
         metavar="URL",
-        stated=False,
     )
     dry_run: bool = flag(
         False,
         "write nothing, and print what the job would write; `plan` before the job does the same",
         unset="write",
-        stated=False,
     )
     json: bool = flag(
         False,
         "print one JSON object on stdout, of what the table shows, the reasons of rejects, warnings, the "
         "seconds of each phase, the exit code, and the error of a job that failed",
         unset="a table",
-        stated=False,
     )
     report: str = flag(
         "",
         "write a report on the dataset: one HTML file on this machine, as `python -m readers report` does",
-        unset="none",
         metavar="FILE",
         everyday=True,
-        stated=False,
     )
     check: bool = flag(
         False,
         "look for what may be wrong with the dataset once it is written, as `python -m readers check` does, and for "
         "near duplicates among all of its records; the exit code is 1 if there is a finding as bad as --fail_on",
-        unset="off",
-        stated=False,
     )
     fail_on: Literal["error", "warning", "note"] = flag(
         "error",
         "the lowest severity of a finding of --check that makes the exit code 1",
         needs="check",
-        stated=False,
     )
     config: str = flag(
         "",
         "a .yaml or .json file with flags of the job, such as input: photos, and lists for flags that "
         "may be repeated; or a dataset's directory, to make it again. Flags of the command line "
         "replace those of the file",
-        unset="none",
         metavar="FILE|DIR",
-        stated=False,
     )
 
     def validate(self) -> None:

@@ -28,11 +28,6 @@ _MAX_READ = 2 * MAX_PIXELS  # Pillow refuses to decode more, unless a program as
 _BYTES = {"uint8": 1, "uint16": 2, "float32": 4}
 
 
-def _check_max_pixels(number: int) -> None:
-    if number < 1:
-        raise UsageError(f"--max_pixels {number}: expected a number of at least 1")
-
-
 @dataclass(frozen=True)
 class ImageFlags(InputFlags):
     """The flags of the images job."""
@@ -78,13 +73,11 @@ class ImageFlags(InputFlags):
         False,
         "store `height`, `width` and `depth` of each image as the record has it, int64, and `filename`, "
         "the name of its file without folders",
-        unset="off",
     )
     jpeg_exact: bool = flag(
         False,
         "decode JPEGs at their full size and then resize them, as Pillow's resize does; without it "
         "the JPEG decoder scales down by 1/2, 1/4 or 1/8 first, which is faster and slightly different",
-        unset="off",
         needs="image_size",
     )
     frames: Literal["first", "all"] = flag(
@@ -96,13 +89,12 @@ class ImageFlags(InputFlags):
         MAX_PIXELS,
         "maximum pixels of an image (height times width); larger ones are rejected. A process needs about 20 "
         "bytes of memory per pixel, and 75 for dtypes other than uint8",
-        check=_check_max_pixels,
+        least=1,
     )
     boxes: str = flag(
         "",
         "boxes of objects: from a COCO file; from a .csv or another table with a row for each box; or from "
         "Pascal VOC's .xml or YOLO's .txt with the image's name, in DIR or in the format's usual folder",
-        unset="none",
         metavar="coco:FILE|csv:FILE|voc[:DIR]|yolo[:DIR]",
         check="jobs.images.annotations:parse_boxes",
         everyday=True,
@@ -124,7 +116,6 @@ class ImageFlags(InputFlags):
         "",
         "captions: from a COCO file, from a .txt with the image's name and one caption per line, "
         "or from a column",
-        unset="none",
         metavar="coco:FILE|txt[:DIR]|column:NAME",
         check="jobs.images.annotations:parse_captions",
     )
@@ -132,7 +123,6 @@ class ImageFlags(InputFlags):
         "",
         "a folder with a PNG of each image's name, in the images' subfolders or in none, whose values "
         "are class ids",
-        unset="none",
         metavar="DIR",
     )
     segmentation: Literal["none", "instances", "semantic"] = flag(
@@ -143,7 +133,6 @@ class ImageFlags(InputFlags):
     keypoints: bool = flag(
         False,
         "the keypoints of the objects in --boxes coco:FILE: y, x and visibility of each",
-        unset="off",
     )
     unannotated: Literal["auto", "keep", "reject"] = flag(
         "auto",

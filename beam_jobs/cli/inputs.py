@@ -62,7 +62,6 @@ class InputFlags(JobFlags):
         [],
         "a .csv, .tsv, .jsonl, .json (each also .gz), .parquet, .feather or .arrow file whose rows "
         "name files; may be a pattern, and several may follow",
-        unset="none",
         metavar="FILE",
         everyday=True,
     )
@@ -71,7 +70,6 @@ class InputFlags(JobFlags):
         "the column of --table with the paths, or of .parquet with the files themselves",
         unset="path, file, filename, file_name, key, image or name, or the struct column with images or "
         "audio of a .parquet; the text job reads the texts from the table itself unless this is given",
-        metavar="NAME",
     )
     key: str = flag(
         "path",
@@ -89,13 +87,11 @@ class InputFlags(JobFlags):
     text_encoding: str = flag(
         "utf-8",
         "the encoding of texts and tables, such as utf-16, cp1252 or shift_jis; .parquet has none",
-        metavar="NAME",
     )
     extra_features: str = flag(
         "",
         "columns to store as features, such as age:float32,site:string,tags:string[],"
         "place:float32[3]",
-        unset="none",
         metavar="NAME:DTYPE,…",
         check="sources.extra_features:parse_extra_features",
     )
@@ -114,7 +110,6 @@ class InputFlags(JobFlags):
         "",
         "a column of numbers that a model predicts, such as column:price: feature `target`, float32; for "
         "labels that are no classes, beside or instead of --label",
-        unset="none",
         metavar="column:NAME",
         check="sources.extra_features:parse_target",
     )

@@ -11,8 +11,8 @@ from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
     from beam_jobs.jobs.protocols import RecordJob
-    from beam_jobs.jobs.reshard.job import ReshardJob
     from beam_jobs.jobs.reshard.manifests import InputSplits
+    from beam_jobs.jobs.reshard.reshard_job import ReshardJob
     from beam_jobs.plan.splits import Splits
 
 # The value of --splits, also in the manifest, if records keep their splits.
@@ -33,7 +33,6 @@ class ReshardFlags(JobFlags):
         "TFRecord files, GZIP or not: a pattern in quotes such as 'old-*.tfrecord*', a file, or a "
         "folder with all its subfolders; several may follow. Indexes, manifests and texts next to them "
         "are skipped",
-        unset="none",
         metavar="PATTERN",
         everyday=True,
     )
@@ -47,7 +46,7 @@ class ReshardFlags(JobFlags):
     keep: str = flag(
         "", "the features to keep", unset="all features", metavar="NAME,…", everyday=True
     )
-    drop: str = flag("", "the features to drop", unset="none", metavar="NAME,…")
+    drop: str = flag("", "the features to drop", metavar="NAME,…")
 
     inputs_expected = "name TFRecord files or a folder"
 
@@ -61,7 +60,7 @@ class ReshardFlags(JobFlags):
             raise UsageError("--keep and --drop both choose the features: drop one")
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ReshardJob:
-        from beam_jobs.jobs.reshard.job import reshard_job
+        from beam_jobs.jobs.reshard.reshard_job import reshard_job
         from beam_jobs.sources.inputs import Inputs
 
         return reshard_job(

@@ -39,11 +39,10 @@ from beam_jobs.cli.report import (
     unused_classes,
     warnings_of,
 )
+from beam_jobs.dataset.generations import state_of
 from beam_jobs.dataset.lease import leased
-from beam_jobs.dataset.moves import read_index
-from beam_jobs.dataset.reasons import first_rejects
-from beam_jobs.dataset.shard_file import not_writable
-from beam_jobs.dataset.state import state_of
+from beam_jobs.dataset.output import not_writable
+from beam_jobs.dataset.topup import read_index
 from beam_jobs.engines.early_end import ends_early
 from beam_jobs.engines.launch import launch
 from beam_jobs.errors import CompleteError, DataError, JobError, UsageError
@@ -52,6 +51,7 @@ from beam_jobs.pipeline.commit import INPUT_BYTES
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
 from beam_jobs.pipeline.planning.drop_near import KEPT_OUT
 from beam_jobs.pipeline.survey_near import SURVEY, SurveyNear
+from beam_jobs.records.rejects import first_rejects
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import delete_files
 from beam_jobs.storage.files import open_seekable, read_bytes, storage_options
@@ -375,7 +375,7 @@ def _findings(
 
 def _key(directory: str, shard: Shard, number: int) -> str:
     """The key of a record of a shard."""
-    lengths = read_index(directory, shard.path, shard.index_crc32c).lengths
+    lengths = read_index(directory, shard).lengths
     offset, length = int(lengths[:number].sum()), int(lengths[number])
     path = join(directory, shard.path)
     with open_seekable(path) as stream:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -60,24 +59,13 @@ def _check_rate(rate: str) -> None:
         parse_rate(rate)
 
 
-def _check_resample(rate: str) -> None:
-    from beam_jobs.jobs.sensors.conditioning import parse_rate
-
-    parse_rate(rate, "--resample")
-
-
-def _check_span(flag: str, value: str) -> None:
-    from beam_jobs.jobs.sensors.conditioning import Span
-
-    Span.parse(value, f"--{flag}")
-
-
-def _check_names(flag: str, value: str) -> None:
+def check_names(value: str, flag: str) -> None:
+    """Refuses a list of names that is empty or repeats one."""
     names = names_in(value)
     if len(set(names)) < len(names):
-        raise UsageError(f"--{flag} {value}: a name is repeated")
+        raise UsageError(f"{flag} {value}: a name is repeated")
     if not names:
-        raise UsageError(f"--{flag} {value}: expected names, such as x,y")
+        raise UsageError(f"{flag} {value}: expected names, such as x,y")
 
 
 @dataclass(frozen=True)
@@ -109,14 +97,13 @@ class SensorFlags(InputFlags):
         "",
         "the column that separates the recordings of a file, such as subject; their rows may be mixed",
         unset="a file is a recording",
-        metavar="NAME",
     )
     arrays: str = flag(
         "",
         f"arrays of {suffixes_with('arrays')} files; a single one is called `signal`, several keep their names",
         unset="all",
         metavar="NAME,…",
-        check=functools.partial(_check_names, "arrays"),
+        check="cli.sensors:check_names --arrays",
     )
     columns: str = flag(
         "",
@@ -124,14 +111,13 @@ class SensorFlags(InputFlags):
         unset="all (of files with dtypes, all that hold numbers) but --drop_columns, columns of --label and "
         "other metadata, those called like times, such as `timestamp`, and pandas' row numbers",
         metavar="NAME,…",
-        check=functools.partial(_check_names, "columns"),
+        check="cli.sensors:check_names --columns",
     )
     drop_columns: str = flag(
         "",
         f"columns of {_TABLES} files that are no channels, such as is_anomaly,comment",
-        unset="none",
         metavar="NAME,…",
-        check=functools.partial(_check_names, "drop_columns"),
+        check="cli.sensors:check_names --drop_columns",
     )
     channels: Literal[0, 1] = flag(
         0, "1 mixes the channels of audio to one, their mean; 0 keeps the channels of the files"
@@ -153,7 +139,6 @@ class SensorFlags(InputFlags):
         "convert to this dtype, such as float32, which scales audio to -1..1",
         unset="the input's own; float32 for text, which states none",
         choices=DTYPES,
-        metavar="NAME",
     )
     rate: str = flag(
         "",
@@ -168,7 +153,6 @@ class SensorFlags(InputFlags):
         "",
         f"the column of {suffixes_with('time_column')} files with the times of the samples, for --resample",
         unset="none, samples follow each other at the file's rate or --rate",
-        metavar="NAME",
     )
     time_unit: Literal["s", "ms", "us", "ns"] = flag(
         "s", "unit of times that are numbers; dates need none", needs="time_column"
@@ -186,7 +170,7 @@ class SensorFlags(InputFlags):
         "of samples without a measurement within half a step of theirs or of the file's",
         unset="samples are kept as they are",
         metavar="HZ",
-        check=_check_resample,
+        check="jobs.sensors.conditioning:parse_rate --resample",
         everyday=True,
     )
     max_gap: str = flag(
@@ -196,7 +180,7 @@ class SensorFlags(InputFlags):
         "--sequence",
         unset="1s",
         metavar="TIME",
-        check=functools.partial(_check_span, "max_gap"),
+        check="jobs.sensors.conditioning:Span.parse --max_gap",
         needs="resample",
     )
     nan: Literal["keep", "reject", "interpolate"] = flag(
@@ -209,7 +193,7 @@ class SensorFlags(InputFlags):
         "cut recordings into records of N samples, or of a time such as 2s",
         unset="a recording is a record",
         metavar="N|TIME",
-        check=functools.partial(_check_span, "window"),
+        check="jobs.sensors.conditioning:Span.parse --window",
         everyday=True,
     )
     stride: str = flag(
@@ -217,7 +201,7 @@ class SensorFlags(InputFlags):
         "samples or time from the start of one window to the next",
         unset="--window",
         metavar="N|TIME",
-        check=functools.partial(_check_span, "stride"),
+        check="jobs.sensors.conditioning:Span.parse --stride",
         needs="window",
     )
     last_window: Literal["drop", "pad"] = flag(

@@ -31,16 +31,6 @@ def _check_tokens(tokens: str) -> None:
         )
 
 
-def _check_max_length(number: int) -> None:
-    if number < 0:
-        raise UsageError(f"--max_length {number}: expected a number of tokens")
-
-
-def _check_window(number: int) -> None:
-    if number < 0:
-        raise UsageError(f"--window {number}: expected a number of tokens")
-
-
 # Texts that are looked at before the job.
 _TEXTS_TRIED = 20
 
@@ -68,7 +58,6 @@ class TextFlags(InputFlags):
         "",
         "the field or column with the label; lists give several labels",
         unset="no labels",
-        metavar="NAME",
         everyday=True,
     )
     tokens: str = flag(
@@ -83,22 +72,22 @@ class TextFlags(InputFlags):
     vocabulary_size: int = flag(
         20_000,
         "number of ids for words or bpe, including 0 (padding) and 1 (unknown)",
+        least=3,
         needs="tokens",
     )
-    max_length: int = flag(
-        0, "keep up to N tokens of a text", unset="all", check=_check_max_length, needs="tokens"
-    )
+    max_length: int = flag(0, "keep up to N tokens of a text", unset="all", least=0, needs="tokens")
     window: int = flag(
         0,
         "cut texts into records of N tokens; the last one may be shorter",
         unset="a text is a record",
-        check=_check_window,
+        least=0,
         needs="tokens",
     )
     stride: int = flag(
         0,
         "tokens from the start of one window to the next, at most --window",
         unset="--window",
+        least=0,
         needs="window",
     )
     drop_duplicates: bool = flag(
@@ -168,8 +157,6 @@ class TextFlags(InputFlags):
 
         if self.tokens == "bpe":
             check_vocabulary_size(self.vocabulary_size)
-        elif self.vocabulary_size < 3:
-            raise UsageError(f"--vocabulary_size {self.vocabulary_size}: expected at least 3")
         elif self.given("vocabulary_size") and self.tokens != "words":
             raise UsageError(
                 f"--vocabulary_size {self.vocabulary_size}: only --tokens words and bpe learn a "
@@ -177,7 +164,7 @@ class TextFlags(InputFlags):
             )
 
     def _check_windows(self) -> None:
-        if not 0 <= self.stride <= self.window:
+        if self.stride > self.window:
             raise UsageError(
                 f"--stride {self.stride}: expected a number of tokens, at most --window "
                 f"{self.window}"

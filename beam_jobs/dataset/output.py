@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import DataError, JobError, UsageError, did_you_mean
 from beam_jobs.packages import versions
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import MAX_SHARDS
@@ -48,6 +49,14 @@ def parse_size(text: str, name: str = "--shard_size") -> int:
     if size <= 0:
         raise UsageError(f"{name} {text}: expected a size such as 128MiB or 500MB")
     return size
+
+
+def not_writable(directory: str, error: OSError) -> JobError:
+    """The error of a directory that cannot be written; a full disk is not the user's mistake."""
+    kind = DataError if error.errno in (errno.ENOSPC, errno.EDQUOT) else UsageError
+    return kind(
+        f"--output {directory}: cannot be written ({error}); make room or choose another place"
+    )
 
 
 @dataclass(frozen=True)
@@ -145,6 +154,7 @@ def parse_num_shards(given: str | int | None, splits: tuple[str, ...]) -> tuple[
         if equals and name not in shards:
             raise UsageError(
                 f"--num_shards {text}: no split {name!r}, --splits has {', '.join(splits)}"
+                f"{did_you_mean(name, splits)}"
             )
         if not number.isdecimal() or not 1 <= int(number) <= MAX_SHARDS:
             raise UsageError(f"--num_shards {text}: {number!r} is not a number in 1..{MAX_SHARDS}")
@@ -164,7 +174,7 @@ def parse_names(text: str, schema: Schema) -> dict[str, str]:
         if not equals or name not in schema or name in names:
             raise UsageError(
                 f"--names {text}: expected FEATURE=NAME,… with features of {', '.join(schema)}, "
-                f"each once; got {part!r}"
+                f"each once; got {part!r}{'' if name in schema else did_you_mean(name, schema)}"
             )
         names[name] = stored
     try:

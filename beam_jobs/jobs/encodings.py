@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import UsageError, did_you_mean
 from readers.format.schema import Feature, format_shape
 
 # Feature -> encoding.
@@ -56,7 +56,7 @@ def with_encodings(
         if name not in features:
             raise UsageError(
                 f"--encodings {name}={encoding}: no feature {name!r}: the records have "
-                f"{', '.join(sorted(features))}"
+                f"{', '.join(sorted(features))}{did_you_mean(name, features)}"
             )
         feature = features[name]
         able = [each for each in (*_OF_VALUES, *compressed.get(name, ())) if _holds(feature, each)]

@@ -27,7 +27,7 @@ from beam_jobs.jobs.passes import (
     SecondPass,
 )
 from beam_jobs.jobs.protocols import FileJob, Part
-from beam_jobs.jobs.record import MORE_FRAMES, UNANNOTATED, source_values, whole_record
+from beam_jobs.jobs.record import complete, source_values
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject, Stage
@@ -264,10 +264,10 @@ class FileSecondPass(SecondPass):
                     continue
                 if labels is not None:
                     values = values._replace(label=labels[done])
-                facts = record.pop(MORE_FRAMES, False), record.pop(UNANNOTATED, False)
-                whole = whole_record(record, key, values, self.class_ids)
+                complete(record, key, values, self.class_ids)
+                facts = record.more_frames, record.unannotated
                 try:
-                    batch.add(key, split, *encoder.encode(split, whole, *facts))
+                    batch.add(key, split, *encoder.encode(split, record, *facts))
                 except RejectError as error:  # of a function, which may take the next one
                     batch.late.append((Reject.of(key, "encode", error), split))
                 done += 1

@@ -21,8 +21,13 @@ import numpy as np
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.dataset.shard_file import unwritable
-from beam_jobs.dataset.shard_writer import Run, ShardWriter, check_records, rows_in_order
+from beam_jobs.dataset.shard_writer import (
+    ShardWriter,
+    Stretch,
+    check_records,
+    rows_in_order,
+    unwritable,
+)
 from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.jobs.loading import FramedRecords, Loader
 from beam_jobs.plan.shards import Plan
@@ -115,7 +120,7 @@ class FileShards:
         shard = _in_order(writer, packed)
         digest = writer.digest(self.loader.names).update(shard.references)
         digest.update([shard.hashes.tobytes(), format_rejects(shard.rejects)])
-        if found := writer.find_done(writer.read_note(), digest.text()):
+        if found := writer.find_done(digest.text):
             result, state = found
             # If its statistics cannot be read, the shard is written again.
             with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
@@ -126,15 +131,15 @@ class FileShards:
         else:
             loaded = self._loaded(shard.references, writer.record_bytes)
 
-        def runs() -> Iterator[Run]:
+        def stretches() -> Iterator[Stretch]:
             for at, records, piece in loaded:
                 statistics.merge(records.statistics)
                 hashes = shard.hashes[at + records.sources]
                 columns = records.frames, records.lengths, hashes, records.rows, records.rejects
-                yield Run(*columns, piece)
-            yield Run.of_rejects(shard.rejects)
+                yield Stretch(*columns, piece)
+            yield Stretch.of_rejects(shard.rejects)
 
-        return writer.write(runs(), digest, statistics.state), statistics
+        return writer.write(stretches(), digest, statistics.state), statistics
 
     def _loaded_elsewhere(
         self, references: list[bytes], record_bytes: int, pieces: Pieces

@@ -6,18 +6,13 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.protocols import FileJob
-from beam_jobs.jobs.record import (
-    MORE_FRAMES,
-    UNANNOTATED,
-    source_values,
-    whole_record,
-)
+from beam_jobs.jobs.record import Record, complete, source_values
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.rejects import Reject
@@ -91,7 +86,7 @@ class Loader:
     def _class_ids(self) -> ClassIds:
         return ClassIds(self.names)
 
-    def record(self, source: Source) -> dict[str, Any]:
+    def record(self, source: Source) -> Record:
         """The whole record of a source.
 
         Raises:
@@ -99,7 +94,7 @@ class Loader:
             UsageError: The record does not fit the other records.
         """
         values = source_values(self.job, source)
-        return whole_record(self.job.load(source), source.key, values, self._class_ids)
+        return complete(self.job.load(source), source.key, values, self._class_ids)
 
     def load(self, references: Sequence[bytes]) -> FramedRecords:
         """Loads, encodes and frames the records of some references, in order.
@@ -130,7 +125,7 @@ class Loader:
         for number, source in enumerate(sources):
             try:
                 record = self.record(source)
-                facts = record.pop(MORE_FRAMES, False), record.pop(UNANNOTATED, False)
+                facts = record.more_frames, record.unannotated
                 frame, row = encoder.encode(0, record, *facts)
                 frames.append(frame)
                 rows.append(row)

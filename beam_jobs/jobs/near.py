@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_jobs.errors import UsageError
-from beam_jobs.plan.near.blocks import SketchBlock, sketch_blocks
+from beam_jobs.plan.near_keys import SketchBlock, sketch_blocks
 from readers.format.decode.images import EncodedImage
 from readers.format.schema import Feature
 from readers.format.similarity.kinds import kind_of

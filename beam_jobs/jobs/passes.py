@@ -28,7 +28,7 @@ from beam_jobs.records.encode import RecordCounter, RecordEncoder
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.pieces import Divisible
 from beam_jobs.records.rejects import OnReject, Reject
-from beam_jobs.records.runs import Held, RunIndex
+from beam_jobs.records.runs import BundleRuns, RunIndex
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import ClassIds, LabelIds, Names
@@ -287,7 +287,7 @@ class EncodingPlan:
     schema: Schema
     names: Names | None
     shard_plan: bytes
-    held: Held | None = None
+    held: BundleRuns | None = None
     feature_names: Mapping[str, str] = field(default_factory=dict)
     vocabulary: tuple[bytes, ...] = ()
     tokenizer: str = ""

@@ -12,6 +12,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import NONE, Encodings, with_encodings
 from beam_jobs.jobs.near import Compared, Near, Sketched
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
+from beam_jobs.jobs.record import Record
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.pieces import Divisible
 from beam_jobs.records.rejects import OnReject, Reject
@@ -149,7 +150,7 @@ class Part(Protocol):
             RejectError: The part cannot become records.
         """
 
-    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def records(self) -> Iterator[tuple[str, Record]]:
         """Yields (key, features) of each record, in the order of `planned`.
 
         Raises:
@@ -335,7 +336,7 @@ class FileJob(RecordJob):
         """
 
     @abc.abstractmethod
-    def load(self, source: Source) -> dict[str, Any]:
+    def load(self, source: Source) -> Record:
         """The job's own features of the record of a file, without key, label and extra columns.
 
         Classes are given by name.
@@ -370,7 +371,7 @@ class FileJob(RecordJob):
         """
 
     @abc.abstractmethod
-    def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, Record]]:
         """Yields (key, features) of each record of a file, in the order of `parts_of`.
 
         Raises:

@@ -12,14 +12,12 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList
 
 from beam_jobs import progress
-from beam_jobs.dataset.generations import commit
-from beam_jobs.dataset.moves import Change, plan_changes
+from beam_jobs.dataset.generations import commit, state_of
 from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.dataset.reconcile import check_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.dataset.shard_file import unwritable
-from beam_jobs.dataset.state import state_of
-from beam_jobs.dataset.topup import apply_change
+from beam_jobs.dataset.shard_writer import unwritable
+from beam_jobs.dataset.topup import Change, apply_change, plan_changes
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
 from beam_jobs.packages import versions
@@ -186,7 +184,7 @@ def _changes(_: None, results: list[ShardResult]) -> Iterator[Change]:
 
 
 def _apply(change: Change, output: Output) -> ShardResult:
-    with unwritable(output.directory, change.name):
+    with unwritable(output.directory, change.shard.path):
         return apply_change(output, change)
 
 

@@ -14,7 +14,7 @@ from apache_beam.metrics import Metrics
 
 from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.reshard.framed import frames_of
+from beam_jobs.jobs.reshard.frames import frames_of
 from beam_jobs.jobs.reshard.manifests import manifests_in
 from beam_jobs.packages import check_crc32c
 from beam_jobs.storage.files import files_of
@@ -131,7 +131,7 @@ class ReadShards(beam.PTransform):
             raise UsageError(manifest or f"directory {directory}: no dataset: it has no {MANIFEST}")
         names = list(manifest.splits)
         split = self._split or (names[0] if len(names) == 1 else "train")
-        columns = self._columns or list(manifest.schema)
+        columns = list(self._columns or manifest.schema)
         _check_known("split", split, manifest.splits)
         for column in columns:
             _check_known("column", column, manifest.schema)

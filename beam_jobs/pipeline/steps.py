@@ -32,7 +32,7 @@ _PRELOAD = (
     "beam_jobs.dataset.encoded_records",
     "beam_jobs.jobs.file_shards",
     "beam_jobs.jobs.images.image_job",
-    "beam_jobs.jobs.reshard.job",
+    "beam_jobs.jobs.reshard.reshard_job",
     "beam_jobs.jobs.sensors.sensor_job",
     "beam_jobs.jobs.text.text_job",
 )

@@ -10,14 +10,13 @@ from apache_beam.pvalue import AsSingleton
 
 from beam_jobs.dataset.output import STAGING
 from beam_jobs.jobs.near import Near
-from beam_jobs.jobs.reshard.job import ReshardJob
-from beam_jobs.jobs.reshard.near import dataset_sketches
+from beam_jobs.jobs.reshard.example_passes import dataset_sketches
+from beam_jobs.jobs.reshard.reshard_job import ReshardJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.planning.find_near import find_near, sketches_of
 from beam_jobs.pipeline.planning.list_tasks import ListTasks
 from beam_jobs.pipeline.steps import once
-from beam_jobs.plan.near.survey import NearSurvey
-from beam_jobs.plan.near.tally import NearTally
+from beam_jobs.plan.near_pairs import NearSurvey, NearTally
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.pieces import merged
@@ -31,7 +30,7 @@ SURVEY = f"{STAGING}/near-duplicates.json"
 def _report(survey: NearSurvey, tally: NearTally, directory: str, records: int) -> None:
     """Writes the survey, once all records are known to have been compared."""
     tally.check(records)
-    data = json.dumps(survey.to_json()).encode()
+    data = json.dumps(vars(survey)).encode()
     write_file(join(directory, SURVEY), data, join(directory, STAGING), replace=True)
 
 

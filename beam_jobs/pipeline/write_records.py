@@ -22,7 +22,7 @@ from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import STATISTICS, AsWhole, TaskStep, at_end_of_bundle, loading_pool
 from beam_jobs.pipeline.write_runs import WriteRuns
-from beam_jobs.records.runs import Held
+from beam_jobs.records.runs import BundleRuns
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import Names
@@ -38,11 +38,11 @@ class _SecondPass(TaskStep[SecondPassResult]):
     def __init__(self, job: RecordJob, output: Output, processes: int, spool: Spool) -> None:
         super().__init__(ENCODING, processes)
         self._job, self._output, self._spool = job, output, spool
-        self._held: Held | None = None
+        self._held: BundleRuns | None = None
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        self._held = Held(self._spool, uuid.uuid4().hex)
+        self._held = BundleRuns(self._spool, uuid.uuid4().hex)
 
     def work(
         self,

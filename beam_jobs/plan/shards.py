@@ -11,6 +11,7 @@ import numpy as np
 
 from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.records.blocks import Block
+from beam_jobs.records.runs import RUN_BYTES
 
 # 2**16 counts take 512 KiB per split, small for a side input; a billion keys make 15,000 per bin.
 BIN_BITS = 16
@@ -22,6 +23,10 @@ _BIN_SHIFT = np.uint64(64 - BIN_BITS)
 MAX_SHARDS = 99_999  # five digits in a shard's name
 
 SHARD_BITS = 17  # enough for MAX_SHARDS
+
+# With more ranges than this, runs are merged before they are read by shard. S3 answers 5,500 requests a second
+# below one prefix, so this number takes 12 minutes, and costs 1.60 dollars.
+MOST_RANGES = 4_000_000
 
 # The end of every error about two records of one key, for `WriteShards`; the command line replaces it,
 # because its users see no PCollection.
@@ -128,17 +133,32 @@ class Plan:
         return cls(tuple(splits), folder.decode())
 
 
-def shards_of(plan: Plan, splits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+def shards_of(
+    plan: Plan, splits: np.ndarray, hashes: np.ndarray, neighbours: int = 1
+) -> np.ndarray:
     """Split and shard of each record in one number, int64 [n], which ascends with split and hash.
 
     Args:
+        plan: The shards.
         splits, hashes: uint8 [n], uint64 [n].
+        neighbours: With more than 1, it is the group of this many neighbouring shards instead of the shard.
     """
     keys = splits.astype(np.int64) << SHARD_BITS
     for split in np.unique(splits).tolist():
         rows = splits == split
-        keys[rows] |= plan.splits[split].shard_of(hashes[rows])
+        keys[rows] |= plan.splits[split].shard_of(hashes[rows]) // neighbours
     return keys
+
+
+def neighbours_of(plan: Plan) -> int:
+    """The number of neighbouring shards whose runs are merged first; 1 if no runs are merged.
+
+    With B bytes of records, runs of R bytes and S shards, each shard reads a range of each run: S x B / R
+    requests. Merged in groups of sqrt(S) shards, it is 2 x sqrt(S) x B / R.
+    """
+    shards = sum(split.shards for split in plan.splits)
+    size = sum(split.records * split.record_bytes for split in plan.splits)
+    return 1 if shards * size <= MOST_RANGES * RUN_BYTES else math.isqrt(shards - 1) + 1
 
 
 def assign_shards(block: Block, plan: Plan) -> Iterator[tuple[int, Block]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Literal
 
 from beam_jobs.errors import DataError, UsageError
+from beam_jobs.storage.files import open_file
+from readers.format.manifest import join
 from readers.format.rejects import reasons_of
 
 # Whether a reject is listed, or fails the job.
@@ -143,3 +145,28 @@ def rejects_file(shard: str) -> str:
 def format_rejects(rejects: Iterable[Reject]) -> bytes:
     """The contents of a rejects file, sorted by key."""
     return "".join(f"{reject.to_json()}\n" for reject in sorted(rejects)).encode()
+
+
+def first_rejects(
+    directory: str, lists: Sequence[str], files: int = 64, size: int = 8 << 20
+) -> list[Reject]:
+    """The rejects in the lists of a dataset, up to a number and a size that are read in a moment.
+
+    Args:
+        directory: The dataset.
+        lists: The paths of the lists in it.
+        files: The most files to read.
+        size: The most bytes to read.
+
+    Raises:
+        OSError, ValueError: A file cannot be read, or lists something else.
+    """
+    rejects: list[Reject] = []
+    for path in lists[:files]:
+        with open_file(join(directory, path)) as lines:
+            data = lines.read(size)
+        size -= len(data)
+        rejects += map(Reject.from_json, data[: data.rfind(b"\n") + 1].splitlines())
+        if not size:
+            break
+    return rejects

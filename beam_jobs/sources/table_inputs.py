@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.errors import RejectError, UsageError, did_you_mean
 from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.archives.member import checked_name
 from beam_jobs.sources.arrow_rows import read_row_groups
@@ -310,7 +310,8 @@ def _path_column(
         path_column = names[0]
     for column in (path_column, *columns):
         if column not in header:
-            raise UsageError(f"--table {path}: no column {column!r}, {has}")
+            hint = did_you_mean(column, header)
+            raise UsageError(f"--table {path}: no column {column!r}, {has}{hint}")
     if path_column in structs and table_kind(path) != ("parquet", False):
         raise UsageError(
             f"--table {path}: column {path_column!r} holds files, which are read from .parquet alone: "

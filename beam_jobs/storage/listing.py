@@ -54,7 +54,7 @@ _SPANS = 1024
 # Pages of folders that are read before a listing is cut into spans: 100,000 folders in 6 s.
 _FOLDER_PAGES = 100
 
-# No name in a folder follows the folder's with this character.
+# "0" sorts right after "/", so `folder0` ends the names in `folder`.
 _AFTER_SLASH = chr(ord("/") + 1)
 
 

@@ -5,10 +5,10 @@ from importlib import metadata
 
 import pytest
 
-from beam_jobs import packages
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.formats.registry import FORMATS
 from beam_jobs.packages import check_crc32c, require
+from readers.format import tfrecord
 from tests.support.checkout import ROOT
 
 
@@ -39,6 +39,6 @@ def test_a_missing_module_is_reported_with_the_command_that_installs_it():
 
 def test_checksums_without_native_code_are_refused(monkeypatch):
     check_crc32c()
-    monkeypatch.setattr(packages, "crc32c_is_native", lambda: False)
+    monkeypatch.setattr(tfrecord, "crc32c_is_native", lambda: False)
     with pytest.raises(UsageError, match="pip install --force-reinstall google-crc32c"):
         check_crc32c()

@@ -52,7 +52,7 @@ class Terminal:
 
 def test_a_terminal_gets_a_bar_that_leaves_nothing_behind():
     terminal = Terminal()
-    with progress.display(terminal.stream, line_seconds=0):
+    with progress.display(terminal.stream, line_seconds=0, quiet_seconds=0):
         progress.expect("writing", 200, "records")
         for _ in range(4):
             progress.advance("writing", 50)
@@ -69,7 +69,7 @@ def test_a_terminal_gets_a_bar_that_leaves_nothing_behind():
 
 def test_a_pipe_gets_a_line_when_a_phase_begins_and_no_other_before_its_time():
     pipe = Pipe()
-    with progress.display(pipe, line_seconds=60):
+    with progress.display(pipe, line_seconds=60, quiet_seconds=0):
         for _ in range(100):
             progress.advance("reading", 0)
             progress.expect("writing", 1000, "records")
@@ -78,9 +78,28 @@ def test_a_pipe_gets_a_line_when_a_phase_begins_and_no_other_before_its_time():
     assert pipe.lines() == ["reading: 0 files", "writing: 0 of 1,000 records"]
 
 
+@pytest.mark.parametrize("kind", [Pipe, Terminal])
+def test_nothing_is_shown_in_the_first_seconds(monkeypatch, kind):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    shown = kind()
+    with progress.display(getattr(shown, "stream", shown)):
+        progress.begin("starting")
+        for later in (0.5, 1.9):
+            now[0] = 100 + later
+            progress.advance("reading", 3)
+        if kind is Pipe:
+            now[0] = 102.1
+            progress.advance("reading", 4)
+    if kind is Pipe:
+        assert [line.partition(",")[0] for line in shown.lines()] == ["reading: 10 files"]
+    else:
+        assert not shown.text().strip()
+
+
 def test_a_line_shows_the_rate_and_the_time_left():
     pipe = Pipe()
-    with progress.display(pipe, line_seconds=0):
+    with progress.display(pipe, line_seconds=0, quiet_seconds=0):
         progress.expect("writing", 10_000, "records")
         progress.advance("writing", 0)
         progress._display._bar.start_t -= 100  # As if it had begun 100 seconds ago.
@@ -90,7 +109,7 @@ def test_a_line_shows_the_rate_and_the_time_left():
 
 def test_a_line_shows_the_total_and_the_time_left_only_if_they_are_known():
     pipe = Pipe()
-    with progress.display(pipe, line_seconds=0):
+    with progress.display(pipe, line_seconds=0, quiet_seconds=0):
         progress.advance("listing", 7)
         progress.advance("listing", 2_000)
         progress.advance("writing", 0)
@@ -108,7 +127,7 @@ def test_a_line_shows_the_total_and_the_time_left_only_if_they_are_known():
 def test_rejects_so_far_follow_the_rate_in_lines_and_bars():
     pipe, terminal = Pipe(), Terminal()
     for stream in (pipe, terminal.stream):
-        with progress.display(stream, line_seconds=0):
+        with progress.display(stream, line_seconds=0, quiet_seconds=0):
             progress.expect("writing", 1_500, "records")
             progress.advance("writing", 1_000, rejected=999)
             time.sleep(0.11)  # A bar is drawn ten times a second.
@@ -143,7 +162,7 @@ def test_the_seconds_of_phases_add_up_to_the_time_of_the_display(monkeypatch):
 def test_a_phase_that_counts_nothing_is_shown_on_a_terminal_alone():
     pipe, terminal = Pipe(), Terminal()
     for stream in (pipe, terminal.stream):
-        with progress.display(stream, line_seconds=0):
+        with progress.display(stream, line_seconds=0, quiet_seconds=0):
             progress.begin("starting")
             progress.advance("writing", 1)
             progress.begin("checking")
@@ -160,7 +179,7 @@ def test_threads_may_report_at_the_same_time():
         for _ in range(100):
             progress.advance("writing", 3)
 
-    with progress.display(pipe, line_seconds=0):
+    with progress.display(pipe, line_seconds=0, quiet_seconds=0):
         progress.expect("writing", 2_400, "records")
         threads = [threading.Thread(target=work) for _ in range(8)]
         for thread in threads:
@@ -176,7 +195,7 @@ def test_without_a_display_reporting_does_nothing(capfd):
     progress.expect("writing", 10, "records")
     progress.advance("writing", 3)
     pipe = Pipe()
-    with progress.display(pipe, line_seconds=0):
+    with progress.display(pipe, line_seconds=0, quiet_seconds=0):
         pass
     progress.advance("writing", 3)
     assert pipe.getvalue() == ""
@@ -185,7 +204,7 @@ def test_without_a_display_reporting_does_nothing(capfd):
 
 def test_a_failure_ends_the_display():
     pipe = Pipe()
-    with pytest.raises(ValueError), progress.display(pipe, line_seconds=0):
+    with pytest.raises(ValueError), progress.display(pipe, line_seconds=0, quiet_seconds=0):
         progress.advance("writing", 3)
         raise ValueError
     progress.advance("writing", 3)

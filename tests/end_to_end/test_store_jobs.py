@@ -187,7 +187,9 @@ def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_re
 
 
 @pytest.mark.slow
-def test_options_reach_every_process_but_no_file(s3, inputs, on_disk, monkeypatch, capsys):
+def test_options_reach_every_process_but_no_file(
+    s3, inputs, on_disk, tmp_path, monkeypatch, capsys
+):
     s3.upload(inputs, "in")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
@@ -202,7 +204,9 @@ def test_options_reach_every_process_but_no_file(s3, inputs, on_disk, monkeypatc
         assert run(*arguments, *SPLITS, *flags, *how, *to) == 0
     assert run("plan", *arguments, *flags, *TWO) == 0
     again = ["reshard", "--input", f"{s3.url}/out0/*/*.tfrecord", "--output", f"{s3.url}/again"]
-    assert run(*again, *flags, *TWO) == 0
+    page = tmp_path / "page.html"
+    assert run(*again, *flags, *TWO, "--check", "--report", page) == 0
+    assert page.exists()
     printed = "".join(capsys.readouterr())
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")

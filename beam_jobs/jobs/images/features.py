@@ -25,10 +25,8 @@ from beam_jobs.jobs.images.boxes import (
 from beam_jobs.jobs.images.coco_objects import CocoObject, keypoints_of, object_masks, semantic_mask
 from beam_jobs.jobs.images.image_files import open_image
 from beam_jobs.jobs.images.pixels import mask_values, resized, turned
-from beam_jobs.jobs.record import UNANNOTATED
+from beam_jobs.jobs.record import Record
 from beam_jobs.sources.source import Source
-
-_MISSING = {UNANNOTATED: True}
 
 
 @dataclass(frozen=True)
@@ -51,33 +49,35 @@ class AnnotationReader:
     resize: Resize
     max_pixels: int
 
-    def features(self) -> dict[str, Any]:
-        """The features of a record besides its image, a mask as an image; `UNANNOTATED` if one was missing.
+    def add_to(self, record: Record) -> None:
+        """Adds the features of annotations to a record, a mask as an image.
 
         Raises:
             RejectError: An annotation is missing or broken, or does not fit the image.
         """
         annotations = self.annotations
-        features = self._objects() if annotations.boxes else {}
+        if annotations.boxes:
+            self._add_objects(record)
         if annotations.captions:
             captions = annotations.found(annotations.captions_of, self.source)
-            features |= {"captions": captions or [], **(_MISSING if captions is None else {})}
+            record["captions"] = captions or []
+            record.unannotated |= captions is None
         if annotations.masks:
-            features |= self._mask()
-        return features
+            opened = annotations.found(annotations.open_mask, self.source)
+            record["mask"] = self._mask(opened)
+            record.unannotated |= opened is None
 
-    def _mask(self) -> dict[str, Any]:
-        opened = self.annotations.found(self.annotations.open_mask, self.source)
+    def _mask(self, opened: BinaryIO | None) -> Image.Image:
         if opened is None:
             height, width = self._mask_size
-            return {"mask": Image.new("L", (width, height)), **_MISSING}
+            return Image.new("L", (width, height))
         mask = read_mask(opened, self.max_pixels)
         # YOLO's boxes state no size and are about the upright image, so a mask beside them is, too.
         tie: AnnotationsOf = "upright" if self.annotations.boxes == "yolo" else "stored"
-        return {"mask": self._moved(mask, tie)}
+        return self._moved(mask, tie)
 
-    def _objects(self) -> dict[str, Any]:
-        """The boxes of the objects in an image, and what is asked for besides."""
+    def _add_objects(self, record: Record) -> None:
+        """Adds the boxes of the objects in an image, and what is asked for besides."""
         annotations, geometry = self.annotations, self.geometry
         annotated = annotations.found(annotations.boxes_of, self.source)
         boxes = annotated or Boxes.none()
@@ -86,9 +86,11 @@ class AnnotationReader:
         corners, rows = move_boxes(boxes, geometry, annotations.about)
         kept = rows.tolist()
         names = tuple(boxes.names[row] for row in kept)
-        corners = in_order(corners, annotations.box_order)
-        features = {"boxes": corners, "box_labels": names, **({} if annotated else _MISSING)}
-        return features | self._details(boxes.size, kept) if annotations.details else features
+        record["boxes"] = in_order(corners, annotations.box_order)
+        record["box_labels"] = names
+        record.unannotated |= not annotated
+        if annotations.details:
+            record.update(self._details(boxes.size, kept))
 
     @property
     def _annotated_size(self) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -42,7 +42,7 @@ from beam_jobs.jobs.images.pixels import (
 )
 from beam_jobs.jobs.near import Compared
 from beam_jobs.jobs.protocols import complete_schema
-from beam_jobs.jobs.record import MORE_FRAMES
+from beam_jobs.jobs.record import Record
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
@@ -183,7 +183,7 @@ class ImageJob(FilesInParts):
         boxes = self.annotations.found(self.annotations.boxes_of, source)
         return {"box_labels": boxes.names} if boxes else {}
 
-    def load(self, source: Source) -> dict[str, Any]:
+    def load(self, source: Source) -> Record:
         """Reads and decodes an image and its annotations.
 
         Returns:
@@ -191,7 +191,6 @@ class ImageJob(FilesInParts):
             float32 [n, 4]; `box_labels`, the n class names; `keypoints`, float32 [n, k, 3]; `instance_masks`, uint8
             [n, H, W]; `captions`, texts; `mask`, a PNG or uint8 [H, W, 1]. With
             `image_info` also `height`, `width`, `depth`, and `filename`, a text.
-            `MORE_FRAMES` if the file has frames that are left out, `UNANNOTATED` if an annotation is missing.
 
         Raises:
             RejectError: The file cannot be read or decoded, or an annotation does not fit it.
@@ -204,7 +203,7 @@ class ImageJob(FilesInParts):
         with file:
             return self.decode(source, file)
 
-    def decode(self, source: Source, file: BinaryIO) -> dict[str, Any]:
+    def decode(self, source: Source, file: BinaryIO) -> Record:
         """The features that `load` returns, of an open image file.
 
         Raises:
@@ -214,26 +213,26 @@ class ImageJob(FilesInParts):
             pixels, geometry = self._converted(image, file)
             more = has_more_frames(image)
         record = self._record(source, pixels, geometry)
-        return {**record, MORE_FRAMES: True} if more else record
+        record.more_frames = more
+        return record
 
-    def _record(
-        self, source: Source, pixels: np.ndarray | bytes, geometry: Geometry
-    ) -> dict[str, Any]:
-        features = AnnotationReader(
+    def _record(self, source: Source, pixels: np.ndarray | bytes, geometry: Geometry) -> Record:
+        record = Record(image=pixels)
+        AnnotationReader(
             self.annotations,
             source,
             geometry,
             self.image_size,
             self.resize,
             self.max_pixels,
-        ).features()
-        if mask := features.get("mask"):
-            features["mask"] = encoded(mask, self.encodings.get("mask", "png"))
+        ).add_to(record)
+        if mask := record.get("mask"):
+            record["mask"] = encoded(mask, self.encodings.get("mask", "png"))
         if self.image_info:
             height, width = self.image_size or geometry.upright
-            features |= {"height": height, "width": width, "depth": self.channels}
-            features["filename"] = source.file.rpartition("/")[2]
-        return {"image": pixels, **features}
+            record.update(height=height, width=width, depth=self.channels)
+            record["filename"] = source.file.rpartition("/")[2]
+        return record
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         keys = [source.key]
@@ -248,7 +247,7 @@ class ImageJob(FilesInParts):
             size = height * width * self.channels * np.dtype(self.dtype).itemsize
         return [(key, size + _OVERHEAD_BYTES) for key in keys]
 
-    def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, Record]]:
         file = io.BytesIO(data)
         if self.frames == "first":
             yield source.key, self.decode(source, file)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from beam_jobs.errors import RejectError, UsageError, reason_of
+from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import open_file
 from beam_jobs.storage.paths import absolute_path
@@ -261,5 +261,5 @@ def read_schema(path: str, given: str) -> Description:
         for feature in found.schema.values():
             numpy_dtype(feature.dtype)
     except (OSError, ValueError, RecursionError, ImportError) as error:
-        raise UsageError(f"--schema {given}: {reason_of(error)}") from None
+        raise UsageError(f"--schema {given}: {error}") from None
     return found

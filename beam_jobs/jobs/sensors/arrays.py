@@ -124,8 +124,6 @@ def convert_array(array: np.ndarray, dtype: str) -> np.ndarray:
 
 def note_rounded(array: np.ndarray) -> tuple[str, ...]:
     """A remark about a float64 array if float32 makes neighbours equal that differ."""
-    if not (abs(array) > _EXACT_IN_FLOAT32).any():
-        return ()
     with np.errstate(over="ignore", invalid="ignore"):
         lost = (np.diff(array.astype(np.float32), axis=0) == 0) & (np.diff(array, axis=0) != 0)
     lost &= abs(array[1:]) > _EXACT_IN_FLOAT32

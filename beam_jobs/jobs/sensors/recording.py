@@ -91,20 +91,19 @@ class Column(NamedTuple):
         """
         if not len(self.codes):
             raise RejectError("it has no rows")
-        missing = [code for code, value in enumerate(self.values) if is_missing(value)]
-        codes = np.where(np.isin(self.codes, missing[1:]), (missing or [0])[0], self.codes)
+        without = np.array([is_missing(value) for value in self.values])
+        codes = np.where(without[self.codes], -1, self.codes)
         order = np.argsort(codes, kind="stable")
         codes, starts = np.unique(codes[order], return_index=True)
         groups = zip(codes.tolist(), np.split(order, starts[1:]), strict=True)
         for code, rows in sorted(groups, key=lambda group: group[1][0]):
-            value = self.values[code]
-            if is_missing(value):
+            if code < 0:
                 yield "", f"{len(rows)} rows do not state their recording", rows
                 continue
             try:
-                yield label_text(value), "", rows
+                yield label_text(self.values[code]), "", rows
             except RejectError as error:
-                yield str(value), str(error), rows
+                yield str(self.values[code]), str(error), rows
 
 
 class Recording(NamedTuple):

@@ -108,9 +108,8 @@ def resample_arrays(
         elif len(points):
             _filter(points, rate, clocks[name], own_rate, channels, result, limit)
         values[name] = result.reshape(len(points), *array.shape[1:])
-    first = next(iter(arrays))
-    nearest = np.interp(grid, clocks[first], np.arange(len(clocks[first]), dtype=np.float64))
-    samples = np.ceil(nearest - 0.5).astype(np.int64)
+    clock = next(iter(clocks.values()))
+    samples = np.ceil(np.interp(grid, clock, np.arange(len(clock))) - 0.5).astype(np.int64)
     whole = Segment(values, _find_filled(grid, clocks, rate), samples)
     ends = itertools.accumulate(last - first for first, last in ranges)
     return [
@@ -293,7 +292,7 @@ def _kernel() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _find_filled(grid: np.ndarray, clocks: Mapping[str, np.ndarray], rate: float) -> np.ndarray:
-    """Returns bool [time]: whether an array was not measured near the point.
+    """Whether an array was not measured near each point: bool [time].
 
     Near is half a step of the grid, or of the array's own median step if that is longer.
     """

@@ -12,11 +12,11 @@ import numpy as np
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.protocols import FileJob, Part
-from beam_jobs.jobs.record import source_values
+from beam_jobs.jobs.record import Record, source_values
 from beam_jobs.jobs.sensors.arrays import convert_array, note_rounded, prepare_array
 from beam_jobs.jobs.sensors.conditioning import parse_rate
 from beam_jobs.jobs.sensors.formats.registry import read_recording
-from beam_jobs.jobs.sensors.recording import Clock, Column, Recording
+from beam_jobs.jobs.sensors.recording import Clock, Recording
 from beam_jobs.jobs.sensors.sensor_spec import SensorSpec, format_rate
 from beam_jobs.jobs.sensors.windows import Windows, rows_of, window_labels
 from beam_jobs.records.rejects import Reject
@@ -62,11 +62,11 @@ class RecordingPart(NamedTuple):
         size = self.size()
         return [(key, size) for key in self.keys if key]
 
-    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def records(self) -> Iterator[tuple[str, Record]]:
         self.size()
         for key, record in zip(self.keys, self.made, strict=True):
             if key:
-                yield key, record
+                yield key, Record(record)
 
 
 class SensorJob(SensorSpec, FilesInParts):
@@ -125,16 +125,16 @@ class SensorJob(SensorSpec, FilesInParts):
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         return self.inputs.unpacked(source)
 
-    def load(self, source: Source) -> dict[str, Any]:
+    def load(self, source: Source) -> Record:
         recording, records = self.read(source)
         record = next(iter(records))
         self.check(source.key, recording, record)
-        return record
+        return Record(record)
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         return self._part(source, *self.read(source, data)).planned()
 
-    def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, Record]]:
         return self._part(source, *self.read(source, data)).records()
 
     def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
@@ -254,7 +254,12 @@ class SensorJob(SensorSpec, FilesInParts):
         try:
             if self.read_options.recording_column:
                 recording = recording.in_order(self.read_options.times)
-            source, of_samples = self._stated(source, recording)
+            recording.check_columns()
+            columns = dict(recording.columns)
+            # Each window has a label by itself.
+            of_samples = columns.pop(self.labels.table, None) if self.has_windows else None
+            stated = {name: column.single(name) for name, column in columns.items()}
+            source = source._replace(row={**recording.metadata, **stated, **source.row})
             recording = self._with_rate(source, recording)
             made = Windows(self.conditioning, recording, self.dtype)
             labels = window_labels(self.window_label, of_samples, made) if of_samples else None
@@ -269,14 +274,6 @@ class SensorJob(SensorSpec, FilesInParts):
             labels=list(filter(None, labels)),
             rejects=[Reject.of(key, "read", _NO_LABEL) for key in of_keys if not of_keys[key]],
         )
-
-    def _stated(self, source: Source, recording: Recording) -> tuple[Source, Column | None]:
-        """The source with the metadata of its file, and the labels of samples if each window has its own."""
-        recording.check_columns()
-        columns = dict(recording.columns)
-        labels = columns.pop(self.labels.table, None) if self.has_windows else None
-        row = {name: column.single(name) for name, column in columns.items()}
-        return source._replace(row={**recording.metadata, **row, **source.row}), labels
 
     def _rows(self, source: Source, recording: Recording) -> Iterator[RecordingPart]:
         recording = recording._replace(rate=None, times=None)  # A row has no time.

@@ -120,15 +120,16 @@ class Windows:
 
 
 def _common_length(arrays: Mapping[str, np.ndarray]) -> int:
-    """The number of samples of arrays that are cut together, which must not differ."""
-    lengths = {name: len(array) for name, array in arrays.items()}
+    """The number of samples of arrays that are cut together."""
+    cure = "windows need arrays of one length; --resample brings them to one rate"
+    return _one_length({name: len(array) for name, array in arrays.items()}, "samples", cure)
+
+
+def _one_length(lengths: Mapping[str, int], unit: str, cure: str) -> int:
     (first, length), *others = lengths.items()
     for name, other in others:
         if other != length:
-            raise RejectError(
-                f"{first} has {length} samples, {name} {other}: windows need arrays of one length; "
-                "--resample brings them to one rate"
-            )
+            raise RejectError(f"{first!r} has {length} {unit}, {name!r} {other}: {cure}")
     return length
 
 
@@ -160,20 +161,15 @@ def rows_of(
 
 
 def _check_rows(recording: Recording) -> None:
-    lengths = {n: len(array) if array.ndim else None for n, array in recording.arrays.items()}
-    lengths |= {name: len(column.codes) for name, column in recording.columns.items()}
-    first, rows = next(iter(lengths.items()))
-    for name, length in lengths.items():
-        if length is None:
+    for name, array in recording.arrays.items():
+        if not array.ndim:
             raise RejectError(
                 f"array {name!r} is a single number and has no rows; choose arrays with --arrays"
             )
-        if length != rows:
-            raise RejectError(
-                f"{first!r} has {rows} rows, {name!r} {length}: --record row cuts arrays of one "
-                "length; choose them with --arrays"
-            )
-    if not rows:
+    lengths = {name: len(array) for name, array in recording.arrays.items()}
+    lengths |= {name: len(column.codes) for name, column in recording.columns.items()}
+    cure = "--record row cuts arrays of one length; choose them with --arrays"
+    if not _one_length(lengths, "rows", cure):
         raise RejectError("it has no rows")
 
 

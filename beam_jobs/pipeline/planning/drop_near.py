@@ -16,8 +16,8 @@ from beam_jobs.jobs.protocols import NearRules
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.planning.find_near import find_near, sketches_of
 from beam_jobs.pipeline.planning.list_tasks import ListTasks
-from beam_jobs.plan.near.blocks import Probes, duplicate_key
-from beam_jobs.plan.near.verify import NearPairs
+from beam_jobs.plan.near_keys import Probes, duplicate_key
+from beam_jobs.plan.near_pairs import NearPairs
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.chunks import Task
@@ -31,9 +31,8 @@ _ANY_SPLIT = SplitRules(Placement(seed=0, splits=Splits.parse("all=1")))
 
 def _dropped(probes: Probes, pairs: NearPairs) -> tuple[str, bytes]:
     """The task of a block, and the numbers of its records to drop, int64 as bytes."""
-    numbers = np.frombuffer(probes.numbers, "<i8")
     Metrics.counter("near", KEPT_OUT).inc(len(np.unique(pairs.second[pairs.kept_out])))
-    return probes.owner, numbers[np.unique(pairs.second)].tobytes()
+    return probes.owner, probes.numbers[np.unique(pairs.second)].tobytes()
 
 
 def with_dropped(element: tuple[str, tuple[list[Task], list[bytes]]]) -> Iterator[Task]:

@@ -17,10 +17,17 @@ from apache_beam.pvalue import AsSideInput, AsSingleton, TaggedOutput
 
 from beam_jobs.jobs.near import Near, Sketched
 from beam_jobs.pipeline.steps import ReadTasks
-from beam_jobs.plan.near.blocks import PARTS, ROW, Probes
-from beam_jobs.plan.near.candidates import PAIR, Keys, candidates
-from beam_jobs.plan.near.tally import CHUNKS, KEYS, PAIRS, PROBES, NearTally
-from beam_jobs.plan.near.verify import Sent, near_pairs, only_one, sent
+from beam_jobs.plan.near_keys import PAIR, PARTS, ROW, Keys, candidates
+from beam_jobs.plan.near_pairs import (
+    CHUNKS,
+    KEYS,
+    PAIRS,
+    PROBES,
+    NearTally,
+    near_pairs,
+    only_one,
+    sent,
+)
 from beam_jobs.records.pieces import merged
 from readers.format.similarity.likeness import Similarity
 
@@ -32,10 +39,10 @@ def _sketch_outputs(result: Sketched, kept_out: bool) -> Iterator[Any]:
     tally = NearTally(records=0 if kept_out else result.records)
     tally.received[CHUNKS] = result.chunks
     for block in result.blocks:
-        for partition, rows in block.partitions():
-            tally.sent[KEYS] += len(rows) // ROW.itemsize
-            yield partition, Keys(block.name, block.probes.owner, kept_out, rows)
-        yield TaggedOutput(_PROBES, (block.name, block.probes))
+        for partition, keys in block.partitions():
+            tally.sent[KEYS] += len(keys.rows) // ROW.itemsize
+            yield partition, keys
+        yield TaggedOutput(_PROBES, (block.name, block.probes.pack()))
     yield TaggedOutput(_TALLY, tally)
 
 
@@ -44,7 +51,7 @@ class Sketches(NamedTuple):
 
     Attributes:
         keys: (partition, `Keys`).
-        probes: (block, its `Probes`).
+        probes: (block, its packed `Probes`).
         tallies: `NearTally`.
     """
 
@@ -101,26 +108,26 @@ def _pair(
     yield TaggedOutput(_TALLY, tally)
 
 
-def _send(element: tuple[bytes, tuple[list[Probes], list[bytes]]]) -> Iterator[Any]:
+def _send(element: tuple[bytes, tuple[list[bytes], list[bytes]]]) -> Iterator[Any]:
     """Yields (name of the second's block, probes of the firsts) for (name, (probes, pairs)), and a tally."""
-    name, (found, pairs) = element
-    probes = only_one(name, list(found), bool(pairs))
+    name, (packed, pairs) = element
+    probes = only_one(name, list(packed), bool(pairs))
     tally = NearTally()
     tally.received[PAIRS] = sum(map(len, pairs)) // PAIR.itemsize
     for other, records in sent(probes, pairs) if probes and pairs else ():
-        tally.sent[PROBES] += len(records.rows)
+        tally.sent[PROBES] += len(records)
         yield other, records
     yield TaggedOutput(_TALLY, tally)
 
 
 def _compare(
-    element: tuple[bytes, tuple[list[Probes], list[Sent]]], likeness: Similarity
+    element: tuple[bytes, tuple[list[bytes], list[bytes]]], likeness: Similarity
 ) -> Iterator[Any]:
     """Yields (probes of a block, its `NearPairs`) for (name, (probes, probes of the firsts)), and a tally."""
-    name, (found, arrived) = element
-    probes = only_one(name, list(found), bool(arrived))
+    name, (packed, arrived) = element
+    probes = only_one(name, list(packed), bool(arrived))
     tally = NearTally()
-    tally.received[PROBES] = sum(len(some.rows) for some in arrived)
+    tally.received[PROBES] = sum(map(len, arrived))
     if probes and arrived:
         pairs = near_pairs(probes, arrived, likeness)
         tally.dropped = len(np.unique(pairs.second))

@@ -29,7 +29,7 @@ from beam_jobs.plan.boundaries import (
     wanted_hashes,
 )
 from beam_jobs.plan.group_splits import check_planned
-from beam_jobs.plan.near.tally import NearTally, check_near
+from beam_jobs.plan.near_pairs import NearTally, check_near
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.records.blocks import Block

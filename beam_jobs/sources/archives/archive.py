@@ -120,9 +120,9 @@ def _broken(last: str, error: RejectError) -> RejectError:
 def _zip_members(file: BinaryIO) -> Iterator[Member]:
     try:
         archive = zipfile.ZipFile(file)
-    except UnicodeDecodeError as error:
+    except UnicodeDecodeError as damage:
         raise RejectError(
-            f"a name in its directory is not UTF-8 ({error}): pack it again"
+            f"a name in its directory is not UTF-8 ({damage}): pack it again"
         ) from None
     except Exception as damage:  # `zipfile` raises errors of many kinds on damaged input.
         raise RejectError(f"no zip directory at the end of the file: {damage}") from None

@@ -13,7 +13,7 @@ from beam_jobs.cli import run as running
 from beam_jobs.cli.command import parse_command
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.image_job import ImageJob
-from beam_jobs.jobs.reshard.job import ReshardJob
+from beam_jobs.jobs.reshard.reshard_job import ReshardJob
 from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.table_inputs import TableInputs
@@ -122,6 +122,10 @@ REFUSALS = [
     (IMAGES + f"--seed {2**63}", f"--seed {2**63}: expected a number from -2**63 to 2**63 - 1"),
     (IMAGES + "--splits a=0.5", "--splits a=0.5: the shares add up to 0.5, not 1"),
     (IMAGES + "--num_shards val=3", "--num_shards val=3: no split 'val', --splits has train"),
+    (IMAGES + "--num_shards tran=3", "--splits has train; did you mean train?"),
+    (IMAGES + "--names imag=x", "got 'imag=x'; did you mean image?"),
+    (IMAGES + "--encodings imag=png", "image, key, label; did you mean image?"),
+    (TABLE + "--extra_features agee:int64", "split, age, tags; did you mean age?"),
     (IMAGES + "--shard_size much", "--shard_size much: expected a size such as 128MiB or 500MB"),
     (IMAGES + "--config {data}/no.yaml", "--config {data}/no.yaml: {data}/no.yaml is missing;"),
     # Inputs.
@@ -212,7 +216,7 @@ REFUSALS = [
     (TEXT + "--text_field a,b,a", "--text_field a,b,a: two features would be called 'a': drop or"),
     (TEXT + "--text_field a,b --tokens words --window 3", "--window 3: windows are cut from one"),
     (TEXT + "--max_length 3", "--max_length 3: this changes nothing without --tokens: add it"),
-    (TEXT + "--tokens words --max_length -1", "--max_length -1: expected a number of tokens"),
+    (TEXT + "--tokens words --max_length -1", "--max_length -1: expected at least 0"),
     (TEXT + "--tokens subwords", "--tokens subwords: expected none, words, bytes, bpe or a"),
     (TEXT + "--tokens {data}/no.json", "{data}/no.json"),
     (TEXT + "--tokens words --vocabulary_size 2", "--vocabulary_size 2: expected at least 3"),
@@ -258,7 +262,7 @@ REFUSALS = [
     (IMAGES + "--frames all --encoding source", "source keeps all frames in one record; use png"),
     (IMAGES + "--channels 4 --encoding jpeg", "--channels 4: --encoding jpeg has no alpha; use"),
     (IMAGES + "--dtype uint16 --encoding jpeg", "does not hold such pixels; use tensor or raw or"),
-    (IMAGES + "--max_pixels 0", "--max_pixels 0: expected a number of at least 1"),
+    (IMAGES + "--max_pixels 0", "--max_pixels 0: expected at least 1"),
     (IMAGES + "--max_pixels 178956971 --encoding png", "--max_pixels 178956971: readers decode"),
     (IMAGES + "--segmentation instances", "--segmentation instances: these are in COCO files:"),
     (IMAGES + "--box_order xyxy", "--box_order xyxy: this changes nothing without --boxes: add"),

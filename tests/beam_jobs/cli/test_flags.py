@@ -43,12 +43,13 @@ def odd(number):
 class Few(Flags):
     title = "few"
 
-    name: str = flag("", "a name", unset="none", metavar="NAME", everyday=True)
+    name: str = flag("", "a name", everyday=True)
     size: int = flag(4, "a size", check=odd)
     kind: Literal["a", "b"] = flag("a", "a kind", needs="name fast")
     level: Literal[1, 2] = flag(2, "a level", stated=False)
     parts: list[str] = flag([], "parts", unset="none")
     fast: bool = flag(False, "be fast", unset="be slow", needs="name")
+    late: bool = flag(False, "be late")
 
 
 @dataclass(frozen=True)
@@ -67,17 +68,18 @@ def test_a_declaration_follows_from_type_default_and_description():
         "size": (int, 4, "a size (default: 4)", "N"),
         "kind": (str, "a", "a kind (default: a)", "a|b"),
         "level": (int, 2, "a level (default: 2)", "1|2"),
-        "parts": (list, [], "parts (default: none)", ""),
+        "parts": (list, [], "parts (default: none)", "NAME"),
         "fast": (bool, False, "be fast (default: be slow)", ""),
+        "late": (bool, False, "be late (default: off)", ""),
     }
-    assert [f.choices for f in declared.values()] == [(), (), ("a", "b"), (1, 2), (), ()]
+    assert [f.choices for f in declared.values()] == [(), (), ("a", "b"), (1, 2), (), (), ()]
     assert [f.name for f in declared.values() if f.everyday] == ["name"]
     assert [f.name for f in declared.values() if not f.stated] == ["level"]
 
 
 def test_a_class_has_its_own_flags_and_those_of_the_classes_above():
     assert {title: list(group) for title, group in More.declared().items()} == {
-        "few": ["name", "size", "kind", "level", "parts", "fast"],
+        "few": ["name", "size", "kind", "level", "parts", "fast", "late"],
         "more": ["other"],
     }
     assert More.read({}) == More()

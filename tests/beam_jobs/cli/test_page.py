@@ -7,7 +7,10 @@ import os
 
 import pytest
 
+from beam_jobs.cli.run import run_readers
+from beam_jobs.errors import DataError
 from tests.support.commands import IN_MEMORY, refused, run
+from tests.support.datasets import write_numbers
 
 
 @pytest.fixture
@@ -50,3 +53,17 @@ def test_a_report_that_could_not_be_written_is_refused_before_the_job(
     given = [flag.format(tmp_path) for flag in flags]
     refused(capsys, 2, words, *texts, "--output", tmp_path / "o", *given)
     assert not (tmp_path / "o").exists()
+
+
+def test_readers_of_a_job_have_the_flags_of_its_store(s3, tmp_path, monkeypatch):
+    write_numbers(tmp_path)
+    s3.upload(tmp_path, "d")
+    options = {"s3_endpoint_url": s3.server.proxy.url, "s3_access_key_id": "key"}
+    options |= {"s3_secret_access_key": "secret", "setup_file": "unused"}
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(variable)
+    monkeypatch.setattr("beam_jobs.cli.run.storage_options", lambda: options)
+    assert run_readers("info", f"{s3.url}/d")["splits"].keys() == {"train", "val"}
+    monkeypatch.setattr("beam_jobs.cli.run.storage_options", dict)
+    with pytest.raises(DataError, match="no credentials"):
+        run_readers("info", f"{s3.url}/d")

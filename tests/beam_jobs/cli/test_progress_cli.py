@@ -55,7 +55,7 @@ def test_a_command_says_that_it_starts_if_that_takes_long(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_plain_lines_report_every_pass_without_a_terminal(inputs, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(progress.display.__wrapped__, "__defaults__", (0.0,))
+    monkeypatch.setattr(progress.display.__wrapped__, "__defaults__", (0.0, 0.0))
     assert run(*inputs["every pass"], *IN_MEMORY, "--output", tmp_path / "out") == 0
     error = capsys.readouterr().err
     assert "\r" not in error and "\x1b" not in error
@@ -72,7 +72,7 @@ def test_a_resumed_run_reports_all_records(inputs, tmp_path, monkeypatch, capsys
     with monkeypatch.context() as patch:
         patch.setattr("beam_jobs.pipeline.commit.check_files", lambda *_: 1 / 0)
         assert run(*arguments) == 1
-    monkeypatch.setattr(progress.display.__wrapped__, "__defaults__", (0.0,))
+    monkeypatch.setattr(progress.display.__wrapped__, "__defaults__", (0.0, 0.0))
     capsys.readouterr()
     assert run(*arguments) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("writing")]

@@ -9,6 +9,7 @@ import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import google_crc32c
@@ -27,12 +28,11 @@ from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.pipeline import write_runs
 from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.run_ranges import locate
-from beam_jobs.plan.shards import Plan, SplitPlan
+from beam_jobs.plan.shards import Plan, SplitPlan, shards_of
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block, pack_record
 from beam_jobs.records.rejects import Reject
-from beam_jobs.records.runs import RunBuilder
+from beam_jobs.records.runs import RunBuilder, locate
 from beam_jobs.records.spool import Spool
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.inputs import Inputs
@@ -108,9 +108,9 @@ def spooled(spool: Spool, plan: Plan, blocks: list[bytes]) -> list[bytes]:
     for block in blocks:
         builder = RunBuilder(spool)
         indexes = [*builder.add(Block.unpack(block)), *builder.finish()]
-        located = [found for index in indexes for found in locate(index, plan)]
+        located = [found for index in indexes for found in locate(index, partial(shards_of, plan))]
         assert {key for key, _ in located} == {KEY}
-        locators += [locator.pack() for _, locator in located]
+        locators += [packed for _, packed in located]
     return locators
 
 

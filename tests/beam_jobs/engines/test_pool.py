@@ -71,7 +71,7 @@ def test_with_one_process_tasks_run_in_this_one_immediately():
 
 def test_progress_in_the_processes_is_that_of_the_job(pool):
     shown = io.StringIO()
-    with progress.display(shown, 0):
+    with progress.display(shown, 0, 0):
         progress.expect("writing", 60, "records")
         done([pool.submit(tasks.advances, n) for n in range(4)])
     last = shown.getvalue().splitlines()[-1]

@@ -87,7 +87,7 @@ def test_paths_are_absolute_because_workers_run_in_other_directories(tmp_path, m
             "--boxes pascal: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR",
         ),
         ({"boxes": "coco:"}, "--boxes coco:: expected coco:FILE"),
-        ({"boxes": "coco:nothing.json"}, "nothing.json: cannot be read: no such file"),
+        ({"boxes": "coco:nothing.json"}, "nothing.json: cannot be read: no such file$"),
         ({"class_names": "n.txt"}, "--class_names names the classes in YOLO .* add --boxes yolo"),
         ({"boxes": "yolo", "class_names": "no.txt"}, "--class_names no.txt: cannot be read: "),
         ({"boxes": "yolo", "class_names": "empty.txt"}, "empty.txt: it names no class"),

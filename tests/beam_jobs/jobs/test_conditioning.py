@@ -177,7 +177,7 @@ def test_arrays_of_different_lengths_have_no_common_windows():
     with pytest.raises(RejectError) as caught:
         records_of({"window": "5"}, {"x": noise(50, 1), "y": noise(40, 1)})
     assert str(caught.value) == (
-        "x has 50 samples, y 40: windows need arrays of one length; --resample brings them to one "
+        "'x' has 50 samples, 'y' 40: windows need arrays of one length; --resample brings them to one "
         "rate"
     )
 

@@ -15,7 +15,7 @@ from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.reshard.examples import batches_of
-from beam_jobs.jobs.reshard.job import ReshardJob
+from beam_jobs.jobs.reshard.reshard_job import ReshardJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.split_texts import all_texts
 from beam_jobs.jobs.text.text_job import TextJob
@@ -213,9 +213,9 @@ def test_lines_are_read_by_ranges_of_their_chunks(s3, tmp_path):
 
 
 def test_records_of_a_large_file_are_read_by_ranges(s3, tmp_path, monkeypatch):
-    from beam_jobs.jobs.reshard import job as reshard
+    from beam_jobs.jobs.reshard import reshard_job
 
-    monkeypatch.setattr(reshard, "RANGE_BYTES", 100_000)
+    monkeypatch.setattr(reshard_job, "RANGE_BYTES", 100_000)
     data = b"".join(frame(os.urandom(3000)) for _ in range(200))
     s3.put(f"{s3.url}/in/a.tfrecord", data)
     job = ReshardJob(Inputs.of([f"{s3.url}/in"]))

@@ -6,7 +6,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.loading import Loader
+from beam_jobs.jobs.record import Record
 from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import Statistics
@@ -136,18 +136,18 @@ class OddJob:
     def reads(self, source: Source) -> tuple[()]:
         return ()
 
-    def load(self, source: Source) -> dict[str, Any]:
+    def load(self, source: Source) -> Record:
         match source.key.split()[0]:
             case "reject":
                 raise RejectError("broken")
             case "usage":
                 raise UsageError("it differs from the others")
             case "wide":
-                return {"x": np.ones((2, 2), np.float32)}
+                return Record(x=np.ones((2, 2), np.float32))
             case "other":
-                return {"y": 1}
+                return Record(y=1)
         # Statistics show the order of values unless they are added one by one.
-        return {"x": (np.arange(int(source.key.split()[1])) * 0.1).astype(np.float32)}
+        return Record(x=(np.arange(int(source.key.split()[1])) * 0.1).astype(np.float32))
 
 
 def odd() -> Loader:

@@ -28,7 +28,7 @@ from beam_jobs.jobs.text.tokens import words
 from beam_jobs.pipeline.planning.drop_near import with_dropped
 from beam_jobs.plan.group_splits import GroupSplits
 from beam_jobs.plan.groups import Groups
-from beam_jobs.plan.near.candidates import PAIR, Keys, candidates
+from beam_jobs.plan.near_keys import PAIR, candidates
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.splits import Splits
@@ -256,16 +256,14 @@ def without_duplicates(reader: TextJob, rules: SplitRules) -> list[Task]:
     for task in tasks:
         for block in text_sketches(reader, near, rules, task).blocks:
             blocks[block.name] = block.probes
-            for part, rows in block.partitions():
-                keys = Keys(block.name, block.probes.owner, False, rows)
+            for part, keys in block.partitions():
                 partitions.setdefault(part, []).append(keys)
     dropped: dict[str, set[int]] = {}
     for keys in partitions.values():
         for _, packed in candidates(keys, True, near.likeness, True):
             for _, second, block in np.frombuffer(packed, PAIR):
                 probes = blocks[block.tobytes()]
-                number = int(np.frombuffer(probes.numbers, "<i8")[second])
-                dropped.setdefault(probes.owner, set()).add(number)
+                dropped.setdefault(probes.owner, set()).add(int(probes.numbers[second]))
     return [
         marked
         for task in tasks
@@ -440,7 +438,7 @@ def test_records_are_duplicates_if_all_fields_are_equal(tmp_path):
     reader = job(tmp_path, text_field="q", more_fields=("a",))
     near = Near(Equality(), reader.compared)
     (block,) = text_sketches(reader, near, rules_of(), tasks_of(reader)[0]).blocks
-    found = [row.tobytes() for row in block.probes.rows()]
+    found = [row.tobytes() for row in block.probes.rows]
     assert found[0] == found[2]
     assert len(set(found)) == 5
     (task,) = tasks_of(reader)

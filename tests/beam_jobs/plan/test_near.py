@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.columns import unpack
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.plan.near import candidates as module
-from beam_jobs.plan.near import verify
-from beam_jobs.plan.near.blocks import PARTS, ROW, Probes, sketch_blocks
-from beam_jobs.plan.near.candidates import PAIR, Keys, candidates
-from beam_jobs.plan.near.tally import NearTally, check_near
-from beam_jobs.plan.near.verify import near_pairs, only_one, sent
+from beam_jobs.plan import near_keys as module
+from beam_jobs.plan import near_pairs as comparing
+from beam_jobs.plan.near_keys import PAIR, PARTS, ROW, Keys, Probes, candidates, sketch_blocks
+from beam_jobs.plan.near_pairs import NearTally, check_near, near_pairs, only_one, sent
 from beam_jobs.plan.summary import Summary
 from readers.format.similarity.likeness import Equality, Likeness, Sketches
 
@@ -96,8 +95,7 @@ def test_of_equal_texts_all_but_the_first_are_in_a_pair(texts, collide, data):
         columns = np.arange(len(some)), np.array(its_orders, np.uint64), splits, sketched
         (block,) = sketch_blocks(name, *columns)
         names[block.name] = name
-        for partition, rows in block.partitions():
-            keys = Keys(block.name, name, False, rows)
+        for partition, keys in block.partitions():
             partitions.setdefault(partition, []).append(keys)
     dropped: dict = {}
     for some in partitions.values():
@@ -190,8 +188,8 @@ def test_pairs_do_not_depend_on_blocks_nor_on_the_order_of_elements(blocks, draw
     by_name = {block.name: block.probes for block in made}
     partitions: dict = {}
     for block in made:
-        for partition, data in block.partitions():
-            partitions.setdefault(partition, []).append(Keys(block.name, "", False, data))
+        for partition, keys in block.partitions():
+            partitions.setdefault(partition, []).append(keys)
     asked: dict = {}
     for partition, some in partitions.items():
         drawn.shuffle(some)
@@ -206,7 +204,7 @@ def test_pairs_do_not_depend_on_blocks_nor_on_the_order_of_elements(blocks, draw
     for name, records in arrived.items():
         probes = by_name[name]
         found = near_pairs(probes, records, likeness)
-        dropped |= set(np.frombuffer(probes.numbers, "<i8")[found.second].tolist())
+        dropped |= set(probes.numbers[found.second].tolist())
     every = sketches(texts).probes
     expected = {
         j
@@ -228,14 +226,13 @@ class Closeness:
 def probes_of(owner, count, rng, kept_out=False):
     numbers = rng.permutation(1000)[:count].astype("<i8")
     splits, probes = rng.integers(0, 3, count), rng.integers(0, 6, (count, 1))
-    columns = (column.astype(np.uint8).tobytes() for column in (splits, probes))
-    return Probes(owner, kept_out, numbers.tobytes(), *columns)
+    return Probes(owner, kept_out, numbers, splits.astype(np.uint8), probes.astype(np.uint8))
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
-    monkeypatch.setattr(verify, "PIECE_BYTES", 60)
-    monkeypatch.setattr(verify, "_AT_ONCE", 3)
+    monkeypatch.setattr(comparing, "PIECE_BYTES", 60)
+    monkeypatch.setattr(comparing, "_AT_ONCE", 3)
     rng = np.random.default_rng(seed)
     blocks = {
         bytes([number]) * 16: probes_of(owner, 9, rng, kept_out)
@@ -258,9 +255,9 @@ def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
             for part in (own[:7], own[7:9], own[9:])
         ]
         for second, records in sent(probes, partitions):
-            assert records.owner == probes.owner
-            assert records.probe_bytes == 1
-            assert len(records.rows) <= 60
+            rows, *columns = unpack(records)
+            assert Probes.of_columns(columns).owner == probes.owner
+            assert 1 <= len(rows) <= 60 // 14
             arrived[second].append(records)
     for name, probes in blocks.items():
         rng.shuffle(arrived[name])
@@ -272,9 +269,12 @@ def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
         expected = []
         for first, i, second, j in wanted:
             other = blocks[first]
-            if second == name and abs(other.probes[int(i)] - probes.probes[int(j)]) <= 1:
-                number = int(np.frombuffer(other.numbers, "<i8")[int(i)])
-                row = (other.owner, number, other.splits[int(i)], other.kept_out)
+            if (
+                second == name
+                and abs(int(other.rows[int(i), 0]) - int(probes.rows[int(j), 0])) <= 1
+            ):
+                number = int(other.numbers[int(i)])
+                row = (other.owner, number, int(other.splits[int(i)]), other.kept_out)
                 expected.append((int(j), *row))
         assert sorted(rows) == sorted(expected)
     nothing = near_pairs(probes, [], Closeness)
@@ -282,14 +282,17 @@ def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
 
 
 def test_a_block_of_sketches_is_handed_over_once():
-    probes = Probes("a", False, b"", b"", b"")
-    assert only_one(b"n", [probes], True) is only_one(b"n", [probes], False) is probes
+    rng = np.random.default_rng(0)
+    probes = probes_of("a.txt#0", 3, rng).pack()
+    for wanted in (True, False):
+        again = only_one(b"n", [probes], wanted)
+        assert again and again.pack() == probes
     assert only_one(b"n", [], False) is None
     with pytest.raises(DataError, match=r"lost or repeated a block of sketches \(6e\)"):
         only_one(b"n", [], True)
     for wanted in (True, False):
         with pytest.raises(UsageError, match=r"duplicate key of a record in a\.txt or soon after"):
-            only_one(b"n", [Probes("a.txt#0", False, b"", b"", b"")] * 2, wanted)
+            only_one(b"n", [probes] * 2, wanted)
 
 
 def test_a_tally_that_does_not_agree_is_an_error():
@@ -341,14 +344,18 @@ def test_each_key_of_each_record_is_in_the_partition_of_its_band():
     )
     parts = list(block.partitions())
     assert len({part for part, _ in parts}) == len(parts) == bands * 32
-    assert sorted((p, *row) for p, data in parts for row in np.frombuffer(data, ROW).tolist()) == (
-        expected
-    )
+    assert sorted(
+        (p, *row) for p, keys in parts for row in np.frombuffer(keys.rows, ROW).tolist()
+    ) == (expected)
     probes = block.probes
-    assert (probes.owner, probes.kept_out) == ("a", False)
-    assert np.frombuffer(probes.numbers, "<i8").tolist() == list(range(7, count + 7))
-    assert probes.rows().tolist() == every.probes.tolist()
-    assert list(probes.splits) == splits.tolist()
+    assert {(keys.block, keys.owner, keys.kept_out) for _, keys in parts} == {
+        (block.name, "a", False)
+    }
+    for same in (probes, Probes.unpack(probes.pack())):
+        assert (same.owner, same.kept_out) == ("a", False)
+        assert same.numbers.tolist() == list(range(7, count + 7))
+        assert same.rows.tolist() == every.probes.tolist()
+        assert same.splits.tolist() == splits.tolist()
 
 
 def test_blocks_stay_below_the_limit_of_elements():
@@ -362,5 +369,5 @@ def test_blocks_stay_below_the_limit_of_elements():
     assert sum(len(block.probes.splits) for block in blocks) == count
     assert not any(block.probes.kept_out for block in blocks)
     for block in blocks:
-        elements = [block.probes.probes, *(data for _, data in block.partitions())]
-        assert max(map(len, elements)) <= 1 << 19
+        elements = [block.probes.pack(), *(keys.rows for _, keys in block.partitions())]
+        assert max(map(len, elements)) <= (1 << 19) + 100  # Their head.

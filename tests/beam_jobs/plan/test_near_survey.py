@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 
 from beam_jobs.errors import DataError
-from beam_jobs.plan.near.blocks import Probes
-from beam_jobs.plan.near.survey import EXAMPLES, NearSurvey
-from beam_jobs.plan.near.tally import CHUNKS, KEYS, PAIRS, PROBES, NearTally, check_near
-from beam_jobs.plan.near.verify import NearPairs
+from beam_jobs.plan.near_keys import Probes
+from beam_jobs.plan.near_pairs import (
+    CHUNKS,
+    EXAMPLES,
+    KEYS,
+    PAIRS,
+    PROBES,
+    NearPairs,
+    NearSurvey,
+    NearTally,
+    check_near,
+)
 from beam_jobs.plan.summary import Summary
 
 
@@ -26,8 +34,8 @@ def pairs_of(*rows):
 
 
 def probes_of(owner, splits):
-    numbers = np.arange(1, len(splits) + 1, dtype="<i8").tobytes()
-    return Probes(owner, False, numbers, bytes(splits), b"")
+    numbers, rows = np.arange(1, len(splits) + 1), np.empty((len(splits), 0), np.uint8)
+    return Probes(owner, False, numbers, np.array(splits, np.uint8), rows)
 
 
 def test_a_record_is_counted_once_in_its_split_and_once_across():
@@ -35,9 +43,9 @@ def test_a_record_is_counted_once_in_its_split_and_once_across():
         probes_of("b", [0, 0, 1]),
         pairs_of((0, "a", 7, 0), (0, "a", 8, 0), (1, "a", 9, 1), (2, "a", 6, 0), (2, "c", 5, 1)),
     )
-    assert found.inside == {0: 1, 1: 1}
+    assert found.within == {0: 1, 1: 1}
     assert found.across == {0: 1, 1: 1}
-    assert found.inside_examples == [(("b", 1), ("a", 7)), (("b", 3), ("c", 5))]
+    assert found.within_examples == [(("b", 1), ("a", 7)), (("b", 3), ("c", 5))]
     assert found.across_examples == [(("b", 2), ("a", 9)), (("b", 3), ("a", 6))]
     assert NearSurvey.of(probes_of("b", [0]), pairs_of()) == NearSurvey()
 
@@ -45,8 +53,8 @@ def test_a_record_is_counted_once_in_its_split_and_once_across():
 def test_the_examples_of_a_block_are_its_first_records():
     many = [(row, "a", row, 0) for row in range(2 * EXAMPLES)]
     found = NearSurvey.of(probes_of("b", [0] * 2 * EXAMPLES), pairs_of(*many))
-    assert found.inside == {0: 2 * EXAMPLES}
-    assert [second for second, _ in found.inside_examples] == [("b", n) for n in range(1, 6)]
+    assert found.within == {0: 2 * EXAMPLES}
+    assert [second for second, _ in found.within_examples] == [("b", n) for n in range(1, 6)]
 
 
 def test_surveys_of_blocks_are_merged_in_any_order():
@@ -58,13 +66,13 @@ def test_surveys_of_blocks_are_merged_in_any_order():
         whole = NearSurvey()
         for part in order:
             whole.merge(part)
-        assert whole.to_json() == {
-            "inside": {0: 6},
+        assert vars(whole) == {
+            "within": {0: 6},
             "across": {1: 6},
-            "inside_examples": [((owner, 1), ("a", 1)) for owner in "bcdef"],
+            "within_examples": [((owner, 1), ("a", 1)) for owner in "bcdef"],
             "across_examples": [((owner, 2), ("a", 2)) for owner in "bcdef"],
         }
-    assert isinstance(whole.inside, Counter)
+    assert isinstance(whole.within, Counter)
 
 
 @pytest.mark.parametrize("what", [CHUNKS, KEYS, PAIRS, PROBES])

@@ -28,7 +28,7 @@ from beam_jobs.dataset.generations import begun
 from beam_jobs.dataset.lease import leased, refuse_if_held
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import CompleteError, JobError
-from beam_jobs.plan import run_ranges
+from beam_jobs.plan import shards as plan_shards
 from beam_jobs.records import runs
 from beam_jobs.records.spool import Spool
 from readers.files.stores import clients, store
@@ -64,7 +64,7 @@ def simulated(world: World, chance: random.Random, name: str) -> Iterator[None]:
         mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128))),
         mock.patch.object(runs, "RUN_BYTES", 400),
         mock.patch.object(runs, "_UNKNOWN_BYTES", 100),
-        mock.patch.object(run_ranges, "MOST_RANGES", 0 if name == "merged" else 1 << 40),
+        mock.patch.object(plan_shards, "MOST_RANGES", 0 if name == "merged" else 1 << 40),
         mock.patch.object(Output, "__deepcopy__", _of_run, create=True),
         mock.patch.object(Spool, "__deepcopy__", _of_run, create=True),
     ):

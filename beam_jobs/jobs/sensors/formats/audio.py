@@ -171,10 +171,8 @@ def _samples(file: Any, options: ReadOptions) -> np.ndarray:
     if file.frames >= _UNKNOWN_FRAMES:
         raise RejectError("its header does not state the number of samples: encode it again")
     dtype = np.dtype(_DTYPES.get(file.subtype, "int16"))
-    check_bytes(
-        file.frames * file.channels * max(dtype.itemsize, 4 * options.float_audio),
-        options.max_bytes,
-    )
+    size = file.frames * file.channels * max(dtype.itemsize, 4 * options.float_audio)
+    check_bytes(size, options.max_bytes)
     samples: np.ndarray = file.read(file.frames, dtype.name, always_2d=True)
     tolerance = _MP3_FRAME if file.format == "MP3" else 0
     if len(samples) < file.frames - tolerance:

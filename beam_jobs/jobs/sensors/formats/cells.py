@@ -115,8 +115,8 @@ def text_seconds(cells: Any, row: int, unit: str) -> np.ndarray:
                 "2024-01-31T12:30:05.5"
             )
         if date != dates[0]:
-            kinds = ("a date", "a number") if date else ("a number", "a date")
+            kinds = ("a number", "a date")
             raise RejectError(
-                f"row {number}: time {time!r:.80} is {kinds[0]}, row {row} has {kinds[1]}"
+                f"row {number}: time {time!r:.80} is {kinds[date]}, row {row} has {kinds[not date]}"
             )
     return seconds(np.array(times, "M8[ns]").astype(np.int64), "ns")

@@ -28,13 +28,12 @@ def parse_npy(data: bytes) -> np.ndarray:
         ValueError: The bytes are not a complete `.npy` file.
     """
     # Cached, because NumPy takes 30 us to parse a header and a dataset has few different ones.
-    shape, fortran_order, dtype = _npy_header(data[: _npy_header_bytes(data)])
+    start = _npy_header_bytes(data)
+    shape, fortran_order, dtype = _npy_header(data[:start])
     if dtype.hasobject:
         raise RejectError("it holds pickled objects, which are never loaded")
     count = math.prod(shape)
-    array = (
-        np.frombuffer(data, dtype, count, _npy_header_bytes(data)) if count else np.empty(0, dtype)
-    )
+    array = np.frombuffer(data, dtype, count, start) if count else np.empty(0, dtype)
     return array.reshape(shape[::-1]).T if fortran_order else array.reshape(shape)
 
 

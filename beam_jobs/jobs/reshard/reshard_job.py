@@ -12,10 +12,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import UsageError, did_you_mean
 from beam_jobs.jobs.near import Compared, Near, Sketched, compared_of
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.protocols import Learns, LearnSchema, RangeCounter, RecordJob
+from beam_jobs.jobs.reshard.example_passes import (
+    ReshardFirstPass,
+    ReshardSecondPass,
+    example_sketches,
+)
+from beam_jobs.jobs.reshard.examples import ReshardSpec
 from beam_jobs.jobs.reshard.manifests import (
     MAX_TEXT_BYTES,
     Description,
@@ -26,11 +32,8 @@ from beam_jobs.jobs.reshard.manifests import (
     read_text,
     splits_of,
 )
-from beam_jobs.jobs.reshard.near import example_sketches
-from beam_jobs.jobs.reshard.passes import ReshardFirstPass, ReshardSecondPass
-from beam_jobs.jobs.reshard.ranges import RANGE_BYTES, count_records, number_ranges
+from beam_jobs.jobs.reshard.record_ranges import RANGE_BYTES, count_records, number_ranges
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
-from beam_jobs.jobs.reshard.spec import ReshardSpec
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import Chunk, Task, byte_ranges
@@ -141,7 +144,8 @@ class ReshardJob(ReshardSpec, RecordJob):
         schema = self.given or guess.schema()
         for name in (*self.keep, *self.drop, *sorted(needed)):
             if name not in schema:
-                raise UsageError(f"no feature {name!r}: the records have {', '.join(schema)}")
+                hint = did_you_mean(name, schema)
+                raise UsageError(f"no feature {name!r}: the records have {', '.join(schema)}{hint}")
         chosen = [name for name in schema if self.keeps(name)]
         if not chosen:
             raise UsageError(f"--drop {','.join(self.drop)}: no feature would be left")

@@ -50,7 +50,7 @@ class FrameBatch(NamedTuple):
         first: The number of the first record in the file, from 1.
         offset: The position of the first record in the file, in bytes.
         broken: (number from 1, reason with the byte) of records whose checksum differs, and of the end of
-            the file if that is damaged.
+            the file if that is damaged; (0, reason) of a file that cannot be read.
     """
 
     data: np.ndarray
@@ -78,6 +78,12 @@ class FrameBatch(NamedTuple):
             start: Where the record begins in `data`.
         """
         return f"byte {self.offset + int(start) - HEADER_BYTES:,}"
+
+
+def no_frames(error: str) -> FrameBatch:
+    """The records of a file that cannot be read."""
+    nothing = np.zeros(0, np.int64)
+    return FrameBatch(np.zeros(MARGIN, np.uint8), nothing, nothing > 0, 1, 0, [(0, error)])
 
 
 # A file that is read from its beginning.
