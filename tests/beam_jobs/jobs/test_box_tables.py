@@ -140,11 +140,7 @@ def test_other_tables_are_refused_with_what_to_type(tmp_path, text, message):
 def test_files_that_are_no_tables_are_refused(tmp_path):
     with pytest.raises(UsageError, match=r"--boxes csv:.*t.xml: expected .csv"):
         parse(write(tmp_path, "", "t.xml"))
-<<<<<<< HEAD
-    with pytest.raises(UsageError, match=r"cannot be read: no such file"):
-=======
     with pytest.raises(UsageError, match=r"cannot be read: no such file$"):
->>>>>>> main
         parse(str(tmp_path / "missing.csv"))
 
 
