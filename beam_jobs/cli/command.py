@@ -56,7 +56,6 @@ class Command:
         job: Defines the records.
         output: The dataset.
         beam: Beam's own options.
-        beam_flags: The arguments that they were made from.
         processes: Processes that load and encode, in each of the runner's workers.
         drops: Which duplicates are dropped, by one search after another.
         follow: How a job on another engine is followed; None on this machine.
@@ -66,7 +65,6 @@ class Command:
     job: RecordJob
     output: Output
     beam: PipelineOptions
-    beam_flags: tuple[str, ...]
     processes: int
     drops: tuple[NearRules, ...] = ()
     follow: Follow | None = None
@@ -130,7 +128,6 @@ def command_of(flags: CommandFlags) -> Command:
         job=job,
         output=output,
         beam=options,
-        beam_flags=rest,
         processes=processes_of(options, rest),
         drops=_drops(
             flags.job.drops_equals,

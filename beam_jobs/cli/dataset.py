@@ -79,6 +79,7 @@ class DatasetFlags(Flags):
         "one record, or with --group_by and --stratify as exact as these allow",
         metavar="K",
         check="plan.splits:Splits.folds",
+        excludes="splits",
     )
     exact_splits: bool = flag(
         False,
@@ -91,6 +92,7 @@ class DatasetFlags(Flags):
         "",
         "the column that names the split of each record",
         unset="a hash of each key decides",
+        excludes="folds exact_splits group_by stratify",
     )
     group_by: str = flag(
         "",
@@ -173,11 +175,6 @@ class DatasetFlags(Flags):
     def validate(self) -> None:
         super().validate()
         self.check_splits()
-        if self.folds and self.splits != type(self).splits:
-            raise UsageError(
-                f"--folds {self.folds}: the folds are the splits, and so would be those of --splits "
-                f"{self.splits}: drop one"
-            )
 
     def check_splits(self) -> None:
         """Checks the value of `--splits`.
@@ -189,15 +186,7 @@ class DatasetFlags(Flags):
 
         if not self.split_column:
             Splits.parse(self.splits)
-            return
-        for name in ("folds", "exact_splits", "group_by", "stratify"):
-            if value := getattr(self, name, None):  # Not all jobs stratify.
-                other = f"--{name} {value}" if isinstance(value, str) else f"--{name}"
-                raise UsageError(
-                    f"--split_column {self.split_column}: the column decides the splits, and so "
-                    f"would {other}: drop one"
-                )
-        if self.splits != type(self).splits and "=" in self.splits:
+        elif self.given("splits") and "=" in self.splits:
             raise UsageError(
                 f"--splits {self.splits}: with --split_column the column decides: give names alone, "
                 "such as train,val,test"

@@ -84,6 +84,7 @@ class ImageFlags(InputFlags):
         "first",
         "the frames of animated GIF, WebP, PNG and AVIF files, and the pages of TIFF files, that become "
         "records: first, or all, with keys FILE#1, FILE#2 and so on, in one split",
+        excludes="boxes masks",
     )
     max_pixels: int = flag(
         MAX_PIXELS,
@@ -200,10 +201,6 @@ class ImageFlags(InputFlags):
             )
 
     def _check_frames(self) -> None:
-        if self.boxes or self.masks:
-            raise UsageError(
-                "--frames all: --boxes and --masks are about one image; drop them, or --frames"
-            )
         if self.image_encoding == "source":
             raise UsageError(
                 "--frames all: --encoding source keeps all frames in one record; use png or tensor"

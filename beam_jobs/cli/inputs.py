@@ -132,7 +132,7 @@ class InputFlags(JobFlags):
             for name in self.of_rows:
                 if self.given(name) and not (name == "key" and self.keys_files):
                     raise UsageError(
-                        f"--{name} {getattr(self, name)}: this applies to the rows of a --table: add one"
+                        f"{self.typed(name)}: this applies to the rows of a --table: add one"
                     )
         elif len(self.input) > 1:
             raise UsageError(

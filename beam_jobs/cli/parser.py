@@ -324,7 +324,7 @@ def help_for(arguments: Sequence[str]) -> str:
 
         return f"beam-shards {__version__}"
     job = next((argument for argument in arguments if argument in _JOBS), "")
-    width = min(shutil.get_terminal_size((100, 24)).columns, 110)
+    width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 110)
     if not job:
         return "\n".join(_overview("plan" in arguments, width))
     return "\n".join(_help_of(job, "--help-all" in asked, width))

@@ -209,7 +209,10 @@ def test_a_line_says_how_long_each_phase_took():
         "checking": 0.2,
     }
     found = format_seconds(seconds)
-    assert found == "started 0.0 s, read 3.1 s, encoded 5.0 s, wrote 12.4 s, checked 0.2 s"
+    assert (
+        found
+        == "time: starting 0.0 s, reading 3.1 s, encoding 5.0 s, writing 12.4 s, checking 0.2 s"
+    )
     assert format_seconds({"starting": 30.0}) == ""
     assert format_seconds({}) == ""
 
