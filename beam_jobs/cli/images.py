@@ -146,9 +146,7 @@ class ImageFlags(InputFlags):
     @property
     def image_encoding(self) -> ImageEncoding:
         """The encoding of `image`."""
-        from beam_jobs.jobs.encodings import parse_encodings
-
-        chosen = parse_encodings(self.encodings).get("image", self.encoding)
+        chosen = self.feature_encodings.get("image", self.encoding)
         return cast(ImageEncoding, chosen)
 
     def validate(self) -> None:
@@ -233,7 +231,6 @@ class ImageFlags(InputFlags):
         return with_names(annotations, self.keypoints)
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ImageJob:
-        from beam_jobs.jobs.encodings import parse_encodings
         from beam_jobs.jobs.images.job import ImageJob
         from beam_jobs.jobs.images.pixels import parse_image_size
 
@@ -259,7 +256,7 @@ class ImageFlags(InputFlags):
             dtype=self.dtype,
             max_pixels=self.max_pixels,
             image_info=self.image_info,
-            encodings=parse_encodings(self.encodings),
+            encodings=self.feature_encodings,
         )
 
     def warnings(self, job: RecordJob) -> Iterable[str]:

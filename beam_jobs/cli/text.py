@@ -163,7 +163,6 @@ class TextFlags(InputFlags):
             )
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
-        from beam_jobs.jobs.encodings import parse_encodings
         from beam_jobs.jobs.text.job import TextJob
         from beam_jobs.jobs.text.reading import has_several_labels
         from beam_jobs.sources.columns import stated_classes
@@ -189,7 +188,7 @@ class TextFlags(InputFlags):
             window=self.window,
             stride=self.stride or self.window,
             drop_duplicates=self.drop_duplicates,
-            encodings=parse_encodings(self.encodings),
+            encodings=self.feature_encodings,
         )
         names = stated_classes(job.inputs, job.label_field) if job.label_field else ()
         return replace(job, several_labels=has_several_labels(job), label_names=names)
