@@ -49,7 +49,7 @@ def progress_line(
     if total:
         text += f" of {amount(total)}"
     text += "" if unit == "B" else f" {unit}"
-    if rate:
+    if rate >= 0.5:
         text += f", {amount(rate)}/s"
     if total and rate:
         text += f", {time_left(total - done, rate)}"
