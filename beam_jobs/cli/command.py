@@ -23,11 +23,11 @@ from beam_jobs.cli.parser import CommandFlags, parse_flags
 from beam_jobs.dataset.lease import note_remote
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import noted_shards
-from beam_jobs.engines.dataflow import on_dataflow
+from beam_jobs.engines.dataflow import on_dataflow, prepare_dataflow
 from beam_jobs.engines.direct import on_this_machine, processes_of
-from beam_jobs.engines.early_end import NO_WAIT, ends_early
 from beam_jobs.engines.flags import engine_flags, job_name
-from beam_jobs.engines.remote.job import RemoteJob
+from beam_jobs.engines.launch import NO_WAIT, ends_early
+from beam_jobs.engines.remote.flink import RemoteJob
 from beam_jobs.engines.remote.watch import Follow
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.pixels import compressed
@@ -56,7 +56,6 @@ class Command:
         job: Defines the records.
         output: The dataset.
         beam: Beam's own options.
-        beam_flags: The arguments that they were made from.
         processes: Processes that load and encode, in each of the runner's workers.
         drops: Which duplicates are dropped, by one search after another.
         follow: How a job on another engine is followed; None on this machine.
@@ -66,7 +65,6 @@ class Command:
     job: RecordJob
     output: Output
     beam: PipelineOptions
-    beam_flags: tuple[str, ...]
     processes: int
     drops: tuple[NearRules, ...] = ()
     follow: Follow | None = None
@@ -118,6 +116,9 @@ def command_of(flags: CommandFlags) -> Command:
     # A pipeline would set them later; inputs and output are looked at here.
     FileSystems.set_options(options)
     directory = dataset.directory()
+    if on_dataflow(options):
+        read = [path for name in ("input", "table") for path in flags.options.get(name, ())]
+        prepare_dataflow(options, directory, read)
     job = flags.job.make_job(dataset.columns, directory, bytes_of(dataset.max_record_bytes))
     mapper = None
     if dataset.map:
@@ -130,7 +131,6 @@ def command_of(flags: CommandFlags) -> Command:
         job=job,
         output=output,
         beam=options,
-        beam_flags=rest,
         processes=processes_of(options, rest),
         drops=_drops(
             flags.job.drops_equals,
@@ -180,7 +180,7 @@ def _follow(flags: CommandFlags, output: Output, options: PipelineOptions) -> Fo
     def note(job: RemoteJob) -> None:
         note_remote(output, job.to_bytes())
 
-    return Follow(flags.run.engine, flags.run.engine_page, shards, note)
+    return Follow(flags.run.engine, flags.run.engine_page, output.staging, shards, note)
 
 
 class _BeamParser(argparse.ArgumentParser):

@@ -79,6 +79,7 @@ class DatasetFlags(Flags):
         "one record, or with --group_by and --stratify as exact as these allow",
         metavar="K",
         check="plan.splits:Splits.folds",
+        excludes="splits",
     )
     exact_splits: bool = flag(
         False,
@@ -91,6 +92,7 @@ class DatasetFlags(Flags):
         "",
         "the column that names the split of each record",
         unset="a hash of each key decides",
+        excludes="folds exact_splits group_by stratify",
     )
     group_by: str = flag(
         "",
@@ -100,7 +102,7 @@ class DatasetFlags(Flags):
         "as these allow",
         unset="each record, or with --window each recording or text, is assigned by itself",
         metavar="REGEX|column:NAME",
-        check="plan.groups:Groups.parse",
+        check="plan.placement:Groups.parse",
         everyday=True,
     )
     num_shards: str = flag(
@@ -173,11 +175,6 @@ class DatasetFlags(Flags):
     def validate(self) -> None:
         super().validate()
         self.check_splits()
-        if self.folds and self.splits != type(self).splits:
-            raise UsageError(
-                f"--folds {self.folds}: the folds are the splits, and so would be those of --splits "
-                f"{self.splits}: drop one"
-            )
 
     def check_splits(self) -> None:
         """Checks the value of `--splits`.
@@ -189,15 +186,7 @@ class DatasetFlags(Flags):
 
         if not self.split_column:
             Splits.parse(self.splits)
-            return
-        for name in ("folds", "exact_splits", "group_by", "stratify"):
-            if value := getattr(self, name, None):  # Not all jobs stratify.
-                other = f"--{name} {value}" if isinstance(value, str) else f"--{name}"
-                raise UsageError(
-                    f"--split_column {self.split_column}: the column decides the splits, and so "
-                    f"would {other}: drop one"
-                )
-        if self.splits != type(self).splits and "=" in self.splits:
+        elif self.given("splits") and "=" in self.splits:
             raise UsageError(
                 f"--splits {self.splits}: with --split_column the column decides: give names alone, "
                 "such as train,val,test"
@@ -212,7 +201,7 @@ class DatasetFlags(Flags):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that decide the splits of records."""
-        from beam_jobs.plan.groups import Groups
+        from beam_jobs.plan.placement import Groups
 
         return tuple(filter(None, (Groups.parse(self.group_by).column, self.split_column)))
 
@@ -262,8 +251,7 @@ class DatasetFlags(Flags):
         """
         from beam_jobs.dataset.generations import begun
         from beam_jobs.dataset.output import Output, parse_num_shards, parse_size
-        from beam_jobs.plan.groups import Groups
-        from beam_jobs.plan.placement import Placement
+        from beam_jobs.plan.placement import Groups, Placement
         from beam_jobs.records.rejects import MaxRejects
 
         splits = self.find_splits(job)

@@ -46,6 +46,7 @@ class Flag:
             value, or its name below `beam_jobs` and further arguments, such as "plan.splits:Splits.folds", which
             is imported when the flag is given. The default is not checked.
         needs: The flags without all of which this one changes nothing, such as "boxes masks".
+        excludes: The flags that cannot be combined with this one.
         everyday: Whether the short help shows it.
         stated: Whether the manifest states it, because the dataset depends on it.
     """
@@ -59,6 +60,7 @@ class Flag:
     least: int | None = None
     check: Callable[[Any], object] | str = ""
     needs: str = ""
+    excludes: str = ""
     everyday: bool = False
     stated: bool = True
 
@@ -176,9 +178,9 @@ class Flags(abc.ABC):
         )
 
     def given(self, name: str) -> bool:
-        """Whether a flag differs from its default."""
-        (field,) = (field for field in dataclasses.fields(self) if field.name == name)
-        return getattr(self, name) not in (field.default, [])
+        """Whether a flag, if the job has it, differs from its default."""
+        field = self.__dataclass_fields__.get(name)
+        return field is not None and getattr(self, name) not in (field.default, [])
 
     def validate(self) -> None:
         """Checks the flags together, without a look at inputs or output.
@@ -186,15 +188,23 @@ class Flags(abc.ABC):
         Raises:
             UsageError: One needs another one, or two flags contradict each other.
         """
-        for field in dataclasses.fields(self):
+        for field in filter(lambda field: self.given(field.name), dataclasses.fields(self)):
             needs = field.metadata.get("needs", "").split()
-            if needs and self.given(field.name) and not any(map(self.given, needs)):
-                value = getattr(self, field.name)
-                text = "" if value is True else f" {value}"
+            if needs and not any(map(self.given, needs)):
                 raise UsageError(
-                    f"--{field.name}{text}: this changes nothing without {_either(needs)}: add "
+                    f"{self.typed(field.name)}: this changes nothing without {_either(needs)}: add "
                     f"{'it' if len(needs) == 1 else 'one'}, or drop --{field.name}"
                 )
+            for other in filter(self.given, field.metadata.get("excludes", "").split()):
+                raise UsageError(
+                    f"{self.typed(field.name)}: this cannot be combined with {self.typed(other)}: drop one"
+                )
+
+    def typed(self, name: str) -> str:
+        """A flag and its value as on a command line."""
+        value = getattr(self, name)
+        text = " ".join(value) if isinstance(value, list) else "" if value is True else str(value)
+        return f"--{name} {text}".rstrip()
 
 
 def _either(names: Sequence[str]) -> str:

@@ -84,6 +84,7 @@ class ImageFlags(InputFlags):
         "first",
         "the frames of animated GIF, WebP, PNG and AVIF files, and the pages of TIFF files, that become "
         "records: first, or all, with keys FILE#1, FILE#2 and so on, in one split",
+        excludes="boxes masks",
     )
     max_pixels: int = flag(
         MAX_PIXELS,
@@ -151,9 +152,7 @@ class ImageFlags(InputFlags):
     @property
     def image_encoding(self) -> ImageEncoding:
         """The encoding of `image`."""
-        from beam_jobs.jobs.encodings import parse_encodings
-
-        chosen = parse_encodings(self.encodings).get("image", self.encoding)
+        chosen = self.feature_encodings.get("image", self.encoding)
         if chosen == "auto":
             keeps_pixels = self.image_size == "none" and self.dtype == "uint8"
             is_file = keeps_pixels and self.frames == "first" and self.max_pixels <= _MAX_READ
@@ -200,10 +199,6 @@ class ImageFlags(InputFlags):
             )
 
     def _check_frames(self) -> None:
-        if self.boxes or self.masks:
-            raise UsageError(
-                "--frames all: --boxes and --masks are about one image; drop them, or --frames"
-            )
         if self.image_encoding == "source":
             raise UsageError(
                 "--frames all: --encoding source keeps all frames in one record; use png or tensor"
@@ -250,7 +245,6 @@ class ImageFlags(InputFlags):
         return with_names(annotations, self.keypoints)
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ImageJob:
-        from beam_jobs.jobs.encodings import parse_encodings
         from beam_jobs.jobs.images.image_job import ImageJob
         from beam_jobs.jobs.images.pixels import parse_image_size
 
@@ -277,7 +271,7 @@ class ImageFlags(InputFlags):
             max_pixels=self.max_pixels,
             strip_metadata=self.strip_metadata,
             image_info=self.image_info,
-            encodings=parse_encodings(self.encodings),
+            encodings=self.feature_encodings,
         )
 
     def warnings(self, job: RecordJob) -> Iterable[str]:

@@ -132,7 +132,7 @@ class InputFlags(JobFlags):
             for name in self.of_rows:
                 if self.given(name) and not (name == "key" and self.keys_files):
                     raise UsageError(
-                        f"--{name} {getattr(self, name)}: this applies to the rows of a --table: add one"
+                        f"{self.typed(name)}: this applies to the rows of a --table: add one"
                     )
         elif len(self.input) > 1:
             raise UsageError(
@@ -160,6 +160,13 @@ class InputFlags(JobFlags):
 
         for pattern in inputs.patterns:
             yield from (file.path for file in match(pattern, FILES_TRIED))
+
+    @property
+    def feature_encodings(self) -> dict[str, str]:
+        """Feature -> encoding, of `--encodings`."""
+        from beam_jobs.jobs.encodings import parse_encodings
+
+        return parse_encodings(self.encodings)
 
     @property
     def extras(self) -> tuple[ExtraFeature, ...]:

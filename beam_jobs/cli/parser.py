@@ -38,15 +38,7 @@ _INDENT = 26
 
 
 class _Job(NamedTuple):
-    """One job of the command line.
-
-    Attributes:
-        summary: What a record is, in a line.
-        description: What the job reads.
-        examples: Arguments of two commands.
-        own: The flags that say what the job reads and what its records are.
-        dataset: The flags that say what it writes.
-    """
+    """One job of the command line: what a record is, what it reads, two commands, its flags, and those of its output."""
 
     summary: str
     description: str
@@ -324,7 +316,7 @@ def help_for(arguments: Sequence[str]) -> str:
 
         return f"beam-shards {__version__}"
     job = next((argument for argument in arguments if argument in _JOBS), "")
-    width = min(shutil.get_terminal_size((100, 24)).columns, 110)
+    width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 110)
     if not job:
         return "\n".join(_overview("plan" in arguments, width))
     return "\n".join(_help_of(job, "--help-all" in asked, width))

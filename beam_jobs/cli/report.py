@@ -22,6 +22,7 @@ from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import COLUMN
 from readers.format.display import (
     counted,
+    features_table,
     first_names,
     format_balance,
     format_bytes,
@@ -32,7 +33,7 @@ from readers.format.display import (
 )
 from readers.format.manifest import Manifest
 from readers.format.rejects import Reason, reasons_of
-from readers.format.schema import IMAGE_ENCODINGS, Schema, format_shape
+from readers.format.schema import IMAGE_ENCODINGS, Schema
 
 # What gives two records of a job one key.
 _ONE_KEY_OF_FILES = (
@@ -42,6 +43,8 @@ _ONE_KEY_OF_FILES = (
 )
 
 HEADER = ["job", "split", "records", "shards", "records/shard", "bytes", "rejects", "seconds"]
+
+_PLANNED = ("split", *HEADER[2:5], "bytes (est.)", "bytes/shard", "rejects", "duplicates")
 
 # Labels whose counts are printed.
 _MAX_LABELS = 20
@@ -58,21 +61,6 @@ _INFLATED = 1.5
 _MAX_REASONS = 5
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
-
-# The phases of a job in the past tense.
-_DONE = {
-    "starting": "started",
-    "listing": "listed",
-    "counting records": "counted records",
-    "comparing": "compared",
-    "sketching": "sketched",
-    "counting": "counted",
-    "sampling": "sampled",
-    "reading": "read",
-    "encoding": "encoded",
-    "writing": "wrote",
-    "checking": "checked",
-}
 
 
 class Report:
@@ -142,32 +130,23 @@ def explain(error: JobError) -> str:
 
 
 def format_findings(findings: Findings) -> str:
-    """The lines that a dry run prints."""
-    header = [
-        "split",
-        "records",
-        "shards",
-        "records/shard",
-        "bytes (est.)",
-        "bytes/shard",
-        "rejects",
-    ]
-    some_dropped = any(split.duplicates for split in findings.splits)
-    rows = []
-    for split in findings.splits:
-        sizes = shard_sizes(split.records, split.shards) if split.shards else []
-        row = [
+    """The lines that a dry run prints; a column has the duplicates if there are any."""
+    rows = [
+        (
             split.name,
             f"{split.records:,}",
             f"{split.shards:,}",
-            format_balance(sizes),
+            format_balance(shard_sizes(split.records, split.shards) if split.shards else []),
             format_bytes(split.bytes),
             format_bytes(split.bytes / max(split.shards, 1)),
             f"{split.rejected:,}",
-        ]
-        rows.append([*row, f"{split.duplicates:,}"] if some_dropped else row)
-    lines = [_features(findings.schema), ""]
-    lines.append(format_table([[*header, "duplicates"] if some_dropped else header, *rows]))
+            f"{split.duplicates:,}",
+        )
+        for split in findings.splits
+    ]
+    shown = None if any(split.duplicates for split in findings.splits) else -1
+    lines = [format_table(features_table(findings.schema)), ""]
+    lines.append(format_table(row[:shown] for row in (_PLANNED, *rows)))
     for feature, counts in sorted(findings.labels.items()):
         lines.append(_label_line("labels" if feature == LABEL else feature, counts))
     if findings.rejects:
@@ -184,11 +163,6 @@ def format_findings(findings: Findings) -> str:
 def _shown(reject: Reject) -> str:
     # Names of files that are not UTF-8 hold lone surrogates, which say which bytes they have.
     return visible_line(str(reject).encode("utf-8", "backslashreplace").decode())
-
-
-def _features(schema: Schema) -> str:
-    rows = [(n, f.dtype, format_shape(f.shape), f.encoding) for n, f in schema.items()]
-    return format_table([("feature", "dtype", "shape", "encoding"), *rows])
 
 
 def _label_line(name: str, counts: dict[str, int]) -> str:
@@ -397,8 +371,8 @@ def format_reasons(reasons: Sequence[Reason]) -> list[str]:
 
 def format_seconds(seconds: Mapping[str, float]) -> str:
     """The line that says how long each phase took; empty if no phase was reported but the start."""
-    phases = [f"{_DONE.get(phase, phase)} {taken:.1f} s" for phase, taken in seconds.items()]
-    return ", ".join(phases) if len(phases) > 1 else ""
+    phases = [f"{phase} {taken:.1f} s" for phase, taken in seconds.items()]
+    return f"time: {', '.join(phases)}" if len(phases) > 1 else ""
 
 
 def findings_as_json(findings: Findings) -> dict[str, Any]:

@@ -46,18 +46,13 @@ class ReshardFlags(JobFlags):
     keep: str = flag(
         "", "the features to keep", unset="all features", metavar="NAME,…", everyday=True
     )
-    drop: str = flag("", "the features to drop", metavar="NAME,…")
+    drop: str = flag("", "the features to drop", metavar="NAME,…", excludes="keep")
 
     inputs_expected = "name TFRecord files or a folder"
 
     @property
     def names_inputs(self) -> bool:
         return bool(self.input)
-
-    def validate(self) -> None:
-        super().validate()
-        if self.keep and self.drop:
-            raise UsageError("--keep and --drop both choose the features: drop one")
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ReshardJob:
         from beam_jobs.jobs.reshard.reshard_job import reshard_job

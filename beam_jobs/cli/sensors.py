@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 # Precede the name of a column, and of an array.
 _COLUMN, _ARRAY = "column:", "array:"
 
-# Flags that do nothing to rows, which have no time.
-_NOT_OF_ROWS = (
-    "join",
-    "recording_column",
-    "rate",
-    "time_column",
-    "resample",
-    "window",
-    "sequence",
-)
-
 # A test compares them with those of the format.
 _DTYPES = """
     bool complex64 complex128 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64
@@ -92,6 +81,7 @@ class SensorFlags(InputFlags):
         "recording",
         "a record is a recording, or a window of one; or a row: arrays are cut along their first "
         "axis, such as X [n, 28, 28] and, with --label array:y, y [n]",
+        excludes="join recording_column rate time_column resample window sequence",
     )
     recording_column: str = flag(
         "",
@@ -118,6 +108,7 @@ class SensorFlags(InputFlags):
         f"columns of {_TABLES} files that are no channels, such as is_anomaly,comment",
         metavar="NAME,…",
         check="cli.sensors:check_names --drop_columns",
+        excludes="columns",
     )
     channels: Literal[0, 1] = flag(
         0, "1 mixes the channels of audio to one, their mean; 0 keeps the channels of the files"
@@ -128,6 +119,7 @@ class SensorFlags(InputFlags):
         "arrays, {recording} is their key",
         unset="each file is a recording",
         metavar="PATTERN",
+        excludes="table recording_column",
     )
     encoding: Literal["tensor", "raw", "list"] = flag(
         "tensor",
@@ -222,45 +214,17 @@ class SensorFlags(InputFlags):
         False,
         "a recording is one record with a list of arrays of different lengths: its arrays, its "
         "windows, or its parts between gaps",
-        unset="no",
+        excludes="encoding last_window window_label",
     )
 
     def validate(self) -> None:
         super().validate()
-        for name in ("table", "recording_column"):
-            if self.join and getattr(self, name):
-                raise UsageError(f"--join and --{name} both say what a recording is: drop one")
-        if self.columns and self.drop_columns:
-            raise UsageError(
-                f"--drop_columns {self.drop_columns}: --columns names all channels: drop one of them"
-            )
         if self.time_column and not self.resample:
             raise UsageError(
                 f"--time_column {self.time_column}: only --resample uses times: add it, or leave "
                 f"the times out with --drop_columns {self.time_column}"
             )
-        if self.sequence and self.encoding != "tensor":
-            raise UsageError(
-                f"--encoding {self.encoding}: --sequence stores arrays as tensors: drop one"
-            )
-        if self.sequence and self.last_window == "pad":
-            raise UsageError("--last_window pad: a --sequence has no padded windows: drop one")
-        if self.given("window_label"):
-            self._check_window_label()
-        if self.record == "row":
-            for name in filter(self.given, _NOT_OF_ROWS):
-                value = getattr(self, name)
-                text = "" if value is True else f" {value}"
-                raise UsageError(
-                    f"--{name}{text}: this is about recordings, not --record row: drop one"
-                )
-
-    def _check_window_label(self) -> None:
-        if self.sequence:
-            raise UsageError(
-                f"--window_label {self.window_label}: only windows have such labels: drop --sequence"
-            )
-        if not self.label.startswith((_COLUMN, _ARRAY)):
+        if self.given("window_label") and not self.label.startswith((_COLUMN, _ARRAY)):
             raise UsageError(
                 f"--window_label {self.window_label}: --label {self.label or 'parent'} labels whole files; "
                 "name the labels of samples, such as --label column:activity"
@@ -291,7 +255,6 @@ class SensorFlags(InputFlags):
         )
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> SensorJob:
-        from beam_jobs.jobs.encodings import parse_encodings
         from beam_jobs.jobs.sensors.read_options import ReadOptions
         from beam_jobs.jobs.sensors.sensor_job import SensorJob
         from beam_jobs.sources.labels import Labels
@@ -322,7 +285,7 @@ class SensorFlags(InputFlags):
             encoding=dialect.encoding,
             float_audio=self.dtype.startswith("float"),
             mono=self.channels == 1,
-            inside=inside,
+            own_columns=inside,
             recording_column=self.recording_column,
             max_bytes=max_bytes,
         )
@@ -337,7 +300,7 @@ class SensorFlags(InputFlags):
             rows=self.record == "row",
             window_label=self.window_label,
             rate_column=rate_column,
-            encodings=parse_encodings(self.encodings),
+            encodings=self.feature_encodings,
         ).with_schema()
 
     def warnings(self, job: RecordJob) -> Iterable[str]:
@@ -355,7 +318,7 @@ class SensorFlags(InputFlags):
         for name in FLAGS:
             if name not in others and self.given(name) and not _applies(name, inputs):
                 raise UsageError(
-                    f"--{name} {getattr(self, name)}: none of the first files is a {suffixes_with(name)}: drop it"
+                    f"{self.typed(name)}: none of the first files is a {suffixes_with(name)}: drop it"
                 )
 
     def inside(self, inputs: Inputs, wanted: tuple[str, ...]) -> tuple[str, ...]:

@@ -58,6 +58,7 @@ class TextFlags(InputFlags):
         "",
         "the field or column with the label; lists give several labels",
         unset="no labels",
+        excludes="label",
         everyday=True,
     )
     tokens: str = flag(
@@ -81,6 +82,7 @@ class TextFlags(InputFlags):
         "cut texts into records of N tokens; the last one may be shorter",
         unset="a text is a record",
         least=0,
+        excludes="max_length",
         needs="tokens",
     )
     stride: int = flag(
@@ -113,8 +115,6 @@ class TextFlags(InputFlags):
                     f"--key {self.key}: texts in a table are named by its path and row, or by "
                     "column:NAME"
                 )
-        if self.label_field and self.label != "none":
-            raise UsageError("--label_field and --label both name the labels: drop one")
         if self.delimiter and self.record == "file" and not (self.table and self.path_column):
             raise UsageError(
                 f"--delimiter {self.delimiter}: --record file reads no columns: drop it"
@@ -169,13 +169,8 @@ class TextFlags(InputFlags):
                 f"--stride {self.stride}: expected a number of tokens, at most --window "
                 f"{self.window}"
             )
-        if self.window and self.max_length:
-            raise UsageError(
-                "--window keeps all tokens of a text, but --max_length drops some: choose one"
-            )
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
-        from beam_jobs.jobs.encodings import parse_encodings
         from beam_jobs.jobs.text.text_job import TextJob
         from beam_jobs.jobs.text.text_reader import has_several_labels
         from beam_jobs.sources.tables import stated_classes
@@ -200,7 +195,7 @@ class TextFlags(InputFlags):
             tokenizer=tokenizer,
             window=self.window,
             stride=self.stride or self.window,
-            encodings=parse_encodings(self.encodings),
+            encodings=self.feature_encodings,
         )
         names = stated_classes(job.inputs, job.label_field) if job.label_field else ()
         job = replace(job, several_labels=has_several_labels(job), label_names=names)

@@ -261,7 +261,7 @@ class ImageJob(FilesInParts):
 
     def _converted(self, image: Image.Image, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
         """The current frame of an image as a record holds it, pixels [H, W, C] or a file, and how points have moved."""
-        stored = image.height, image.width
+        stored, is_tiff = (image.height, image.width), image.format == "TIFF"
         if self.encoding == "source" and readers_decode_alike(image, self.channels):
             image.load()  # a broken image is a reject in every encoding
             file.seek(0)
@@ -282,6 +282,8 @@ class ImageJob(FilesInParts):
             wide = self._wide(image, file)
             decoded = wide.shape[0], wide.shape[1]
             pixels = self._encoded_wide(wide)
+        if is_tiff:  # Pillow states the upright size before it decodes and turns it.
+            stored = Geometry(decoded, orientation).upright
         return pixels, Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
 
     def _draft(self, image: Image.Image, orientation: int) -> None:

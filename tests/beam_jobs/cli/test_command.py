@@ -171,7 +171,10 @@ REFUSALS = [
     (TABLE.replace("none", "column:x"), "{data}/pics/t.jsonl: no column 'x', it has path, kind"),
     # Splits by column.
     (TABLE + "--split_column x", "--table {data}/pics/t.jsonl: no column 'x', it has path, kind"),
-    (TABLE + "--split_column split --group_by column:age", "so would --group_by column:age: drop"),
+    (
+        TABLE + "--split_column split --group_by column:age",
+        "this cannot be combined with --group_by column:age: drop",
+    ),
     (TABLE + "--split_column split --splits a=0.5,b=0.5", "give names alone, such as train,val"),
     (TABLE + "--split_column tags", "--split_column tags: no row has a name there; is it the"),
     (TABLE + "--split_column split --num_shards test=2", "no split 'test', --splits has train,"),
@@ -183,7 +186,10 @@ REFUSALS = [
     (TEXT + "--split_column s", "--split_column s: no row has a name there; is it the right"),
     (RESHARD + "--split_column s", "--split_column s: the feature decides the splits: give their"),
     (RESHARD + "--split_column s --splits a=1", "with --split_column the column decides"),
-    (RESHARD + "--split_column s --splits a,b --group_by x", "and so would --group_by x: drop one"),
+    (
+        RESHARD + "--split_column s --splits a,b --group_by x",
+        "this cannot be combined with --group_by x: drop one",
+    ),
     # Stratified splits.
     (IMAGES + "--stratify", "--stratify: there is one split: add --splits train=0.8,val=0.2"),
     (TABLE + "--stratify --splits a=0.5,b=0.5", "--stratify: the records have no label: add"),
@@ -193,8 +199,14 @@ REFUSALS = [
     ),
     # Exact splits and folds.
     (IMAGES + "--exact_splits", "--exact_splits: there is one split: add --splits"),
-    (TABLE + "--split_column split --folds 3", "the splits, and so would --folds 3: drop one"),
-    (IMAGES + "--folds 3 --splits a=0.5,b=0.5", "so would be those of --splits a=0.5,b=0.5: drop"),
+    (
+        TABLE + "--split_column split --folds 3",
+        "--split_column split: this cannot be combined with --folds 3: drop one",
+    ),
+    (
+        IMAGES + "--folds 3 --splits a=0.5,b=0.5",
+        "--folds 3: this cannot be combined with --splits a=0.5,b=0.5",
+    ),
     # Images.
     (IMAGES + "--image_size 5", "--image_size 5: expected HEIGHTxWIDTH such as 224x224, or none"),
     (IMAGES + "--encoding source --image_size 4x4", "keeps the files as they are: drop --im"),
@@ -211,7 +223,10 @@ REFUSALS = [
         "text --table {data}/files.csv --path_column x --output {data}/out",
         "--table {data}/files.csv: no column 'x', it has path, kind",
     ),
-    (TEXT + "--label_field kind --label parent", "--label_field and --label both name the"),
+    (
+        TEXT + "--label_field kind --label parent",
+        "--label_field kind: this cannot be combined with --label parent",
+    ),
     (TEXT + "--text_field ,", "--text_field: expected the name of a field or column"),
     (TEXT + "--text_field a,b,a", "--text_field a,b,a: two features would be called 'a': drop or"),
     (TEXT + "--text_field a,b --tokens words --window 3", "--window 3: windows are cut from one"),
@@ -234,7 +249,10 @@ REFUSALS = [
     (SENSORS + "--arrays x", "--arrays x: none of the first files is a .npz, .h5, .hdf5, .mat or"),
     (SENSORS + "--resample 5Hz --time_column t", "--time_column t: none of the first files is a"),
     (SENSORS + "--channels 1", "--channels 1: none of the first files is a .wav, .flac, .ogg"),
-    (SENSORS + "--columns a --drop_columns b", "--drop_columns b: --columns names all channels"),
+    (
+        SENSORS + "--columns a --drop_columns b",
+        "--drop_columns b: this cannot be combined with --columns a: drop",
+    ),
     (SENSORS + "--drop_columns a,a", "--drop_columns a,a: a name is repeated"),
     (
         "sensors --input '{data}/r*' --output {data}/out --label column:a",
@@ -246,19 +264,28 @@ REFUSALS = [
         SENSORS + "--window_label last",
         "--window_label last: this changes nothing without --window: add",
     ),
-    (SENSORS + "--window 2 --sequence --window_label last", "such labels: drop --sequence"),
+    (
+        SENSORS + "--window 2 --sequence --window_label last",
+        "--sequence: this cannot be combined with --window_label last",
+    ),
     (SENSORS + "--window 2 --window_label last", "--window_label last: --label none labels whole"),
     (SENSORS + "--window 2 --window_label any:", "--window_label any:: expected majority, last,"),
-    (SENSORS + "--record row --window 4", "--window 4: this is about recordings, not --record"),
+    (
+        SENSORS + "--record row --window 4",
+        "--record row: this cannot be combined with --window 4: drop one",
+    ),
     (
         SENSORS + "--join '{recording}_{array}.npy' --recording_column a",
-        "--join and --recording_column both say what a recording is: drop one",
+        "this cannot be combined with --recording_column a: drop one",
     ),
     (
         SENSORS + "--join '{recording}_{array}.npy' --label array:a",
         "column 'a': columns in the files of a --join are not read: name a --label csv:FILE, or",
     ),
-    (IMAGES + "--frames all --masks x", "--frames all: --boxes and --masks are about one image;"),
+    (
+        IMAGES + "--frames all --masks x",
+        "--frames all: this cannot be combined with --masks x: drop one",
+    ),
     (IMAGES + "--frames all --encoding source", "source keeps all frames in one record; use png"),
     (IMAGES + "--channels 4 --encoding jpeg", "--channels 4: --encoding jpeg has no alpha; use"),
     (IMAGES + "--dtype uint16 --encoding jpeg", "does not hold such pixels; use tensor or raw or"),
@@ -280,12 +307,18 @@ REFUSALS = [
         "--stride 4: this changes nothing without --window: add it",
     ),
     (TEXT + "--tokens bytes --window 4 --stride 5", "--stride 5: expected a number of tokens, at"),
-    (TEXT + "--tokens bytes --window 4 --max_length 9", "--window keeps all tokens of a text"),
+    (
+        TEXT + "--tokens bytes --window 4 --max_length 9",
+        "--window 4: this cannot be combined with --max_length 9",
+    ),
     (TEXT + "--extra_features text:string", "the records have a feature of this name; rename the"),
     # Recordings.
     (SENSORS + "--time_column t", "--time_column t: only --resample uses times: add it, or"),
     (SENSORS + "--time_unit ms", "--time_unit ms: this changes nothing without --time_column"),
-    (SENSORS + "--sequence --encoding raw", "--encoding raw: --sequence stores arrays as tensors"),
+    (
+        SENSORS + "--sequence --encoding raw",
+        "--sequence: this cannot be combined with --encoding raw: drop one",
+    ),
     (SENSORS + "--stride 4", "--stride 4: this changes nothing without --window: add it"),
     (SENSORS + "--max_gap 1s", "--max_gap 1s: this changes nothing without --resample: add it"),
     (SENSORS + "--window 2s", "--window 2s: the recordings do not state how many samples a"),
@@ -293,12 +326,12 @@ REFUSALS = [
     (SENSORS + "--join '{recording}.csv'", "expected {recording} and {array} once each, such as"),
     (
         "sensors --table {data}/rec.csv --join '{recording}_{array}.csv' --output {data}/out",
-        "--join and --table both say what a recording is: drop one",
+        "this cannot be combined with --table {data}/rec.csv: drop one",
     ),
     # TFRecord files.
     ("reshard --output {data}/out", "--input is missing: name TFRecord files or a folder"),
     ("reshard --input {data}/a.txt --output {data}/out", "no TFRecord files among these: index"),
-    (RESHARD + "--keep a --drop b", "--keep and --drop both choose the features: drop one"),
+    (RESHARD + "--keep a --drop b", "--drop b: this cannot be combined with --keep a: drop one"),
     (RESHARD + "--schema {data}/no.json", "--schema {data}/no.json: "),
 ]
 

@@ -49,7 +49,7 @@ class Few(Flags):
     level: Literal[1, 2] = flag(2, "a level", stated=False)
     parts: list[str] = flag([], "parts", unset="none")
     fast: bool = flag(False, "be fast", unset="be slow", needs="name")
-    late: bool = flag(False, "be late")
+    late: bool = flag(False, "be late", excludes="fast parts")
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,14 @@ def test_a_flag_that_changes_nothing_without_another_one_is_refused():
     expected = r"^--kind b: this changes nothing without --name or --fast: add one, or drop --kind$"
     with pytest.raises(UsageError, match=expected):
         Few(kind="b").validate()
+
+
+def test_flags_that_exclude_each_other_are_refused():
+    Few(late=True).validate()
+    with pytest.raises(
+        UsageError, match=r"^--late: this cannot be combined with --parts a b: drop"
+    ):
+        Few(late=True, parts=["a", "b"]).validate()
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -268,7 +276,7 @@ def test_the_version_is_printed(capsys):
         ("images --splits a=2", "--splits a=2"),
         ("text --window 4", "--window 4: this changes nothing without --tokens"),
         ("sensors --time_unit ms", "--time_unit ms"),
-        ("reshard --keep a --drop b", "--keep and --drop"),
+        ("reshard --keep a --drop b", "--drop b: this cannot be combined with --keep a"),
     ],
 )
 def test_flags_are_checked_before_inputs_are_looked_at(capsys, command, message):

@@ -15,8 +15,7 @@ from beam_jobs.cli.report import (
 from beam_jobs.cli.run import Report
 from beam_jobs.dataset.output import Output
 from beam_jobs.pipeline.dry_run import SplitSurvey
-from beam_jobs.plan.groups import Groups
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.placement import Groups, Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject, first_rejects, format_rejects
 from readers.format.manifest import Manifest
@@ -209,7 +208,10 @@ def test_a_line_says_how_long_each_phase_took():
         "checking": 0.2,
     }
     found = format_seconds(seconds)
-    assert found == "started 0.0 s, read 3.1 s, encoded 5.0 s, wrote 12.4 s, checked 0.2 s"
+    assert (
+        found
+        == "time: starting 0.0 s, reading 3.1 s, encoding 5.0 s, writing 12.4 s, checking 0.2 s"
+    )
     assert format_seconds({"starting": 30.0}) == ""
     assert format_seconds({}) == ""
 

@@ -81,7 +81,7 @@ def test_flags_are_parsed_with_their_units():
         ),
         (
             {"last_window": "pad", "window": "5", "sequence": True},
-            "--last_window pad: a --sequence has no padded windows: drop one",
+            "--sequence: this cannot be combined with --last_window pad: drop one",
         ),
         ({"window": "0"}, "--window 0: expected a number of samples"),
         ({"rate": "0Hz"}, "--rate 0Hz: expected a rate"),
