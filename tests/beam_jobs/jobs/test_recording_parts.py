@@ -112,7 +112,7 @@ def test_a_row_is_a_reject_by_itself(tmp_path):
     [
         ({"X": np.zeros((3, 2)), "z": np.zeros(4)}, "", "'X' has 3 rows, 'z' 4: --record row cuts"),
         ({"X": np.zeros((3, 2)), "y": np.zeros(4)}, "--label array:y", "'signal' has 3 rows, 'y' 4"),
-        ({"X": np.zeros((3, 2)), "fs": np.array(5)}, "", "array 'fs' is a single number and has no"),
+        ({"X": np.zeros((3, 2)), "fs": np.array(5)}, "", "'fs' is a single number; choose arrays with --arrays X"),
         ({"X": np.zeros((0, 2))}, "", "a.npz: it has no rows"),
         ({"X": np.zeros((3, 2)), "y": np.zeros((3, 2))}, "--label array:y", "'y' is float64 [3, 2]: e"),
         ({"X": np.zeros((3, 2))}, "--label array:y", "neither its metadata nor the file has 'y'"),
