@@ -102,26 +102,25 @@ def batches_of(spec: ReshardSpec, task: Task) -> Iterator[tuple[Chunk, FrameBatc
     chunks = [chunk for chunk in task.chunks if not chunk.is_empty]
     with reading_ahead(read for chunk in chunks for read in spec.reads(chunk)):
         for chunk in chunks:
-            for batch in _frame_batches(spec, chunk):
-                yield chunk, batch
+            try:
+                for batch in _frame_batches(spec, chunk):
+                    yield chunk, batch
+            except RejectError as error:
+                yield chunk, no_frames(str(error))
+            except OSError as error:
+                yield chunk, no_frames(f"cannot be read: {error}")
 
 
 def _frame_batches(spec: ReshardSpec, chunk: Chunk) -> Iterator[FrameBatch]:
-    source, limit = chunk.source, spec.inputs.max_bytes
-    try:
-        if source.error:
-            raise RejectError(source.error)
-        with spec.inputs.stream(source) as file:
-            stream = cast(io.BufferedReader, file)
-            if chunk.end:
-                file.seek(chunk.start)
-                yield from frame_batches(stream, limit, chunk.start, chunk.end, chunk.first)
-            else:
-                yield from frame_batches(decompressed(stream), limit)
-    except RejectError as error:
-        yield no_frames(str(error))
-    except OSError as error:
-        yield no_frames(f"cannot be read: {error}")
+    if chunk.source.error:
+        raise RejectError(chunk.source.error)
+    with spec.inputs.stream(chunk.source) as file:
+        stream, limit = cast(io.BufferedReader, file), spec.inputs.max_bytes
+        if not chunk.end:
+            yield from frame_batches(decompressed(stream), limit)
+            return
+        file.seek(chunk.start)
+        yield from frame_batches(stream, limit, chunk.start, chunk.end, chunk.first)
 
 
 def examples_of(spec: ReshardSpec, rules: SplitRules, task: Task) -> Iterator[Examples]:

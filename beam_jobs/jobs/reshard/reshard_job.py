@@ -198,7 +198,7 @@ def reshard_job(
     known = description_of(manifests, schema, read)
     job = ReshardJob(inputs, known.schema, keep, drop)
     names = {name: classes for name, classes in known.names if job.keeps(name)}
-    has_tokens = job.keeps(_TOKENS)
+    has_tokens = job.keeps(_TOKENS) or _TOKENS not in (known.schema or {})
     rates = {m.sample_rate if isinstance(m, Manifest) else 0.0 for m in manifests.values()}
     return replace(
         job,
