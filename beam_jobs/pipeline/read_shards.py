@@ -14,8 +14,8 @@ from apache_beam.metrics import Metrics
 
 from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.reshard.frames import frames_of
 from beam_jobs.jobs.reshard.manifests import manifests_in
+from beam_jobs.jobs.reshard.record_frames import frames_of
 from beam_jobs.packages import check_crc32c
 from beam_jobs.storage.files import files_of
 from beam_jobs.storage.paths import absolute_path

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.reshard.frames import FrameBatch, decompressed, frame_batches, no_frames
 from beam_jobs.jobs.reshard.manifests import InputSplits
+from beam_jobs.jobs.reshard.record_frames import FrameBatch, decompressed, frame_batches, no_frames
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, Task

@@ -121,8 +121,8 @@ def splits_of(files: Mapping[str, Collection[str]], manifests: Manifests) -> Inp
         manifests: The manifests in these folders.
     """
     if not any(manifests.values()):
-        paths = itertools.chain.from_iterable(files.values())
-        shards = (_SHARD.fullmatch(path.rpartition("/")[2]) for path in paths)
+        every = itertools.chain.from_iterable(files.values())
+        shards = (_SHARD.fullmatch(path.rpartition("/")[2]) for path in every)
         return InputSplits(suggested=tuple(sorted({shard[1] for shard in shards if shard})))
     names: dict[str, None] = {}
     lone = []
@@ -168,9 +168,9 @@ def description_of(manifests: Manifests, schema: str, read: ReadText = read_text
     if schema or len(described) == len(manifests):
         return known
     if known.has_meanings:
-        other = next(folder for folder in manifests if folder not in described)
+        bare = next(folder for folder in manifests if folder not in described)
         raise UsageError(
-            f"--input: the {MANIFEST} in {first} gives numbers a meaning, but {other} has no "
+            f"--input: the {MANIFEST} in {first} gives numbers a meaning, but {bare} has no "
             f"{MANIFEST}: reshard them one by one, or give --schema {first}/{MANIFEST} if it applies "
             "to all"
         )

@@ -185,7 +185,7 @@ class RecordFit:
                 for number, name in _names_in(records[rows[0]])
             ):
                 doubtful.update(rows)
-        reasons = {row: self._misfit(records[row]) for row in doubtful}
+        reasons = {row: self._misfit(records[row]) or errors.get(row, "") for row in doubtful}
         return values, {row: reason for row, reason in reasons.items() if reason}
 
     def _is_looked_at(self, feature: Feature) -> bool:

@@ -17,7 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.reshard.frames import frames_of, header_error
+from beam_jobs.jobs.reshard.record_frames import frames_of, header_error
 from beam_jobs.sources.chunks import Chunk, RangeCount, in_order
 from beam_jobs.sources.inputs import Inputs
 from readers.format.tfrecord import HEADER_BYTES
