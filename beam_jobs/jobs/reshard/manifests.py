@@ -56,17 +56,13 @@ class InputSplits(NamedTuple):
 def place_of(path: str) -> tuple[str, str]:
     """The directory of a file's dataset, and the file's path in it."""
     folder, _, name = path.rpartition("/")
-    if found := _OF_A_JOB.fullmatch(folder):
-        return found[1], f"{found[2]}/{name}"
+    if match := _OF_A_JOB.fullmatch(folder):
+        return match[1], f"{match[2]}/{name}"
     return folder, name
 
 
 def read_text(path: str) -> bytes:
-    """The content of a file beside shards.
-
-    Raises:
-        OSError: The file is missing or unreadable.
-    """
+    """The content of a file beside shards; raises OSError if it is missing or unreadable."""
     with open_file(path) as file:
         return file.read(MAX_TEXT_BYTES)
 
@@ -84,10 +80,10 @@ def _manifest_in(folder: str, read: ReadText) -> Manifest | str | None:
             raise FileNotFoundError from error
 
     try:
-        found = newest_manifest(folder, content)
+        newest = newest_manifest(folder, content)
     except (ValueError, RejectError) as error:
         return str(error)
-    return found[1] if found else None
+    return newest[1] if newest else None
 
 
 def splits_of(files: Mapping[str, Collection[str]], manifests: Manifests) -> InputSplits:

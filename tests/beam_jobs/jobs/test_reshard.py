@@ -645,6 +645,13 @@ def test_vocabularies_and_tokenizers_are_kept_unless_the_tokens_are_dropped(tmp_
         (tmp_path / name / "0123abcd/words").write_bytes(words)
     assert job_of(tmp_path / "a").vocabulary == (b"", b"[UNK]", b"one", b"two")
     assert job_of(tmp_path / "a", drop=("tokens",)).vocabulary == ()
+    # Features that have other names are none that a vocabulary is known to describe.
+    renamed = Schema({"id": ("int64", ()), "ids": ("int64", (None,), "list")})
+    words = {"vocabulary.txt": File("words", google_crc32c.value(b"one\ntwo\n"))}
+    other = [{"id": 1, "ids": np.array([2, 3])}]
+    write_dataset(tmp_path / "named", renamed, {"train": [other]}, vocabulary=4, files=words)
+    (tmp_path / "named" / "words").write_bytes(b"one\ntwo\n")
+    assert job_of(tmp_path / "named", keep=("ids",)).vocabulary[2:] == (b"one", b"two")
     with pytest.raises(UsageError, match="differ in features, labels or tokens"):
         job_of(tmp_path / "a", tmp_path / "b")
     with pytest.raises(
