@@ -23,11 +23,11 @@ from beam_jobs.cli.parser import CommandFlags, parse_flags
 from beam_jobs.dataset.lease import note_remote
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import noted_shards
-from beam_jobs.engines.dataflow import on_dataflow
+from beam_jobs.engines.dataflow import on_dataflow, prepare_dataflow
 from beam_jobs.engines.direct import on_this_machine, processes_of
-from beam_jobs.engines.early_end import NO_WAIT, ends_early
 from beam_jobs.engines.flags import engine_flags, job_name
-from beam_jobs.engines.remote.job import RemoteJob
+from beam_jobs.engines.launch import NO_WAIT, ends_early
+from beam_jobs.engines.remote.flink import RemoteJob
 from beam_jobs.engines.remote.watch import Follow
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.pixels import compressed
@@ -116,6 +116,9 @@ def command_of(flags: CommandFlags) -> Command:
     # A pipeline would set them later; inputs and output are looked at here.
     FileSystems.set_options(options)
     directory = dataset.directory()
+    if on_dataflow(options):
+        read = [path for name in ("input", "table") for path in flags.options.get(name, ())]
+        prepare_dataflow(options, directory, read)
     job = flags.job.make_job(dataset.columns, directory, bytes_of(dataset.max_record_bytes))
     mapper = None
     if dataset.map:
@@ -177,7 +180,7 @@ def _follow(flags: CommandFlags, output: Output, options: PipelineOptions) -> Fo
     def note(job: RemoteJob) -> None:
         note_remote(output, job.to_bytes())
 
-    return Follow(flags.run.engine, flags.run.engine_page, shards, note)
+    return Follow(flags.run.engine, flags.run.engine_page, output.staging, shards, note)
 
 
 class _BeamParser(argparse.ArgumentParser):

@@ -102,7 +102,7 @@ class DatasetFlags(Flags):
         "as these allow",
         unset="each record, or with --window each recording or text, is assigned by itself",
         metavar="REGEX|column:NAME",
-        check="plan.groups:Groups.parse",
+        check="plan.placement:Groups.parse",
         everyday=True,
     )
     num_shards: str = flag(
@@ -201,7 +201,7 @@ class DatasetFlags(Flags):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that decide the splits of records."""
-        from beam_jobs.plan.groups import Groups
+        from beam_jobs.plan.placement import Groups
 
         return tuple(filter(None, (Groups.parse(self.group_by).column, self.split_column)))
 
@@ -251,8 +251,7 @@ class DatasetFlags(Flags):
         """
         from beam_jobs.dataset.generations import begun
         from beam_jobs.dataset.output import Output, parse_num_shards, parse_size
-        from beam_jobs.plan.groups import Groups
-        from beam_jobs.plan.placement import Placement
+        from beam_jobs.plan.placement import Groups, Placement
         from beam_jobs.records.rejects import MaxRejects
 
         splits = self.find_splits(job)

@@ -152,9 +152,7 @@ class ImageFlags(InputFlags):
     @property
     def image_encoding(self) -> ImageEncoding:
         """The encoding of `image`."""
-        from beam_jobs.jobs.encodings import parse_encodings
-
-        chosen = parse_encodings(self.encodings).get("image", self.encoding)
+        chosen = self.feature_encodings.get("image", self.encoding)
         if chosen == "auto":
             keeps_pixels = self.image_size == "none" and self.dtype == "uint8"
             is_file = keeps_pixels and self.frames == "first" and self.max_pixels <= _MAX_READ
@@ -247,7 +245,6 @@ class ImageFlags(InputFlags):
         return with_names(annotations, self.keypoints)
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ImageJob:
-        from beam_jobs.jobs.encodings import parse_encodings
         from beam_jobs.jobs.images.image_job import ImageJob
         from beam_jobs.jobs.images.pixels import parse_image_size
 
@@ -274,7 +271,7 @@ class ImageFlags(InputFlags):
             max_pixels=self.max_pixels,
             strip_metadata=self.strip_metadata,
             image_info=self.image_info,
-            encodings=parse_encodings(self.encodings),
+            encodings=self.feature_encodings,
         )
 
     def warnings(self, job: RecordJob) -> Iterable[str]:

@@ -162,6 +162,13 @@ class InputFlags(JobFlags):
             yield from (file.path for file in match(pattern, FILES_TRIED))
 
     @property
+    def feature_encodings(self) -> dict[str, str]:
+        """Feature -> encoding, of `--encodings`."""
+        from beam_jobs.jobs.encodings import parse_encodings
+
+        return parse_encodings(self.encodings)
+
+    @property
     def extras(self) -> tuple[ExtraFeature, ...]:
         """The columns that become features."""
         from beam_jobs.sources.extra_features import parse_extra_features, parse_target

@@ -38,15 +38,7 @@ _INDENT = 26
 
 
 class _Job(NamedTuple):
-    """One job of the command line.
-
-    Attributes:
-        summary: What a record is, in a line.
-        description: What the job reads.
-        examples: Arguments of two commands.
-        own: The flags that say what the job reads and what its records are.
-        dataset: The flags that say what it writes.
-    """
+    """One job of the command line: what a record is, what it reads, two commands, its flags, and those of its output."""
 
     summary: str
     description: str

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import apache_beam as beam
 from apache_beam.metrics import MetricsFilter
 from apache_beam.runners.runner import PipelineResult
 
@@ -43,8 +42,8 @@ from beam_jobs.dataset.generations import state_of
 from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.output import not_writable
 from beam_jobs.dataset.topup import read_index
-from beam_jobs.engines.early_end import ends_early
-from beam_jobs.engines.launch import launch
+from beam_jobs.engines.launch import check_job_service, ends_early, launch
+from beam_jobs.engines.remote.watch import Watch
 from beam_jobs.errors import CompleteError, DataError, JobError, UsageError
 from beam_jobs.jobs.near import Near
 from beam_jobs.pipeline.commit import INPUT_BYTES
@@ -93,9 +92,12 @@ def run_job(command: Command) -> Outcome | None:
         JobError: The job failed; no manifest was written.
     """
     directory, early = command.output.directory, ends_early(command.beam)
+    check_job_service(command.beam)
+    watch = Watch(command.follow, command.beam, sys.stderr) if command.follow else None
+    transform = command.name.capitalize() >> command.transform
     try:
         with leased(command.output, command.name, keeps=bool(early)):
-            result, seconds = _launch(command, command.name.capitalize() >> command.transform)
+            result, seconds = launch(transform, command.beam, watch)
     except CompleteError:
         return Outcome(
             _manifest(directory, state_of(directory).generations[-1]), 0, {}, was_complete=True
@@ -113,19 +115,6 @@ def run_job(command: Command) -> Outcome | None:
         raise DataError(
             f"the runner reports success, but {error}; no dataset was written: run the job again"
         ) from None
-
-
-def _launch(
-    command: Command, transform: beam.PTransform
-) -> tuple[PipelineResult, dict[str, float]]:
-    inputs = command.job.inputs
-    return launch(
-        transform,
-        command.beam,
-        command.output.directory,
-        [*inputs.patterns, inputs.root],
-        command.follow,
-    )
 
 
 def _manifest(directory: str, generation: int) -> Manifest:
@@ -147,7 +136,7 @@ def survey_job(command: Command) -> Findings:
     with tempfile.TemporaryDirectory(prefix="beam_jobs-") as directory:
         path = Path(directory, "findings.json")
         survey = Survey(command.job, command.output, command.processes, str(path), command.drops)
-        result, _ = _launch(command, "Survey" >> survey)
+        result, _ = launch("Survey" >> survey, command.beam)
         findings: Findings = pickle.loads(path.read_bytes())
         return replace(findings, kept_out=_counted(result, KEPT_OUT))
 
@@ -333,9 +322,10 @@ def _near_findings(command: Command, manifest: Manifest) -> list[Finding] | None
     near = Near(Likeness(compared.kind, value, len(compared.features)), compared)
     records = sum(split.records for split in manifest.splits.values())
     plain = replace(job, tokenizer="", vocabulary=())
-    follow = replace(command.follow, note=None) if command.follow else None
+    follow, options = command.follow, command.beam
+    watch = Watch(replace(follow, note=None), options, sys.stderr) if follow else None
     survey = SurveyNear(directory, records, plain, near, command.processes)
-    launch(survey, command.beam, directory, [directory], follow)
+    launch(survey, options, watch)
     path = join(directory, SURVEY)
     found = json.loads(read_bytes(path))
     delete_files([path])

@@ -255,7 +255,6 @@ class SensorFlags(InputFlags):
         )
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> SensorJob:
-        from beam_jobs.jobs.encodings import parse_encodings
         from beam_jobs.jobs.sensors.read_options import ReadOptions
         from beam_jobs.jobs.sensors.sensor_job import SensorJob
         from beam_jobs.sources.labels import Labels
@@ -286,7 +285,7 @@ class SensorFlags(InputFlags):
             encoding=dialect.encoding,
             float_audio=self.dtype.startswith("float"),
             mono=self.channels == 1,
-            inside=inside,
+            own_columns=inside,
             recording_column=self.recording_column,
             max_bytes=max_bytes,
         )
@@ -301,7 +300,7 @@ class SensorFlags(InputFlags):
             rows=self.record == "row",
             window_label=self.window_label,
             rate_column=rate_column,
-            encodings=parse_encodings(self.encodings),
+            encodings=self.feature_encodings,
         ).with_schema()
 
     def warnings(self, job: RecordJob) -> Iterable[str]:

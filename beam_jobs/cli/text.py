@@ -171,7 +171,6 @@ class TextFlags(InputFlags):
             )
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
-        from beam_jobs.jobs.encodings import parse_encodings
         from beam_jobs.jobs.text.text_job import TextJob
         from beam_jobs.jobs.text.text_reader import has_several_labels
         from beam_jobs.sources.tables import stated_classes
@@ -196,7 +195,7 @@ class TextFlags(InputFlags):
             tokenizer=tokenizer,
             window=self.window,
             stride=self.stride or self.window,
-            encodings=parse_encodings(self.encodings),
+            encodings=self.feature_encodings,
         )
         names = stated_classes(job.inputs, job.label_field) if job.label_field else ()
         job = replace(job, several_labels=has_several_labels(job), label_names=names)

@@ -19,9 +19,9 @@ from beam_jobs.columns import Ragged
 from beam_jobs.errors import DataError, RejectError
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.group_splits import GroupSizes
-from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, shards_of
+from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import SampledRecord, Summary
 from beam_jobs.records.blocks import HASHES_PER_BLOCK, Block, pack_record
 from beam_jobs.records.encode import RecordCounter, RecordEncoder

@@ -127,14 +127,14 @@ def read_row_groups(
     table = _open_parquet(file)
     names = table.schema_arrow.names
     check_names(names)
-    known = names if columns is None else names_in(_fields_of(table.schema_arrow))
+    fields = names if columns is None else names_in(_fields_of(table.schema_arrow))
     # At least one column: rows are counted by reading them, not taken from the footer.
-    wanted = [name for name in known if columns is None or name in columns] or names[:1]
+    chosen = [name for name in fields if columns is None or name in columns] or names[:1]
     for group in range(table.num_row_groups) if groups is None else groups:
         count = table.metadata.row_group(group).num_rows
         at = first
         try:
-            for batch in _batches(table, group, wanted, most_bytes):
+            for batch in _batches(table, group, chosen, most_bytes):
                 for values, error in batch_rows(batch, most_bytes):
                     yield Row(at, values, error)
                     at += 1
@@ -218,12 +218,12 @@ def _feather_rows(
     """Yields the rows of a file in Arrow's file format or its stream format."""
     names = _open_feather(file).schema.names
     check_names(names)
-    wanted = [
+    chosen = [
         place
         for place, name in enumerate(names)
         if columns is None or any(f"{column}.".startswith(f"{name}.") for column in columns)
     ]
-    reader = _open_feather(file, wanted or [0])
+    reader = _open_feather(file, chosen or [0])
     in_stream = not hasattr(reader, "num_record_batches")
     batches = reader if in_stream else map(reader.get_batch, range(reader.num_record_batches))
     number = itertools.count(1)

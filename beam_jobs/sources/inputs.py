@@ -33,7 +33,14 @@ from beam_jobs.sources.source import Source, used_columns
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, check_bytes
 from beam_jobs.storage.listing import ALL, Span, match, spans_of_pattern
-from beam_jobs.storage.paths import GLOB, absolute, common_root, fixed_folder, inside, unescaped
+from beam_jobs.storage.paths import (
+    GLOB,
+    absolute,
+    common_root,
+    fixed_folder,
+    membership,
+    unescaped,
+)
 from readers.files.local import is_local
 from readers.files.stores.ahead import Read
 from readers.files.stores.clients import is_store
@@ -143,7 +150,7 @@ class Inputs:
 
     def files(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields the files that one of the patterns matches; arguments as for `sources`."""
-        in_output, start = inside(self.output), len(self.root) + 1
+        in_output, start = membership(self.output), len(self.root) + 1
         # With a limit, a remote folder is not listed to its end, unless files may be skipped.
         listed = None if is_local(pattern) or self.skips is not _skips_none else limit
         files = (

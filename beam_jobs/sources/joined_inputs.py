@@ -94,8 +94,8 @@ class JoinedInputs(Inputs):
         for key in sorted(recordings):
             source = self._joined(key, recordings[key])
             if recordings[key].keys() != usual:
-                found, most = (", ".join(sorted(names)) for names in (recordings[key], usual))
-                yield source._replace(error=f"its arrays are {found}, most recordings have {most}")
+                own, most = (", ".join(sorted(names)) for names in (recordings[key], usual))
+                yield source._replace(error=f"its arrays are {own}, most recordings have {most}")
             elif limit != 0:
                 limit = limit and limit - 1
                 yield source
@@ -106,14 +106,14 @@ class JoinedInputs(Inputs):
             return source.error
         if source.archive:
             return "it is in an archive, whose members cannot be joined"
-        found = self._regex.fullmatch(source.key)
-        if not found:
+        place = self._regex.fullmatch(source.key)
+        if not place:
             return f"its name does not fit --join {self.join}"
-        recording = (found.groupdict().get("above") or "") + found["recording"]
-        first = recordings.setdefault(recording, {}).setdefault(found["array"], source)
+        recording = (place.groupdict().get("above") or "") + place["recording"]
+        first = recordings.setdefault(recording, {}).setdefault(place["array"], source)
         if first is source:
             return ""
-        return f"{recording} has its {found['array']!r} from {first.key} already"
+        return f"{recording} has its {place['array']!r} from {first.key} already"
 
     def _joined(self, key: str, parts: dict[str, Source]) -> Source:
         size = sum(part.size for part in parts.values())

@@ -144,11 +144,11 @@ def holds_lists(column: str, value: Any) -> bool:
 
 def count_labels(labels: Iterable[Label | None]) -> Counter[str]:
     """Counts how often each label occurs."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for label, count in Counter(labels).items():
         for text in (label,) if isinstance(label, str) else label or ():
-            found[text] += count
-    return found
+            counts[text] += count
+    return counts
 
 
 @dataclass(frozen=True)

@@ -70,13 +70,13 @@ class Dialect(NamedTuple):
                 f"--text_encoding {encoding}: expected an encoding of text that Python knows, such "
                 "as utf-16, cp1252 or shift_jis"
             ) from None
-        found = delimiter.replace("\\t", "\t")
-        if len(found) > 1 or found in ('"', "\r", "\n"):
+        character = delimiter.replace("\\t", "\t")
+        if len(character) > 1 or character in ('"', "\r", "\n"):
             raise UsageError(
                 f"--delimiter {delimiter}: expected one character other than a quote, such as ';' "
                 "or '\\t' for a tab"
             )
-        return cls(name, found)
+        return cls(name, character)
 
 
 DEFAULT = Dialect()
@@ -226,10 +226,10 @@ def text_header(
 
 def delimiter_hint(header: Sequence[str]) -> str:
     """A hint for a table that lacks a column; empty unless it seems to have another delimiter."""
-    found = next((mark for mark in _OTHER_DELIMITERS if mark in "".join(header)), "")
-    if len(header) != 1 or not found:
+    other = next((mark for mark in _OTHER_DELIMITERS if mark in "".join(header)), "")
+    if len(header) != 1 or not other:
         return ""
-    return f"; is it separated by {found!r}? Then add --delimiter {found!r}"
+    return f"; is it separated by {other!r}? Then add --delimiter {other!r}"
 
 
 def opened_text(file: BinaryIO, gzipped: bool, encoding: str) -> BinaryIO:

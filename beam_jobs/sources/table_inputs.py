@@ -41,16 +41,25 @@ _ENDINGS = {b"RIFF": ".wav", b"fLaC": ".flac", b"OggS": ".ogg"}
 
 
 @dataclass(frozen=True)
-class TableInputs(Inputs):
-    """Files that the rows of tables name, by paths relative to `root`; `patterns` match the tables.
+class RowInputs(Inputs):
+    """Files of the rows of tables, which `patterns` match.
 
     Attributes:
-        path_column: The column with the paths, in every table.
+        path_column: The column with the files or their paths, in every table.
         key: What a record's key is: "path" for the path, "row" for the path and the row's number, or
             `column:NAME` for the value of a column.
     """
 
     path_column: str = ""
+
+    @property
+    def in_one_folder(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class TableInputs(RowInputs):
+    """Files that the rows of tables name, by paths relative to `root`."""
 
     @classmethod
     def of_tables(
@@ -88,20 +97,20 @@ class TableInputs(Inputs):
             columns = (*columns, key.removeprefix(COLUMN))
         patterns = tuple(map(absolute, tables))
         folder = _folder(root) if root else common_root([*patterns])
-        held = set[bool]()
+        kinds = set[bool]()
         for path in itertools.chain.from_iterable(map(tables_of, tables)):
             path_column, holds_files = _path_column(path, path_column, needed, dialect)
-            held.add(holds_files)
-        if len(held) > 1:
+            kinds.add(holds_files)
+        if len(kinds) > 1:
             raise UsageError(
                 f"--table: column {path_column!r} holds files in some tables and paths in others: make "
                 "a dataset of each"
             )
-        if True in held and root:
+        if True in kinds and root:
             raise UsageError(
                 f"--input {root}: the files are in --table itself, in column {path_column!r}: drop it"
             )
-        kind = EmbeddedInputs if True in held else cls
+        kind = EmbeddedInputs if True in kinds else cls
         return kind(
             patterns,
             folder,
@@ -114,10 +123,6 @@ class TableInputs(Inputs):
 
     @property
     def packed(self) -> bool:
-        return False
-
-    @property
-    def in_one_folder(self) -> bool:
         return False
 
     @cached_property
@@ -157,10 +162,10 @@ class TableInputs(Inputs):
 
     def _rows(self, path: str) -> Iterator[Source]:
         kind, gzipped = _kind_of(path)
-        wanted = {self.path_column, *self.columns}
+        columns = {self.path_column, *self.columns}
         name = path[len(self._above) + 1 :]
         with open_seekable(path) as file:
-            for row in read_rows(file, kind, gzipped, wanted, self.dialect, self.max_bytes):
+            for row in read_rows(file, kind, gzipped, columns, self.dialect, self.max_bytes):
                 key = f"{name}#{row.number}" if row.number else name
                 try:
                     yield self._source(row)
@@ -198,27 +203,17 @@ class TableInputs(Inputs):
 
 
 @dataclass(frozen=True)
-class EmbeddedInputs(Inputs):
+class EmbeddedInputs(RowInputs):
     """Files in a struct column `{bytes, path}` of Parquet tables, as Hugging Face writes images and audio.
 
     The rows of a row group are read from front to back, like the members of a `.tar.gz`: Parquet decodes a whole column
-    chunk to return one value, so rows in another order would cost a chunk each. `patterns` match the tables.
-
-    Attributes:
-        path_column: The column with the files.
-        key: What a record's key is: "path" for the table's path with the file's own or, if it has none,
-            the row's number; "row" for the number; or `column:NAME` for the value of a column.
+    chunk to return one value, so rows in another order would cost a chunk each. The path in a key is the table's with the
+    file's own or, if it has none, the row's number.
     """
-
-    path_column: str = ""
 
     @property
     def packed(self) -> bool:
         return True
-
-    @property
-    def in_one_folder(self) -> bool:
-        return False
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields row groups, each with several megabytes; a table that cannot be read is an error."""
@@ -228,11 +223,11 @@ class EmbeddedInputs(Inputs):
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         """Yields the files in some row groups with their bytes; damaged groups end with an error."""
         start, end, first = source.groups or RowGroups(0, 0, 1)
-        wanted = {self.path_column + _BYTES, self.path_column + _PATH, *self.columns}
+        columns = {self.path_column + _BYTES, self.path_column + _PATH, *self.columns}
         try:
             with open_seekable(self.path(source.file)) as file:
                 groups = range(start, end)
-                for row in read_row_groups(file, groups, wanted, first, self.max_bytes):
+                for row in read_row_groups(file, groups, columns, first, self.max_bytes):
                     yield self._file(source, row)
         except (OSError, RejectError) as error:
             yield Source(source.key, error=str(error)), b""

@@ -122,15 +122,15 @@ def stated_classes(inputs: Inputs, column: str) -> tuple[str, ...]:
             return ()
         try:
             with open_seekable(path) as file:
-                found = class_names(file, column)
+                stated = class_names(file, column)
         except (OSError, RejectError):
             continue
-        if first and found != names:
+        if first and stated != names:
             raise UsageError(
                 f"label column {column!r}: {path} states other classes than {first}: make a dataset of "
                 "each"
             )
-        first, names = path, found
+        first, names = path, stated
         if not names:
             return ()
     return names

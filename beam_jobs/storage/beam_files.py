@@ -40,10 +40,10 @@ class BeamFiles(StagedFiles):
 
     def stat(self, path: str) -> Stat:
         with _errors(path):
-            found = FileSystems.match([path])[0].metadata_list
-        if not found:
+            matches = FileSystems.match([path])[0].metadata_list
+        if not matches:
             raise FileNotFoundError(f"{path}: no such file")
-        version, info = found[0].last_updated_in_seconds, _info(found[0])
+        version, info = matches[0].last_updated_in_seconds, _info(matches[0])
         return Stat(info.size, version, modified=info.modified)
 
     def open(self, path: str) -> io.BufferedReader:
@@ -134,14 +134,14 @@ def _walked(folder: str) -> Iterator[FileInfo]:
         listed: list[Any] = FileSystems.match([f"{below}/*"])[0].metadata_list
         return listed
 
-    def walk(found: list[Any]) -> Iterator[FileInfo]:
-        for entry in found:
-            inside = [] if entry.size_in_bytes else entries(entry.path)
+    def walk(level: list[Any]) -> Iterator[FileInfo]:
+        for entry in level:
+            below = [] if entry.size_in_bytes else entries(entry.path)
             # An empty file lists itself, with a nameless entry.
-            if entry.size_in_bytes or any(one.path == f"{entry.path}/" for one in inside):
+            if entry.size_in_bytes or any(one.path == f"{entry.path}/" for one in below):
                 yield _info(entry)
             else:
-                yield from walk(inside)
+                yield from walk(below)
 
     if FileSystems.exists(folder):
         yield from walk(entries(folder))

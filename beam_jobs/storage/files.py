@@ -50,17 +50,17 @@ def storage_options() -> Mapping[str, Any]:
     from apache_beam.options.value_provider import RuntimeValueProvider
 
     # Where Beam's own filesystems look, too.
-    found: Any = FileSystems._pipeline_options or RuntimeValueProvider.runtime_options or {}
-    if found is not _last[0]:
-        by_name = isinstance(found, Mapping)
-        _last = found, dict(found) if by_name else found.get_all_options(drop_default=True)
+    options: Any = FileSystems._pipeline_options or RuntimeValueProvider.runtime_options or {}
+    if options is not _last[0]:
+        by_name = isinstance(options, Mapping)
+        _last = options, dict(options) if by_name else options.get_all_options(drop_default=True)
     return _last[1]
 
 
 def process_context() -> ProcessContext:
     """The context for processes that this one starts."""
-    known = _adopted is not None or "apache_beam.io.filesystems" in sys.modules
-    return ProcessContext(storage_options() if known else {}, dict(os.environ))
+    has_options = _adopted is not None or "apache_beam.io.filesystems" in sys.modules
+    return ProcessContext(storage_options() if has_options else {}, dict(os.environ))
 
 
 def adopt(given: ProcessContext) -> None:
@@ -218,10 +218,10 @@ def _name_before(name: str) -> str:
 
 def _info(files: Files, path: str) -> FileInfo | OSError:
     try:
-        known = files.stat(path)
+        there = files.stat(path)
     except OSError as error:
         return error
-    return _in_seconds(FileInfo(path, known.size, known.modified))
+    return _in_seconds(FileInfo(path, there.size, there.modified))
 
 
 def _local_info(path: str) -> FileInfo | OSError:

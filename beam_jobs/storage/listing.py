@@ -98,10 +98,10 @@ def match(
     """
     with _as_usage_errors(pattern):
         if is_local(pattern):
-            found = _local_files(pattern, in_order or limit is not None, span)
+            files = _local_files(pattern, in_order or limit is not None, span)
         else:
-            found = _remote_files(pattern, limit is not None, span)
-        yield from itertools.islice(found, limit)
+            files = _remote_files(pattern, limit is not None, span)
+        yield from itertools.islice(files, limit)
 
 
 def spans_of_pattern(
@@ -139,7 +139,7 @@ def _local_files(pattern: str, in_order: bool, span: Span) -> Iterator[FileInfo]
     """
     fixed = fixed_folder(pattern)
     top = unescaped(fixed)
-    wanted, leads = matching(pattern), leading(pattern)
+    regex, leads = matching(pattern), leading(pattern)
     hidden = "/." in pattern[len(fixed) :]
 
     # The folders from the top to the one that is listed: each with its device and inode, how many links
@@ -174,7 +174,7 @@ def _local_files(pattern: str, in_order: bool, span: Span) -> Iterator[FileInfo]
                 continue
             path = f"{folder}/{name}"
             if not _is_folder(entry):
-                if wanted.match(path) and span.holds(path):
+                if regex.match(path) and span.holds(path):
                     yield _local_info(entry, path)
             elif leads(path) and span.may_hold(path):
                 enter(path, links + entry.is_symlink())
@@ -263,17 +263,17 @@ def _remote_files(pattern: str, limited: bool, span: Span) -> Iterator[FileInfo]
     Apart from symlinks, the same files match as in `local_files`.
     """
     folder, prefix = fixed_folder(pattern), FIXED.findall(pattern)[0]
-    wanted, hidden = matching(pattern), "/." in pattern[len(folder) :]
+    regex, hidden = matching(pattern), "/." in pattern[len(folder) :]
     top = unescaped(folder)
     if is_store(pattern):
         store, start = store_of(pattern), unescaped(prefix)
-        found: Iterable[FileInfo] = (
+        files: Iterable[FileInfo] = (
             store.objects(start) if limited else listed_in_ranges(store, start, span)
         )
     else:
-        found = files_of(top).listed(top)
-    for file in found:
-        if wanted.match(file.path) and is_seen(file.path, top, hidden):
+        files = files_of(top).listed(top)
+    for file in files:
+        if regex.match(file.path) and is_seen(file.path, top, hidden):
             yield file
 
 
@@ -360,17 +360,17 @@ def listed_in_ranges(store: Store, prefix: str, span: Span = ALL) -> Iterator[Fi
                 each.request.cancel()
 
 
-def _folders(store: RangeListed, found: list[str]) -> list[str]:
-    """Some of these folders and of those inside them, in order: about `_AT_ONCE`, if there are that many near."""
+def _folders(store: RangeListed, folders: list[str]) -> list[str]:
+    """Some of these folders and of those in them, in order: about `_AT_ONCE`, if there are that many near."""
     for _ in range(_LEVELS - 1):
-        if not 0 < len(found) < _AT_ONCE:
+        if not 0 < len(folders) < _AT_ONCE:
             break
-        requests = [in_background(_first_folders, store, folder) for folder in found]
-        inside = list(itertools.chain.from_iterable(request.result() for request in requests))
-        if not inside:
+        requests = [in_background(_first_folders, store, folder) for folder in folders]
+        deeper = list(itertools.chain.from_iterable(request.result() for request in requests))
+        if not deeper:
             break
-        found = sorted({*found, *inside})
-    return _some(found, _AT_ONCE)
+        folders = sorted({*folders, *deeper})
+    return _some(folders, _AT_ONCE)
 
 
 def _first_folders(store: RangeListed, prefix: str) -> list[str]:

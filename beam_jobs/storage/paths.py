@@ -62,13 +62,13 @@ def absolute(pattern: str) -> str:
 def _is_store_folder(path: str) -> bool:
     """Whether there are objects under a path, and none at the path itself."""
     path = path.rstrip("/")
-    store, inside = store_of(path), f"{path}/"
+    store, below = store_of(path), f"{path}/"
     first = next(store.objects(path), None)  # A name sorts before all that begin with it.
     if not first or first.path == path:
         return False
-    if first.path.startswith(inside) and is_seen(first.path, path):
+    if first.path.startswith(below) and is_seen(first.path, path):
         return True
-    return any(is_seen(found.path, path) for found in store.objects(inside))
+    return any(is_seen(file.path, path) for file in store.objects(below))
 
 
 def refuse_links(directory: str) -> None:
@@ -121,7 +121,7 @@ def common_root(patterns: list[str]) -> str:
     return root
 
 
-def inside(folder: str) -> Callable[[str], bool]:
+def membership(folder: str) -> Callable[[str], bool]:
     """A function that says whether a file lies in a folder, by whichever symlinks either is reached.
 
     Args:
@@ -183,7 +183,7 @@ def _regex_of(token: str) -> str:
     if len(token) == 1:
         return re.escape(token)
     negated = token[1] == "!"
-    inside = token[1 + negated : -1].replace("\\", r"\\").replace("[", r"\[")
-    if inside[0] == "^" and not negated:
-        inside = f"\\{inside}"
-    return f"[{'^' * negated}{inside}]"
+    characters = token[1 + negated : -1].replace("\\", r"\\").replace("[", r"\[")
+    if characters[0] == "^" and not negated:
+        characters = f"\\{characters}"
+    return f"[{'^' * negated}{characters}]"

@@ -21,10 +21,7 @@ from beam_jobs.jobs.passes import (
 )
 from beam_jobs.jobs.reshard.examples import Examples, ReshardSpec, examples_of
 from beam_jobs.jobs.reshard.record_fit import (
-    misfit,
-    names_in,
-    names_of,
-    value_error,
+    RecordFit,
     with_features,
 )
 from beam_jobs.jobs.reshard.schema_guess import LEARNED, SchemaGuess
@@ -33,13 +30,9 @@ from beam_jobs.records.encode import RecordCounter, RecordEncoder
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from readers.format.decode.records import Decoder
-from readers.format.decode.rows import RowDecoder
 from readers.format.encode.index_rows import IndexRows
-from readers.format.schema import Schema
+from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, frame
-
-# Records of a batch whose size is measured without the features that are dropped.
-_MEASURED = 16
 
 # The number of a shard, in its name.
 _SHARD = re.compile(r"-([0-9]{1,7})-of-[0-9]+")
@@ -78,13 +71,11 @@ class ReshardFirstPass(FirstPass):
             )
 
     def _sizes(self, examples: Examples) -> np.ndarray:
-        """The size of each record's frame in bytes; an estimate if features are dropped."""
-        sizes = examples.stops - examples.starts + FRAME_BYTES
-        if not self.spec.changes_records or not len(sizes):
-            return sizes
-        rows = np.linspace(0, len(sizes) - 1, min(_MEASURED, len(sizes))).astype(np.int64).tolist()
-        left = sum(self._kept_bytes(examples.record(row)) + FRAME_BYTES for row in rows)
-        return np.maximum(sizes * (left / int(sizes[rows].sum())), FRAME_BYTES).astype(np.int64)
+        """The size of each record's frame in bytes, without the features that are dropped."""
+        if not self.spec.changes_records:
+            return examples.stops - examples.starts + FRAME_BYTES
+        sizes = [self._kept_bytes(examples.record(row)) for row in range(len(examples.keys))]
+        return np.array(sizes, np.int64) + FRAME_BYTES
 
     def _kept_bytes(self, record: memoryview) -> int:
         try:
@@ -115,20 +106,16 @@ class ReshardSecondPass(SecondPass):
     spec: ReshardSpec
 
     @functools.cached_property
-    def _rows(self) -> RowDecoder:
-        return RowDecoder(self.plan.schema)
+    def _fit(self) -> RecordFit:
+        return RecordFit(self.plan.schema, self._keeps, self.spec.given is None)
 
     @functools.cached_property
     def _index_rows(self) -> IndexRows:
         return IndexRows(self.plan.schema)
 
     @functools.cached_property
-    def _names(self) -> dict[int, set[str]]:
-        return names_of(self.plan.schema)
-
-    @functools.cached_property
-    def _counted(self) -> Schema:
-        return Schema({name: f for name, f in self.plan.schema.items() if not f.step})
+    def _counted(self) -> dict[str, Feature]:
+        return {name: f for name, f in self.plan.schema.items() if not f.step}
 
     def counter(self) -> RecordCounter:
         return super().counter() if self.plan.mapper else RecordCounter(self._counted)
@@ -149,7 +136,8 @@ class ReshardSecondPass(SecondPass):
 
     def _kept(self, examples: Examples, counter: RecordCounter) -> EncodedRecords:
         """Those of some Examples that fit the schema, and the others as rejects."""
-        values, errors = self._checked(examples)
+        data = examples.batch.data
+        values, errors = self._fit.check(data, examples.starts, examples.stops)
         late = []
         for row, error in sorted(errors.items()):
             where = examples.batch.place_of(examples.starts[row])
@@ -181,37 +169,6 @@ class ReshardSecondPass(SecondPass):
         if self.spec.keep:
             return name in schema or (of in schema and schema[of].has_companion)
         return name not in self.spec.drop and (of not in self.spec.drop or name in schema)
-
-    def _checked(self, examples: Examples) -> tuple[dict[str, list[Any]], dict[int, str]]:
-        """The values of some Examples by feature, and why others do not fit the schema, by row."""
-        schema, learned = self.plan.schema, self.spec.given is None
-        values, errors, alike = self._rows.decode(
-            examples.batch.data, examples.starts, examples.stops
-        )
-        doubtful = set(errors)
-        for name, feature in schema.items() if learned else ():
-            if feature.is_image or (feature.step or feature).encoding == "text":
-                doubtful |= {
-                    row
-                    for row, value in enumerate(values[name])
-                    if row not in errors and value_error(feature, value)
-                }
-        # One record shows the names of those of one form.
-        odd = sorted({*range(len(examples.keys))} - {*alike, *errors})
-        for rows in [*([row] for row in odd), alike]:
-            if rows and not self._knows(examples.record(rows[0])):
-                doubtful.update(rows)
-        reasons = {
-            row: misfit(schema, examples.record(row), self._keeps, learned) for row in doubtful
-        }
-        return values, {row: reason for row, reason in reasons.items() if reason}
-
-    def _knows(self, record: memoryview) -> bool:
-        """Whether the schema has the names of all features of a record that are written."""
-        return all(
-            name in self._names[number] or not self._keeps(name)
-            for number, name in names_in(record)
-        )
 
 
 def example_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Task) -> Sketched:

@@ -93,7 +93,7 @@ class Examples(NamedTuple):
     duplicates: np.ndarray
 
     def record(self, row: int) -> memoryview:
-        """The bytes of one of the Examples; the next batch overwrites them."""
+        """The bytes of one of the Examples."""
         return self.batch.data.data[int(self.starts[row]) : int(self.stops[row])]
 
 

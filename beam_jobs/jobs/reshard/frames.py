@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import struct
@@ -35,16 +36,12 @@ _ZLIB_HEADERS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 
 _WRONG_CHECKSUM = "its checksum does not match its data"
 
-# After this many frames of one length in a row, more of them are looked for at once.
-_ALIKE = 4
-
 
 class FrameBatch(NamedTuple):
     """Consecutive records of a file.
 
     Attributes:
         data: uint8 [n], their frames, followed by at least `MARGIN` bytes without meaning.
-            The next batch overwrites it.
         lengths: int64 [B], the bytes of each frame.
         good: bool [B], whether its checksums match.
         first: The number of the first record in the file, from 1.
@@ -117,7 +114,7 @@ def decompressed(file: io.BufferedReader) -> Stream:
 def frame_batches(
     file: Stream, limit: int, start: int = 0, end: int = 0, first: int = 1
 ) -> Iterator[FrameBatch]:
-    """Yields the records of a file, a few megabytes at a time, in memory that is reused.
+    """Yields the records of a file, a few megabytes at a time.
 
     Damaged data costs its record alone. After a damaged length the next record cannot be found, so
     the rest of the file counts as one broken record. So does a rest that cannot be read or
@@ -129,22 +126,21 @@ def frame_batches(
         start, end: The bytes between which the records are; `end` is 0 for the end of the file.
         first: The number of the first record.
     """
-    buffer = np.empty(_BLOCK_BYTES + MARGIN, np.uint8)
-    held, offset, number = 0, start, first
-    ended = False
+    rest, room = np.empty(0, np.uint8), _BLOCK_BYTES
+    offset, number, ended = start, first, False
     while not ended:
-        room = len(buffer) - MARGIN
-        if end:
-            room = min(room, end - offset)
-        read, error = _read_into(file, buffer.data[held:room])
-        held += read
-        ended = held < room or offset + held == end
-        sizes, needed, wrong = frames_of(buffer[:held], limit)
+        size = max(min(room, end - offset) if end else room, len(rest))
+        buffer = np.empty(size + MARGIN, np.uint8)
+        buffer[: len(rest)] = rest
+        count, error = _read_into(file, buffer.data[len(rest) : size])
+        data = buffer[: len(rest) + count]
+        ended = len(data) < size or offset + len(data) == end
+        sizes, needed, wrong = frames_of(data, limit)
         used = int(sizes.sum())
-        if wrong or (ended and held > used):
-            error = wrong or error or f"cut off after {held - used:,} bytes"
+        if wrong or (ended and len(data) > used):
+            error = wrong or error or f"cut off after {len(data) - used:,} bytes"
             ended = True
-        good = intact(buffer[: used + MARGIN], sizes) if len(sizes) else np.zeros(0, bool)
+        good = intact(buffer, sizes) if len(sizes) else np.zeros(0, bool)
         starts = offset + np.cumsum(sizes) - sizes
         broken = [
             (number + row, f"byte {int(starts[row]):,}: {_WRONG_CHECKSUM}")
@@ -154,8 +150,9 @@ def frame_batches(
             broken.append((number + len(sizes), f"byte {offset + used:,}: {error}"))
         if len(sizes) or broken:
             yield FrameBatch(buffer, sizes, good, number, offset, broken)
-        held -= used
-        buffer = _with_room(buffer, used, held, needed)
+        rest = data[used:].copy()
+        # At most twice of what is there, since a length does not prove that so much data follows.
+        room = max(_BLOCK_BYTES, min(needed, 2 * len(rest)))
         offset, number = offset + used, number + len(sizes)
 
 
@@ -171,22 +168,6 @@ def _read_into(file: Stream, room: memoryview) -> tuple[int, str]:
     return count, ""
 
 
-def _with_room(buffer: np.ndarray, used: int, held: int, needed: int) -> np.ndarray:
-    """A buffer that begins with the unused bytes of another one, and has room for more.
-
-    Args:
-        buffer: A buffer with `used` bytes that are no longer needed, then `held` bytes that are.
-        needed: Bytes of the record that begins after those used. The buffer grows to at most twice
-            the bytes held, since a length does not prove that so much data follows.
-    """
-    rest = buffer[used : used + held].copy()
-    wanted = max(_BLOCK_BYTES, min(needed, 2 * held)) + MARGIN
-    if wanted > len(buffer):
-        buffer = np.empty(wanted, np.uint8)
-    buffer[:held] = rest
-    return buffer
-
-
 def frames_of(data: np.ndarray, limit: int) -> tuple[np.ndarray, int, str]:
     """The complete frames that some bytes, uint8 [n], begin with.
 
@@ -196,28 +177,20 @@ def frames_of(data: np.ndarray, limit: int) -> tuple[np.ndarray, int, str]:
         Their lengths, int64 [B]; the length of the frame after them, 0 if unknown; and the error in
         that frame's header, if any.
     """
-    lengths: list[int] = []
-    known: dict[bytes, int] = {}
-    last, alike, at, size = b"", 0, 0, len(data)
-    needed, wrong = 0, ""
-    while at + HEADER_BYTES <= size:
-        header = data[at : at + HEADER_BYTES].tobytes()
-        if header not in known:
-            wrong = header_error(header, limit)
-            if wrong:
-                break
-            known[header] = FRAME_BYTES + _LENGTH.unpack_from(header)[0]
-        frame = known[header]
-        if at + frame > size:
-            needed = frame
-            break
-        alike = alike + 1 if header == last else 1
-        count = 1 if alike < _ALIKE else _count_alike(data, at, frame, alike)
-        lengths += [frame] * count
-        last, alike, at = header, alike + count - 1, at + frame * count
-    return np.array(lengths, np.int64), needed, wrong
+    lengths, at, view = list[int](), 0, data.data
+    while at + HEADER_BYTES <= len(data):
+        header = bytes(view[at : at + HEADER_BYTES])
+        if wrong := header_error(header, limit):
+            return np.array(lengths, np.int64), 0, wrong
+        frame = FRAME_BYTES + int(_LENGTH.unpack_from(header)[0])
+        at += frame
+        if at > len(data):
+            return np.array(lengths, np.int64), frame, ""
+        lengths.append(frame)
+    return np.array(lengths, np.int64), 0, ""
 
 
+@functools.lru_cache(4096)
 def header_error(header: bytes, limit: int) -> str:
     """The error in the header of a record, whose limit is in bytes; "" if the header is intact."""
     if masked_crc32c(header[:8]) != _CRC.unpack_from(header, 8)[0]:
@@ -227,11 +200,3 @@ def header_error(header: bytes, limit: int) -> str:
         )
     (length,) = _LENGTH.unpack_from(header)
     return exceeds(length, limit, "a record of") if length > limit else ""
-
-
-def _count_alike(data: np.ndarray, at: int, frame: int, most: int) -> int:
-    """The number of consecutive frames from `at` on, up to `most`, that have the same header."""
-    rows = min((len(data) - at) // frame, most)
-    headers = np.ndarray((rows, HEADER_BYTES), np.uint8, data, at, (frame, 1))
-    other = np.flatnonzero((headers != headers[0]).any(axis=1))
-    return int(other[0]) if len(other) else rows

@@ -18,6 +18,7 @@ from readers.format.decode.records import (
     parse_example,
     parse_feature_lists,
 )
+from readers.format.decode.rows import RowDecoder
 from readers.format.dtypes import TENSORFLOW_DTYPES
 from readers.format.protobuf.tensor import parse_tensor
 from readers.format.protobuf.wire import (
@@ -56,13 +57,6 @@ Values = tuple[str, Any]
 Keeps = Callable[[str], bool]
 
 
-class _AllNames:
-    """Contains every name."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
 def lists_of(record: memoryview) -> tuple[dict[str, Values], dict[str, list[Values]]]:
     """The features of a serialized record, and the steps of its feature lists, both by name.
 
@@ -70,7 +64,7 @@ def lists_of(record: memoryview) -> tuple[dict[str, Values], dict[str, list[Valu
         ValueError: The bytes are neither an Example nor a SequenceExample.
     """
     features = {name: _values(raw) for name, raw in parse_example(record).items()}
-    steps = parse_feature_lists(record, _AllNames()).items()
+    steps = parse_feature_lists(record).items()
     return features, {name: list(map(_values, every)) for name, every in steps}
 
 
@@ -129,7 +123,7 @@ def is_utf8(value: bytes | memoryview) -> bool:
     return True
 
 
-def names_in(record: memoryview) -> Iterator[tuple[int, str]]:
+def _names_in(record: memoryview) -> Iterator[tuple[int, str]]:
     """Yields (1, name) of each feature of a record, and (2, name) of each feature list."""
     for number, _, message in fields(record):
         for _, _, entry in fields(message):
@@ -138,13 +132,6 @@ def names_in(record: memoryview) -> Iterator[tuple[int, str]]:
 
 def _name_of(entry: memoryview) -> str:
     return next((str(part, "utf-8") for number, _, part in fields(entry) if number == 1), "")
-
-
-def names_of(schema: Schema) -> dict[int, set[str]]:
-    """The names that records of a schema have, as in `names_in`, with the lists that hold shapes."""
-    lists = {name for name, feature in schema.items() if feature.step}
-    shapes = {name + _COMPANION for name, feature in schema.items() if feature.has_companion}
-    return {1: (schema.keys() - lists) | shapes, 2: lists}
 
 
 def with_features(record: memoryview, keeps: Keeps) -> bytes:
@@ -159,6 +146,98 @@ def with_features(record: memoryview, keeps: Keeps) -> bytes:
         body = b"".join(entries)
         messages.append(bytes([number << 3 | 2]) + varint(len(body)) + body)
     return b"".join(messages)
+
+
+class RecordFit:
+    """Decodes records, and says why one does not fit the schema.
+
+    Args:
+        schema: The features that are written.
+        keeps: Which features of a record are written.
+        learned: Whether the schema was learned from other records. Then texts and images are looked at, a record may
+            have no other features, and the reason says which `--schema` would hold all records.
+    """
+
+    def __init__(self, schema: Schema, keeps: Keeps, learned: bool) -> None:
+        self._schema, self._keeps, self._learned = schema, keeps, learned
+        self._rows = RowDecoder(schema)
+        lists = {name for name, feature in schema.items() if feature.step}
+        shapes = {name + _COMPANION for name, feature in schema.items() if feature.has_companion}
+        # As `_names_in` numbers them.
+        self._names = {1: {*schema} - lists | shapes, 2: lists}
+
+    def check(
+        self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
+    ) -> tuple[dict[str, list[Any]], dict[int, str]]:
+        """The values of some records by feature, and why others do not fit, by row; as for `RowDecoder`."""
+        values, errors, alike = self._rows.decode(data, starts, stops)
+        records = [data.data[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+        good = sorted({*range(len(records))} - {*errors})
+        doubtful = set(errors)
+        for name, feature in self._schema.items():
+            if self._is_looked_at(feature):
+                doubtful |= {row for row in good if value_error(feature, values[name][row])}
+        # One record shows the names of those of one form.
+        odd = {*good} - {*alike}
+        for rows in [*([row] for row in odd), alike]:
+            if rows and not all(
+                name in self._names[number] or not self._keeps(name)
+                for number, name in _names_in(records[rows[0]])
+            ):
+                doubtful.update(rows)
+        reasons = {row: self._misfit(records[row]) for row in doubtful}
+        return values, {row: reason for row, reason in reasons.items() if reason}
+
+    def _is_looked_at(self, feature: Feature) -> bool:
+        encoding = (feature.step or feature).encoding
+        return self._learned and (encoding == "text" or encoding in IMAGE_ENCODINGS)
+
+    def _misfit(self, record: memoryview) -> str:
+        """Why a record does not fit; empty if it does."""
+        try:
+            features, lists = lists_of(record)
+        except ValueError as error:
+            return f"not an Example: {error}"
+        for name, feature in self._schema.items():
+            if wrong := self._feature_error(name, feature, record):
+                return wrong + (self._cure(name, feature, record) if self._learned else "")
+        return self._other_feature(features, lists) if self._learned else ""
+
+    def _feature_error(self, name: str, feature: Feature, record: memoryview) -> str:
+        try:
+            value = Decoder(Schema({name: feature})).decode(record)[name]
+        except ValueError as error:
+            return str(error)
+        wrong = value_error(feature, value) if self._learned else ""
+        return f"feature {name!r} ({feature}): {wrong}" if wrong else ""
+
+    def _cure(self, name: str, feature: Feature, record: memoryview) -> str:
+        """What to do if a record does not fit a feature that others have."""
+        wider = (one for one in _wider(feature) if not self._feature_error(name, one, record))
+        found = next(wider, None)
+        return _give(name, found) if found else _AGREE
+
+    def _other_feature(self, features: dict[str, Values], lists: dict[str, list[Values]]) -> str:
+        """The error about features of a record that are not in the schema; empty if all are."""
+        for name, (kind, items) in features.items():
+            if not kind or name in self._names[1] or not self._keeps(name):
+                continue
+            of = (
+                self._schema.get(name.removesuffix(_COMPANION))
+                if name.endswith(_COMPANION)
+                else None
+            )
+            if not of:
+                return _missing(name, Feature(DTYPES[kind], (None,), "list"))
+            # All of the first records have this shape, so that readers do not look at it.
+            sizes = items if kind == "int64" else []
+            if len(items) and sizes != list(of.shape):
+                return f"feature {name!r}: expected {list(of.shape)}, found {sizes}{_AGREE}"
+        for name, steps in lists.items():
+            kinds = [kind for kind, _ in steps if kind]
+            if kinds and name not in self._names[2] and self._keeps(name):
+                return _missing(name, Feature(DTYPES[kinds[0]], (None, None), "list steps"))
+        return ""
 
 
 def value_error(feature: Feature, value: Any) -> str:
@@ -176,57 +255,6 @@ def value_error(feature: Feature, value: Any) -> str:
     return ""
 
 
-def misfit(schema: Schema, record: memoryview, keeps: Keeps, learned: bool) -> str:
-    """Why a record does not fit a schema; empty if it does.
-
-    Args:
-        schema: The features that are written.
-        record: The serialized record.
-        keeps: Which features are written.
-        learned: Whether the schema was learned from other records. Then a record may have no other
-            features, and the reason says which `--schema` would hold all records.
-    """
-    try:
-        features, lists = lists_of(record)
-    except ValueError as error:
-        return f"not an Example: {error}"
-    for name, feature in schema.items():
-        if wrong := _feature_error(name, feature, record, learned):
-            return wrong + (_cure(name, feature, record) if learned else "")
-    return _other_feature(schema, features, lists, keeps) if learned else ""
-
-
-def _other_feature(
-    schema: Schema, features: dict[str, Values], lists: dict[str, list[Values]], keeps: Keeps
-) -> str:
-    """The error about features of a record that are not in the schema; empty if all are."""
-    names = names_of(schema)
-    for name, (kind, items) in features.items():
-        if not kind or name in names[1] or not keeps(name):
-            continue
-        of = schema.get(name.removesuffix(_COMPANION)) if name.endswith(_COMPANION) else None
-        if not of:
-            return _missing(name, Feature(DTYPES[kind], (None,), "list"))
-        # All of the first records have this shape, so that readers do not look at it.
-        sizes = items if kind == "int64" else []
-        if len(items) and sizes != list(of.shape):
-            return f"feature {name!r}: expected {list(of.shape)}, found {sizes}{_AGREE}"
-    for name, steps in lists.items():
-        kinds = [kind for kind in DTYPES if kind in {kind for kind, _ in steps}]
-        if kinds and name not in names[2] and keeps(name):
-            return _missing(name, Feature(DTYPES[kinds[0]], (None, None), "list steps"))
-    return ""
-
-
-def _feature_error(name: str, feature: Feature, record: memoryview, learned: bool) -> str:
-    try:
-        value = Decoder(Schema({name: feature})).decode(record)[name]
-    except ValueError as error:
-        return str(error)
-    wrong = value_error(feature, value) if learned else ""
-    return f"feature {name!r} ({feature}): {wrong}" if wrong else ""
-
-
 def _missing(name: str, feature: Feature) -> str:
     return f"feature {name!r}: the first records of all files lack it{_give(name, feature)}"
 
@@ -236,24 +264,16 @@ def _give(name: str, feature: Feature) -> str:
     return f"; to keep such records, give a --schema with {entry}"
 
 
-def _cure(name: str, feature: Feature, record: memoryview) -> str:
-    """What to do if a record does not fit a feature that others have."""
-    fitting = (one for one in _wider(feature) if not _feature_error(name, one, record, True))
-    wider = next(fitting, None)
-    return _give(name, wider) if wider else _AGREE
-
-
 def _wider(feature: Feature) -> Iterator[Feature]:
     """Yields features that hold all values of a feature, and more."""
     one = feature.step or feature
-    wider: list[tuple[str, tuple[int | None, ...], str]] = []
+    wider: list[tuple[str, tuple[int | None, ...], str]]
+    wider = [(one.dtype, (None,) * len(one.shape), one.encoding)]
     if one.encoding in IMAGE_ENCODINGS:
-        wider += [("uint8", (None, None, 3), encoding) for encoding in (one.encoding, "source")]
-    else:
-        wider.append((one.dtype, (None,) * len(one.shape), one.encoding))
+        wider = [("uint8", (None, None, 3), encoding) for encoding in (one.encoding, "source")]
     if list_kind(one.dtype) == BYTES_LIST or one.encoding != "list":
         wider += [("string", (), "list"), ("string", (None,), "list")]
-    elif not one.has_companion:
+    else:
         wider.append((one.dtype, (None,), "list"))
     for dtype, shape, encoding in wider:
         with contextlib.suppress(ValueError):

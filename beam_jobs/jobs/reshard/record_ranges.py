@@ -10,6 +10,7 @@ its records hold TFRecord files themselves: it is read from its front, as a smal
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
@@ -25,6 +26,9 @@ from readers.format.tfrecord import HEADER_BYTES
 RANGE_BYTES = 32 << 20
 
 _BLOCK_BYTES = 4 << 20
+
+# A length below 2 GiB, and its checksum. That of a length, also of 0, is not 0, as what follows a zero among zeros is.
+_HEADER = re.compile(rb"(?=([\s\S]{3}[\x00-\x7f]\0{4}(?!\0{4})[\s\S]{4}))")
 
 # Headers that other headers do not follow, before a range counts as damaged.
 _TRIES = 8
@@ -53,23 +57,9 @@ def _headers(file: BinaryIO, start: int, end: int, limit: int) -> Iterator[int]:
     for at in range(start, end, _BLOCK_BYTES):
         file.seek(at)
         block = file.read(min(_BLOCK_BYTES, end - at) + HEADER_BYTES - 1)
-        for place in _candidates(np.frombuffer(block, np.uint8)):
-            if not header_error(block[place : place + HEADER_BYTES], limit):
-                yield at + place
-
-
-def _candidates(data: np.ndarray) -> list[int]:
-    """The places at which a length below 2 GiB is followed by anything but zeros; `data` is uint8 [n]."""
-    count = max(len(data) - HEADER_BYTES + 1, 0)
-    found = data[3 : 3 + count] < 0x80
-    for byte in range(4, 8):
-        found &= data[byte : byte + count] == 0
-    # The checksum of a length, also of 0, is not 0, as what follows a zero among zeros is.
-    follows = np.zeros(count, bool)
-    for byte in range(8, HEADER_BYTES):
-        follows |= data[byte : byte + count] != 0
-    places: list[int] = np.flatnonzero(found & follows).tolist()
-    return places
+        for match in _HEADER.finditer(block):
+            if not header_error(match[1], limit):
+                yield at + match.start()
 
 
 def _follow(file: BinaryIO, begin: int, end: int, limit: int) -> tuple[int, int] | None:

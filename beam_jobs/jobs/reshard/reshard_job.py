@@ -24,8 +24,6 @@ from beam_jobs.jobs.reshard.example_passes import (
 from beam_jobs.jobs.reshard.examples import ReshardSpec
 from beam_jobs.jobs.reshard.manifests import (
     MAX_TEXT_BYTES,
-    Description,
-    common_sample_rate,
     description_of,
     manifests_in,
     place_of,
@@ -46,6 +44,7 @@ from readers.format.manifest import (
     TEXT_INDEX_SUFFIX,
     TOKENIZER,
     VOCABULARY,
+    Manifest,
 )
 from readers.format.schema import Feature, Schema
 
@@ -88,12 +87,17 @@ class ReshardJob(ReshardSpec, RecordJob):
         return self.schema_of(SchemaGuess())
 
     def decoded(self) -> ReshardJob:
+        self._given_for("--map needs")
+        return self
+
+    def _given_for(self, needs: str) -> Schema:
+        """The schema, which a flag needs before any record is read."""
         if not self.given:
             raise UsageError(
-                "--map needs to know the features of the records: there is no manifest.json beside them; "
+                f"{needs} to know the features of the records: there is no manifest.json beside them; "
                 "give a --schema"
             )
-        return self
+        return self.given
 
     @property
     def record_rate(self) -> float | None:
@@ -116,12 +120,8 @@ class ReshardJob(ReshardSpec, RecordJob):
 
     @property
     def compared(self) -> Compared:
-        if not self.given:
-            raise UsageError(
-                "--drop_near_duplicates, --keep_out and --check need to know the features of the records: "
-                "there is no manifest.json beside them; give a --schema"
-            )
-        features = {name: f for name, f in self.given.items() if name != _KEY}
+        given = self._given_for("--drop_near_duplicates, --keep_out and --check need")
+        features = {name: feature for name, feature in given.items() if name != _KEY}
         return compared_of(features, tuple(self.class_names))
 
     def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
@@ -167,7 +167,6 @@ def reshard_job(
     Raises:
         UsageError: There are no TFRecord files, the schema cannot be read, or manifests disagree.
     """
-    job = ReshardJob(inputs, keep=keep, drop=drop)
     files: dict[str, list[str]] = {}
     beside: dict[str, Source] = {}
     for pattern in inputs.patterns:
@@ -197,22 +196,20 @@ def reshard_job(
             return file.read(MAX_TEXT_BYTES)
 
     manifests = manifests_in(files, read)
-    description = description_of(manifests, schema, read)
-    job = replace(
-        job, splits=splits_of(files, manifests), sample_rate=common_sample_rate(manifests)
+    known = description_of(manifests, schema, read)
+    job = ReshardJob(inputs, known.schema, keep, drop)
+    names = {name: classes for name, classes in known.names if job.keeps(name)}
+    has_tokens = job.keeps(_TOKENS)
+    rates = {m.sample_rate if isinstance(m, Manifest) else 0.0 for m in manifests.values()}
+    return replace(
+        job,
+        class_names=names,
+        vocabulary=known.vocabulary if has_tokens else (),
+        tokenizer=known.tokenizer if has_tokens else "",
+        splits=splits_of(files, manifests),
+        sample_rate=rates.pop() if len(rates) == 1 else 0.0,
     )
-    return _with_description(job, description) if description else job
 
 
 def _has_records(source: Source) -> bool:
     return not source.key.lower().endswith(_NO_RECORDS)
-
-
-def _with_description(job: ReshardJob, description: Description) -> ReshardJob:
-    """The job with the description of its records."""
-    dropped = {name for name in description.schema if not job.keeps(name)}
-    names = {name: classes for name, classes in description.names if name not in dropped}
-    job = replace(job, given=description.schema, class_names=names)
-    if _TOKENS in dropped:
-        return job
-    return replace(job, vocabulary=description.vocabulary, tokenizer=description.tokenizer)

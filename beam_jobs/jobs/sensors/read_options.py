@@ -43,7 +43,7 @@ class ReadOptions:
         encoding: The encoding of tables of text, a name from `encoding_name`.
         float_audio: Whether integer samples of audio become float32 from -1 to 1.
         mono: Whether the channels of audio become one, their mean.
-        inside: Columns and arrays that are no channels and no arrays of records, but state labels
+        own_columns: Columns and arrays that are no channels and no arrays of records, but state labels
             and other metadata.
         recording_column: The one of these that says which recording a row belongs to; "" if a file
             is one recording.
@@ -61,18 +61,18 @@ class ReadOptions:
     encoding: str = UTF8
     float_audio: bool = False
     mono: bool = False
-    inside: tuple[str, ...] = ()
+    own_columns: tuple[str, ...] = ()
     recording_column: str = ""
     max_bytes: int = DEFAULT_RECORD_BYTES
 
 
 def choose_arrays(names: Iterable[str], options: ReadOptions) -> list[str]:
-    """The names in `options.arrays`, or without them all names but those in `options.inside`.
+    """The names in `options.arrays`, or without them all names but those in `options.own_columns`.
 
     Raises:
         RejectError: The file lacks an array that is asked for.
     """
-    names = [name for name in names if name not in options.inside]
+    names = [name for name in names if name not in options.own_columns]
     if missing := [name for name in options.arrays if name not in names]:
         raise RejectError(f"no array {missing[0]!r}: the file has {', '.join(names)}")
     return list(options.arrays) or names
@@ -84,13 +84,13 @@ class Layout(NamedTuple):
     Attributes:
         channels: The channels of the signal.
         time: The times of the samples; None without `ReadOptions.time_column`.
-        inside: The columns of `ReadOptions.inside`, by name.
+        own_columns: The columns of `ReadOptions.own_columns`, by name.
         notes: Remarks about columns that are left out by name alone, or are in the metadata, too.
     """
 
     channels: list[int]
     time: int | None
-    inside: dict[str, int]
+    own_columns: dict[str, int]
     notes: tuple[str, ...]
 
 
@@ -117,9 +117,9 @@ def lay_out(
         raise RejectError(
             "its columns have no names for --columns, --drop_columns or --time_column"
         )
-    time = column_indexes(names, [options.time_column])[0] if options.time_column else None
-    column_indexes(names, options.drop_columns)
-    inside = column_indexes(names, options.inside, " in its metadata")
+    time = column_places(names, [options.time_column] if options.time_column else ())
+    column_places(names, options.drop_columns)
+    own_columns = column_places(names, options.own_columns, " in its metadata")
     channels, left_out = _choose(names, width, options, has_numbers)
     notes = []
     if left_out:
@@ -128,13 +128,13 @@ def lay_out(
             f"left out as times or row numbers: column {listed}; name the channels with --columns to "
             "keep it"
         )
-    in_both = {*options.metadata_columns} - {*options.inside}
+    in_both = {*options.metadata_columns} - {*options.own_columns}
     notes += (
         f"column {name!r} is in the metadata and in the file: that of the metadata is used"
         for name in names
         if name in in_both
     )
-    return Layout(channels, time, dict(zip(options.inside, inside, strict=True)), tuple(notes))
+    return Layout(channels, time.get(options.time_column), own_columns, tuple(notes))
 
 
 def _choose(
@@ -142,7 +142,8 @@ def _choose(
 ) -> tuple[list[int], list[str]]:
     """The places of the channels, and the names of columns that are left out by name alone."""
     if options.columns:
-        return column_indexes(names, options.columns), []
+        places = column_places(names, options.columns)
+        return [places[name] for name in options.columns], []
     channels, left_out = list(filter(has_numbers, range(width))), list[str]()
     if names:
         roles = {options.time_column, *options.drop_columns, *options.metadata_columns} - {""}
@@ -159,7 +160,7 @@ def _is_left_out(name: str) -> bool:
     return bool(_TIME.fullmatch(name) or _ROW_NUMBER.fullmatch(name))
 
 
-def column_indexes(names: Sequence[str], chosen: Sequence[str], where: str = "") -> list[int]:
+def column_places(names: Sequence[str], chosen: Sequence[str], where: str = "") -> dict[str, int]:
     """The places of the columns with some names.
 
     Args:
@@ -168,11 +169,10 @@ def column_indexes(names: Sequence[str], chosen: Sequence[str], where: str = "")
     Raises:
         RejectError: No column or more than one has such a name.
     """
-    counts = Counter(names if chosen else ())
+    counts, places = Counter(names), {name: place for place, name in enumerate(names)}
     for name in chosen:
         if counts[name] != 1:
             count = "two columns" if name in counts else "no column"
             listed = ", ".join(names) or "columns without names"
             raise RejectError(f"{count} {name!r}{where}: the file has {listed}")
-    places = {name: place for place, name in enumerate(names)} if chosen else {}
-    return [places[name] for name in chosen]
+    return {name: places[name] for name in chosen}

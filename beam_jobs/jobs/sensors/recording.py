@@ -55,8 +55,8 @@ class Column(NamedTuple):
         """
         if not cells:
             raise RejectError("it has no rows")
-        whole = require("pyarrow", "beam", "tables").chunked_array(cells)
-        encoded = whole.dictionary_encode().unify_dictionaries().combine_chunks()
+        column = require("pyarrow", "beam", "tables").chunked_array(cells)
+        encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
         values = [*encoded.dictionary.to_pylist(), None]
         codes = encoded.indices.fill_null(len(values) - 1)
         return cls(values, codes.to_numpy(zero_copy_only=False).astype(np.int64))
@@ -114,8 +114,8 @@ class Recording(NamedTuple):
         rate: Samples per second, if the file states it.
         times: float64 [time], seconds on the file's own clock, if a time column was asked for.
         notes: Remarks for the owner of the file, such as columns that were left out.
-        columns: Those of `ReadOptions.inside` that have a value for each sample.
-        metadata: Those of `ReadOptions.inside` that have one value.
+        columns: Those of `ReadOptions.own_columns` that have a value for each sample.
+        metadata: Those of `ReadOptions.own_columns` that have one value.
         dtype: The dtype of records without --dtype, if the file states none.
         clocks: Name -> the clock of an array that was joined from a file of its own.
     """
@@ -196,21 +196,21 @@ class Recording(NamedTuple):
 
 def archive_recording(
     arrays: dict[str, np.ndarray],
-    inside: tuple[str, ...],
+    own_columns: tuple[str, ...],
     read: Callable[[str], np.ndarray | None],
 ) -> Recording:
     """The recording of a file that holds arrays by name: a single one is called `signal`.
 
     Args:
         arrays: The arrays of its records.
-        inside: The names in `ReadOptions.inside`.
+        own_columns: The names in `ReadOptions.own_columns`.
         read: Returns the array of such a name; None if the file has none.
 
     Raises:
-        RejectError: There is no array, one has the name of another feature, or one of `inside` holds
+        RejectError: There is no array, one has the name of another feature, or one of `own_columns` holds
             neither numbers nor text, or not one for each sample.
     """
-    values = {name: array for name in inside if (array := read(name)) is not None}
+    values = {name: array for name in own_columns if (array := read(name)) is not None}
     return Recording(
         _named(arrays),
         columns={n: Column.of(n, array) for n, array in values.items() if array.size != 1},

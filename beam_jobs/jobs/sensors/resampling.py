@@ -110,10 +110,10 @@ def resample_arrays(
         values[name] = result.reshape(len(points), *array.shape[1:])
     clock = next(iter(clocks.values()))
     samples = np.ceil(np.interp(grid, clock, np.arange(len(clock))) - 0.5).astype(np.int64)
-    whole = Segment(values, _find_filled(grid, clocks, rate), samples)
+    segment = Segment(values, _find_filled(grid, clocks, rate), samples)
     ends = itertools.accumulate(last - first for first, last in ranges)
     return [
-        whole.cut(slice(end - (last - first), end))
+        segment.cut(slice(end - (last - first), end))
         for end, (first, last) in zip(ends, ranges, strict=True)
     ]
 
@@ -202,9 +202,9 @@ def _filter(
     step, offset = in_samples / Fraction(repr(rate)), -Fraction(float(clock[0])) * in_samples
     good = np.isfinite(values)
     usable = good.any(0)
-    whole = fill_missing(values if usable.all() else np.where(usable, values, 0), "interpolate")
+    complete = fill_missing(values if usable.all() else np.where(usable, values, 0), "interpolate")
     count = int(points[-1]) + 1
-    result[:] = _at_lower_rate(whole, step, offset, count, result.dtype, limit)[points]
+    result[:] = _at_lower_rate(complete, step, offset, count, result.dtype, limit)[points]
     if not good.all():
         missing = np.pad(np.cumsum(~good, 0, np.int32), ((1, 0), (0, 0)))
         edges = [np.searchsorted(clock, points / rate + half) for half in (-0.5 / rate, 0.5 / rate)]
@@ -255,12 +255,12 @@ def _at_lower_rate(
     for low in range(0, period, block):
         first, rest = divmod(offset + low * step, 1)
         places = float(rest) + float(step) * np.arange(min(block, period - low))
-        whole = places.astype(np.int64)
-        weights = _weights(places - whole, float(step), reach)
+        samples = places.astype(np.int64)
+        weights = _weights(places - samples, float(step), reach)
         for k in range(low, count, period):
-            part = result[k : k + len(whole)]
+            part = result[k : k + len(samples)]
             start = first + int((k - low) * step) - reach
-            frames = _frames(signal, start, whole[: len(part)], taps, exact)
+            frames = _frames(signal, start, samples[: len(part)], taps, exact)
             # Not a matrix product, whose rounding may depend on the number of threads.
             part[:] = np.einsum("cpw,pw->pc", frames, weights[: len(part)])
     return result

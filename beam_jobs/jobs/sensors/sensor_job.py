@@ -95,17 +95,16 @@ class SensorJob(SensorSpec, FilesInParts):
             )
         if not errors:
             raise UsageError("the inputs hold no recording: no dataset was written")
-        if len(errors) == 1:
-            raise UsageError(errors[0])
-        raise UsageError(f"no recording among the first {len(errors)} files: {errors[0]}")
+        several = f"no recording among the first {len(errors)} files: " if errors[1:] else ""
+        raise UsageError(several + errors[0])
 
     def _first_record(self, source: Source, data: bytes | None) -> tuple[Recording, dict[str, Any]]:
         """The first recording of a file that becomes records, and the first of these."""
-        if not self.reads_inside:
+        if not self.needs_content:
             recording, records = self.read(source, data)
             return recording, next(iter(records))
         errors: list[RejectError | Reject] = []
-        parts = self._parts_inside(source, self._read_source(source, data))
+        parts = self._parts(source, self._read_source(source, data))
         for part in itertools.islice(parts, _TRIED):
             try:
                 source_values(self, part.source, labelled=part.labels is not None)
@@ -117,7 +116,7 @@ class SensorJob(SensorSpec, FilesInParts):
         raise RejectError(str(errors[0]) if errors else "it has no rows")
 
     def as_file_job(self) -> FileJob | None:
-        return None if self.reads_inside else super().as_file_job()
+        return None if self.needs_content else super().as_file_job()
 
     def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
         return {}
@@ -138,8 +137,8 @@ class SensorJob(SensorSpec, FilesInParts):
         return self._part(source, *self.read(source, data)).records()
 
     def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
-        if self.reads_inside:
-            yield from self._parts_inside(source, self._read_source(source, content()))
+        if self.needs_content:
+            yield from self._parts(source, self._read_source(source, content()))
         else:
             yield from super().parts_in(source, content)
 
@@ -191,8 +190,8 @@ class SensorJob(SensorSpec, FilesInParts):
                 arrays[joined], clocks[joined] = values, recording.clock(array)
             check_bytes(sum(each.nbytes for each in arrays.values()), limit, "its arrays take")
         if not self.conditioning.resample and len(rates) > 1:
-            found_rates = " and ".join(sorted(map(format_rate, rates)))
-            raise RejectError(f"its files have {found_rates}: --resample brings them to one rate")
+            listed = " and ".join(sorted(map(format_rate, rates)))
+            raise RejectError(f"its files have {listed}: --resample brings them to one rate")
         rate = None if self.conditioning.resample else rates.pop()
         return Recording(arrays, rate, notes=tuple(notes), clocks=clocks)
 
@@ -203,8 +202,7 @@ class SensorJob(SensorSpec, FilesInParts):
         arrays = {n: convert_array(a, recording.dtype) for n, a in recording.arrays.items()}
         # Only the notes of the first file are read, before there is a schema.
         rounded = () if self.features else map(note_rounded, recording.arrays.values())
-        notes = itertools.chain(recording.notes, *rounded)
-        return recording._replace(arrays=arrays, notes=tuple(notes))
+        return recording._replace(arrays=arrays, notes=sum(rounded, recording.notes))
 
     def _with_rate(self, source: Source, recording: Recording) -> Recording:
         """The recording with the rate in its metadata, unless its file states one."""
@@ -234,7 +232,7 @@ class SensorJob(SensorSpec, FilesInParts):
 
         return RecordingPart(source, recording, records, keys, size)
 
-    def _parts_inside(self, source: Source, recording: Recording) -> Iterator[RecordingPart]:
+    def _parts(self, source: Source, recording: Recording) -> Iterator[RecordingPart]:
         """Yields the recordings or the rows of a file; raises RejectError if it cannot become records."""
         name = self.read_options.recording_column
         if self.rows:

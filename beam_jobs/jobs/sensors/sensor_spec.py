@@ -80,9 +80,9 @@ class SensorSpec:
         return self.conditioning.cuts
 
     @property
-    def reads_inside(self) -> bool:
+    def needs_content(self) -> bool:
         """Whether the records of a file, or what is stated of them, are known only when it is read."""
-        return self.rows or bool(self.read_options.inside)
+        return self.rows or bool(self.read_options.own_columns)
 
     @property
     def schema(self) -> Schema:

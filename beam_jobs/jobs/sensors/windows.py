@@ -49,7 +49,7 @@ class Windows:
             segment._replace(arrays={n: prepare_array(a, dtype) for n, a in segment.arrays.items()})
             for segment in segments
         ]
-        self._size: int | None = None
+        self._size = 0
         self._starts = [range(1)] * len(segments)
         if conditioning.window and conditioning.stride:
             rate = conditioning.record_rate(recording.rate)
@@ -65,10 +65,10 @@ class Windows:
             yield self._sequence(list(self.pieces()))
             return
         for piece in self.pieces():
-            length = (
-                {LENGTH: np.int64(_common_length(piece.arrays))} if self._conditioning.pad else {}
-            )
-            yield {**self._padded(piece.arrays), **self._filled_share(piece.filled), **length}
+            record = self._padded(piece.arrays) | self._filled_share(piece.filled)
+            if self._conditioning.pad:
+                record[LENGTH] = np.int64(_common_length(piece.arrays))
+            yield record
 
     def pieces(self) -> Iterator[Segment]:
         """Yields each window or segment before it is padded."""
@@ -96,8 +96,8 @@ class Windows:
     def _filled_share(self, filled: np.ndarray) -> dict[str, Any]:
         return {FILLED: np.float32(filled.mean())} if self._conditioning.resample else {}
 
-    def _padded(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        if not self._conditioning.pad or not self._size:
+    def _padded(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        if not self._conditioning.pad:
             return arrays
         missing = self._size - _common_length(arrays)
         if not missing:

@@ -32,7 +32,7 @@ from beam_jobs.jobs.text.tokens import (
     words,
 )
 from beam_jobs.plan.group_splits import GroupSizes
-from beam_jobs.plan.labels import LabelHashes
+from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.extra_features import extra_values

@@ -52,8 +52,8 @@ from beam_jobs.pipeline.steps import (
     once,
 )
 from beam_jobs.plan.group_splits import GroupSizes
-from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.near_pairs import NearTally
+from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from readers.format.schema import Schema

@@ -20,17 +20,16 @@ from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.errors import UsageError, loss_error
 from beam_jobs.jobs.text.sample import check_training
 from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, as_whole, in_pieces, once
-from beam_jobs.plan.boundaries import (
+from beam_jobs.plan.group_splits import check_planned
+from beam_jobs.plan.near_pairs import NearTally, check_near
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.shards import (
     Draft,
-    draft_split,
     finish_plan,
     mean_bytes,
     pick_boundaries,
     wanted_hashes,
 )
-from beam_jobs.plan.group_splits import check_planned
-from beam_jobs.plan.near_pairs import NearTally, check_near
-from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.rejects import Reject
@@ -87,19 +86,18 @@ class _DraftPlan(beam.DoFn):
         give_back_freed()
         sizes = [sampled.size for sampled in summary.sample]
         measured = self._measure([s.reference for s in summary.sample]) if self._measure else None
-        draft = []
+        splits = []
         for split, num_shards in zip(summary.splits, output.num_shards, strict=True):
             histogram = split.histogram()
             mean = split.bytes / max(int(histogram.sum()), 1)
             if measured is not None:
                 mean = mean_bytes(mean, sizes, measured)
-            draft.append(
-                draft_split(histogram, split.rejected, mean, num_shards, output.shard_size)
-            )
-        found = sum(split.records + split.rejected for split in draft)
-        progress.expect("writing", found, "records")
+            splits.append((histogram, split.rejected, mean, num_shards))
+        draft = Draft.of(splits, output.shard_size)
+        inputs = sum(split.records + split.rejected for split in draft.splits)
+        progress.expect("writing", inputs, "records")
         yield TaggedOutput(self.MEASURED, measured or [])
-        yield tuple(draft)
+        yield draft
 
 
 def _wanted_hashes(packed: bytes, draft: Draft) -> Iterator[tuple[int, bytes]]:

@@ -9,12 +9,13 @@ from apache_beam.pvalue import AsList
 
 from beam_jobs.pipeline.steps import AsMerged, MergeInPieces, as_whole, in_pieces, once
 from beam_jobs.plan.group_splits import GroupSizes, deal_groups
-from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.strata import (
     Cuts,
+    Histogram,
+    LabelCounts,
+    LabelHashes,
     Strata,
-    check_picked,
     pick_edges,
     place_cuts,
     wanted_hashes,
@@ -26,12 +27,11 @@ def _count(block: LabelHashes) -> LabelCounts:
 
 
 def _fill(block: LabelHashes, counts: LabelCounts) -> Histogram:
-    return Histogram().add(block, LabelBins(counts.counts))
+    return Histogram().add(block, counts)
 
 
 def _finish(cuts: Cuts, picked: list[tuple[str, int, int]], splits: int) -> bytes:
-    check_picked(picked, cuts)
-    return Strata.of(cuts.bins.counts, splits, picked).pack()
+    return Strata.of(cuts, splits, picked).pack()
 
 
 def _pick_edges(

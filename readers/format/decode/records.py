@@ -63,13 +63,13 @@ def parse_example(
 
 
 def parse_feature_lists(
-    data: bytes | memoryview, wanted: Container[str]
+    data: bytes | memoryview, wanted: Container[str] | None = None
 ) -> dict[str, list[RawList]]:
     """The feature lists of a serialized SequenceExample: name -> the raw list of each step.
 
     Args:
         data: The serialized SequenceExample.
-        wanted: The feature lists to parse; the others are left out.
+        wanted: The feature lists to parse; None means all. The others are left out.
 
     Raises:
         ValueError: The bytes are not a SequenceExample.
@@ -77,7 +77,7 @@ def parse_feature_lists(
     lists: dict[str, list[RawList]] = {}
     for message in _messages(data, _FEATURE_LISTS):
         for name, values in _entries(message):
-            if name not in wanted:
+            if wanted is not None and name not in wanted:
                 continue
             for replaced in lists.get(name, ()):
                 _check_replaced(*replaced)

@@ -27,9 +27,8 @@ from beam_jobs.jobs.text.text_passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.tokens import words
 from beam_jobs.pipeline.planning.drop_near import with_dropped
 from beam_jobs.plan.group_splits import GroupSplits
-from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.near_keys import PAIR, candidates
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.placement import Groups, Placement
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block, frame_lengths, unpack_reject

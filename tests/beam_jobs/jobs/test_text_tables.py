@@ -337,7 +337,7 @@ def test_commas_are_decimal_points_between_semicolons():
 
 def test_names_and_labels_between_semicolons_keep_their_commas():
     data = b"acc, g;how,ever\n1,5;fast, slow\n2,5;3,5\n"
-    options = {"delimiter": ";", "inside": ("how,ever",), "metadata_columns": ("how,ever",)}
+    options = {"delimiter": ";", "own_columns": ("how,ever",), "metadata_columns": ("how,ever",)}
     found = read("csv", data, **options)
     assert_same(found.arrays["signal"], np.array([[1.5], [2.5]]))
     assert found.columns["how,ever"].of_rows() == ["fast, slow", "3,5"]
@@ -421,7 +421,7 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
     for block in (1, 5, 4096):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(text_tables, "_BLOCK_LINES", block)
-            found = read("jsonl", data, inside=("y",), metadata_columns=("y",))
+            found = read("jsonl", data, own_columns=("y",), metadata_columns=("y",))
         assert_same(found.arrays["signal"], np.arange(12.0)[:, None])
         column = found.columns["y"].of_rows()
         assert column == [1, "1", True, None, 1, "a"] * 2
@@ -438,10 +438,14 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
         (b'{"x":1,"s":"a"}', {"columns": ("s",)}, "line 1: 'a' of 's' is not a number"),
         (b"[1]", {"columns": ("s",)}, "its columns have no names for --columns"),
         (b'{"s":"a"}', {}, "none of its columns s is a channel; name channels with --columns"),
-        (b"[1]", {"inside": ("y",)}, "no column 'y' in its metadata: the file has columns without"),
+        (
+            b"[1]",
+            {"own_columns": ("y",)},
+            "no column 'y' in its metadata: the file has columns without",
+        ),
         (
             b'{"x":1,"y":"a"}\n{"x":1,"y":[2]}',
-            {"inside": ("y",)},
+            {"own_columns": ("y",)},
             "line 2: [2] of 'y' is no text or",
         ),
         (b"[1]\n[2", {}, "not a whole .jsonl file: line 2 is not JSON"),

@@ -175,7 +175,7 @@ def test_lost_inputs_are_noticed_before_the_output_is_touched(tmp_path):
     for prepares in (None, prepare):
         measured, draft = _DraftPlan(output, None, 2, prepares).process(None, summary, [2, 1])
         _, again = _DraftPlan(output, None, 2, None).process(None, summary, [2, 0, 1], [1, 2])
-        assert [split.shards for split in again] == [2]
+        assert [split.shards for split in again.splits] == [2]
         assert (measured.tag, measured.value) == (_DraftPlan.MEASURED, [])
-        assert [split.shards for split in draft] == [2]
+        assert [split.shards for split in draft.splits] == [2]
         assert folder.is_dir() == bool(prepares)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.text.tokens import WordCounts
 from beam_jobs.plan.group_splits import GroupSizes
-from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
+from beam_jobs.plan.strata import Histogram, LabelCounts, LabelHashes
 from beam_jobs.plan.summary import SampledRecord, Summary
 from beam_jobs.records.pieces import PIECE_BYTES, Divisible, cut, joined, merged
 from beam_jobs.records.rejects import Reject
@@ -106,8 +106,8 @@ def test_labels_and_histograms_of_records_are_cut():
     assert [name for part in pieces for name in (part.names[c] for c in part.codes)] == labels
     np.testing.assert_array_equal(np.concatenate([p.hashes for p in pieces]), block.hashes)
     counts = LabelCounts().add(block)
-    bins = LabelBins({**counts.counts, "common": 1 << 34})
-    whole = Histogram().add(block, bins)
+    total = LabelCounts(Counter({**counts.counts, "common": 1 << 34}))
+    whole = Histogram().add(block, total)
     assert len(whole.of("common")) == 1 << 19
     again, largest = in_pieces(whole)
     assert largest < LIMIT < len(pickle.dumps(whole))

@@ -13,7 +13,7 @@ import pyarrow.parquet
 from beam_jobs.engines.memory import limited
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.cells import seconds
-from beam_jobs.jobs.sensors.read_options import ReadOptions, column_indexes, lay_out
+from beam_jobs.jobs.sensors.read_options import ReadOptions, column_places, lay_out
 from beam_jobs.jobs.sensors.recording import Column, Recording
 from beam_jobs.sources.arrow_rows import arrow_memory
 from beam_jobs.storage.limits import check_bytes
@@ -34,9 +34,11 @@ def read_parquet(data: bytes, options: ReadOptions) -> Recording:
 
     def read(names: list[str]) -> pyarrow.Table:
         # A text that is repeated in each of a billion rows takes a few bytes of a file.
-        whole = pyarrow.parquet.ParquetFile(io.BytesIO(data), read_dictionary=list(options.inside))
+        table = pyarrow.parquet.ParquetFile(
+            io.BytesIO(data), read_dictionary=list(options.own_columns)
+        )
         with limited(arrow_memory(file.metadata.num_columns, options.max_bytes)):
-            return whole.read(names, use_threads=False)
+            return table.read(names, use_threads=False)
 
     return _read(file.schema_arrow, file.metadata.num_rows, read, options)
 
@@ -67,17 +69,17 @@ def _read(
             raise RejectError(
                 f"column {names[place]!r} is not numeric but {types[place]}: choose others with --columns"
             )
-    time, inside = layout.time, layout.inside
+    time, own_columns = layout.time, layout.own_columns
     if time is not None and not (types[time] in _NUMBERS or types[time].startswith(_TIMES)):
         raise RejectError(
             f"column {names[time]!r} is {types[time]}: expected numbers, timestamps or dates as times"
         )
-    for name, place in inside.items():
+    for name, place in own_columns.items():
         if types[place] not in _NUMBERS and not types[place].startswith(_TEXT):
             raise RejectError(f"column {name!r} is {types[place]}, expected text or numbers")
     chosen = [names[place] for place in layout.channels]
-    column_indexes(names, chosen)
-    used = sorted({*chosen, options.time_column, *inside} - {""})
+    column_places(names, chosen)
+    used = sorted({*chosen, options.time_column, *own_columns} - {""})
     check_bytes(8 * rows * len(used), options.max_bytes)
     table = read(used)
     if table.num_rows != rows:
@@ -87,7 +89,7 @@ def _read(
         {"signal": np.stack([_arrow_numbers(table[name]) for name in chosen], 1)},
         times=None if times is None else _arrow_seconds(times, options.time_unit),
         notes=layout.notes,
-        columns={name: Column.of_cells(table[name].chunks) for name in inside},
+        columns={name: Column.of_cells(table[name].chunks) for name in own_columns},
     )
 
 

@@ -80,11 +80,11 @@ def numbers(cells: Any, row: int, column: str | None = None) -> np.ndarray:
         return np.fromiter(map(number, texts), np.float64, len(texts))
     except ValueError:
         at = next(i for i, text in enumerate(texts) if not is_number(text))
-    found = f"{texts[at]!r:.80} in row {row + at}"
+    cell = f"{texts[at]!r:.80} in row {row + at}"
     if column is None:
-        raise ValueError(f"{found} is not a number")
+        raise ValueError(f"{cell} is not a number")
     raise RejectError(
-        f"column {column!r} is not numeric: {found}; choose others with --columns, or leave it out "
+        f"column {column!r} is not numeric: {cell}; choose others with --columns, or leave it out "
         f"with --drop_columns {column}"
     )
 
@@ -94,8 +94,8 @@ def seconds(ticks: np.ndarray, unit: str) -> np.ndarray:
     per_second = _PER_SECOND[unit]
     if not np.can_cast(ticks.dtype, np.int64):
         return ticks.astype(np.float64) / per_second
-    whole, rest = np.divmod(ticks.astype(np.int64), per_second)
-    return whole + rest / per_second
+    full, rest = np.divmod(ticks.astype(np.int64), per_second)
+    return full + rest / per_second
 
 
 def text_seconds(cells: Any, row: int, unit: str) -> np.ndarray:

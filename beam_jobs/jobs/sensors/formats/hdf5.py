@@ -69,7 +69,9 @@ def _hdf5(
             _check_in_file(name, datasets[name])
         series = _series(datasets, options, skips)
         arrays = {name: values_of(array) for name, array in series.items()}
-        return archive_recording(arrays, options.inside, functools.partial(_value, file, datasets))
+        return archive_recording(
+            arrays, options.own_columns, functools.partial(_value, file, datasets)
+        )
 
 
 def _value(file: Any, datasets: dict[str, Any], name: str) -> np.ndarray | None:
@@ -131,7 +133,7 @@ def read_mat(data: bytes, options: ReadOptions) -> Recording:
         if kind in _MATLAB_DTYPES and not name.startswith("__")
     }
     chosen = _series(stated, options, lambda name, array: max(array.shape, default=1) < 2)
-    used = [*chosen, *(name for name in options.inside if name in stated)]
+    used = [*chosen, *(name for name in options.own_columns if name in stated)]
     # A double that is a small whole number is stored in a byte; `mat_dtype` would undo that, but
     # drops imaginary parts. Sparse matrices, which are no arrays, may be called logical.
     arrays = {
@@ -140,7 +142,7 @@ def read_mat(data: bytes, options: ReadOptions) -> Recording:
         if name in used and isinstance(array, np.ndarray)
     }
     series = {name: arrays[name] for name in chosen if name in arrays}
-    return archive_recording(series, options.inside, arrays.get)
+    return archive_recording(series, options.own_columns, arrays.get)
 
 
 def _matlab_dtype(stated: np.dtype, array: np.ndarray) -> np.dtype:
@@ -185,15 +187,15 @@ def read_nc(data: bytes, options: ReadOptions) -> Recording:
         variables = file.variables
 
         def read(name: str) -> np.ndarray | None:
-            found = variables.get(name)
-            return None if found is None else _unpacked(np.asarray(found.data), vars(found))
+            item = variables.get(name)
+            return None if item is None else _unpacked(np.asarray(item.data), vars(item))
 
         stored = {name: variable.data for name, variable in variables.items()}
         series = _series(stored, options, lambda name, _: variables[name].dimensions == (name,))
         arrays = {
             name: _unpacked(array[:], vars(variables[name])) for name, array in series.items()
         }
-        return archive_recording(arrays, options.inside, read)
+        return archive_recording(arrays, options.own_columns, read)
 
 
 def _unpacked(array: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:

@@ -75,5 +75,5 @@ def read_npz(data: bytes, options: ReadOptions) -> Recording:
 
         arrays = {name: read(name) for name in choose_arrays(members, options)}
         return archive_recording(
-            arrays, options.inside, lambda name: read(name) if name in members else None
+            arrays, options.own_columns, lambda name: read(name) if name in members else None
         )

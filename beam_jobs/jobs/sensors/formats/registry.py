@@ -140,7 +140,7 @@ def _checked(form: Format, recording: Recording, options: ReadOptions) -> Record
         from beam_jobs.jobs.sensors.read_options import choose_arrays
 
         choose_arrays(recording.arrays, options)
-    for name in options.inside:
+    for name in options.own_columns:
         if name not in recording.columns and name not in recording.metadata:
             raise RejectError(
                 f"neither its metadata nor the file has {name!r}: expected a column of a --table, "

@@ -163,7 +163,7 @@ def _delimited(text: bytes, delimiter: str, options: ReadOptions) -> Recording:
     read = {*places, *([] if time is None else [time])}
     has_units = has_names and _is_units([list(map(point, row)) for row in top[1:]], read)
     blocks, times = [np.empty((0, len(places)))], [np.empty(0)]
-    texts: dict[str, list[Any]] = {name: [] for name in layout.inside}
+    texts: dict[str, list[Any]] = {name: [] for name in layout.own_columns}
     for row, cells in _blocks(text, delimiter, width, has_names, has_units):
         if delimiter == ";":
             cells = [with_points(column) if i in read else column for i, column in enumerate(cells)]
@@ -171,7 +171,7 @@ def _delimited(text: bytes, delimiter: str, options: ReadOptions) -> Recording:
         blocks.append(np.stack(columns, 1))
         if time is not None:
             times.append(text_seconds(cells[time], row, options.time_unit))
-        for name, place in layout.inside.items():
+        for name, place in layout.own_columns.items():
             texts[name].append(pyarrow.compute.utf8_trim_whitespace(cells[place]))
     signal = np.concatenate(blocks)
     if not names and len(places) > 1 and np.isnan(signal[:, -1]).all():
@@ -239,8 +239,8 @@ def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
     layout = lay_out(names, len(top), options, lambda place: _is_json_number(top[place]))
     signal, times = [], []
     # The code of each value, and those of all lines. Python takes True for 1.
-    codes: dict[str, dict[tuple[bool, Any], int]] = {name: {} for name in layout.inside}
-    columns: dict[str, array[int]] = {name: array("q") for name in layout.inside}
+    codes: dict[str, dict[tuple[bool, Any], int]] = {name: {} for name in layout.own_columns}
+    columns: dict[str, array[int]] = {name: array("q") for name in layout.own_columns}
     lines = itertools.chain([first], lines)
     while block := list(itertools.islice(lines, _BLOCK_LINES)):
         rows = [_row(line, names, len(top), layout) for line in block]
@@ -249,7 +249,7 @@ def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
         if layout.time is not None:
             cells = [row[layout.time] for row in rows]
             times.append(_json_seconds(cells, block[0][0], options.time_unit))
-        for name, place in layout.inside.items():
+        for name, place in layout.own_columns.items():
             values = ((isinstance(row[place], bool), row[place]) for row in rows)
             code_of = codes[name]
             columns[name].extend(code_of.setdefault(value, len(code_of)) for value in values)
@@ -286,7 +286,7 @@ def _row(line: tuple[int, Any], names: list[str], width: int, layout: Layout) ->
         if not _is_json_number(row[place]):
             column = f" of {names[place]!r}" if names else ""
             raise RejectError(f"line {number}: {row[place]!r:.80}{column} is not a number")
-    for name, place in layout.inside.items():
+    for name, place in layout.own_columns.items():
         if not isinstance(row[place], str) and not _is_json_number(row[place]):
             raise RejectError(f"line {number}: {row[place]!r:.80} of {name!r} is no text or number")
     return row

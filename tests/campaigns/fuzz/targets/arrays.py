@@ -69,8 +69,8 @@ def _npz(compressed: bool, **arrays: Any) -> bytes:
 
 _NPZ = (
     ReadOptions(max_bytes=MOST_BYTES),
-    ReadOptions(max_bytes=MOST_BYTES, arrays=("x",), inside=("y",)),
-    ReadOptions(max_bytes=MOST_BYTES, inside=("y",), recording_column="y"),
+    ReadOptions(max_bytes=MOST_BYTES, arrays=("x",), own_columns=("y",)),
+    ReadOptions(max_bytes=MOST_BYTES, own_columns=("y",), recording_column="y"),
 )
 
 

@@ -21,7 +21,7 @@ from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, chosen, examinin
 _VARIANTS = (
     ReadOptions(max_bytes=MOST_BYTES),
     ReadOptions(max_bytes=MOST_BYTES, columns=("x",), time_column="t", times="sort"),
-    ReadOptions(max_bytes=MOST_BYTES, columns=("x",), inside=("s",), recording_column="s"),
+    ReadOptions(max_bytes=MOST_BYTES, columns=("x",), own_columns=("s",), recording_column="s"),
 )
 
 

@@ -17,7 +17,7 @@ from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, chosen, examinin
 
 _VARIANTS = (
     ReadOptions(max_bytes=MOST_BYTES),
-    ReadOptions(max_bytes=MOST_BYTES, arrays=("x",), inside=("label",)),
+    ReadOptions(max_bytes=MOST_BYTES, arrays=("x",), own_columns=("label",)),
 )
 
 

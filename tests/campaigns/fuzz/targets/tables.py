@@ -27,7 +27,9 @@ _VARIANTS = (
     ReadOptions(max_bytes=MOST_BYTES),
     ReadOptions(max_bytes=MOST_BYTES, columns=("x", "y")),
     ReadOptions(max_bytes=MOST_BYTES, time_column="time", times="sort"),
-    ReadOptions(max_bytes=MOST_BYTES, columns=("y",), inside=("label",), recording_column="label"),
+    ReadOptions(
+        max_bytes=MOST_BYTES, columns=("y",), own_columns=("label",), recording_column="label"
+    ),
     ReadOptions(max_bytes=MOST_BYTES, encoding="utf-16"),
     ReadOptions(max_bytes=MOST_BYTES, encoding="cp1252", delimiter=";"),
     ReadOptions(max_bytes=MOST_BYTES, time_column="time", time_unit="ms", drop_columns=("label",)),
