@@ -254,14 +254,15 @@ class ImageAnnotations:
         """
         if self.about != "auto" or self.boxes == "yolo" or not (self.boxes or self.masks):
             return 0, 0
-        headers = [
-            _header(inputs, source)
-            for pattern in inputs.patterns
-            for source, data in inputs.first(pattern, _IMAGES_CHECKED)
-            if data is None and not source.error and is_local(inputs.path_of(source))
-        ]
-        turned = [header for header in headers if header and Geometry(*header).keeps_size]
-        return len(turned), len(headers)
+        turned = opened = 0
+        for pattern in inputs.patterns:
+            for source, data in inputs.first(pattern, _IMAGES_CHECKED):
+                if data is None and not source.error and is_local(inputs.path_of(source)):
+                    opened += 1
+                    with contextlib.suppress(OSError, RejectError), inputs.open(source) as file:
+                        header = header_of(file)
+                        turned += header is not None and Geometry(*header).keeps_size
+        return turned, opened
 
     def boxes_of(self, source: Source) -> Boxes:
         """The boxes of an image.
@@ -316,14 +317,6 @@ def _names_in(inputs: Inputs) -> Iterator[str]:
     for source in itertools.chain.from_iterable(map(inputs.named, inputs.patterns)):
         if not (source.error or source.packed):
             yield source.file
-
-
-def _header(inputs: Inputs, source: Source) -> tuple[tuple[int, int], int] | None:
-    try:
-        with inputs.open(source) as file:
-            return header_of(file)
-    except (OSError, RejectError):
-        return None
 
 
 def parse_boxes(boxes: str) -> tuple[BoxFormat, str]:

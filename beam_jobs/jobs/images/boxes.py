@@ -55,15 +55,6 @@ class Boxes(NamedTuple):
     names: tuple[str, ...]
     size: tuple[int, int] | None
 
-    @classmethod
-    def none(cls) -> Boxes:
-        """The boxes of an image without objects."""
-        return cls(np.zeros((0, 4)), (), None)
-
-    def divided(self, size: tuple[int, int]) -> Boxes:
-        """Boxes whose corners are in pixels of an image of this size, as fractions."""
-        return self._replace(corners=self.corners / (size * 2))
-
 
 class Geometry(NamedTuple):
     """How a point of an image file becomes a point of the image that is written.

@@ -80,9 +80,10 @@ class AnnotationReader:
         """Adds the boxes of the objects in an image, and what is asked for besides."""
         annotations, geometry = self.annotations, self.geometry
         annotated = annotations.found(annotations.boxes_of, self.source)
-        boxes = annotated or Boxes.none()
+        boxes = annotated or Boxes(np.zeros((0, 4)), (), None)
         if annotations.in_pixels:
-            boxes = boxes.divided(self._annotated_size)
+            size = geometry.stored if annotations.about == "stored" else geometry.upright
+            boxes = boxes._replace(corners=boxes.corners / (size * 2))
         corners, rows = move_boxes(boxes, geometry, annotations.about)
         kept = rows.tolist()
         names = tuple(boxes.names[row] for row in kept)
@@ -91,12 +92,6 @@ class AnnotationReader:
         record.unannotated |= not annotated
         if annotations.details:
             record.update(self._details(boxes.size, kept))
-
-    @property
-    def _annotated_size(self) -> tuple[int, int]:
-        """(height, width) of the image that annotations without a size are about."""
-        stored = self.annotations.about == "stored"
-        return self.geometry.stored if stored else self.geometry.upright
 
     def _details(self, size: tuple[int, int] | None, kept: list[int]) -> dict[str, Any]:
         """The masks and keypoints of COCO's objects.

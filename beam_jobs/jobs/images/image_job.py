@@ -277,7 +277,7 @@ class ImageJob(FilesInParts):
                 image = ImageOps.exif_transpose(image)
             upright = to_mode(image, self.channels)
             decoded = upright.height, upright.width
-            pixels = encoded(self._resized(upright, _FILTER), encoding)
+            pixels = encoded(self._resized(upright), encoding)
         else:
             wide = self._wide(image, file)
             decoded = wide.shape[0], wide.shape[1]
@@ -307,10 +307,10 @@ class ImageJob(FilesInParts):
 
     def _encoded_wide(self, pixels: np.ndarray) -> np.ndarray | bytes:
         if self.image_size and self.image_size != pixels.shape[:2]:
-            pixels = resized_by_planes(pixels, lambda plane: self._resized(plane, _FILTER))
+            pixels = resized_by_planes(pixels, self._resized)
         if self.dtype == "uint16":
             pixels = to_uint16(pixels)
         return to_png(pixels) if self.encoding == "png" else pixels
 
-    def _resized(self, image: Image.Image, method: Image.Resampling) -> Image.Image:
-        return resized(image, self.image_size, self.resize, method)
+    def _resized(self, image: Image.Image) -> Image.Image:
+        return resized(image, self.image_size, self.resize, _FILTER)

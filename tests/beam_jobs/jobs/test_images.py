@@ -292,8 +292,10 @@ PLAIN = {
 def test_source_keeps_files_that_tensorflow_decodes_to_the_same_pixels(name):
     data = PLAIN[name]
     kept = stored(job(encoding="source"), data)
-    assert data.startswith(kept)
-    assert (kept == data) == (name != "two views.jpg")
+    if name == "two views.jpg":
+        assert Image.open(io.BytesIO(data)).format == "MPO" and b"MPF" not in kept
+    else:
+        assert kept == data
     # Decoders of JPEG may differ by rounding.
     assert error(by_tensorflow(kept), stored(job(), data)) < 1
 
@@ -321,6 +323,13 @@ def with_metadata(kind: str) -> bytes:
     texts.add_text("Comment", "a word")
     texts.add_itxt("XML:com.adobe.xmp", "<x:xmpmeta/>")
     return encoded(image, kind, pnginfo=texts, **options)
+
+
+def test_damaged_pixels_that_look_like_metadata_are_kept():
+    data = bytearray(encoded(smooth(), "JPEG", quality=95))
+    data[-500:-498] = b"\xff\xe1"
+    stripped = stored(dataclasses.replace(job(encoding="source"), strip_metadata=True), bytes(data))
+    assert stripped == data
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
