@@ -32,14 +32,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 2
 
 
 def parse_size(text: str, name: str = "--shard_size") -> int:
-    """The number of bytes in `128MiB`, `1GB`, `500k` or `1000`.
-
-    Args:
-        name: The flag, for the error.
-
-    Raises:
-        UsageError: The text is not a size, or not a positive one.
-    """
+    """The number of bytes in `128MiB`, `1GB`, `500k` or `1000`, the value of a flag; UsageError if it is no positive size."""
     digits = text.strip().lower().removesuffix("b")
     unit = digits.lstrip("0123456789.")
     try:

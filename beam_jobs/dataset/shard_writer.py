@@ -114,11 +114,7 @@ class ShardFile(contextlib.ExitStack):
         return Shard(self._path, len(index.lengths), *sizes, smallest)
 
     def commit(self) -> None:
-        """Makes the file appear, after its index.
-
-        Raises:
-            DataError: There is a file of its name with other bytes.
-        """
+        """Makes the file appear, after its index; DataError if there is a file of its name with other bytes."""
         path = join(self._output.directory, self._path + INDEX_SUFFIX)
         write_file(path, self._index, self._output.staging)
         self._file.publish()

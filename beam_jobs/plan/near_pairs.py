@@ -71,11 +71,8 @@ def only_one(name: bytes, packed: Sequence[bytes], needed: bool) -> Probes | Non
 def sent(probes: Probes, pairs: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """Yields (block, rows of it and the earlier records to compare them with, for `near_pairs`).
 
-    A pair that several partitions have found is sent once.
-
-    Args:
-        probes: The probes of the first's block.
-        pairs: Packed `PAIR`s from all partitions.
+    A pair that several partitions have found is sent once. Given are the probes of the first's block, and the packed
+    `PAIR`s from all partitions.
     """
     every = np.unique(np.frombuffer(b"".join(pairs), f"V{PAIR.itemsize}")).view(PAIR)
     # Beside a probe, the rows, the number and the split.
@@ -87,13 +84,7 @@ def sent(probes: Probes, pairs: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]
 
 
 def near_pairs(probes: Probes, arrived: Iterable[bytes], likeness: Similarity) -> NearPairs:
-    """The pairs of which both are near, of those whose second is in a block, by the number of the first.
-
-    Args:
-        probes: The probes of the block.
-        arrived: The records that `sent` has sent to it.
-        likeness: Decides.
-    """
+    """The pairs that are near, of those whose second is in a block, given its probes and what `sent` has sent to it."""
     parts = []
     for packed in [probes.pack(slice(0), np.empty(0, np.uint32)), *arrived]:
         second, *columns = unpack(packed)

@@ -70,9 +70,7 @@ def shard_sizes(records: int, shards: int) -> list[int]:
 def boundary_ranks(counts: np.ndarray, shards: int) -> dict[int, list[int]]:
     """The bins that hold shard boundaries: bin -> ascending ranks within it.
 
-    Args:
-        counts: The number of the split's records in each bin, int64 [BINS].
-        shards: The number of the split's shards, at most its number of records.
+    Of a split with at most as many shards as records, given the number of records in each bin, int64 [BINS].
     """
     ends = np.cumsum(counts)
     ranks = np.array(first_ranks(int(ends[-1]), shards), np.int64)
@@ -85,13 +83,9 @@ def boundary_ranks(counts: np.ndarray, shards: int) -> dict[int, list[int]]:
 
 
 def count_shards(records: int, record_bytes: float, num_shards: int, shard_size: int) -> int:
-    """The number of shards of a split; none of them is empty.
+    """The number of shards of a split, none of them empty: as many as asked for, or if that is 0, of about a size.
 
-    Args:
-        records: The number of the split's records.
-        record_bytes: The mean size of a framed record in bytes.
-        num_shards: The number asked for; 0 chooses it from `shard_size`.
-        shard_size: The size in bytes that a shard should not exceed by much.
+    Both `record_bytes`, the mean of framed records, and `shard_size` are in bytes.
     """
     ideal = num_shards or max(1, math.ceil(records * record_bytes / shard_size))
     return min(ideal, records, MAX_SHARDS)
@@ -100,8 +94,7 @@ def count_shards(records: int, record_bytes: float, num_shards: int, shard_size:
 def mean_bytes(mean_file: float, sizes: list[int], measured: list[int | Reject]) -> float:
     """The mean size in bytes of records made of files: a regression estimate from a sample.
 
-    Larger files make larger records, in proportion (or not at all, if all records have one size),
-    and the mean size of all files is known.
+    Larger files make larger records, in proportion (or not at all, if all records have one size).
 
     Args:
         mean_file: The mean size of all files in bytes.
@@ -287,14 +280,10 @@ def assign_shards(block: Block, plan: Plan) -> Iterator[tuple[int, Block]]:
 
 
 def divided(blocks: Sequence[bytes], plan: bytes) -> list[tuple[int, bytes]]:
-    """(Split and shard in one number, packed references of it) of some packed blocks, which are divided together.
+    """(Split and shard in one number, packed references of it) of packed blocks, one or more, by a packed plan.
 
-    A block of 512 references has two or three for each of 200 shards, and such a part takes 98 bytes a
-    reference; a part of 50 takes 27.
-
-    Args:
-        blocks: One or more.
-        plan: The packed plan.
+    They are divided together: a block of 512 references has two or three for each of 200 shards, and such a part
+    takes 98 bytes a reference; a part of 50 takes 27.
     """
     whole = Block.join(list(map(Block.unpack, blocks)))
     return [

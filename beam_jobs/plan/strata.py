@@ -203,11 +203,7 @@ class Cuts:
 
 
 def place_cuts(counts: LabelCounts, histogram: Histogram, placement: Placement) -> Cuts:
-    """The cuts, from the counts of all records.
-
-    Raises:
-        DataError: The two passes have not read the same records.
-    """
+    """The cuts, from the counts of all records; DataError if the two passes have not read the same records."""
     ranks: dict[tuple[str, int], list[tuple[int, int]]] = {}
     sizes: dict[tuple[str, int], int] = {}
     for number, (label, records) in enumerate(sorted(counts.counts.items())):
@@ -265,11 +261,7 @@ class Strata:
 
     @classmethod
     def of(cls, cuts: Cuts, splits: int, picked: Iterable[tuple[str, int, int]]) -> Strata:
-        """The strata, from what `pick_edges` has yielded for all bins.
-
-        Raises:
-            DataError: The runner lost or repeated edges.
-        """
+        """The strata, from what `pick_edges` has yielded for all bins; DataError if the runner lost or repeated edges."""
         edges = sorted(picked)
         places = sorted((label, to) for (label, _), some in cuts.ranks.items() for to, _ in some)
         if [(label, split) for label, split, _ in edges] != places:
@@ -290,22 +282,14 @@ class Strata:
         return {name: row for row, name in enumerate(self.names)}
 
     def splits_of(self, block: LabelHashes) -> np.ndarray:
-        """The splits of some records, uint8 [n].
-
-        Raises:
-            DataError: A label was not seen when splits were planned.
-        """
+        """The splits of some records, uint8 [n]; DataError if a label was not seen when splits were planned."""
         if new := next((name for name in block.names if name not in self._rows), None):
             raise _unseen(new)
         rows = np.array([self._rows[name] for name in block.names], np.int64)[block.codes]
         return (block.hashes[:, None] >= self.edges[rows]).sum(axis=1).astype(np.uint8)
 
     def check(self, summary: Summary) -> None:
-        """Checks that the strata count the records of a summary.
-
-        Raises:
-            DataError: The runner lost or repeated labels.
-        """
+        """Checks that the strata count the records of a summary; DataError if the runner lost or repeated labels."""
         found = {label: n for label, n in summary.labels.get(LABEL, {}).items() if n}
         if self.names == (ALL,):
             found = {ALL: sum(split.records for split in summary.splits)}

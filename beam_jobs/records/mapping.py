@@ -107,11 +107,7 @@ class Mapper:
         )
 
     def given(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The features of a record as they would be stored, and as the function gets them.
-
-        Raises:
-            ValueError: The record does not fit `features`.
-        """
+        """The features of a record as they would be stored, and as the function gets them; ValueError if they do not fit."""
         stored = {
             name: record[name] if feature.step else checked(name, feature, record[name])
             for name, feature in self.features.items()
@@ -151,10 +147,10 @@ class Mapper:
             RejectError: It does not fit `schema`; the message says which features do.
         """
         for name in sorted(made.keys() - self.schema.keys()):
-            found = feature_of(made[name])
+            new = feature_of(made[name])
             raise RejectError(
                 f"--map {self.function}: feature {name!r} is not one of the first records: return it "
-                f"of every record{f', and add --map_schema {stated(name, found)}' if found else ''}"
+                f"of every record{f', and add --map_schema {stated(name, new)}' if new else ''}"
             )
         for name in sorted(self.schema.keys() - made.keys()):
             raise RejectError(
@@ -174,8 +170,8 @@ class Mapper:
                 return self.compress(pixels, feature.encoding)
             return checked(name, feature, value)
         except ValueError as error:
-            found = feature_of(value)
-            holds = merged(feature, found) or found
+            of_value = feature_of(value)
+            holds = merged(feature, of_value) or of_value
             cure = f"; --map_schema {stated(name, holds)} holds it" if holds else ""
             raise RejectError(f"--map {self.function}: {error}{cure}") from None
 
@@ -203,10 +199,10 @@ def load_function(text: str) -> tuple[Callable[..., Any], str, str]:
             f"--map {text}: {name} cannot be imported ({_described(error)}): expected a .py file in "
             "the current folder, or a package that is installed here and on every worker"
         ) from None
-    found = getattr(module, function, None)
-    if not callable(found):
+    loaded = getattr(module, function, None)
+    if not callable(loaded):
         raise UsageError(f"--map {text}: {file} has no function {function!r}")
-    return found, digest, file
+    return loaded, digest, file
 
 
 def _described(error: Exception) -> str:

@@ -54,12 +54,7 @@ class Numbers:
             self.add_flat(flat, np.fromiter(map(len, flats), np.int64))
 
     def add_flat(self, flat: np.ndarray, sizes: np.ndarray) -> None:
-        """Adds the values of m records.
-
-        Args:
-            flat: The values of all records, joined: [n].
-            sizes: Number of values in each record, int64 [m], none of them 0.
-        """
+        """Adds the values of m records, joined: [n], given how many each has: int64 [m], none of them 0."""
         if flat.dtype.kind in "biu":
             for part in _parts(flat):
                 total, squares = sums_of_integers(part)
@@ -158,11 +153,9 @@ def _slices(sizes: np.ndarray) -> Iterator[tuple[slice, slice]]:
 
 
 def _sums(flat: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The extremes of each record, and the sums of its distances from the low one and of their squares.
+    """The extremes of each of m records, and the sums of its distances from the low one and of their squares.
 
-    Args:
-        flat: float64 [n], the values of all records.
-        sizes: int64 [m], the number of values in each.
+    The values of all records are float64 [n], and each has int64 [m] of them.
     """
     starts = np.cumsum(sizes) - sizes
     lows, highs = np.minimum.reduceat(flat, starts), np.maximum.reduceat(flat, starts)

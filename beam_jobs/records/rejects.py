@@ -119,13 +119,7 @@ def format_rejects(rejects: Iterable[Reject]) -> bytes:
 def first_rejects(
     directory: str, lists: Sequence[str], files: int = 64, size: int = 8 << 20
 ) -> list[Reject]:
-    """The rejects in the lists of a dataset, up to a number and a size that are read in a moment.
-
-    Args:
-        directory: The dataset.
-        lists: The paths of the lists in it.
-        files: The most files to read.
-        size: The most bytes to read.
+    """The first rejects in the lists of a dataset, given their paths in it: of some files, and of some bytes in all.
 
     Raises:
         OSError, ValueError: A file cannot be read, or lists something else.

@@ -167,10 +167,7 @@ class SpoolReader(contextlib.ExitStack):
         self.files: list[BinaryIO] = []
 
     def blocks(self, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
-        """Yields (number of the file in `files`, offset of the payloads in it, block).
-
-        Args:
-            packed: Each holds any number of locators.
+        """Yields (number of the file in `files`, offset of the payloads in it, block) for locators, joined or not.
 
         Raises:
             DataError: A block is missing or damaged, or the temporary file cannot be written.
@@ -210,14 +207,9 @@ def _temporary_file() -> BinaryIO:
 
 
 def read_blocks(spool: Spool, packed: Iterable[bytes]) -> Iterator[Block]:
-    """Yields blocks, with their payloads in memory, in the order of their locators; some are fetched ahead.
+    """Yields blocks, with their payloads in memory, in the order of their locators, joined or not.
 
-    Args:
-        spool: Holds the blocks.
-        packed: Each holds any number of locators.
-
-    Raises:
-        DataError: A block is missing or damaged.
+    Some are fetched ahead. Raises a DataError if one is missing or damaged.
     """
 
     def fetch(name: bytes, start: int, size: int) -> bytes:
