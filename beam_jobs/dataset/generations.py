@@ -69,20 +69,16 @@ class State(NamedTuple):
     @property
     def folders(self) -> frozenset[str]:
         """The folders of jobs: the first file in each is a note."""
-        return self.named | {found[1] for found in map(_NOTE.fullmatch, self.sizes) if found}
+        return self.named | {note[1] for note in map(_NOTE.fullmatch, self.sizes) if note}
 
     @property
     def generations(self) -> list[int]:
         """The numbers of the generations."""
-        return sorted(int(found[1]) for found in map(_GENERATION.fullmatch, self.sizes) if found)
+        return sorted(int(name[1]) for name in map(_GENERATION.fullmatch, self.sizes) if name)
 
 
 def state_of(directory: str) -> State:
-    """The state of a directory.
-
-    Raises:
-        UsageError: It cannot be listed, holds what is not part of a dataset, or its manifest is damaged.
-    """
+    """The state of a directory; UsageError if it cannot be listed, holds what is not part of a dataset, or is damaged."""
     try:
         refuse_links(directory)
         start = len(join(directory, ""))
@@ -179,12 +175,7 @@ def prepare(output: Output, job: str, folder: str) -> None:
 
 
 def refuse_newer(output: Output, job: str = "") -> None:
-    """Refuses a directory in which the generation of this run is complete.
-
-    Raises:
-        CompleteError: The job named, which is this one, has completed it.
-        UsageError: Another job has.
-    """
+    """Refuses a directory in which the generation of this run is complete, with the error that `prepare` raises."""
     state = state_of(output.directory)
     if max(state.generations, default=0) < output.generation:
         return
@@ -209,14 +200,16 @@ def commit(output: Output, manifest: Manifest, before: State) -> None:
     name = generation_file(output.generation)
     # The manifest must not survive a loss of power that a shard does not survive.
     sync_names(directory, manifest.paths)
-    what = "another job has completed a dataset here while this one ran"
-    taken = DataError(f"--output {directory}: {what}; add --overwrite to replace it")
+    too_late = DataError(
+        f"--output {directory}: another job has completed a dataset here while this one ran; add "
+        "--overwrite to replace it"
+    )
     if max(before.generations, default=0) > output.generation:
-        raise taken  # The generation of this number has been replaced, and its manifest deleted.
+        raise too_late  # The generation of this number has been replaced, and its manifest deleted.
     try:
         write_file(join(directory, name), data, output.staging)
     except TakenError:
-        raise taken from None
+        raise too_late from None
     sync_names(directory, [name])
     # Whoever had a folder before the first attempt can commit no more; after it, somebody may have begun the next.
     folders = before.named if name in before.sizes else before.folders

@@ -109,19 +109,12 @@ def _beginning(pid: int) -> str:
 
 
 class _Run(NamedTuple):
-    """A run that has a folder in `STAGING`.
+    """A run that has a folder in `STAGING`."""
 
-    Attributes:
-        paths: The paths of its files.
-        lease: Its lease; None without one.
-        words: The run in words if it is at work; empty if it has ended.
-        begins: Whether its lease is being written, before it has a name.
-    """
-
-    paths: list[str]
+    paths: list[str]  # of its files
     lease: Lease | None
-    words: str
-    begins: bool
+    words: str  # what it is if it is at work; empty if it has ended
+    begins: bool  # its lease is being written, before it has a name
 
 
 def _runs(directory: str, but: str = "") -> dict[str, _Run]:

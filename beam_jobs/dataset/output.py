@@ -136,11 +136,7 @@ def resolve(directory: str) -> str:
 
 
 def parse_num_shards(given: str | int | None, splits: tuple[str, ...]) -> tuple[int, ...]:
-    """The number of shards of every split, from `16` or `train=16,val=2`; 0 if it is not given.
-
-    Raises:
-        UsageError: A split is unknown, or a number is not in 1..99999.
-    """
+    """The number of shards of every split, from `16` or `train=16,val=2`, 0 if it is not given; UsageError if it is wrong."""
     shards, text = dict.fromkeys(splits, 0), str(given)
     for part in [] if given is None else text.split(","):
         name, equals, number = part.strip().rpartition("=")
@@ -155,11 +151,7 @@ def parse_num_shards(given: str | int | None, splits: tuple[str, ...]) -> tuple[
 
 
 def parse_names(text: str, schema: Schema) -> dict[str, str]:
-    """Name in the schema -> name in Examples, from `image=image_raw,…`.
-
-    Raises:
-        UsageError: A feature is unknown, or two would have the same name.
-    """
+    """Name in the schema -> name in Examples, from `image=image_raw,…`; UsageError if it is wrong."""
     names: dict[str, str] = {}
     for part in text.split(","):
         name, equals, stored = part.strip().partition("=")
@@ -177,11 +169,7 @@ def parse_names(text: str, schema: Schema) -> dict[str, str]:
 
 
 def renamed_schema(schema: Schema, names: Mapping[str, str]) -> Schema:
-    """The schema with some features renamed.
-
-    Raises:
-        ValueError: Two features would have the same name, or a name is not allowed.
-    """
+    """The schema with some features renamed; ValueError if two would have the same name, or a name is not allowed."""
     features: dict[str, Feature] = {}
     for name, feature in schema.items():
         stored = names.get(name, name)

@@ -135,11 +135,7 @@ def _read_records(directory: str, move: Move) -> tuple[bytes, Index]:
 
 
 def apply_change(output: Output, change: Change) -> ShardResult:
-    """Writes a shard once more: the records it keeps, followed by those it receives.
-
-    Raises:
-        DataError: A shard or its index has changed since it was written.
-    """
+    """Writes a shard once more: what it keeps, then what it receives; DataError if a shard or its index has changed."""
     directory, shard = output.directory, change.shard
     leaving = Move(shard, change.keep, shard.records - change.keep)
     suffix = _read_records(directory, leaving)[0] if leaving.records else b""

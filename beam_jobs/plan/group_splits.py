@@ -190,10 +190,6 @@ def unpack_splits(packed: bytes, placement: Placement) -> Strata | GroupSplits:
 
 
 def check_planned(summary: Summary, packed: bytes, placement: Placement) -> None:
-    """Checks that the planned splits, if there are any, saw the records of a summary.
-
-    Raises:
-        DataError: The runner lost or repeated some.
-    """
+    """Checks that the planned splits, if there are any, saw the records of a summary; DataError if not."""
     if packed:
         unpack_splits(packed, placement).check(summary)

@@ -161,11 +161,7 @@ class Placement:
         return bisect_right(self.splits.edges, hash64(self.seed, b"split", group))
 
     def split_of(self, key: str, row: Mapping[str, Any]) -> int:
-        """The index of the split of a record, from its key and its columns.
-
-        Raises:
-            RejectError: The row has no valid split or group.
-        """
+        """The index of the split of a record, from its key and its columns; RejectError if they give no valid split or group."""
         if not self.split_column:
             return self.split(self.groups.of(key, row))
         name = column_text(row, self.split_column)

@@ -15,7 +15,7 @@ import numpy as np
 
 from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.errors import UsageError, loss_error
-from beam_jobs.records.blocks import Block, rows_by
+from beam_jobs.records.blocks import Block, grouped
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.runs import RUN_BYTES
 
@@ -140,12 +140,7 @@ class SplitPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The shards of a dataset.
-
-    Attributes:
-        splits: The shards of every split, in order.
-        folder: The folder of the dataset that has them.
-    """
+    """The shards of every split of a dataset, in order, and its folder that has them."""
 
     splits: tuple[SplitPlan, ...]
     folder: str = ""
@@ -207,8 +202,8 @@ def wanted_hashes(block: Block, draft: Draft) -> Iterator[tuple[int, bytes]]:
     keys = block.splits.astype(np.int64) << BIN_BITS | bins_of(block.hashes)
     rows = np.flatnonzero(np.isin(keys, np.fromiter(draft.bins, np.int64, len(draft.bins))))
     keys, hashes = keys[rows], block.hashes[rows]
-    for key, some in rows_by(keys):
-        yield int(key), hashes[some].astype("<u8").tobytes()
+    for key, some in grouped(keys, hashes):
+        yield key, some.astype("<u8").tobytes()
 
 
 def pick_boundaries(key: int, hashes: Iterable[bytes], draft: Draft) -> tuple[int, bytes]:
@@ -229,11 +224,7 @@ def pick_boundaries(key: int, hashes: Iterable[bytes], draft: Draft) -> tuple[in
 
 
 def finish_plan(draft: Draft, boundaries: Iterable[tuple[int, bytes]], folder: str) -> Plan:
-    """The plan, from the draft, the boundaries of all bins in any order, and the folder of the shards.
-
-    Raises:
-        DataError: The runner lost or repeated boundaries.
-    """
+    """The plan, from the boundaries of all bins in any order; DataError if the runner lost or repeated some."""
     picked: list[list[bytes]] = [[] for _ in draft.splits]
     for number, values in boundaries:
         picked[number].append(values)
@@ -274,20 +265,15 @@ def neighbours_of(plan: Plan) -> int:
     return 1 if shards * size <= MOST_RANGES * RUN_BYTES else math.isqrt(shards - 1) + 1
 
 
-def assign_shards(block: Block, plan: Plan) -> Iterator[tuple[int, Block]]:
-    """Yields (split and shard in one number, that shard's records)."""
-    yield from block.by(shards_of(plan, block.splits, block.hashes))
-
-
 def divided(blocks: Sequence[bytes], plan: bytes) -> list[tuple[int, bytes]]:
     """(Split and shard in one number, packed references of it) of packed blocks, one or more, by a packed plan.
 
     They are divided together: a block of 512 references has two or three for each of 200 shards, and such a part
     takes 98 bytes a reference; a part of 50 takes 27.
     """
-    whole = Block.join(list(map(Block.unpack, blocks)))
+    every = Block.join(list(map(Block.unpack, blocks)))
     return [
         (key, piece.pack(compress=True))
-        for key, part in assign_shards(whole, Plan.unpack(plan))
+        for key, part in every.by(shards_of(Plan.unpack(plan), every.splits, every.hashes))
         for piece in part.pieces(_PART_BYTES)
     ]

@@ -40,11 +40,7 @@ class Splits:
 
     @classmethod
     def parse(cls, text: str) -> Splits:
-        """Parses the value of `--splits`, such as `train=0.8,val=0.2`.
-
-        Raises:
-            UsageError: A name or number is wrong, or the shares do not add up to 1.
-        """
+        """Parses the value of `--splits`, such as `train=0.8,val=0.2`; UsageError if its names or shares are wrong."""
         shares: dict[str, float] = {}
         for part in text.split(","):
             name, equals, share = part.strip().partition("=")
@@ -76,12 +72,7 @@ class Splits:
 
     @classmethod
     def named(cls, names: Sequence[str], column: str) -> Splits:
-        """The splits whose names are the values of a column.
-
-        Raises:
-            UsageError: A file name cannot begin with a name, a name is repeated, or there are more
-                than `MAX_SPLITS`.
-        """
+        """The splits whose names are the values of a column; UsageError if they are no names, not distinct, or too many."""
         for name in names:
             try:
                 check_split_name(name)

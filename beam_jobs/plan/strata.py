@@ -21,7 +21,7 @@ from beam_jobs.columns import Ragged, pack, text_bytes, unpack
 from beam_jobs.errors import DataError, loss_error
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.summary import Summary, check_labels
-from beam_jobs.records.blocks import rows_by
+from beam_jobs.records.blocks import grouped
 from beam_jobs.records.pieces import PIECE_BYTES, Divisible, batches, parts_of
 from beam_jobs.sources.labels import LABEL
 
@@ -77,15 +77,15 @@ class LabelHashes:
         """Yields the records in pieces of less than `PIECE_BYTES` beside the first record of each."""
         sizes = np.array([len(text_bytes(name)) for name in self.names], np.int64)
         ends = np.cumsum(_RECORD_BYTES + sizes[self.codes])
-        for _, rows in rows_by(ends // PIECE_BYTES):
+        for _, rows in grouped(ends // PIECE_BYTES, np.arange(len(ends))):
             used, codes = np.unique(self.codes[rows], return_inverse=True)
             names = tuple(self.names[code] for code in used.tolist())
             yield LabelHashes(names, codes, self.hashes[rows])
 
     def by_label(self) -> Iterator[tuple[str, np.ndarray]]:
         """Yields (label, hashes of its records) for each label that a record has."""
-        for code, rows in rows_by(self.codes):
-            yield self.names[code], self.hashes[rows]
+        for code, hashes in grouped(self.codes, self.hashes):
+            yield self.names[code], hashes
 
 
 @dataclass
@@ -111,11 +111,7 @@ class LabelCounts(Divisible):
             yield number, LabelCounts(Counter(some))
 
     def bits(self, label: str) -> int:
-        """How many top bits of the hash of a record with a label are the number of its bin.
-
-        Raises:
-            DataError: The label was not counted.
-        """
+        """How many top bits of a hash are the number of its bin; DataError if the label was not counted."""
         if label not in self.counts:
             raise _unseen(label)
         return (self.counts[label] // _BIN_RECORDS).bit_length()
@@ -224,20 +220,15 @@ def place_cuts(counts: LabelCounts, histogram: Histogram, placement: Placement) 
 def wanted_hashes(block: LabelHashes, cuts: Cuts) -> Iterator[tuple[tuple[str, int], bytes]]:
     """Yields ((label, bin), hashes as bytes) for the bins that hold a cut."""
     for label, hashes in block.by_label():
-        for bin_, rows in rows_by(cuts.counts.bins(label, hashes)):
-            key = label, int(bin_)
-            if key in cuts.ranks:
-                yield key, hashes[rows].astype("<u8").tobytes()
+        for bin_, some in grouped(cuts.counts.bins(label, hashes), hashes):
+            if (label, bin_) in cuts.ranks:
+                yield (label, bin_), some.astype("<u8").tobytes()
 
 
 def pick_edges(
     key: tuple[str, int], hashes: Iterable[bytes], cuts: Cuts
 ) -> Iterator[tuple[str, int, int]]:
-    """Yields (label, split, the split's smallest hash) for the cuts in a bin, from all its hashes.
-
-    Raises:
-        DataError: The runner lost or repeated hashes.
-    """
+    """Yields (label, split, the split's smallest hash) for the cuts in a bin; DataError if some of its hashes are lost."""
     ordered = np.sort(np.frombuffer(b"".join(hashes), "<u8"))
     if len(ordered) != cuts.sizes[key]:
         raise _lost(key[0], len(ordered), cuts.sizes[key])
@@ -290,13 +281,13 @@ class Strata:
 
     def check(self, summary: Summary) -> None:
         """Checks that the strata count the records of a summary; DataError if the runner lost or repeated labels."""
-        found = {label: n for label, n in summary.labels.get(LABEL, {}).items() if n}
+        read = summary.labels.get(LABEL, Counter())
         if self.names == (ALL,):
-            found = {ALL: sum(split.records for split in summary.splits)}
-        counted = dict(zip(self.names, self.counts, strict=True))
-        for label in found.keys() | counted.keys():
-            if found.get(label, 0) != counted.get(label, 0):
-                raise _lost(label, counted.get(label, 0), found.get(label, 0))
+            read = Counter({ALL: sum(split.records for split in summary.splits)})
+        planned = Counter(dict(zip(self.names, self.counts, strict=True)))
+        for label in read.keys() | planned.keys():
+            if read[label] != planned[label]:
+                raise _lost(label, planned[label], read[label])
 
     def pack(self) -> bytes:
         """The strata as bytes."""

@@ -38,13 +38,14 @@ _REJECTED = b"\xff" * 8
 _PLANNED = b"\xfe" + b"\xff" * 7
 
 
-def rows_by(keys: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
-    """Yields (key, the rows that have it, int64 [m]) in ascending order of both, for keys [n] of any dtype."""
+def grouped(keys: np.ndarray, values: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
+    """Yields (key, the values that have it, in their order) in ascending order of keys [n] of any dtype, for values [n]."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
-    for rows in np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1):
-        if rows.size:
-            yield keys[rows[0]], rows
+    starts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    if len(keys):
+        firsts = ordered[np.append(0, starts)].tolist()
+        yield from zip(firsts, np.split(values[order], starts), strict=True)
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,7 @@ class Block:
 
     def hashes_by_split(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yields (split, hashes of its records) for each split in the block."""
-        for split, rows in rows_by(self.splits):
-            yield int(split), self.hashes[rows]
+        yield from grouped(self.splits, self.hashes)
 
     @classmethod
     def join(cls, blocks: Sequence[Block]) -> Block:
@@ -108,8 +108,8 @@ class Block:
 
     def by(self, groups: np.ndarray) -> Iterator[tuple[int, Block]]:
         """Yields (group, block of its rows); `groups` is int [n]."""
-        for group, rows in rows_by(groups):
-            yield int(group), self.take(rows)
+        for group, rows in grouped(groups, np.arange(len(groups))):
+            yield group, self.take(rows)
 
 
 class BlockBuilder:

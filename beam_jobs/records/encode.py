@@ -44,12 +44,7 @@ class RecordCounter:
 
 
 class RecordEncoder(RecordCounter):
-    """Checks, encodes, frames and counts records.
-
-    Args:
-        encoder: The encoder of the records' schema; several objects may share it.
-        mapper: Makes the features of each record from those that it is given; None keeps them.
-    """
+    """Checks, encodes, frames and counts records, after a mapper, if there is one, has made their features."""
 
     def __init__(self, encoder: Encoder, mapper: Mapper | None = None) -> None:
         super().__init__(encoder.schema)
@@ -98,11 +93,7 @@ class RecordEncoder(RecordCounter):
     def encode_all(
         self, splits: np.ndarray, columns: Mapping[str, Sequence[Any]]
     ) -> tuple[list[bytes], list[bytes]]:
-        """The framed Examples of n records, and their rows of the index; arguments as for `count`.
-
-        Raises:
-            ValueError: a record is too large.
-        """
+        """The framed Examples of n records, and their rows of the index; arguments as for `count`, ValueError if one is too large."""
         framed = frame_all(self._encoder.pack_all(columns))
         self.count(splits, columns)
         return framed, self._rows.pack_all(columns, len(framed))

@@ -141,11 +141,7 @@ class Mapper:
         return made | {name: given[name] for name in self.kept}
 
     def fitted(self, made: Mapping[str, Any]) -> dict[str, Any]:
-        """The features that the function returned, as `Encoder.check` returns values.
-
-        Raises:
-            RejectError: It does not fit `schema`; the message says which features do.
-        """
+        """The features that the function returned, as `Encoder.check` returns values; RejectError if they do not fit `schema`."""
         for name in sorted(made.keys() - self.schema.keys()):
             new = feature_of(made[name])
             raise RejectError(
@@ -159,11 +155,7 @@ class Mapper:
         return {name: self.fit(name, f, made[name]) for name, f in self.schema.items()}
 
     def fit(self, name: str, feature: Feature, value: Any) -> Any:
-        """The value of one feature, as `Encoder.check` returns it.
-
-        Raises:
-            RejectError: It does not fit; the message says which feature does.
-        """
+        """The value of one feature, as `Encoder.check` returns it; RejectError, which says which feature it fits, if not this."""
         try:
             if feature.encoding in IMAGE_ENCODINGS and isinstance(value, np.ndarray):
                 pixels = checked(name, Feature(feature.dtype, feature.shape, "tensor"), value)
@@ -283,17 +275,17 @@ def parse_map_schema(text: str) -> dict[str, Feature]:
     features: dict[str, Feature] = {}
     at = 0
     while at < len(text):
-        found = _STATED.match(text, at)
-        if not found or found[1] in features:
+        match = _STATED.match(text, at)
+        if not match or match[1] in features:
             raise UsageError(
                 f"--map_schema {text}: expected NAME=DTYPE[SIZES]:ENCODING,… such as "
                 f"mel=float32[None,80],loud=bool, each name once; got {text[at:]!r:.80}"
             )
-        sizes = [size.strip() for size in (found[3] or "").split(",") if size.strip()]
+        sizes = [size.strip() for size in (match[3] or "").split(",") if size.strip()]
         try:
             shape = [None if size == "None" else int(size) for size in sizes]
-            features[found[1]] = Feature(found[2], shape, found[4] or "")
+            features[match[1]] = Feature(match[2], shape, match[4] or "")
         except (ValueError, ImportError) as error:
-            raise UsageError(f"--map_schema {found[0].strip(', ')}: {error}") from None
-        at = found.end()
+            raise UsageError(f"--map_schema {match[0].strip(', ')}: {error}") from None
+        at = match.end()
     return features

@@ -29,13 +29,7 @@ _ADDRESS = re.compile(r"<[\w.]+ object at 0x[0-9a-fA-F]+>| at 0x[0-9a-fA-F]+")
 
 @dataclass(frozen=True, order=True)
 class Reject:
-    """One input that could not become a record.
-
-    Attributes:
-        key: The record's key.
-        stage: The step in which it failed.
-        error: The reason, on one line.
-    """
+    """One input that could not become a record: its key, the step in which it failed, and the reason on one line."""
 
     key: str
     stage: Stage
@@ -65,28 +59,19 @@ class Reject:
 
 @dataclass(frozen=True)
 class MaxRejects:
-    """The most inputs that a job may reject.
-
-    Attributes:
-        text: The limit as it was given; empty for any number.
-        limit: A number of inputs, or a share of all inputs; None for any number.
-    """
+    """The most inputs that a job may reject, as it was given: a number, or a share of all; None for any number."""
 
     text: str = ""
     limit: int | Fraction | None = None
 
     @classmethod
     def parse(cls, text: str) -> MaxRejects:
-        """The limit that a number such as `20` or a share such as `1%` states; any number if empty.
-
-        Raises:
-            UsageError: The text is neither a number nor a share of at most 100%.
-        """
+        """The limit that a number such as `20` or a share such as `1%` states, any number if empty; UsageError if it is neither."""
         if not text:
             return ANY_NUMBER
-        found = _MAX_REJECTS.fullmatch(text)
+        match = _MAX_REJECTS.fullmatch(text)
         # A fraction, because 0.7 * 11,000 / 100 is a float below 77.
-        limit = found and (int(found[1]) if found[1] else Fraction(found[2]) / 100)
+        limit = match and (int(match[1]) if match[1] else Fraction(match[2]) / 100)
         if limit is None or (isinstance(limit, Fraction) and limit > 1):
             raise UsageError(
                 f"--max_rejects {text:.80}: expected a number such as 20, or a share of all inputs "
@@ -94,12 +79,14 @@ class MaxRejects:
             )
         return cls(text, limit)
 
-    def excess(self, rejected: int, found: int) -> str:
-        """One sentence if more were rejected of all inputs found than may be; else empty."""
-        most = self.limit * found if isinstance(self.limit, Fraction) else self.limit
+    def excess(self, rejected: int, inputs: int) -> str:
+        """One sentence if more were rejected of all inputs than may be; else empty."""
+        most = self.limit * inputs if isinstance(self.limit, Fraction) else self.limit
         if most is None or rejected <= most:
             return ""
-        return f"{rejected:,} of {found:,} inputs are rejected, more than --max_rejects {self.text}"
+        return (
+            f"{rejected:,} of {inputs:,} inputs are rejected, more than --max_rejects {self.text}"
+        )
 
 
 ANY_NUMBER = MaxRejects()
@@ -121,8 +108,7 @@ def first_rejects(
 ) -> list[Reject]:
     """The first rejects in the lists of a dataset, given their paths in it: of some files, and of some bytes in all.
 
-    Raises:
-        OSError, ValueError: A file cannot be read, or lists something else.
+    Raises an OSError or a ValueError if a file cannot be read, or lists something else.
     """
     rejects: list[Reject] = []
     for path in lists[:files]:

@@ -90,12 +90,7 @@ def locate(index: RunIndex, shards_of: ShardsOf) -> Iterator[tuple[int, bytes]]:
 
 
 class RunBuilder:
-    """Collects blocks of records, and writes them as runs.
-
-    Args:
-        spool: Takes the runs.
-        shards_of: Numbers the shard of each record, which no block shares with another; None if it is unknown.
-    """
+    """Collects blocks of records, and writes them as runs to a spool, in blocks of one shard each if they are known."""
 
     def __init__(self, spool: Spool, shards_of: ShardsOf | None = None) -> None:
         self._spool, self._shards_of = spool, shards_of

@@ -59,11 +59,7 @@ def _reported(what: str, cure: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Spool:
-    """Files of packed blocks in one directory, on any filesystem.
-
-    Attributes:
-        directory: The staging folder of a run, which all writers and readers share.
-    """
+    """Files of packed blocks in the staging folder of a run, on any filesystem, which all writers and readers share."""
 
     directory: str
 
@@ -93,15 +89,7 @@ class Spool:
 
 
 class SpoolFile:
-    """A new file of blocks.
-
-    Attributes:
-        name: Its name, 16 bytes.
-        size: Its size so far in bytes.
-
-    Raises:
-        DataError: The filesystem refuses, also in `append` and `publish`.
-    """
+    """A new file of blocks, its name of 16 bytes, and its size so far; DataError if the filesystem refuses any of it."""
 
     def __init__(self, spool: Spool) -> None:
         self.name, self.size = uuid.uuid4().bytes, 0
@@ -169,8 +157,7 @@ class SpoolReader(contextlib.ExitStack):
     def blocks(self, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
         """Yields (number of the file in `files`, offset of the payloads in it, block) for locators, joined or not.
 
-        Raises:
-            DataError: A block is missing or damaged, or the temporary file cannot be written.
+        Raises a DataError if a block is missing or damaged, or the temporary file cannot be written.
         """
         return self._in_place(packed) if self._spool.on_disk else self._fetched(packed)
 

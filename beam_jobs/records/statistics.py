@@ -1,6 +1,6 @@
 """Statistics of every feature, exact and independent of the order in which they are merged.
 
-Sums are exact integers (`exact_sums.py`). NumPy adds the values within a record, in their fixed order.
+Sums are exact integers (`numbers.py`). NumPy adds the values within a record, in their fixed order.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.records.exact_sums import sums_of_bytes
-from beam_jobs.records.numbers import Numbers
+from beam_jobs.records.numbers import Numbers, sums_of_bytes
 from beam_jobs.records.pieces import Divisible, checksum_of, parts_of
 from readers.format.encode.values import is_integer
 from readers.format.protobuf.tensor import string_values
@@ -202,13 +201,9 @@ _COUNTS = ("records", "more_frames", "unannotated")
 
 
 class Statistics:
-    """The statistics of every feature of some records.
+    """The statistics of some records, by feature.
 
-    Attributes:
-        records: Number of records.
-        more_frames: Number of records whose file has further frames, which are in no record.
-        unannotated: Number of records that lack an annotation.
-        features: Statistics by feature.
+    They also count records whose file has further frames, which are in no record, and those that lack an annotation.
     """
 
     def __init__(self, schema: Mapping[str, Feature]) -> None:
