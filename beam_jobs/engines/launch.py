@@ -32,7 +32,6 @@ from beam_jobs.engines.dataflow import (
     service_log_shown,
 )
 from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
-from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.engines.pool import close_shared_pools
 from beam_jobs.engines.remote.watch import Watch
 from beam_jobs.errors import DataError, UsageError, find_job_error
@@ -148,7 +147,6 @@ def launch(
         JobError: The pipeline failed.
     """
     check_crc32c()
-    allow_notebooks()
     if on_this_machine(options):
         prepare_direct_runner(options)
     options.view_as(SetupOptions).save_main_session = False
