@@ -24,8 +24,9 @@ if sys.platform in ("win32", "cygwin"):
 from beam_jobs.errors import DataError, JobError, RejectError, UsageError
 
 if TYPE_CHECKING:
-    from beam_jobs.jobs.sensors.inside.columns import Column
-    from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+    from beam_jobs.jobs.sensors.read_options import ReadOptions
+    from beam_jobs.jobs.sensors.recording import Column, Recording
+    from beam_jobs.pipeline.read_shards import ReadShards
     from beam_jobs.pipeline.write_shards import WriteShards
     from readers.format.manifest import Manifest
     from readers.format.schema import Feature, Schema
@@ -38,6 +39,7 @@ __all__ = [
     "JobError",
     "Manifest",
     "ReadOptions",
+    "ReadShards",
     "Recording",
     "RejectError",
     "Schema",
@@ -49,10 +51,11 @@ __all__ = [
 # Hidden from type checkers, which would otherwise accept any misspelt name.
 if not TYPE_CHECKING:
     _MODULES = {
-        "Column": "beam_jobs.jobs.sensors.inside.columns",
+        "Column": "beam_jobs.jobs.sensors.recording",
         "Feature": "readers.format.schema",
         "Manifest": "readers.format.manifest",
-        "ReadOptions": "beam_jobs.jobs.sensors.recording",
+        "ReadOptions": "beam_jobs.jobs.sensors.read_options",
+        "ReadShards": "beam_jobs.pipeline.read_shards",
         "Recording": "beam_jobs.jobs.sensors.recording",
         "Schema": "readers.format.schema",
         "WriteShards": "beam_jobs.pipeline.write_shards",

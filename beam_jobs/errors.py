@@ -44,6 +44,14 @@ class DataError(JobError):
     """Bad data: lost records, rejects that may not be skipped, or nothing left to write."""
 
 
+def loss_error(what: str, found: int | None = None, expected: int | None = None) -> DataError:
+    """The error of a runner that has lost or repeated something, given how many arrived if that is known."""
+    counts = "" if found is None else f": {found} of {expected} arrived"
+    return DataError(
+        f"the runner lost or repeated {what}{counts}; no dataset was written, run the job again"
+    )
+
+
 class TakenError(DataError):
     """A file of other bytes has the name of a new one."""
 

@@ -3,8 +3,8 @@
 Nothing is shown in the first seconds. Then a plain line appears when a phase that counts something begins, and
 every few seconds.
 
-Steps report progress from any thread. In a process without a display, such as a runner's worker,
-reporting does nothing; there Beam's counters show the progress.
+Steps report progress from any thread. A process without a display, such as an engine's worker, reports to
+whatever `report_to` names, or to nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from tqdm import tqdm
 
@@ -157,6 +157,11 @@ class Relay:
         self._steps: dict[str, tuple[int, int]] = {}
         self._next = 0.0
 
+    def expect(self, phase: str, total: int, unit: str) -> None:
+        """Does nothing, like `begin`: the other process knows."""
+
+    def begin(self, phase: str) -> None: ...
+
     def advance(self, phase: str, amount: int, rejected: int) -> None:
         with self._lock:
             done, before = self._steps.get(phase, (0, 0))
@@ -173,30 +178,46 @@ class Relay:
                 self._send([(phase, *counts) for phase, counts in steps.items()])
 
 
+class Reported(Protocol):
+    """What the progress of a process is reported to, in the words of the functions below."""
+
+    def expect(self, phase: str, total: int, unit: str) -> None: ...
+
+    def begin(self, phase: str) -> None: ...
+
+    def advance(self, phase: str, amount: int, rejected: int) -> None: ...
+
+
 _display: _Display | None = None
 
-_relay: Relay | None = None
+_reported: Reported | None = None
+
+
+def report_to(reported: Reported) -> None:
+    """Reports the progress of this process, which has no display."""
+    global _reported
+    _reported = reported
 
 
 def relay(send: Callable[[list[tuple[str, int, int]]], Any]) -> Relay:
     """Sends the progress of this process to another one; arguments as for `Relay`."""
-    global _relay
-    _relay = Relay(send)
-    return _relay
+    relay = Relay(send)
+    report_to(relay)
+    return relay
 
 
 def expect(phase: str, total: int, unit: str) -> None:
     """Adds to the expected total of a phase."""
-    display = _display
-    if display:
-        display.expect(phase, total, unit)
+    shown = _display or _reported
+    if shown:
+        shown.expect(phase, total, unit)
 
 
 def begin(phase: str) -> None:
     """Starts a phase that counts nothing."""
-    display = _display
-    if display:
-        display.begin(phase)
+    shown = _display or _reported
+    if shown:
+        shown.begin(phase)
 
 
 def advance(phase: str, amount: int, rejected: int = 0) -> None:
@@ -207,7 +228,7 @@ def advance(phase: str, amount: int, rejected: int = 0) -> None:
         amount: What is finished, in the unit that `expect` states.
         rejected: How many inputs of this amount are rejects.
     """
-    shown = _display or _relay
+    shown = _display or _reported
     if shown:
         shown.advance(phase, amount, rejected)
 

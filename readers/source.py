@@ -13,6 +13,7 @@ import numpy as np
 from readers.batches.batch_format import is_number
 from readers.batches.options import ON_CORRUPT, OnCorrupt
 from readers.decoders.decoder import Decoder
+from readers.format.decode.records import owned, owned_value
 from readers.format.schema import Schema
 from readers.format.tfrecord import CorruptRecordError
 from readers.order.permutation import record_keys
@@ -142,7 +143,7 @@ class RecordSource:
         columns = records.columns_of_good(
             wanted, lambda row, *span: self._following(numbers[row], *span), keys=keys
         )
-        values = [[_own(value) for value in columns[name].arrays()] for name in self.schema]
+        values = [[owned_value(value) for value in columns[name].arrays()] for name in self.schema]
         return [dict(zip(self.schema, row, strict=True)) for row in zip(*values, strict=True)]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -160,12 +161,12 @@ class RecordSource:
 
     def _record(self, records: Records, number: int) -> dict[str, Any]:
         try:
-            return _owned(records.record(number))
+            return owned(records.record(number))
         except CorruptRecordError:
             if not records.skip:
                 raise
         good = records.next_good(number, lambda _, *span: self._following(number, *span))
-        return _owned(records.record(good))
+        return owned(records.record(good))
 
     def _following(self, number: int, first: int, end: int) -> np.ndarray:
         """The numbers of records after one, int64 [end - first]; after the last comes the first."""
@@ -186,20 +187,3 @@ class RecordSource:
         if self._process != os.getpid():
             self._records, self._process = self._records.reopened(), os.getpid()
         return self._records
-
-
-def _owned(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: _own(value) for name, value in record.items()}
-
-
-def _own(value: Any) -> Any:
-    """A value of a record as users get it: see `RecordSource`."""
-    if isinstance(value, list):
-        return [_own(array) for array in value]
-    if isinstance(value, (bytes, np.generic)):
-        return value
-    if value.dtype.hasobject:
-        return value.tolist()
-    if not value.ndim:
-        return value[()]
-    return value if value.flags.writeable and value.base is None else np.array(value)

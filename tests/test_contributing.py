@@ -32,7 +32,7 @@ def test_its_ten_lines_name_every_package():
 
 
 def test_its_input_format_works(monkeypatch):
-    reader, table, extra, test = blocks_of("python")
+    *_, reader, table, extra, test = blocks_of("python")
     (entry,) = re.findall(r"^    (_own\(.*\)),$", table, re.MULTILINE)
     added = eval(entry, vars(registry))
     source, proof = types.ModuleType(added.reader.partition(":")[0]), {}

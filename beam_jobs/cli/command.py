@@ -23,19 +23,18 @@ from beam_jobs.cli.parser import CommandFlags, parse_flags
 from beam_jobs.dataset.lease import note_remote
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import noted_shards
-from beam_jobs.engines.dataflow import on_dataflow
+from beam_jobs.engines.dataflow import on_dataflow, prepare_dataflow
 from beam_jobs.engines.direct import on_this_machine, processes_of
-from beam_jobs.engines.early_end import NO_WAIT, ends_early
 from beam_jobs.engines.flags import engine_flags, job_name
-from beam_jobs.engines.remote.job import RemoteJob
+from beam_jobs.engines.launch import NO_WAIT, ends_early
+from beam_jobs.engines.remote.flink import RemoteJob
 from beam_jobs.engines.remote.watch import Follow
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.pixels import compressed
 from beam_jobs.jobs.mapping import mapped
 from beam_jobs.jobs.near import Compared, Near, compared_of
-from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.jobs.reshard.job import ReshardJob, reshard_job
-from beam_jobs.pipeline.near.rules import KeptOut, NearRules
+from beam_jobs.jobs.protocols import KeptOut, NearRules, RecordJob
+from beam_jobs.jobs.reshard.reshard_job import ReshardJob, reshard_job
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.records.mapping import MAP_DIGEST, parse_map_schema
@@ -43,7 +42,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.storage.atomic import list_files
 from readers.format.display import unwritable
 from readers.format.schema import Feature
-from readers.format.similarity.likeness import DEFAULTS, Kind, Likeness
+from readers.format.similarity.likeness import DEFAULTS, Equality, Kind, Likeness
 
 _KEY = "key"
 
@@ -58,7 +57,7 @@ class Command:
         output: The dataset.
         beam: Beam's own options.
         processes: Processes that load and encode, in each of the runner's workers.
-        near: Which near duplicates are dropped; None if they are kept.
+        drops: Which duplicates are dropped, by one search after another.
         follow: How a job on another engine is followed; None on this machine.
     """
 
@@ -67,7 +66,7 @@ class Command:
     output: Output
     beam: PipelineOptions
     processes: int
-    near: NearRules | None = None
+    drops: tuple[NearRules, ...] = ()
     follow: Follow | None = None
 
     @property
@@ -85,8 +84,8 @@ class Command:
         """The whole pipeline."""
         files = self.job.as_file_job()
         if files:
-            return WriteReferences(files, self.output, self.processes, self.near)
-        return WriteRecords(self.job, self.output, self.processes, self.near)
+            return WriteReferences(files, self.output, self.processes, self.drops)
+        return WriteRecords(self.job, self.output, self.processes, self.drops)
 
 
 def parse_command(arguments: Sequence[str]) -> Command:
@@ -117,6 +116,9 @@ def command_of(flags: CommandFlags) -> Command:
     # A pipeline would set them later; inputs and output are looked at here.
     FileSystems.set_options(options)
     directory = dataset.directory()
+    if on_dataflow(options):
+        read = [path for name in ("input", "table") for path in flags.options.get(name, ())]
+        prepare_dataflow(options, directory, read)
     job = flags.job.make_job(dataset.columns, directory, bytes_of(dataset.max_record_bytes))
     mapper = None
     if dataset.map:
@@ -130,7 +132,13 @@ def command_of(flags: CommandFlags) -> Command:
         output=output,
         beam=options,
         processes=processes_of(options, rest),
-        near=_near(dataset.drop_near_duplicates, dataset.keep_out, job, output.feature_names),
+        drops=_drops(
+            flags.job.drops_equals,
+            dataset.drop_near_duplicates,
+            dataset.keep_out,
+            job,
+            output.feature_names,
+        ),
         follow=None if on_this_machine(options) else _follow(flags, output, options),
     )
 
@@ -172,7 +180,7 @@ def _follow(flags: CommandFlags, output: Output, options: PipelineOptions) -> Fo
     def note(job: RemoteJob) -> None:
         note_remote(output, job.to_bytes())
 
-    return Follow(flags.run.engine, flags.run.engine_page, shards, note)
+    return Follow(flags.run.engine, flags.run.engine_page, output.staging, shards, note)
 
 
 class _BeamParser(argparse.ArgumentParser):
@@ -192,18 +200,21 @@ def _beam_options(arguments: Sequence[str]) -> PipelineOptions:
     return PipelineOptions(list(arguments))
 
 
-def _near(
-    threshold: str, keep_out: str, job: RecordJob, feature_names: Mapping[str, str]
-) -> NearRules | None:
-    """Which near duplicates a job drops, from `--drop_near_duplicates` and `--keep_out`; None if it keeps them."""
-    if not (threshold or keep_out):
-        return None
+def _drops(
+    equal: bool, threshold: str, keep_out: str, job: RecordJob, feature_names: Mapping[str, str]
+) -> tuple[NearRules, ...]:
+    """Which duplicates a job drops: texts that equal others, those of `--drop_near_duplicates`, and of `--keep_out`."""
+    if not (equal or threshold or keep_out):
+        return ()
     compared = job.compared
+    equals = (NearRules(Equality(), compared),) * equal
+    if not (threshold or keep_out):
+        return equals
     likeness = _likeness(threshold, compared)
     others = tuple(
         _kept_out(directory, likeness, compared, feature_names) for directory in names_in(keep_out)
     )
-    return NearRules(likeness, compared, bool(threshold), keep_out=others)
+    return *equals, NearRules(likeness, compared, bool(threshold), keep_out=others)
 
 
 def _likeness(threshold: str, compared: Compared) -> Likeness:

@@ -102,7 +102,7 @@ class DatasetFlags(Flags):
         "as these allow",
         unset="each record, or with --window each recording or text, is assigned by itself",
         metavar="REGEX|column:NAME",
-        check="plan.groups:Groups.parse",
+        check="plan.placement:Groups.parse",
         everyday=True,
     )
     num_shards: str = flag(
@@ -124,9 +124,10 @@ class DatasetFlags(Flags):
     )
     max_rejects: str = flag(
         "",
-        "fail without a dataset if more inputs are rejected: a number, or a share such as 1%",
-        unset="no limit, unless all are rejected",
-        metavar="N|N%",
+        "fail without a dataset if more inputs are rejected: a number, a share of all inputs such as 0.2, or all for "
+        "any number; the shards that are done stay, and the same command with a higher limit keeps them",
+        unset="5 % of at least 10 inputs",
+        metavar="N|SHARE|all",
         check="records.rejects:MaxRejects.parse",
         stated=False,
     )
@@ -200,7 +201,7 @@ class DatasetFlags(Flags):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that decide the splits of records."""
-        from beam_jobs.plan.groups import Groups
+        from beam_jobs.plan.placement import Groups
 
         return tuple(filter(None, (Groups.parse(self.group_by).column, self.split_column)))
 
@@ -250,8 +251,7 @@ class DatasetFlags(Flags):
         """
         from beam_jobs.dataset.generations import begun
         from beam_jobs.dataset.output import Output, parse_num_shards, parse_size
-        from beam_jobs.plan.groups import Groups
-        from beam_jobs.plan.placement import Placement
+        from beam_jobs.plan.placement import Groups, Placement
         from beam_jobs.records.rejects import MaxRejects
 
         splits = self.find_splits(job)
@@ -305,7 +305,7 @@ class EncodedDatasetFlags(DatasetFlags):
 
     def find_splits(self, job: RecordJob) -> Splits:
         from beam_jobs.plan.splits import Splits
-        from beam_jobs.sources.columns import split_names
+        from beam_jobs.sources.tables import split_names
 
         if self.stratify and "label" not in job.schema:
             raise UsageError("--stratify: the records have no label: add --label")

@@ -249,6 +249,11 @@ class JobFlags(Flags):
     def names_inputs(self) -> bool:
         """Whether a flag names inputs."""
 
+    @property
+    def drops_equals(self) -> bool:
+        """Whether records that equal others are dropped."""
+        return False
+
     def warnings(self, job: RecordJob) -> Iterable[str]:
         """Lines about the inputs of a job that these flags made."""
         return ()

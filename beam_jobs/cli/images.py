@@ -14,7 +14,7 @@ from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
     from beam_jobs.jobs.images.annotations import ImageAnnotations
-    from beam_jobs.jobs.images.job import ImageJob
+    from beam_jobs.jobs.images.image_job import ImageJob
     from beam_jobs.jobs.protocols import RecordJob
 
 # Words of the job, whose modules import Pillow and NumPy; a test compares them.
@@ -34,7 +34,7 @@ class ImageFlags(InputFlags):
 
     title = "records"
 
-    label: str = label_flag("parent")
+    label: str = label_flag("")
     image_size: str = flag(
         "none",
         "height and width in pixels, such as 224x224; none keeps each image's own size",
@@ -56,12 +56,18 @@ class ImageFlags(InputFlags):
         "uint8: of 16 bits the upper byte; uint16: all 16 bits, and 8 bits times 257; float32: "
         "floating-point pixels as they are, and integers scaled to 0 to 1",
     )
-    encoding: ImageEncoding = flag(
-        "tensor",
-        "tensor: pixels, fastest to read; raw: their bytes without dtype and shape; list: numbers in an "
-        "Example's own list; jpeg, png: compressed; source: the file's own bytes if TensorFlow can read "
-        "them, otherwise PNG",
+    encoding: Literal["auto", ImageEncoding] = flag(
+        "auto",
+        "source: the file's own bytes up to the end of its image if TensorFlow can read them, otherwise a JPEG "
+        "of a photograph and a PNG of anything else; jpeg, png: compressed anew; tensor: pixels, fastest to "
+        "read; raw: their bytes without dtype and shape; list: numbers in an Example's own list; auto: source, "
+        "or tensor with --image_size, --dtype or --frames all",
         everyday=True,
+    )
+    strip_metadata: bool = flag(
+        False,
+        "leave EXIF, XMP, comments and other texts out of files that --encoding source keeps",
+        unset="keep them",
     )
     image_info: bool = flag(
         False,
@@ -91,7 +97,7 @@ class ImageFlags(InputFlags):
         "boxes of objects: from a COCO file; from a .csv or another table with a row for each box; or from "
         "Pascal VOC's .xml or YOLO's .txt with the image's name, in DIR or in the format's usual folder",
         metavar="coco:FILE|csv:FILE|voc[:DIR]|yolo[:DIR]",
-        check="jobs.images.annotation_flags:parse_boxes",
+        check="jobs.images.annotations:parse_boxes",
         everyday=True,
     )
     box_order: Literal["yxyx", "xyxy"] = flag(
@@ -112,7 +118,7 @@ class ImageFlags(InputFlags):
         "captions: from a COCO file, from a .txt with the image's name and one caption per line, "
         "or from a column",
         metavar="coco:FILE|txt[:DIR]|column:NAME",
-        check="jobs.images.annotation_flags:parse_captions",
+        check="jobs.images.annotations:parse_captions",
     )
     masks: str = flag(
         "",
@@ -147,6 +153,10 @@ class ImageFlags(InputFlags):
     def image_encoding(self) -> ImageEncoding:
         """The encoding of `image`."""
         chosen = self.feature_encodings.get("image", self.encoding)
+        if chosen == "auto":
+            keeps_pixels = self.image_size == "none" and self.dtype == "uint8"
+            is_file = keeps_pixels and self.frames == "first" and self.max_pixels <= _MAX_READ
+            chosen = "source" if is_file else "tensor"
         return cast(ImageEncoding, chosen)
 
     def validate(self) -> None:
@@ -156,6 +166,10 @@ class ImageFlags(InputFlags):
         size = parse_image_size(self.image_size)
         if self.image_encoding == "source" and size:
             raise UsageError("--encoding source keeps the files as they are: drop --image_size")
+        if self.strip_metadata and self.image_encoding != "source":
+            raise UsageError(
+                f"--strip_metadata: --encoding {self.image_encoding} stores no metadata: drop it"
+            )
         if self.frames == "all":
             self._check_frames()
         self._check_pixels()
@@ -196,13 +210,13 @@ class ImageFlags(InputFlags):
         Raises:
             UsageError: A value has no valid form or needs another flag, or its file cannot be read.
         """
-        from beam_jobs.jobs.images.annotation_flags import (
+        from beam_jobs.jobs.images.annotations import (
+            ImageAnnotations,
             parse_boxes,
             parse_captions,
             with_names,
             yolo_names,
         )
-        from beam_jobs.jobs.images.annotations import ImageAnnotations
         from beam_jobs.storage.paths import absolute_path
 
         boxes, boxes_path = parse_boxes(self.boxes)
@@ -231,7 +245,7 @@ class ImageFlags(InputFlags):
         return with_names(annotations, self.keypoints)
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ImageJob:
-        from beam_jobs.jobs.images.job import ImageJob
+        from beam_jobs.jobs.images.image_job import ImageJob
         from beam_jobs.jobs.images.pixels import parse_image_size
 
         annotations = self.annotations()
@@ -244,7 +258,7 @@ class ImageFlags(InputFlags):
         annotations.check_files(inputs)
         return ImageJob(
             inputs=replace(inputs, max_bytes=max_bytes),
-            labels=labels,
+            labels=self.effective_labels(self.label, labels, inputs),
             image_size=parse_image_size(self.image_size),
             resize=self.resize,
             channels=self.channels,
@@ -255,11 +269,13 @@ class ImageFlags(InputFlags):
             frames=self.frames,
             dtype=self.dtype,
             max_pixels=self.max_pixels,
+            strip_metadata=self.strip_metadata,
             image_info=self.image_info,
             encodings=self.feature_encodings,
         )
 
     def warnings(self, job: RecordJob) -> Iterable[str]:
+        yield from self.without_label(self.label, job)
         image_job = cast("ImageJob", job)
         turned, opened = image_job.annotations.turned_in_place(image_job.inputs)
         if turned:

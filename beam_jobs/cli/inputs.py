@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
@@ -10,6 +12,7 @@ from beam_jobs.cli.flags import JobFlags, flag
 from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
+    from beam_jobs.jobs.protocols import RecordJob
     from beam_jobs.sources.extra_features import ExtraFeature
     from beam_jobs.sources.inputs import Inputs
     from beam_jobs.sources.labels import Labels
@@ -19,13 +22,18 @@ if TYPE_CHECKING:
 FILES_TRIED = 100
 
 
+# The help of a `--label` that is not given.
+PARENT_OR_NONE = "parent; none if all inputs lie in one folder"
+
+
 def label_flag(default: str) -> str:
-    """The flag `--label`, whose default depends on the job."""
+    """The flag `--label`, whose default depends on the job; empty for the folder, if there are several."""
     return flag(
         default,
         "the name of the file's folder; no label; a .csv file with the columns path and label; or "
         "a column: of --table, of the .json next to an archive member, or `cls` for the .cls next "
         "to it. A column of lists gives several labels",
+        unset=default or PARENT_OR_NONE,
         metavar="parent|none|csv:FILE|column:NAME",
         check="sources.labels:Labels.parse",
         everyday=True,
@@ -187,15 +195,16 @@ class InputFlags(JobFlags):
         Raises:
             UsageError: Inputs are missing, or have no columns.
         """
-        from beam_jobs.sources.columns import first_value, holds_lists, stated_classes
-        from beam_jobs.sources.embedded import EmbeddedInputs
-        from beam_jobs.sources.labels import Labels
+        from beam_jobs.sources.labels import Labels, holds_lists
+        from beam_jobs.sources.table_inputs import EmbeddedInputs
+        from beam_jobs.sources.tables import stated_classes
 
-        labels = Labels.parse(label)
+        labels = Labels.parse(label or "parent")
         wanted = tuple(dict.fromkeys(filter(None, (*labels.columns, *columns))))
         inputs = self._inputs(wanted, output, join, in_files)
+        labels.check_names(inputs)
         if labels.columns:
-            value = first_value(inputs, labels.table)
+            value = inputs.first_value(labels.table)
             labels = replace(
                 labels,
                 several=holds_lists(labels.table, value),
@@ -207,6 +216,20 @@ class InputFlags(JobFlags):
                 "--label parent: files in a table have no folders: add --label column:NAME or --label none"
             )
         return inputs, labels
+
+    def effective_labels(self, label: str, labels: Labels, inputs: Inputs) -> Labels:
+        """The labels; none if no flag asks for them, and all inputs lie in one folder."""
+        from beam_jobs.sources.labels import Labels
+
+        return Labels() if not (label or self.table) and _lie_in_one_folder(inputs) else labels
+
+    def without_label(self, label: str, job: RecordJob) -> Iterator[str]:
+        """Yields a line about the label that the records of a job do not have."""
+        if not label and "label" not in job.schema:
+            yield (
+                "all inputs lie in one folder, so the records have no label; --label csv:FILE or column:NAME gives "
+                "one, --label none says that none is meant"
+            )
 
     def _inputs(self, columns: tuple[str, ...], output: str, join: str, in_files: bool) -> Inputs:
         from beam_jobs.sources.archives.archive import archive_kind
@@ -239,3 +262,18 @@ class InputFlags(JobFlags):
         if join:
             return JoinedInputs(inputs.patterns, inputs.root, output, join=join)
         return inputs
+
+
+def _lie_in_one_folder(inputs: Inputs) -> bool:
+    """Whether no input lies in a folder below the common root, or in an archive, that could name its class."""
+    from beam_jobs.sources.archives.archive import archive_kind
+    from readers.files.local import is_local
+
+    if inputs.in_one_folder:
+        return True
+    if is_local(inputs.root):
+        entries = os.scandir(inputs.root or "/")
+        if not any(entry.is_dir() or archive_kind(entry.name) for entry in entries):
+            return True
+    sources = itertools.chain.from_iterable(map(inputs.named, inputs.patterns))
+    return not any("/" in source.file or archive_kind(source.file) for source in sources)

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -32,6 +33,7 @@ from readers.format.display import (
 )
 from readers.format.manifest import Manifest
 from readers.format.rejects import Reason, reasons_of
+from readers.format.schema import IMAGE_ENCODINGS, Schema
 
 # What gives two records of a job one key.
 _ONE_KEY_OF_FILES = (
@@ -51,6 +53,9 @@ _MAX_LABELS = 20
 _MANY_SHARDS = 100
 _FEW_RECORDS = 10
 _SMALL_SHARD = 1 << 20
+
+# From how many times the size of its inputs on a dataset is told what would make it smaller.
+_INFLATED = 1.5
 
 # The lines about the reasons of rejects.
 _MAX_REASONS = 5
@@ -261,8 +266,56 @@ def warnings_of(output: Output, splits: Sequence[SplitSurvey], has_windows: bool
         if not split.records:
             cause = _cause_of_empty(output, split, share, has_windows)
             yield f"split {split.name} is empty: {cause} (records in all: {records:,})"
+    for split, asked in zip(splits, output.num_shards, strict=True):
+        if 0 < split.shards < asked:
+            yield (
+                f"split {split.name} has {split.shards:,} of {asked:,} shards: it has {counted(split.records, 'record')}, "
+                "and no shard is empty"
+            )
     if small := _small_shards(output, splits):
         yield small
+
+
+def alike_classes(names_by_feature: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Yields a warning for classes of a feature that are equal but for case, blanks or Unicode form."""
+    for feature, names in names_by_feature.items():
+        alike: dict[str, list[str]] = {}
+        for name in sorted(names):
+            form = unicodedata.normalize("NFKC", name).casefold()
+            alike.setdefault("".join(form.split()), []).append(name)
+        groups = [_quoted(group) for group in alike.values() if len(group) > 1]
+        if groups:
+            yield (
+                f"{feature}: {first_names(groups, _MAX_LABELS)} are different classes, though they differ only in "
+                "case, blanks or Unicode form; if each is one class, give its records one name"
+            )
+
+
+def _quoted(names: Sequence[str]) -> str:
+    """Names whose differences can be seen."""
+    alike = len({unicodedata.normalize("NFKC", name) for name in names}) < len(names)
+    return " and ".join(map(ascii if alike else repr, names))
+
+
+def size_line(size: int, inputs: int, schema: Schema) -> str:
+    """How large a dataset is beside its inputs, and what would make it smaller; empty if that is not known.
+
+    Args:
+        size: The bytes of the dataset.
+        inputs: Those of the inputs; 0 if they are not known.
+        schema: The features of its records.
+    """
+    if not (size and inputs):
+        return ""
+    line = f"{format_bytes(size)} of records from {format_bytes(inputs)} of inputs: {size / inputs:.2g} times"
+    if size < _INFLATED * inputs:
+        return line
+    wide = [f for f in schema.values() if f.encoding not in (*IMAGE_ENCODINGS, "text")]
+    if any(f.dtype in ("uint8", "uint16") and len(f.shape) == 3 for f in wide):
+        return f"{line}; --encoding jpeg or png, or a smaller --image_size, would make it smaller"
+    if any(f.dtype in ("float32", "float64", "int32", "int64") and f.shape for f in wide):
+        return f"{line}; a --dtype of fewer bytes, such as float16 or int16, would make it smaller"
+    return line
 
 
 def _cause_of_empty(output: Output, split: SplitSurvey, share: float, has_windows: bool) -> str:

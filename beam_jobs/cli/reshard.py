@@ -11,8 +11,8 @@ from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
     from beam_jobs.jobs.protocols import RecordJob
-    from beam_jobs.jobs.reshard.job import ReshardJob
     from beam_jobs.jobs.reshard.manifests import InputSplits
+    from beam_jobs.jobs.reshard.reshard_job import ReshardJob
     from beam_jobs.plan.splits import Splits
 
 # The value of --splits, also in the manifest, if records keep their splits.
@@ -55,7 +55,7 @@ class ReshardFlags(JobFlags):
         return bool(self.input)
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ReshardJob:
-        from beam_jobs.jobs.reshard.job import reshard_job
+        from beam_jobs.jobs.reshard.reshard_job import reshard_job
         from beam_jobs.sources.inputs import Inputs
 
         return reshard_job(

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import apache_beam as beam
 from apache_beam.metrics import MetricsFilter
 from apache_beam.runners.runner import PipelineResult
 
@@ -23,6 +22,7 @@ from beam_jobs.cli.dataset import threshold_of
 from beam_jobs.cli.report import (
     HEADER,
     Report,
+    alike_classes,
     findings_as_json,
     format_findings,
     format_reasons,
@@ -31,28 +31,29 @@ from beam_jobs.cli.report import (
     kept_out_warning,
     next_step,
     reasons_as_json,
+    size_line,
     splits_as_json,
     splits_of,
     summary_rows,
     unused_classes,
     warnings_of,
 )
+from beam_jobs.dataset.generations import state_of
 from beam_jobs.dataset.lease import leased
-from beam_jobs.dataset.moves import read_index
-from beam_jobs.dataset.reasons import first_rejects
-from beam_jobs.dataset.shard_file import not_writable
-from beam_jobs.dataset.state import state_of
-from beam_jobs.engines.early_end import ends_early
-from beam_jobs.engines.launch import launch
+from beam_jobs.dataset.output import not_writable
+from beam_jobs.dataset.topup import read_index
+from beam_jobs.engines.launch import check_job_service, ends_early, launch
+from beam_jobs.engines.remote.watch import Watch
 from beam_jobs.errors import CompleteError, DataError, JobError, UsageError
 from beam_jobs.jobs.near import Near
+from beam_jobs.pipeline.commit import INPUT_BYTES
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
-from beam_jobs.pipeline.near.drop import KEPT_OUT
-from beam_jobs.pipeline.near.survey import SURVEY, SurveyNear
+from beam_jobs.pipeline.planning.drop_near import KEPT_OUT
+from beam_jobs.pipeline.survey_near import SURVEY, SurveyNear
+from beam_jobs.records.rejects import first_rejects
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import delete_files
-from beam_jobs.storage.files import open_seekable, read_bytes
-from beam_jobs.storage.options import storage_options
+from beam_jobs.storage.files import open_seekable, read_bytes, storage_options
 from readers.files.stores.clients import OPTIONS_VARIABLE
 from readers.format.decode.records import Decoder
 from readers.format.display import counted, format_table
@@ -80,6 +81,7 @@ class Outcome(NamedTuple):
     kept_shards: int  # shards of an unfinished run, which were not written again
     seconds: dict[str, float]  # by phase
     kept_out: int = 0  # records that are near one of --keep_out
+    input_bytes: int = 0  # bytes of the inputs if each record is a file; 0 if they are not known
     was_complete: bool = False  # an earlier run of the job had completed the dataset
 
 
@@ -90,9 +92,12 @@ def run_job(command: Command) -> Outcome | None:
         JobError: The job failed; no manifest was written.
     """
     directory, early = command.output.directory, ends_early(command.beam)
+    check_job_service(command.beam)
+    watch = Watch(command.follow, command.beam, sys.stderr) if command.follow else None
+    transform = command.name.capitalize() >> command.transform
     try:
         with leased(command.output, command.name, keeps=bool(early)):
-            result, seconds = _launch(command, command.name.capitalize() >> command.transform)
+            result, seconds = launch(transform, command.beam, watch)
     except CompleteError:
         return Outcome(
             _manifest(directory, state_of(directory).generations[-1]), 0, {}, was_complete=True
@@ -104,24 +109,12 @@ def run_job(command: Command) -> Outcome | None:
     try:
         manifest = _manifest(directory, command.output.generation)
         kept_out = _counted(result, KEPT_OUT)
-        return Outcome(manifest, _counted(result, "kept"), seconds, kept_out)
+        inputs = _counted(result, INPUT_BYTES)
+        return Outcome(manifest, _counted(result, "kept"), seconds, kept_out, inputs)
     except (OSError, ValueError) as error:
         raise DataError(
             f"the runner reports success, but {error}; no dataset was written: run the job again"
         ) from None
-
-
-def _launch(
-    command: Command, transform: beam.PTransform
-) -> tuple[PipelineResult, dict[str, float]]:
-    inputs = command.job.inputs
-    return launch(
-        transform,
-        command.beam,
-        command.output.directory,
-        [*inputs.patterns, inputs.root],
-        command.follow,
-    )
 
 
 def _manifest(directory: str, generation: int) -> Manifest:
@@ -142,8 +135,8 @@ def survey_job(command: Command) -> Findings:
     """
     with tempfile.TemporaryDirectory(prefix="beam_jobs-") as directory:
         path = Path(directory, "findings.json")
-        survey = Survey(command.job, command.output, command.processes, str(path), command.near)
-        result, _ = _launch(command, "Survey" >> survey)
+        survey = Survey(command.job, command.output, command.processes, str(path), command.drops)
+        result, _ = launch("Survey" >> survey, command.beam)
         findings: Findings = pickle.loads(path.read_bytes())
         return replace(findings, kept_out=_counted(result, KEPT_OUT))
 
@@ -190,8 +183,10 @@ def main_job(command: Command, report: Report) -> None:
 def _survey(command: Command, report: Report) -> None:
     findings = survey_job(command)
     report.show(format_findings(findings), **findings_as_json(findings))
+    report.note(_size(command, sum(s.bytes for s in findings.splits), findings.input_bytes))
     report.warn(
         *warnings_of(command.output, findings.splits, command.job.has_windows),
+        *alike_classes(findings.labels),
         kept_out_warning(findings.kept_out, "would be"),
     )
     report.note("nothing was written: this was a dry run")
@@ -223,6 +218,7 @@ def _run(command: Command, report: Report) -> None:
         seconds=seconds,
         phases=outcome.seconds,
     )
+    report.note(_size(command, sum(split.bytes for split in splits), outcome.input_bytes))
     if outcome.kept_shards:
         report.note(f"kept {outcome.kept_shards:,} shards of an unfinished run")
     if manifest.duplicates:
@@ -242,6 +238,7 @@ def _run(command: Command, report: Report) -> None:
         _report_rejects(report, directory, manifest)
     report.warn(
         *warnings_of(command.output, splits, command.job.has_windows),
+        *alike_classes({LABEL: manifest.label_names, **manifest.class_names}),
         unused_classes(manifest, command.output.feature_names.get(LABEL, LABEL)),
         fractions_as_names(manifest),
         kept_out_warning(outcome.kept_out, "were"),
@@ -263,6 +260,11 @@ def _run(command: Command, report: Report) -> None:
         except DataError as error:
             raise DataError(f"the dataset is written, but not the report: {error}") from None
         report.note(f"report in {page}", report=page)
+
+
+def _size(command: Command, size: int, inputs: int) -> str:
+    """The line about the size of a dataset; what the planning counts are bytes of inputs only of whole files."""
+    return size_line(size, inputs if command.job.as_file_job() else 0, command.output.schema)
 
 
 def run_readers(*arguments: str) -> dict[str, Any]:
@@ -320,9 +322,10 @@ def _near_findings(command: Command, manifest: Manifest) -> list[Finding] | None
     near = Near(Likeness(compared.kind, value, len(compared.features)), compared)
     records = sum(split.records for split in manifest.splits.values())
     plain = replace(job, tokenizer="", vocabulary=())
-    follow = replace(command.follow, note=None) if command.follow else None
+    follow, options = command.follow, command.beam
+    watch = Watch(replace(follow, note=None), options, sys.stderr) if follow else None
     survey = SurveyNear(directory, records, plain, near, command.processes)
-    launch(survey, command.beam, directory, [directory], follow)
+    launch(survey, options, watch)
     path = join(directory, SURVEY)
     found = json.loads(read_bytes(path))
     delete_files([path])
@@ -362,7 +365,7 @@ def _findings(
 
 def _key(directory: str, shard: Shard, number: int) -> str:
     """The key of a record of a shard."""
-    lengths = read_index(directory, shard.path, shard.index_crc32c).lengths
+    lengths = read_index(directory, shard).lengths
     offset, length = int(lengths[:number].sum()), int(lengths[number])
     path = join(directory, shard.path)
     with open_seekable(path) as stream:

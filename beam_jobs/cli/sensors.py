@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from beam_jobs.cli.flags import flag, names_in
-from beam_jobs.cli.inputs import FILES_TRIED, InputFlags
+from beam_jobs.cli.inputs import FILES_TRIED, PARENT_OR_NONE, InputFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_with
 
 if TYPE_CHECKING:
     from beam_jobs.jobs.protocols import RecordJob
     from beam_jobs.jobs.sensors.conditioning import Conditioning
-    from beam_jobs.jobs.sensors.job import SensorJob
+    from beam_jobs.jobs.sensors.sensor_job import SensorJob
     from beam_jobs.sources.inputs import Inputs
 
 # Precede the name of a column, and of an array.
@@ -40,7 +40,7 @@ def _check_label(label: str) -> None:
 
 
 def _check_rate(rate: str) -> None:
-    from beam_jobs.jobs.sensors.spans import parse_rate
+    from beam_jobs.jobs.sensors.conditioning import parse_rate
 
     if rate == _COLUMN:
         raise UsageError(f"--rate {rate}: expected a name, such as column:rate_hz")
@@ -67,11 +67,12 @@ class SensorFlags(InputFlags):
     of_rows = ("path_column", "key")
 
     label: str = flag(
-        "parent",
+        "",
         "the name of the file's folder; no label; a .csv file with the columns path and label; a "
         "column: of --table, of the .json next to an archive member, `cls` for the .cls next to it, "
         "or else of the recordings themselves, such as column:activity; or an array of the recordings "
         "with a label for each row or sample, such as array:y. See --window_label",
+        unset=PARENT_OR_NONE,
         metavar="parent|none|csv:FILE|column:NAME|array:NAME",
         check=_check_label,
         everyday=True,
@@ -161,7 +162,7 @@ class SensorFlags(InputFlags):
         "of samples without a measurement within half a step of theirs or of the file's",
         unset="samples are kept as they are",
         metavar="HZ",
-        check="jobs.sensors.spans:parse_rate --resample",
+        check="jobs.sensors.conditioning:parse_rate --resample",
         everyday=True,
     )
     max_gap: str = flag(
@@ -171,7 +172,7 @@ class SensorFlags(InputFlags):
         "--sequence",
         unset="1s",
         metavar="TIME",
-        check="jobs.sensors.spans:parse_span --max_gap",
+        check="jobs.sensors.conditioning:Span.parse --max_gap",
         needs="resample",
     )
     nan: Literal["keep", "reject", "interpolate"] = flag(
@@ -184,7 +185,7 @@ class SensorFlags(InputFlags):
         "cut recordings into records of N samples, or of a time such as 2s",
         unset="a recording is a record",
         metavar="N|TIME",
-        check="jobs.sensors.spans:parse_span --window",
+        check="jobs.sensors.conditioning:Span.parse --window",
         everyday=True,
     )
     stride: str = flag(
@@ -192,7 +193,7 @@ class SensorFlags(InputFlags):
         "samples or time from the start of one window to the next",
         unset="--window",
         metavar="N|TIME",
-        check="jobs.sensors.spans:parse_span --stride",
+        check="jobs.sensors.conditioning:Span.parse --stride",
         needs="window",
     )
     last_window: Literal["drop", "pad"] = flag(
@@ -206,7 +207,7 @@ class SensorFlags(InputFlags):
         "the label of a window whose samples have labels: the most frequent one (of equally frequent "
         "ones the smallest), the last one, or VALUE if any sample has it, else the most frequent one",
         metavar="majority|last|any:VALUE",
-        check="jobs.sensors.inside.labels:WindowLabel.parse",
+        check="jobs.sensors.windows:check_window_label",
         needs="window",
     )
     sequence: bool = flag(
@@ -225,7 +226,7 @@ class SensorFlags(InputFlags):
             )
         if self.given("window_label") and not self.label.startswith((_COLUMN, _ARRAY)):
             raise UsageError(
-                f"--window_label {self.window_label}: --label {self.label} labels whole files; "
+                f"--window_label {self.window_label}: --label {self.label or 'parent'} labels whole files; "
                 "name the labels of samples, such as --label column:activity"
             )
 
@@ -236,28 +237,26 @@ class SensorFlags(InputFlags):
 
     def conditioning(self) -> Conditioning:
         """The steps from a recording to its records."""
-        from beam_jobs.jobs.sensors.conditioning import Conditioning
-        from beam_jobs.jobs.sensors.spans import Span, parse_rate, parse_span
+        from beam_jobs.jobs.sensors.conditioning import Conditioning, Span, parse_rate
 
         stated = self.rate and not self.rate.startswith(_COLUMN)
         resample = parse_rate(self.resample, "--resample") if self.resample else 0.0
-        gap = parse_span(self.max_gap, "--max_gap") if self.max_gap else Span(1.0, True, "")
-        window = parse_span(self.window, "--window") if self.window else None
+        gap = Span.parse(self.max_gap, "--max_gap") if self.max_gap else Span(1.0, True, "")
+        window = Span.parse(self.window, "--window") if self.window else None
         return Conditioning(
             nan=self.nan,
             rate=parse_rate(self.rate, "--rate") if stated else 0.0,
             resample=resample,
             max_gap=gap.amount if gap.in_seconds else gap.amount / resample,
             window=window,
-            stride=parse_span(self.stride, "--stride") if self.stride else window,
+            stride=Span.parse(self.stride, "--stride") if self.stride else window,
             sequence=self.sequence,
             pad=self.last_window == "pad",
         )
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> SensorJob:
-        from beam_jobs.jobs.sensors.inside.labels import WindowLabel
-        from beam_jobs.jobs.sensors.job import SensorJob
-        from beam_jobs.jobs.sensors.recording import ReadOptions
+        from beam_jobs.jobs.sensors.read_options import ReadOptions
+        from beam_jobs.jobs.sensors.sensor_job import SensorJob
         from beam_jobs.sources.labels import Labels
         from beam_jobs.sources.rows import DEFAULT
 
@@ -286,26 +285,27 @@ class SensorFlags(InputFlags):
             encoding=dialect.encoding,
             float_audio=self.dtype.startswith("float"),
             mono=self.channels == 1,
-            inside=inside,
+            own_columns=inside,
             recording_column=self.recording_column,
             max_bytes=max_bytes,
         )
         return SensorJob(
             inputs=replace(inputs, max_bytes=max_bytes),
-            labels=labels,
+            labels=self.effective_labels(self.label, labels, inputs),
             read_options=read_options,
             dtype=self.dtype,
             encoding=self.encoding,
             extras=extras,
             conditioning=replace(self.conditioning(), max_bytes=max_bytes),
             rows=self.record == "row",
-            window_label=WindowLabel.parse(self.window_label),
+            window_label=self.window_label,
             rate_column=rate_column,
             encodings=self.feature_encodings,
         ).with_schema()
 
     def warnings(self, job: RecordJob) -> Iterable[str]:
-        return cast("SensorJob", job).warnings
+        yield from self.without_label(self.label, job)
+        yield from cast("SensorJob", job).warnings
 
     def check_formats(self, inputs: Inputs) -> None:
         """Checks that flags about formats apply to some of the files.
@@ -330,7 +330,6 @@ class SensorFlags(InputFlags):
         Raises:
             UsageError: the recordings are joined, and their columns are not read.
         """
-        from beam_jobs.sources.columns import known_columns
 
         array = self.label_array
         if self.join and (names := [*filter(None, (array, *wanted))]):
@@ -338,7 +337,7 @@ class SensorFlags(InputFlags):
                 f"column {names[0]!r}: columns in the files of a --join are not read: name a --label "
                 "csv:FILE, or join the arrays in one .npz file for each recording"
             )
-        known = known_columns(inputs) if wanted else set()
+        known = inputs.first_columns() if wanted else set()
         named = filter(None, (array, self.recording_column))
         return tuple(dict.fromkeys([*(n for n in wanted if n not in known), *named]))
 

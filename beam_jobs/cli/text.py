@@ -12,8 +12,8 @@ from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag
 from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
-    from beam_jobs.jobs.text.job import TextJob
-    from beam_jobs.jobs.text.spec import Tokens
+    from beam_jobs.jobs.text.text_job import TextJob
+    from beam_jobs.jobs.text.text_spec import Tokens
     from beam_jobs.sources.inputs import Inputs
     from beam_jobs.sources.labels import Labels
 
@@ -29,6 +29,10 @@ def _check_tokens(tokens: str) -> None:
         raise UsageError(
             f"--tokens {tokens}: expected {', '.join(_NAMED)} or a tokenizer's FILE.json"
         )
+
+
+# Texts that are looked at before the job.
+_TEXTS_TRIED = 20
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,10 @@ class TextFlags(InputFlags):
         "keep only the first of equal texts in the global order, and count the others",
         unset="keep all",
     )
+
+    @property
+    def drops_equals(self) -> bool:
+        return self.drop_duplicates
 
     def validate(self) -> None:
         super().validate()
@@ -163,9 +171,9 @@ class TextFlags(InputFlags):
             )
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
-        from beam_jobs.jobs.text.job import TextJob
-        from beam_jobs.jobs.text.reading import has_several_labels
-        from beam_jobs.sources.columns import stated_classes
+        from beam_jobs.jobs.text.text_job import TextJob
+        from beam_jobs.jobs.text.text_reader import has_several_labels
+        from beam_jobs.sources.tables import stated_classes
 
         extras = self.extras
         columns = tuple(dict.fromkeys((*columns, *(extra.column for extra in extras))))
@@ -187,11 +195,12 @@ class TextFlags(InputFlags):
             tokenizer=tokenizer,
             window=self.window,
             stride=self.stride or self.window,
-            drop_duplicates=self.drop_duplicates,
             encodings=self.feature_encodings,
         )
         names = stated_classes(job.inputs, job.label_field) if job.label_field else ()
-        return replace(job, several_labels=has_several_labels(job), label_names=names)
+        job = replace(job, several_labels=has_several_labels(job), label_names=names)
+        _check_first(job)
+        return job
 
     def _tokenizer(self) -> tuple[Tokens, str]:
         """The kind of tokens, and the text of a given tokenizer's file."""
@@ -204,10 +213,9 @@ class TextFlags(InputFlags):
 
     def _find_texts(self, columns: tuple[str, ...], output: str) -> tuple[Inputs, Labels, str]:
         """The files with the texts, the source of the files' labels, and the label field."""
-        from beam_jobs.sources.embedded import EmbeddedInputs
         from beam_jobs.sources.inputs import Inputs
         from beam_jobs.sources.labels import Labels
-        from beam_jobs.sources.table_inputs import tables_of
+        from beam_jobs.sources.table_inputs import EmbeddedInputs, tables_of
 
         if self.table and self.path_column:
             inputs, labels = self.find_inputs(self.label, columns, output)
@@ -220,6 +228,7 @@ class TextFlags(InputFlags):
             tables_of(table)
         inputs = Inputs.of(self.table or self.input, output, dialect=self.dialect, key=self.key)
         labels, label_field = replace(Labels.parse(self.label), root=inputs.root), self.label_field
+        labels.check_names(inputs)
         if labels.columns:
             labels, label_field = Labels(), labels.table
         self.check_delimiter(inputs)
@@ -235,6 +244,22 @@ class TextFlags(InputFlags):
         if self.record == "line":
             for pattern in inputs.patterns:
                 yield from (source.file for source, _ in inputs.first(pattern, FILES_TRIED))
+
+
+def _check_first(job: TextJob) -> None:
+    """Refuses inputs if none of the first becomes a record, as with a wrong --text_field or --label_field."""
+    errors: list[str] = []
+    found = (job.inputs.sources(pattern, limit=_TEXTS_TRIED) for pattern in job.inputs.patterns)
+    chunks = itertools.chain.from_iterable(map(job.chunks, itertools.chain.from_iterable(found)))
+    texts = itertools.chain.from_iterable(map(job.read, chunks))
+    for text in itertools.islice(texts, _TEXTS_TRIED):
+        if text.text is not None:
+            return
+        errors.append(f"{text.key}: {text.error}")
+    if len(errors) == 1:
+        raise UsageError(errors[0])
+    if errors:
+        raise UsageError(f"no text among the first {len(errors)}: {errors[0]}")
 
 
 def _check_fields(inputs: Inputs, field: str, whole: bool) -> None:

@@ -13,22 +13,21 @@ from typing import BinaryIO
 import numpy as np
 
 from beam_jobs.dataset.output import Output
-from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.dataset.shard_writer import Run, ShardWriter, check_records, rows_in_order
+from beam_jobs.dataset.resume import Digest, ShardResult
+from beam_jobs.dataset.shard_writer import ShardWriter, Stretch, check_records, rows_in_order
 from beam_jobs.plan.shards import Plan
 from beam_jobs.records.blocks import Block, frame_lengths, is_planned, unpack_reject
 from beam_jobs.records.rejects import Reject, format_rejects
-from beam_jobs.records.spool import Spool
-from beam_jobs.records.spool_reader import SpoolReader
+from beam_jobs.records.spool import Spool, SpoolReader
 from readers.format.schema import Schema
 
-_RUN_BYTES = 1 << 20
+_STRETCH_BYTES = 1 << 20
 
 
 def write_spooled(
     output: Output, plan: bytes, key: int, schema: Schema, spool: Spool, locators: Iterable[bytes]
 ) -> ShardResult:
-    """Writes a shard of records that are in a spool, or finds it written by an earlier run.
+    """Writes a shard of records that are in a spool, unless an earlier run has written it.
 
     Args:
         output: The dataset.
@@ -39,7 +38,7 @@ def write_spooled(
         locators: Each holds any number of locators of the records' blocks.
 
     Raises:
-        JobError: A block cannot be read, or `write_records` fails.
+        JobError: A block cannot be read, or `check_records` or `ShardWriter.write` fails.
     """
     # A shard may have records of every process, and each has a file of its own.
     with contextlib.suppress(ValueError, OSError):
@@ -47,42 +46,31 @@ def write_spooled(
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     writer = ShardWriter(output, Plan.unpack(plan), key, schema)
     with SpoolReader(spool) as reader:
-        return write_records(
-            writer,
-            StoredRecords(reader.files, reader.blocks(locators), writer.owns, writer.rows.size),
-        )
+        blocks = reader.blocks(locators)
+        records = EncodedShard(reader.files, blocks, writer.owns, writer.rows.size)
+        expected = writer.expected - records.planned_rejects
+        check_records(records.hashes, records.key_of, writer.name, expected)
 
+        def digest_of_all() -> str:
+            digest = writer.digest()
+            for _ in _digested(records, digest):
+                pass
+            return digest.text()
 
-def write_records(writer: ShardWriter, records: StoredRecords) -> ShardResult:
-    """Writes a shard, or finds it written by an earlier run.
-
-    Raises:
-        JobError: `check_records` or `ShardWriter.write` fails.
-    """
-    expected = writer.expected - records.planned_rejects
-    check_records(records.hashes, records.key_of, writer.name, expected)
-    if note := writer.read_note():
+        if done := writer.find_done(digest_of_all):
+            return done[0]
         digest = writer.digest()
-        for run in records.runs():
-            digest.update(_contents(run))
-        if found := writer.find_done(note, digest.text()):
-            return found[0]
-    digest = writer.digest()
-
-    def digested() -> Iterator[Run]:
-        for run in records.runs():
-            digest.update(_contents(run))
-            yield run
-
-    return writer.write(digested(), digest)
+        return writer.write(_digested(records, digest), digest)
 
 
-def _contents(run: Run) -> tuple[bytes, ...]:
-    """The contents of a run, the same whatever the order in which its rejects arrived."""
-    return run.frames, run.hashes.tobytes(), run.rows, format_rejects(run.rejects)
+def _digested(records: EncodedShard, digest: Digest) -> Iterator[Stretch]:
+    """Yields the records in order once they were added to a digest, the same whatever the order of the rejects."""
+    for some in records.stretches():
+        digest.update((some.frames, some.hashes.tobytes(), some.rows, format_rejects(some.rejects)))
+        yield some
 
 
-class StoredRecords:
+class EncodedShard:
     """The encoded records of a shard, in local files, in the order of their hashes and keys.
 
     Args:
@@ -118,10 +106,9 @@ class StoredRecords:
             self.planned_rejects += sum(map(is_planned, rejected))
             stops = payloads.ends + at
             hashes.append(block.hashes[good])
-            found = np.full(len(sizes), number), stops - payloads.lengths, stops, sizes
-            columns.append(np.stack(found, 1)[good])
-        self.hashes = np.concatenate(hashes)
-        self._places = np.concatenate(columns)
+            places = np.full(len(sizes), number), stops - payloads.lengths, stops, sizes
+            columns.append(np.stack(places, 1)[good])
+        self.hashes, self._places = np.concatenate(hashes), np.concatenate(columns)
         order = rows_in_order(self.hashes, self.key_of)
         self.hashes, self._places = self.hashes[order], self._places[order]
 
@@ -131,26 +118,24 @@ class StoredRecords:
         start += size + self._row_size
         return os.pread(self._files[number].fileno(), stop - start, start)
 
-    def runs(self) -> Iterator[Run]:
+    def stretches(self) -> Iterator[Stretch]:
         """Yields the records in order, about a megabyte at a time, and the rejects at the end."""
         if self.hashes.size:
             numbers, starts, _, sizes = self._places.T
             at = np.cumsum(sizes)
-            cuts = np.searchsorted(at, np.arange(_RUN_BYTES, at[-1], _RUN_BYTES), side="right")
+            cuts = np.searchsorted(at, np.arange(_STRETCH_BYTES, at[-1], _STRETCH_BYTES), "right")
             edges = np.unique([0, *cuts, len(at)]).tolist()
+            width = self._row_size
             with contextlib.ExitStack() as stack:
                 maps = [
                     stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
                     for file in self._files
                 ]
                 for first, last in itertools.pairwise(edges):
-                    rows = slice(first, last)
-                    columns = numbers[rows], starts[rows], starts[rows] + sizes[rows]
+                    some = slice(first, last)
+                    columns = numbers[some], starts[some], starts[some] + sizes[some]
                     spans = [*zip(*(column.tolist() for column in columns), strict=True)]
                     frames = b"".join([maps[number][start:end] for number, start, end in spans])
-                    width = self._row_size
-                    of_index = b"".join(
-                        [maps[number][end : end + width] for number, _, end in spans]
-                    )
-                    yield Run(frames, sizes[rows], self.hashes[rows], of_index, [])
-        yield Run.of_rejects(self.rejects)
+                    rows = b"".join([maps[number][end : end + width] for number, _, end in spans])
+                    yield Stretch(frames, sizes[some], self.hashes[some], rows, [])
+        yield Stretch.of_rejects(self.rejects)

@@ -12,26 +12,110 @@ import json
 import re
 import uuid
 from dataclasses import replace
+from typing import NamedTuple
+
+from apache_beam.io.filesystem import BeamIOError
 
 from beam_jobs.dataset.lease import is_held, is_lease
-from beam_jobs.dataset.output import STAGING, Output
+from beam_jobs.dataset.output import STAGING, Output, not_writable
 from beam_jobs.dataset.resume import DONE
-from beam_jobs.dataset.shard_file import not_writable
-from beam_jobs.dataset.state import CARD, GENERATION, OF_A_JOB, State, folder_of, state_of
 from beam_jobs.errors import CompleteError, DataError, JobError, TakenError, UsageError
 from beam_jobs.storage.atomic import (
     delete_files,
     drop_empty_directories,
     drop_uploads,
+    list_files,
     make_directory,
     sync_names,
     write_file,
 )
-from beam_jobs.storage.files import content_of
-from readers.format.manifest import MANIFEST, Manifest, generation_file, join
+from beam_jobs.storage.files import content_of, read_bytes
+from beam_jobs.storage.paths import refuse_links
+from readers.format.manifest import GENERATIONS, MANIFEST, Manifest, generation_file, join
 
-# What other programs have in the folder of a job.
+_GENERATION = re.compile(rf"{GENERATIONS}/([1-9][0-9]{{0,17}})\.json")
+
+_OURS = re.compile(rf"{_GENERATION.pattern}|{re.escape(MANIFEST)}|tags/[^/]+|{STAGING}/.+")
+
+# What a job writes into its folder.
+_OF_A_JOB = re.compile(
+    rf"[0-9a-f]{{8}}/([^/]+({DONE}|\.tfrecord(\.index)?)|rejects/[^/]+\.jsonl|vocabulary\.txt|tokenizer\.json)"
+)
+
+# What other programs have there.
 _OF_OTHERS = re.compile(r"[^/]+/([^/]+\.tfrecord\.idx|dataset_info\.json|features\.json)")
+
+# What `python -m readers card` writes beside a complete dataset.
+_CARD = frozenset(["README.md", "croissant.json"])
+
+_NOTE = re.compile(rf"([0-9a-f]{{8}})/[^/]+{DONE}")
+
+
+class State(NamedTuple):
+    """The state of a directory.
+
+    Attributes:
+        sizes: Name, relative to it -> size in bytes, of its files.
+        content: The file of the newest generation; empty if no dataset is complete.
+        manifest: The manifest in it; None if no dataset is complete.
+        named: The folders that generations name.
+    """
+
+    sizes: dict[str, int]
+    content: bytes = b""
+    manifest: Manifest | None = None
+    named: frozenset[str] = frozenset()
+
+    @property
+    def folders(self) -> frozenset[str]:
+        """The folders of jobs: the first file in each is a note."""
+        return self.named | {found[1] for found in map(_NOTE.fullmatch, self.sizes) if found}
+
+    @property
+    def generations(self) -> list[int]:
+        """The numbers of the generations."""
+        return sorted(int(found[1]) for found in map(_GENERATION.fullmatch, self.sizes) if found)
+
+
+def state_of(directory: str) -> State:
+    """The state of a directory.
+
+    Raises:
+        UsageError: It cannot be listed, holds what is not part of a dataset, or its manifest is damaged.
+    """
+    try:
+        refuse_links(directory)
+        start = len(join(directory, ""))
+        sizes = {file.path[start:]: file.size for file in list_files(directory)}
+        state = State(sizes)
+    except (BeamIOError, ValueError, OSError) as error:
+        raise UsageError(f"--output {directory}: {error}") from None
+    for number in state.generations:  # There are two if the older one has to be deleted still.
+        path = join(directory, generation_file(number))
+        try:
+            content = read_bytes(path)
+            manifest = Manifest.from_bytes(content)
+        except (BeamIOError, ValueError, OSError, RecursionError) as error:
+            raise UsageError(f"--output: {path}: {error}; name another directory") from None
+        state = State(sizes, content, manifest, state.named.union(map(folder_of, manifest.paths)))
+    # Without a note, files in a folder are those of an attempt that came too late, or of somebody else: they are left alone.
+    strange = [name for name in sizes if not (_OURS.fullmatch(name) or _OF_A_JOB.fullmatch(name))]
+    strange = sorted(name for name in strange if folder_of(name) not in state.folders)
+    if state.content:
+        strange = [name for name in strange if name not in _CARD]
+    elif MANIFEST in sizes:
+        strange.append(MANIFEST)
+    if strange:
+        raise UsageError(
+            f"--output {directory}: it holds {strange[0]!r}, which is not part of a dataset; "
+            "move it away, or name an empty or a new directory"
+        )
+    return state
+
+
+def folder_of(name: str) -> str:
+    """The first part of a file's name, which is its job's folder if it has one."""
+    return name.partition("/")[0]
 
 
 def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
@@ -52,7 +136,7 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
         return output
     sha256 = hashlib.sha256(state.content).hexdigest()
     output = replace(output, generation=state.generations[-1] + 1, parent=sha256)
-    if output.overwrite and (card := CARD.intersection(state.sizes)):
+    if output.overwrite and (card := _CARD.intersection(state.sizes)):
         raise UsageError(
             f"--output {output.directory}: {min(card)} describes the dataset that would be replaced; move it away"
         )
@@ -182,12 +266,12 @@ def _finish(
     unnamed, left, dead = [], [], []
     for name in state.sizes.keys() - manifest.paths:
         folder = folder_of(name)
-        is_written, is_beside = OF_A_JOB.fullmatch(name), _OF_OTHERS.fullmatch(name)
+        is_written, is_beside = _OF_A_JOB.fullmatch(name), _OF_OTHERS.fullmatch(name)
         if (is_written and folder in folders | named) or (is_beside and folder in folders - named):
             unnamed.append(name)
         elif folder == STAGING and not is_lease(name, run):
             left.append(name)
-        elif (found := GENERATION.fullmatch(name)) and int(found[1]) < manifest.generation:
+        elif (found := _GENERATION.fullmatch(name)) and int(found[1]) < manifest.generation:
             dead.append(name)
     # Notes, and manifests of older generations, last: as long as one is there, the next job knows what is a job's.
     for names in (left, sorted(unnamed, key=lambda name: name.endswith(DONE)), dead):

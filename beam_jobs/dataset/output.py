@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from beam_jobs.errors import UsageError, did_you_mean
+from beam_jobs.errors import DataError, JobError, UsageError, did_you_mean
 from beam_jobs.packages import versions
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import MAX_SHARDS
@@ -48,6 +49,14 @@ def parse_size(text: str, name: str = "--shard_size") -> int:
     if size <= 0:
         raise UsageError(f"{name} {text}: expected a size such as 128MiB or 500MB")
     return size
+
+
+def not_writable(directory: str, error: OSError) -> JobError:
+    """The error of a directory that cannot be written; a full disk is not the user's mistake."""
+    kind = DataError if error.errno in (errno.ENOSPC, errno.EDQUOT) else UsageError
+    return kind(
+        f"--output {directory}: cannot be written ({error}); make room or choose another place"
+    )
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ def reconcile(
     counted: Mapping[int, int],
     names: tuple[str, ...],
     max_rejects: MaxRejects = ANY_NUMBER,
+    duplicates: int = 0,
 ) -> list[list[ShardResult]]:
     """The results of every split by shard, after checking that nothing was lost.
 
@@ -26,6 +27,7 @@ def reconcile(
         counted: Split -> number of records in its statistics.
         names: The names of the splits.
         max_rejects: The most inputs that may be rejected.
+        duplicates: The number of inputs that were dropped.
 
     Raises:
         DataError: A shard is missing, found is not written + rejected, shards of a split are not
@@ -40,7 +42,9 @@ def reconcile(
         _check_balance(name, mine)
         splits.append(mine)
     every = [result for mine in splits for result in mine]
-    _check_rejects(every, sum(s.records + s.rejected for s in plan.splits), max_rejects)
+    _check_rejects(
+        every, duplicates + sum(s.records + s.rejected for s in plan.splits), max_rejects
+    )
     return splits
 
 
@@ -53,8 +57,8 @@ def _check_complete(name: str, split: SplitPlan, results: list[ShardResult], kno
     if len(sizes) != split.shards or found != written + rejected or known != written:
         raise DataError(
             f"split {name}: found {found} records, written {written}, rejected {rejected}, "
-            f"{known} in the statistics; {len(sizes)} of {split.shards} shards arrived. The "
-            "runner lost or repeated some: no dataset was written, run the job again"
+            f"{known} in the statistics; {len(sizes)} of {split.shards} shards arrived: the "
+            "runner lost or repeated some; no dataset was written, run the job again"
         )
 
 
@@ -68,8 +72,7 @@ def _check_rejects(every: list[ShardResult], inputs: int, max_rejects: MaxReject
         raise DataError(
             f"all {rejected} records were rejected, no dataset was written; the first: {min(rejects)}"
         )
-    if excess := max_rejects.excess(rejected, inputs):
-        raise DataError(f"{excess}: no dataset was written; the first: {min(rejects)}")
+    max_rejects.check(rejected, inputs, sorted(rejects))
 
 
 def _check_balance(name: str, results: list[ShardResult]) -> None:

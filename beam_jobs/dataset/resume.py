@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -82,13 +82,9 @@ def second_name(name: str, mark: str) -> str:
 
 
 def noted_shards(names: Iterable[str]) -> tuple[int, int]:
-    """How many shards are noted, and how many there will be in the splits that have a noted one.
-
-    Args:
-        names: The names of files, of which those of notes count.
-    """
-    found = [(match[1], int(match[2])) for match in map(_NOTED.fullmatch, names) if match]
-    return len(found), sum(dict(found).values())
+    """How many shards have a note among some files, and how many there will be in the splits that have one."""
+    notes = [(match[1], int(match[2])) for match in map(_NOTED.fullmatch, names) if match]
+    return len(notes), sum(dict(notes).values())
 
 
 class Note:
@@ -104,43 +100,41 @@ class Note:
         self._path = join(output.directory, name + DONE)
 
     def write(self, digest: str, result: ShardResult, figures: Any) -> None:
-        """Notes a shard that is about to appear, with figures (JSON) for `found` to return."""
+        """Notes a shard that is about to appear, with figures (JSON) for `find` to return."""
         note = {"digest": digest, "result": asdict(result), "figures": figures}
         write_file(self._path, json.dumps(note).encode(), self._output.staging, replace=True)
 
-    def read(self) -> dict[str, Any] | None:
-        """The unchecked note; None if none can be read."""
+    def find(self, digest: Callable[[], str]) -> tuple[ShardResult, Any] | str:
+        """The (result, figures) of the shard, or the path under which it must be written.
+
+        Args:
+            digest: Returns the digest of the shard; called if an earlier run has left a note.
+        """
         try:
             note = json.loads(content_of(self._path) or b"")
         except (ValueError, RecursionError):
-            return None
-        return note if isinstance(note, dict) else None
-
-    def found(self, note: dict[str, Any], digest: str) -> tuple[ShardResult, Any] | str:
-        """The (result, figures) of a shard that was written with a digest, or the path under which it must be written.
-
-        Args:
-            note: The note that `read` returned.
-            digest: The digest of the shard.
-        """
-        if note.get("digest") != digest:
-            return second_name(self._name, digest[:8])
+            return self._name
+        if not isinstance(note, dict):
+            return self._name
+        expected = digest()
+        if note.get("digest") != expected:
+            return second_name(self._name, expected[:8])
         try:
             result, figures = self._result_of(note["result"]), note["figures"]
         except (ValueError, KeyError, TypeError):
             return self._name  # Whatever is wrong with the note, writing the shard again is right.
-        files = dict(self._files(result))
-        if all(files.values()):
+        states = set(self._states(result))
+        if states <= {True}:
             return result, figures
-        if False in files.values():
+        if False in states:
             return second_name(self._name, uuid.uuid4().hex[:8])
         return result.shard.path if result.shard else self._name
 
-    def _result_of(self, found: dict[str, Any]) -> ShardResult:
+    def _result_of(self, values: dict[str, Any]) -> ShardResult:
         """The result in a note, as that of a kept shard; a wrong note raises an error of any kind."""
-        shard = Shard(**found["shard"]) if found["shard"] else None
-        first = Reject(**found["first_reject"]) if found["first_reject"] else None
-        result = ShardResult(**(found | {"shard": shard, "first_reject": first, "kept": True}))
+        shard = Shard(**values["shard"]) if values["shard"] else None
+        first = Reject(**values["first_reject"]) if values["first_reject"] else None
+        result = ShardResult(**(values | {"shard": shard, "first_reject": first, "kept": True}))
         numbers = [result.split, result.index, result.rejected, result.rejects_crc32c]
         numbers += [n for name, n in asdict(shard).items() if name != "path"] if shard else []
         texts = [first.key, first.stage, first.error] if first else []
@@ -153,25 +147,25 @@ class Note:
             raise ValueError("the rejects are of another shard")
         return result
 
-    def _files(self, result: ShardResult) -> Iterator[tuple[str, bool | None]]:
-        """Yields (path in the dataset, whether it is as its writer left it) of the files of a shard; None if missing."""
+    def _states(self, result: ShardResult) -> Iterator[bool | None]:
+        """Yields of each file of a shard whether it is as its writer left it; None if it is missing."""
         if shard := result.shard:
-            yield shard.path, self._is_whole(shard.path, shard.crc32c, shard.bytes)
-            index = shard.path + INDEX_SUFFIX
-            yield index, self._is_whole_index(index, shard)
+            yield self._is_intact(shard.path, shard.crc32c, shard.bytes)
+            yield self._is_intact_index(shard)
         if result.rejected:
-            yield result.rejects, self._is_whole(result.rejects, result.rejects_crc32c)
+            yield self._is_intact(result.rejects, result.rejects_crc32c)
 
-    def _is_whole(self, name: str, crc32c: int, size: int | None = None) -> bool | None:
+    def _is_intact(self, name: str, crc32c: int, size: int | None = None) -> bool | None:
         try:
-            found = size_and_crc(join(self._output.directory, name))
+            there = size_and_crc(join(self._output.directory, name))
         except FileNotFoundError:
             return None
         except OSError:
             return False
-        return found == (found[0] if size is None else size, crc32c)
+        return there == (there[0] if size is None else size, crc32c)
 
-    def _is_whole_index(self, name: str, shard: Shard) -> bool | None:
+    def _is_intact_index(self, shard: Shard) -> bool | None:
+        name = shard.path + INDEX_SUFFIX
         try:
             data = read_bytes(join(self._output.directory, name))
             Index.of_bytes(data, name)

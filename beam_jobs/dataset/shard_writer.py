@@ -1,8 +1,9 @@
-"""Writes one shard: its records in order, its rejects, and a note that it is done."""
+"""Writes one shard: its records in order, their index, its rejects, and a note that it is done."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,20 +13,19 @@ import numpy as np
 from beam_jobs import progress
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import Digest, Note, ShardResult
-from beam_jobs.dataset.shard_file import ShardFile, unwritable
-from beam_jobs.errors import DataError, UsageError
-from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, loss_error, shard_sizes, shards_of
+from beam_jobs.errors import DataError, UsageError, loss_error
+from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, shard_sizes, shards_of
 from beam_jobs.records.rejects import Reject, format_rejects, rejects_file
 from beam_jobs.sources.classes import Names
-from beam_jobs.storage.atomic import Piece, write_file
+from beam_jobs.storage.atomic import NewFile, Piece, write_file
 from readers.format.encode.index_rows import IndexRows
-from readers.format.index import HASH, Index
-from readers.format.manifest import join
+from readers.format.index import HASH, Index, head_crc32c
+from readers.format.manifest import INDEX_SUFFIX, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard, shard_name
 
 
-class Run(NamedTuple):
+class Stretch(NamedTuple):
     """Records that follow one another in a shard.
 
     Attributes:
@@ -45,9 +45,21 @@ class Run(NamedTuple):
     piece: Piece | None = None
 
     @classmethod
-    def of_rejects(cls, rejects: list[Reject]) -> Run:
+    def of_rejects(cls, rejects: list[Reject]) -> Stretch:
         """No records."""
         return cls(b"", np.empty(0, np.int64), np.empty(0, np.uint64), b"", rejects)
+
+
+@contextlib.contextmanager
+def unwritable(directory: str, name: str) -> Iterator[None]:
+    """Turns the OSError of a filesystem that refuses to write a file into DataError."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{join(directory, name)} cannot be written ({error}); make room or choose another "
+            "place, and run the same command again: it keeps the shards that are done"
+        ) from error
 
 
 def rows_in_order(hashes: np.ndarray, key_of: Callable[[int], bytes]) -> list[int]:
@@ -77,7 +89,39 @@ def check_records(
         if key_of(row) == key_of(row + 1):
             raise UsageError(f"duplicate key {key_of(row).decode('utf-8', 'replace')!r}: {ONE_KEY}")
     if len(hashes) != expected:
-        raise loss_error(len(hashes), expected, f"records of {name}")
+        raise loss_error(f"records of {name}", len(hashes), expected)
+
+
+class ShardFile(contextlib.ExitStack):
+    """A TFRecord file being written; leaving the context removes it unless it was committed.
+
+    Args:
+        output: The dataset.
+        path: The file's path in the dataset.
+    """
+
+    def __init__(self, output: Output, path: str) -> None:
+        super().__init__()
+        self._output, self._path = output, path
+        self._file = self.enter_context(NewFile(join(output.directory, path), output.staging))
+        self.write, self.append = self._file.write, self._file.append
+
+    def finish(self, index: Index) -> Shard:
+        """The shard, which no reader sees yet, given the index of the records that were written."""
+        self._index = index.to_bytes()
+        sizes = self._file.size, self._file.crc32c, len(self._index), head_crc32c(self._index)
+        smallest = int(index.sections[HASH].min(initial=0xFFFFFFFF))
+        return Shard(self._path, len(index.lengths), *sizes, smallest)
+
+    def commit(self) -> None:
+        """Makes the file appear, after its index.
+
+        Raises:
+            DataError: There is a file of its name with other bytes.
+        """
+        path = join(self._output.directory, self._path + INDEX_SUFFIX)
+        write_file(path, self._index, self._output.staging)
+        self._file.publish()
 
 
 class ShardWriter:
@@ -92,120 +136,112 @@ class ShardWriter:
     Attributes:
         rows: Unpacks the rows of the index.
         name: The regular path of the shard in the dataset.
+        expected: The number of records that the plan put into it.
     """
 
     def __init__(self, output: Output, plan: Plan, key: int, schema: Schema) -> None:
-        self.split, self.index = key >> SHARD_BITS, key & ((1 << SHARD_BITS) - 1)
+        self._split, self._number = key >> SHARD_BITS, key & ((1 << SHARD_BITS) - 1)
         # The job may have learned the schema from its inputs.
         self._output, self.rows = replace(output, schema=schema), IndexRows(schema)
-        self._key, self._shards = key, plan
-        self._plan = plan.splits[self.split]
-        count = max(self._plan.shards, 1)
-        file = shard_name(output.placement.splits.names[self.split], self.index, count)
+        self._key, self._plan = key, plan
+        split = plan.splits[self._split]
+        self._is_empty = not split.shards
+        sizes = shard_sizes(split.records, max(split.shards, 1))
+        self.expected = sizes[self._number]
+        file = shard_name(output.placement.splits.names[self._split], self._number, len(sizes))
         self.name = self._path = f"{plan.folder}/{file}"
         self._note = Note(output, self.name)
 
     @property
-    def expected(self) -> int:
-        """The number of records that the plan put into this shard."""
-        if not self._plan.shards:
-            return 0
-        return shard_sizes(self._plan.records, self._plan.shards)[self.index]
+    def record_bytes(self) -> int:
+        """The approximate size of a framed record in bytes."""
+        return self._plan.splits[self._split].record_bytes
 
     def owns(self, splits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
         """Which records (splits uint8 [n], hashes uint64 [n]) are of this shard, bool [n]."""
-        return shards_of(self._shards, splits, hashes) == self._key
-
-    def write(
-        self, runs: Iterable[Run], digest: Digest, figures: Callable[[], Any] = lambda: None
-    ) -> ShardResult:
-        """Writes the shard and a note that it is done.
-
-        Args:
-            runs: Its records in the order of their hashes.
-            digest: The digest of the shard, complete when all runs were taken.
-            figures: Returns what `find_done` shall return with the result, when all runs were taken.
-
-        Raises:
-            DataError: An input was rejected, and `on_reject` is "fail"; or the output cannot be
-                written.
-        """
-        rejects: list[Reject] = []
-        progress.advance("writing", 0)
-        lengths, hashes = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
-        rows = list[bytes]()
-        result = ShardResult(self.split, self.index, None, 0, None)
-
-        def note(shard: Shard | None) -> None:
-            nonlocal result
-            listed = format_rejects(rejects) if rejects else b""
-            result = replace(
-                result,
-                shard=shard,
-                rejected=len(rejects),
-                first_reject=min(rejects, default=None),
-                rejects=rejects_file(self._path) if rejects else "",
-                rejects_crc32c=google_crc32c.value(listed),
-            )
-            self._note.write(digest.text(), result, figures())
-            if rejects:
-                path = join(self._output.directory, result.rejects)
-                write_file(path, listed, self._output.staging)
-
-        with unwritable(self._output.directory, self._path):
-            if not self._plan.shards:
-                rejects += [self._rejected(reject) for run in runs for reject in run.rejects]
-                note(None)
-                return result
-            with ShardFile(self._output, self._path) as file:
-                for run in runs:
-                    rejects += map(self._rejected, run.rejects)
-                    file.write(run.frames)
-                    if run.piece:
-                        file.append(run.piece)
-                    lengths.append(run.lengths)
-                    hashes.append(run.hashes)
-                    rows.append(run.rows)
-                    found = len(run.lengths) + len(run.rejects)
-                    progress.advance("writing", found, len(run.rejects))
-                file.commit(self._index(lengths, hashes, rows), note)
-        return result
-
-    def _index(
-        self, lengths: list[np.ndarray], hashes: list[np.ndarray], rows: list[bytes]
-    ) -> Index:
-        top = (np.concatenate(hashes) >> np.uint64(32)).astype(np.uint32)
-        sections = self.rows.unpack(b"".join(rows), self._output.feature_names)
-        return Index(np.concatenate(lengths), {HASH: top, **sections})
-
-    @property
-    def record_bytes(self) -> int:
-        """The approximate size of a framed record in bytes."""
-        return self._plan.record_bytes
+        return shards_of(self._plan, splits, hashes) == self._key
 
     def digest(self, names: Names | None = None) -> Digest:
         """The digest of the shard, to which its records must be added."""
         return Digest(self._output, self.name, names or {})
 
-    def read_note(self) -> dict[str, Any] | None:
-        """The note of an earlier run about the shard, if there is one."""
-        return self._note.read()
+    def find_done(self, digest: Callable[[], str]) -> tuple[ShardResult, Any] | None:
+        """The (result, figures) of the shard if an earlier run wrote it with the same digest.
 
-    def find_done(self, note: dict[str, Any] | None, digest: str) -> tuple[ShardResult, Any] | None:
-        """The (result, figures) of a shard that an earlier run wrote with the same digest.
+        If that run wrote another one, the shard may be written under a second name.
 
-        If there is a note and no such shard, the shard may be written under a second name.
+        Args:
+            digest: Returns the complete digest of the shard; called if there is a note of an earlier run.
         """
-        found = self._note.found(note, digest) if note else None
-        if found is None:
+        done = self._note.find(digest)
+        if isinstance(done, str):
+            self._path = done
             return None
-        if isinstance(found, str):
-            self._path = found
-            return None
-        progress.advance("writing", self.expected, found[0].rejected)
-        return found
+        progress.advance("writing", self.expected, done[0].rejected)
+        return done
 
-    def _rejected(self, reject: Reject) -> Reject:
+    def write(
+        self,
+        stretches: Iterable[Stretch],
+        digest: Digest,
+        figures: Callable[[], Any] = lambda: None,
+    ) -> ShardResult:
+        """Writes the shard and a note that it is done.
+
+        Args:
+            stretches: Its records in the order of their hashes.
+            digest: The digest of the shard, complete when all stretches were taken.
+            figures: Returns what `find_done` shall return with the result, when all stretches were taken.
+
+        Raises:
+            DataError: An input was rejected, and `on_reject` is "fail"; or the output cannot be
+                written.
+        """
+        rejects, rows = list[Reject](), list[bytes]()
+        lengths, hashes = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+        progress.advance("writing", 0)
+        with unwritable(self._output.directory, self._path):
+            if self._is_empty:
+                rejects += [self._listed(one) for some in stretches for one in some.rejects]
+                return self._noted(None, rejects, digest, figures())
+            with ShardFile(self._output, self._path) as file:
+                for stretch in stretches:
+                    rejects += map(self._listed, stretch.rejects)
+                    file.write(stretch.frames)
+                    if stretch.piece:
+                        file.append(stretch.piece)
+                    lengths.append(stretch.lengths)
+                    hashes.append(stretch.hashes)
+                    rows.append(stretch.rows)
+                    inputs = len(stretch.lengths) + len(stretch.rejects)
+                    progress.advance("writing", inputs, len(stretch.rejects))
+                top = (np.concatenate(hashes) >> np.uint64(32)).astype(np.uint32)
+                sections = self.rows.unpack(b"".join(rows), self._output.feature_names)
+                shard = file.finish(Index(np.concatenate(lengths), {HASH: top, **sections}))
+                result = self._noted(shard, rejects, digest, figures())
+                file.commit()
+        return result
+
+    def _listed(self, reject: Reject) -> Reject:
         if self._output.on_reject == "fail":
             raise DataError(f"{reject} (--on_reject fail)")
         return reject
+
+    def _noted(
+        self, shard: Shard | None, rejects: list[Reject], digest: Digest, figures: Any
+    ) -> ShardResult:
+        """The result, after it was noted and its rejects were listed."""
+        lines = format_rejects(rejects)
+        result = ShardResult(
+            self._split,
+            self._number,
+            shard,
+            rejected=len(rejects),
+            first_reject=min(rejects, default=None),
+            rejects=rejects_file(self._path) if rejects else "",
+            rejects_crc32c=google_crc32c.value(lines),
+        )
+        self._note.write(digest.text(), result, figures)
+        if rejects:
+            write_file(join(self._output.directory, result.rejects), lines, self._output.staging)
+        return result

@@ -20,7 +20,18 @@ from apache_beam.runners.runner import PipelineState
 
 from beam_jobs.engines.remote.watch import Watch
 from beam_jobs.errors import DataError, JobError, UsageError, find_job_error
+from beam_jobs.storage.files import JobErrors
 from readers.files.local import is_local
+from readers.files.stores.errors import SignIn
+
+_SIGN_IN = SignIn(
+    "run `gcloud auth application-default login`, or name a key in GOOGLE_APPLICATION_CREDENTIALS",
+    "",
+    "",
+)
+
+# How long the store is asked for a bucket.
+_SECONDS_TO_ANSWER = 5.0
 
 # The loggers of the service's messages and of retries.
 _LOGGERS = ("apache_beam.runners.dataflow.dataflow_runner", "apache_beam.utils.retry")
@@ -39,7 +50,7 @@ def on_dataflow(options: PipelineOptions) -> bool:
 
 
 def prepare_dataflow(options: PipelineOptions, output: str, inputs: Sequence[str]) -> None:
-    """Checks everything that can be known to fail before the pipeline is built and staged.
+    """Checks everything that can be known to fail, before anything is made on this machine or in a cloud.
 
     Args:
         options: Beam's options; `--setup_file` is made absolute, because Beam builds it elsewhere.
@@ -49,6 +60,7 @@ def prepare_dataflow(options: PipelineOptions, output: str, inputs: Sequence[str
     Raises:
         UsageError: A path is on this machine, the workers would lack this package, or the bucket
             for staged files cannot be used.
+        DataError: Google Cloud Storage does not answer.
     """
     try:
         from apache_beam.runners.dataflow.internal import apiclient  # noqa: F401
@@ -56,21 +68,17 @@ def prepare_dataflow(options: PipelineOptions, output: str, inputs: Sequence[str
         raise UsageError(
             f"--runner DataflowRunner: {error.name} is missing: pip install 'beam-shards[dataflow]'"
         ) from None
+    paths = [("--output", output), *(("--input", path) for path in inputs)]
     if template := options.view_as(GoogleCloudOptions).template_location:
-        _check_remote("--template_location", template)
-    _check_remote("--output", output)
-    for path in inputs:
-        _check_remote("--input", path)
+        paths.append(("--template_location", template))
+    for flag, path in paths:
+        if is_local(path):
+            raise UsageError(
+                f"{flag} {path}: this path is on this machine, invisible to Dataflow's workers; expected a "
+                "path such as gs://bucket/folder"
+            )
     _check_package(options.view_as(SetupOptions), options.view_as(WorkerOptions))
     _check_bucket(options)
-
-
-def _check_remote(flag: str, path: str) -> None:
-    if is_local(path):
-        raise UsageError(
-            f"{flag} {path}: this path is on this machine, invisible to Dataflow's workers; expected a "
-            "path such as gs://bucket/folder"
-        )
 
 
 def _check_package(setup: Any, worker: Any) -> None:
@@ -91,10 +99,12 @@ def _check_package(setup: Any, worker: Any) -> None:
 
 
 def _check_bucket(options: PipelineOptions) -> None:
-    """Checks the bucket as Beam does, except that Beam retries for ten minutes if it is missing."""
-    from apache_beam.io.gcp.gcsio import create_storage_client
-    from google.api_core.exceptions import ClientError
+    """Asks for the bucket of staged files, as Beam would, which retries for minutes, and makes one if none is named."""
+    from google.api_core.exceptions import ClientError, GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    from readers.files.stores.gcs import new_client
 
     google = options.view_as(GoogleCloudOptions)
     flag = "staging_location" if google.staging_location else "temp_location"
@@ -105,21 +115,29 @@ def _check_bucket(options: PipelineOptions) -> None:
             "gs://bucket/tmp"
         )
     bucket = location.removeprefix("gs://").partition("/")[0]
+    retry = DEFAULT_RETRY.with_timeout(_SECONDS_TO_ANSWER)
     try:
-        create_storage_client(options, not google.no_auth).get_bucket(bucket)
+        client = new_client(options.get_all_options(drop_default=True), JobErrors(_SIGN_IN))
+        client.get_bucket(bucket, timeout=_SECONDS_TO_ANSWER, retry=retry)
     except GoogleAuthError as error:
         raise _no_credentials(error) from None
     except (ClientError, ValueError) as error:
+        if isinstance(error, ClientError) and error.code == 401:
+            raise _no_credentials(error) from None
         raise UsageError(
             f"--{flag} {location}: bucket {bucket} cannot be used ({_gist(str(error))}); expected an "
             "existing one that your account may read and write"
+        ) from None
+    except (GoogleAPIError, OSError) as error:
+        raise DataError(
+            f"--{flag} {location}: Google Cloud Storage does not answer ({_gist(str(error))}); nothing was "
+            "started; look at the network, and run the same command again"
         ) from None
 
 
 def _no_credentials(error: Exception) -> UsageError:
     return UsageError(
-        f"no credentials for Google Cloud ({_gist(str(error))}); run `gcloud auth application-default "
-        "login`, or name a key in GOOGLE_APPLICATION_CREDENTIALS"
+        f"no credentials for Google Cloud ({_gist(str(error))}); {_SIGN_IN.variables}"
     )
 
 

@@ -1,7 +1,8 @@
-"""Calls functions in a process that may die: libraries in native code crash on some damaged files.
+"""Calls functions in processes that may die: libraries in native code crash on some damaged files.
 
-The process is started for the first call, and answers one call at a time. Bytes that are passed to it,
-and arrays that come back, are in files in memory: a pipe would take several times as long.
+Each answers one call at a time, so there is one for each thread that calls, and at most one for each processor.
+They are started when they are needed. Bytes that are passed to them, and arrays that come back, are in files in
+memory: a pipe would take several times as long.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import itertools
 import mmap
 import os
 import pickle
+import queue
 import resource
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -25,6 +26,7 @@ from typing import IO, Any, NoReturn, TypeVar
 
 from beam_jobs.engines.memory import keep_freed
 from beam_jobs.errors import DataError, RejectError, portable
+from readers.files.processors import processors
 
 T = TypeVar("T")
 
@@ -49,20 +51,23 @@ def guarded(function: Callable[..., T], data: bytes, *arguments: Any, memory: in
         DataError: Both were killed, or could not start.
         Exception: What the function raises.
     """
-    with _GUARD.lock:
+    guard = _GUARDS.get()
+    try:
         for _ in range(2):
             try:
-                result, error = _GUARD.call(function, data, arguments, memory)
+                result, error = guard.call(function, data, arguments, memory)
             except EOFError:
-                code, words = _GUARD.end()
+                code, words = guard.end()
             except BaseException:  # The answer to this call must not become that to the next.
-                _GUARD.kill()
+                guard.kill()
                 raise
             else:
                 if error:
                     raise error
                 found: T = result
                 return found
+    finally:
+        _GUARDS.put(guard)
     _fail(code, words)
 
 
@@ -80,14 +85,9 @@ def _fail(code: int, words: str) -> NoReturn:
 
 
 class _Guard:
-    """The process that this one calls.
-
-    Attributes:
-        lock: Held during a call.
-    """
+    """A process that answers calls; it is started for the first one."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
         self._connection: Connection | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._words: IO[bytes] | None = None
@@ -141,14 +141,29 @@ class _Guard:
             self._process.kill()
         self.end()
 
+
+class _Guards(queue.LifoQueue[_Guard]):
+    """The processes that no thread calls; the one that answered last comes first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._all = [_Guard() for _ in range(processors())]
+        for guard in self._all:
+            self.put(guard)
+
+    def kill(self) -> None:
+        """Ends all processes."""
+        for guard in self._all:
+            guard.kill()
+
     def forget(self) -> None:
-        """Leaves the process to the one that this one was forked from."""
+        """Leaves the processes to the one that this one was forked from."""
         self.__init__()  # type: ignore[misc]
 
 
-_GUARD = _Guard()
-atexit.register(_GUARD.kill)
-os.register_at_fork(after_in_child=_GUARD.forget)
+_GUARDS = _Guards()
+atexit.register(_GUARDS.kill)
+os.register_at_fork(after_in_child=_GUARDS.forget)
 
 
 def serve(descriptor: int) -> None:

@@ -1,36 +1,51 @@
-"""Runs a pipeline on an engine and waits for it."""
+"""Runs a pipeline on an engine and waits for it, unless the command ends before the job."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
+import shlex
 import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
 from typing import Any, TextIO
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, SetupOptions
+from apache_beam.options.pipeline_options import (
+    GoogleCloudOptions,
+    JobServerOptions,
+    PipelineOptions,
+    PortableOptions,
+    SetupOptions,
+    StandardOptions,
+)
+from apache_beam.runners.portability.flink_runner import FlinkJarJobServer
+from apache_beam.runners.portability.job_server import JavaJarJobServer
+from apache_beam.runners.portability.spark_runner import SparkJarJobServer
 from apache_beam.runners.runner import PipelineResult
+from apache_beam.utils.subprocess_server import JavaJarServer
 
 from beam_jobs import progress
 from beam_jobs.engines.dataflow import (
     follow_dataflow,
     on_dataflow,
-    prepare_dataflow,
     refusal,
     service_log_shown,
 )
 from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
-from beam_jobs.engines.early_end import EXECUTABLE, NO_WAIT, ends_early, how_to_run
 from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.engines.pool import close_shared_pools
-from beam_jobs.engines.remote.watch import Follow, Watch
+from beam_jobs.engines.remote.watch import Watch
 from beam_jobs.errors import DataError, UsageError, find_job_error
 from beam_jobs.packages import check_crc32c
+
+EXECUTABLE, NO_WAIT = "--output_executable_path", "--no_wait_until_finish"
+
+# Runners that start a job server from a jar.
+_WITH_JAR = {"FlinkRunner": FlinkJarJobServer, "SparkRunner": SparkJarJobServer}
 
 # A running job service accepts a connection immediately.
 _SECONDS_TO_ANSWER = 10
@@ -64,12 +79,68 @@ class _WithoutTracebacks(io.TextIOBase):
         self._stream.flush()
 
 
+def ends_early(options: PipelineOptions) -> str:
+    """The flag with which the command ends before the dataset is complete; empty if it waits for the job."""
+    if on_this_machine(options):
+        return ""  # The DirectRunner ignores all of them.
+    if on_dataflow(options):
+        flag, value = "--template_location", options.view_as(GoogleCloudOptions).template_location
+    else:
+        flag, value = EXECUTABLE, options.view_as(PortableOptions).output_executable_path
+    if value:
+        return flag
+    return NO_WAIT if options.view_as(StandardOptions).no_wait_until_finish else ""
+
+
+def check_job_service(options: PipelineOptions) -> None:
+    """Checks that a job service answers, or that Beam can start one; its jar is downloaded if it is missing.
+
+    Raises:
+        UsageError: Beam would wait in silence for the service, or end with a trace.
+    """
+    endpoint = options.view_as(PortableOptions).job_endpoint
+    if endpoint and endpoint != "embed":
+        _check_endpoint(endpoint)
+    runner = (options.view_as(StandardOptions).runner or "").rpartition(".")[2]
+    if runner in _WITH_JAR and not endpoint:
+        _get_jar(runner, options)
+
+
+def _check_endpoint(endpoint: str) -> None:
+    host, _, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_ANSWER).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise UsageError(
+            f"--job_endpoint {endpoint}: no job service answers ({error}); expected HOST:PORT of a "
+            "running one"
+        ) from None
+
+
+def _get_jar(runner: str, options: PipelineOptions) -> None:
+    """Downloads the jar of the job server that a runner starts, unless it is on this machine."""
+    flag = f"--{runner.removesuffix('Runner').lower()}_job_server_jar"
+    folder = options.view_as(JobServerOptions).jar_cache_dir or JavaJarServer.JAR_CACHE
+    elsewhere = "or give --job_endpoint HOST:PORT of a job server that runs"
+    try:
+        url = _WITH_JAR[runner](options).path_to_jar()
+    except ValueError:
+        raise UsageError(f"{flag}: there is no such file; name the jar, {elsewhere}") from None
+    if os.path.exists(url) or os.path.exists(os.path.join(folder, os.path.basename(url))):
+        return
+    print(f"downloading Beam's job server: {url}", file=sys.stderr, flush=True)
+    try:
+        JavaJarJobServer.local_jar(url, folder)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"Beam's job server for --runner {runner} is not on this machine, and cannot be downloaded "
+            f"({error.__context__ or error}): download {url} and put it into {folder}, or name it with {flag}; "
+            f"{elsewhere}"
+        ) from None
+
+
 def launch(
-    transform: beam.PTransform,
-    options: PipelineOptions,
-    directory: str,
-    inputs: Sequence[str],
-    follow: Follow | None = None,
+    transform: beam.PTransform, options: PipelineOptions, watch: Watch | None = None
 ) -> tuple[PipelineResult, dict[str, float]]:
     """Runs a pipeline to its end; returns the seconds of its phases, too.
 
@@ -78,24 +149,16 @@ def launch(
     Args:
         transform: The whole pipeline.
         options: Beam's options, which name the engine.
-        directory: The output directory.
-        inputs: Patterns and folders of the inputs, which Dataflow's workers must be able to read.
-        follow: How to follow a job on another engine; None on this machine.
+        watch: Follows a job on another engine; None on this machine.
 
     Raises:
         JobError: The pipeline failed.
     """
     check_crc32c()
     allow_notebooks()
-    _check_job_service(options)
     if on_this_machine(options):
         prepare_direct_runner(options)
     options.view_as(SetupOptions).save_main_session = False
-    pipeline = _pipeline(options)
-    if on_dataflow(options):
-        prepare_dataflow(options, directory, inputs)
-    pipeline | transform
-    watch = Watch(follow, options, sys.stderr) if follow else None
     try:
         with (
             progress.display(sys.stderr) as seconds,
@@ -103,14 +166,15 @@ def launch(
         ):
             if not watch:
                 progress.begin("starting")
-                result = pipeline.run()
+                result = _pipeline(transform, options, watch).run()
                 result.wait_until_finish()
             elif on_dataflow(options):
                 with service_log_shown(sys.stderr):
+                    pipeline = _pipeline(transform, options, watch)
                     result = pipeline.run()
                     follow_dataflow(pipeline.runner, result, options, watch)
             else:
-                result = pipeline.run()
+                result = _pipeline(transform, options, watch).run()
                 _wait_elsewhere(result, watch, options)
     except Exception as error:
         if _is_interrupt(error):
@@ -122,6 +186,21 @@ def launch(
             watch.stop()
         close_shared_pools()
     return result, seconds
+
+
+def _pipeline(
+    transform: beam.PTransform, options: PipelineOptions, watch: Watch | None
+) -> beam.Pipeline:
+    """The pipeline, once the runner has accepted the options."""
+    try:
+        pipeline = beam.Pipeline(options=options)
+    except ValueError as error:
+        _, _, wrong = str(error).rpartition("validations errors:")
+        raise UsageError(" ".join(wrong.split())) from None
+    if watch and not ends_early(options):
+        watch.prepare(pipeline.options)
+    pipeline | transform
+    return pipeline
 
 
 def _wait_elsewhere(result: Any, watch: Watch, options: PipelineOptions) -> None:
@@ -147,32 +226,19 @@ def _wait_elsewhere(result: Any, watch: Watch, options: PipelineOptions) -> None
                 "the job was cancelled; no dataset was written; run the same command again: it keeps "
                 "the shards that are done"
             ) from error
+        if lost := watch.lost(error):
+            raise lost from error
         messages = (message.message_response.message_text for message in result._messages)
         raise error from RuntimeError("\n".join(messages))  # Has the whole trace of the engine.
 
 
-def _pipeline(options: PipelineOptions) -> beam.Pipeline:
-    """An empty pipeline, once the runner has accepted the options."""
-    try:
-        return beam.Pipeline(options=options)
-    except ValueError as error:
-        _, _, wrong = str(error).rpartition("validations errors:")
-        raise UsageError(" ".join(wrong.split())) from None
-
-
-def _check_job_service(options: PipelineOptions) -> None:
-    """Refuses a `--job_endpoint` that does not answer; Beam would wait for it silently."""
-    endpoint = options.view_as(PortableOptions).job_endpoint
-    if not endpoint or endpoint == "embed":
-        return
-    host, _, port = endpoint.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_ANSWER).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise UsageError(
-            f"--job_endpoint {endpoint}: no job service answers ({error}); expected HOST:PORT of a "
-            "running one"
-        ) from None
+def how_to_run(path: str) -> str:
+    """What runs the job in a jar that the job service has written instead of running it."""
+    jar = shlex.quote(path)
+    # A classpath, because `flink run` does not find the job in a jar whose classes Flink has loaded
+    # from its own folder, where docs/engines.md puts Beam's.
+    flink = f'java -cp "$FLINK_HOME/lib/*:"{jar} org.apache.beam.runners.flink.FlinkPipelineRunner'
+    return f"on Flink: {flink}\non Spark: spark-submit --master $SPARK_MASTER {jar}"
 
 
 def _is_interrupt(error: BaseException | None) -> bool:

@@ -26,7 +26,7 @@ from beam_jobs import progress
 from beam_jobs.engines.fork_server import fork_context
 from beam_jobs.engines.memory import keep_freed
 from beam_jobs.errors import DataError, JobError, UsageError, portable
-from beam_jobs.storage.options import ProcessContext, adopt, process_context
+from beam_jobs.storage.files import ProcessContext, adopt, process_context
 
 T = TypeVar("T")
 
@@ -302,6 +302,11 @@ def call_pickled(packed: bytes, *arguments: Any) -> Any:
     All calls of a bound method, from any thread, share one object.
     """
     return _unpickled(packed)(*arguments)
+
+
+def list_pickled(packed: bytes, *arguments: Any) -> list[Any]:
+    """All that a pickled function or bound method yields, which each process unpickles once."""
+    return list(_unpickled(packed)(*arguments))
 
 
 @functools.lru_cache(maxsize=4)

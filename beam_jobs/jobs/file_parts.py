@@ -15,7 +15,7 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.protocols import FileJob, Part
-from beam_jobs.jobs.record import SourceValues, source_values
+from beam_jobs.jobs.record import Record, SourceValues, source_values
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
@@ -48,7 +48,7 @@ class FilePart(NamedTuple):
     def planned(self) -> list[tuple[str, int]]:
         return self.job.parts_of(self.source, self.content())
 
-    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def records(self) -> Iterator[tuple[str, Record]]:
         return self.job.records_of(self.source, self.content())
 
 

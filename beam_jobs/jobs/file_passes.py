@@ -17,7 +17,6 @@ import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_parts import FilePart, Placed, PlacedPart, placed_parts
-from beam_jobs.jobs.file_sketches import file_sketches
 from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
 from beam_jobs.jobs.passes import (
     EncodedRecords,
@@ -28,14 +27,14 @@ from beam_jobs.jobs.passes import (
     SecondPass,
 )
 from beam_jobs.jobs.protocols import FileJob, Part
-from beam_jobs.jobs.record import MORE_FRAMES, UNANNOTATED, source_values, whole_record
+from beam_jobs.jobs.record import complete, source_values
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject, Stage
 from beam_jobs.sources.chunks import Task, file_batches
 from beam_jobs.sources.source import Label, Source, identity_of, unpack_reference, with_label
 from beam_jobs.storage.files import reading_ahead
-from beam_jobs.storage.ranges import Span
+from beam_jobs.storage.listing import Span
 
 # Bytes of encoded records that are handed over at a time.
 _BATCH_BYTES = 16 << 20
@@ -68,10 +67,6 @@ class FileFirstPass(FirstPass):
             found = self._whole_files(files, references, np.empty(0, np.int64))
             yield self.summarised([found], len(files))
 
-    def read_all_listed(self, pattern: str, span: Span) -> list[FirstPassResult]:
-        """All that `read_listed` yields."""
-        return list(self.read_listed(pattern, span))
-
     def _whole_files(
         self, files: list[Source], packed: list[bytes], dropped: np.ndarray
     ) -> FoundRecords:
@@ -94,8 +89,32 @@ class FileFirstPass(FirstPass):
         )
 
     def sketches(self, near: Near, task: Task) -> Sketched:
-        """The sketches of whole files, which are read and decoded once more for this."""
-        builder, packed = SketchBuilder(near, task.id), list(task.references)
+        """The sketches of the records in a task's files, which are read and decoded once more for this."""
+        builder = SketchBuilder(near, task.id)
+        if self.whole:
+            self._sketch_whole_files(builder, list(task.references))
+        else:
+            for placed in placed_parts(self.job, self.rules, task, numbered=True):
+                for part in placed.parts:
+                    self._sketch_part(builder, part)
+        return builder.finish(task.count)
+
+    def _sketch_part(self, builder: SketchBuilder, placed: PlacedPart) -> None:
+        try:
+            left = len(placed.part.planned())
+        except RejectError:
+            return
+        split = np.array([placed.split], np.uint8)
+        try:
+            for number, (key, record) in enumerate(placed.part.records(), placed.first):
+                order = self.rules.placement.orders([key.encode()])
+                value = builder.near.value_of(record)
+                builder.add(np.array([number], np.int64), order, split, [value])
+                left -= 1
+        except RejectError:
+            builder.skip(left)  # They are rejected when they are encoded.
+
+    def _sketch_whole_files(self, builder: SketchBuilder, packed: list[bytes]) -> None:
         files = list(map(unpack_reference, packed))
         sources, labels, _, rejects = self._stated(files, packed)
         splits, rows, _ = self._splits(np.empty(0, np.int64), sources, labels, rejects)
@@ -104,12 +123,11 @@ class FileFirstPass(FirstPass):
         with reading_ahead(itertools.chain.from_iterable(map(self.job.reads, chosen))):
             for at, source in enumerate(chosen):
                 try:
-                    value = near.value_of(self.job.load(source))
+                    value = builder.near.value_of(self.job.load(source))
                 except RejectError:
                     value = None  # The writer of its shard rejects it.
                 one = slice(at, at + 1)
                 builder.add(np.array(rows[one]), orders[one], splits[one], [value])
-        return builder.finish(task.count)
 
     def _stated(
         self, files: list[Source], packed: list[bytes]
@@ -246,10 +264,10 @@ class FileSecondPass(SecondPass):
                     continue
                 if labels is not None:
                     values = values._replace(label=labels[done])
-                facts = record.pop(MORE_FRAMES, False), record.pop(UNANNOTATED, False)
-                whole = whole_record(record, key, values, self.class_ids)
+                complete(record, key, values, self.class_ids)
+                facts = record.more_frames, record.unannotated
                 try:
-                    batch.add(key, split, *encoder.encode(split, whole, *facts))
+                    batch.add(key, split, *encoder.encode(split, record, *facts))
                 except RejectError as error:  # of a function, which may take the next one
                     batch.late.append((Reject.of(key, "encode", error), split))
                 done += 1
@@ -314,15 +332,14 @@ class FilesInParts(FileJob):
         yield FilePart(self, source, content)
 
     def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
-        whole = self.as_file_job() is not None
-        return FileFirstPass(rules=rules, on_reject=on_reject, job=self, whole=whole)
+        return self._files_pass(rules, on_reject)
 
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
         return FileSecondPass(plan, self)
 
     def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
-        if self.as_file_job():
-            return functools.partial(
-                FileFirstPass(rules=rules, on_reject="skip", job=self).sketches, near
-            )
-        return functools.partial(file_sketches, self, near, rules)
+        return functools.partial(self._files_pass(rules, "skip").sketches, near)
+
+    def _files_pass(self, rules: SplitRules, on_reject: OnReject) -> FileFirstPass:
+        whole = self.as_file_job() is not None
+        return FileFirstPass(rules=rules, on_reject=on_reject, job=self, whole=whole)

@@ -21,10 +21,15 @@ import numpy as np
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.dataset.shard_file import unwritable
-from beam_jobs.dataset.shard_writer import Run, ShardWriter, check_records, rows_in_order
+from beam_jobs.dataset.shard_writer import (
+    ShardWriter,
+    Stretch,
+    check_records,
+    rows_in_order,
+    unwritable,
+)
 from beam_jobs.engines.pool import Pool, call_pickled
-from beam_jobs.jobs.loading import FramedRecords, Loader
+from beam_jobs.jobs.loading import Loader
 from beam_jobs.plan.shards import Plan
 from beam_jobs.records.blocks import Block, is_reject, unpack_reject
 from beam_jobs.records.rejects import Reject, format_rejects
@@ -41,8 +46,8 @@ _BATCH_FILES = 256
 # Shards, or pieces of them, for each process, so that none is idle while the others write their last ones.
 _PARTS_PER_PROCESS = 2
 
-# Records (by their place among references) and where their frames wait; None if the records have them.
-_Loaded = Iterator[tuple[int, FramedRecords, Piece | None]]
+# Consecutive records of a shard, and their statistics.
+_Loaded = Iterator[tuple[Stretch, Statistics]]
 
 
 class _Shard(NamedTuple):
@@ -115,58 +120,63 @@ class FileShards:
         shard = _in_order(writer, packed)
         digest = writer.digest(self.loader.names).update(shard.references)
         digest.update([shard.hashes.tobytes(), format_rejects(shard.rejects)])
-        if found := writer.find_done(writer.read_note(), digest.text()):
+        if found := writer.find_done(digest.text):
             result, state = found
             # If its statistics cannot be read, the shard is written again.
             with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
                 return result, Statistics.of_state(schema, state)
         statistics = Statistics(schema)
         if pieces:
-            loaded = self._loaded_elsewhere(shard.references, writer.record_bytes, pieces)
+            loaded = self._loaded_elsewhere(shard, writer.record_bytes, pieces)
         else:
-            loaded = self._loaded(shard.references, writer.record_bytes)
+            loaded = self._loaded(shard.hashes, shard.references, writer.record_bytes)
 
-        def runs() -> Iterator[Run]:
-            for at, records, piece in loaded:
-                statistics.merge(records.statistics)
-                hashes = shard.hashes[at + records.sources]
-                columns = records.frames, records.lengths, hashes, records.rows, records.rejects
-                yield Run(*columns, piece)
-            yield Run.of_rejects(shard.rejects)
+        def stretches() -> Iterator[Stretch]:
+            for stretch, more in loaded:
+                statistics.merge(more)
+                yield stretch
+            yield Stretch.of_rejects(shard.rejects)
 
-        return writer.write(runs(), digest, statistics.state), statistics
+        return writer.write(stretches(), digest, statistics.state), statistics
 
-    def _loaded_elsewhere(
-        self, references: list[bytes], record_bytes: int, pieces: Pieces
-    ) -> _Loaded:
+    def _loaded_elsewhere(self, shard: _Shard, record_bytes: int, pieces: Pieces) -> _Loaded:
         count = self.pieces_of_shard(pieces.pool.processes)
-        step = max(-(-len(references) // count), self._batch_files(record_bytes))
-        starts = range(0, len(references), step)
+        step = max(-(-len(shard.references) // count), self._batch_files(record_bytes))
         tasks = (
-            (pieces.write, references[at : at + step], record_bytes, pieces.folder) for at in starts
+            (pieces.write, shard.hashes[rows], shard.references[rows], record_bytes, pieces.folder)
+            for rows in _slices(len(shard.references), step)
         )
-        for at, (records, piece) in zip(starts, pieces.pool.map(call_pickled, tasks), strict=True):
-            yield at, records, piece
-            os.unlink(piece.path)
+        for stretch, statistics in pieces.pool.map(call_pickled, tasks):
+            yield stretch, statistics
+            os.unlink(stretch.piece.path)
 
     def piece(
-        self, references: list[bytes], record_bytes: int, folder: str
-    ) -> tuple[FramedRecords, Piece]:
-        """Writes a piece of a shard to a folder; returns its records without their frames."""
+        self, hashes: np.ndarray, references: list[bytes], record_bytes: int, folder: str
+    ) -> tuple[Stretch, Statistics]:
+        """The records of a piece of a shard, whose frames wait in a file in a folder, and their statistics."""
         path, size, crc = Path(folder, f"piece.{uuid.uuid4().hex}"), 0, 0
-        loaded: list[FramedRecords] = []
+        parts: list[Stretch] = []
+        statistics = Statistics(self.loader.schema)
         with unwritable(folder, path.name), path.open("xb") as file:
-            for at, records, _ in self._loaded(references, record_bytes):
-                file.write(records.frames)
-                size += len(records.frames)
-                crc = google_crc32c.extend(crc, records.frames)
-                loaded.append(records._replace(frames=b"", sources=records.sources + at))
-        return FramedRecords.joined(loaded, self.loader.schema), Piece(str(path), size, crc)
+            for part, more in self._loaded(hashes, references, record_bytes):
+                file.write(part.frames)
+                size += len(part.frames)
+                crc = google_crc32c.extend(crc, part.frames)
+                statistics.merge(more)
+                parts.append(part._replace(frames=b""))
+        _, lengths, hash_parts, rows, rejects, _ = zip(*parts, strict=True)
+        return Stretch(
+            b"",
+            np.concatenate(lengths),
+            np.concatenate(hash_parts),
+            b"".join(rows),
+            list(itertools.chain.from_iterable(rejects)),
+            Piece(str(path), size, crc),
+        ), statistics
 
-    def _loaded(self, references: list[bytes], record_bytes: int) -> _Loaded:
-        step = self._batch_files(record_bytes)
-        for at in range(0, len(references), step):
-            yield at, self.loader.load(references[at : at + step]), None
+    def _loaded(self, hashes: np.ndarray, references: list[bytes], record_bytes: int) -> _Loaded:
+        for rows in _slices(len(references), self._batch_files(record_bytes)):
+            yield self.loader.load(hashes[rows], references[rows])
 
     def _batch_files(self, record_bytes: int) -> int:
         batch_bytes = _STORE_BATCH_BYTES if self.loader.job.inputs.in_store else _BATCH_BYTES
@@ -185,3 +195,8 @@ def _in_order(writer: ShardWriter, packed: list[bytes]) -> _Shard:
     hashes, references = hashes[order], [payloads[row] for row in order]
     check_records(hashes, lambda row: reference_key(references[row]), writer.name, writer.expected)
     return _Shard(hashes, references, rejects)
+
+
+def _slices(count: int, step: int) -> Iterator[slice]:
+    """Yields slices of `step` that cover `count` items."""
+    return (slice(start, start + step) for start in range(0, count, step))

@@ -6,18 +6,13 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
 
+from beam_jobs.dataset.shard_writer import Stretch
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.protocols import FileJob
-from beam_jobs.jobs.record import (
-    MORE_FRAMES,
-    UNANNOTATED,
-    source_values,
-    whole_record,
-)
+from beam_jobs.jobs.record import Record, complete, source_values
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.rejects import Reject
@@ -28,41 +23,6 @@ from beam_jobs.storage.files import reading_ahead
 from readers.files.stores.ahead import Window
 from readers.format.encode import Encoder
 from readers.format.schema import Schema
-
-
-class FramedRecords(NamedTuple):
-    """Records in order, ready to be written.
-
-    Attributes:
-        frames: The framed Examples, one after another.
-        lengths: int64 [n], the bytes of each frame.
-        rows: Their rows of the index, one after another.
-        sources: int64 [n], the number of the source of each.
-        rejects: The files that could not become records.
-        statistics: The statistics of the records.
-    """
-
-    frames: bytes
-    lengths: np.ndarray
-    rows: bytes
-    sources: np.ndarray
-    rejects: list[Reject]
-    statistics: Statistics
-
-    @classmethod
-    def joined(cls, parts: Sequence[FramedRecords], schema: Schema) -> FramedRecords:
-        """Records that follow one another."""
-        statistics = Statistics(schema)
-        for part in parts:
-            statistics.merge(part.statistics)
-        return cls(
-            b"".join(part.frames for part in parts),
-            np.concatenate([part.lengths for part in parts]),
-            b"".join(part.rows for part in parts),
-            np.concatenate([part.sources for part in parts]),
-            [reject for part in parts for reject in part.rejects],
-            statistics,
-        )
 
 
 @dataclass(frozen=True)
@@ -91,7 +51,7 @@ class Loader:
     def _class_ids(self) -> ClassIds:
         return ClassIds(self.names)
 
-    def record(self, source: Source) -> dict[str, Any]:
+    def record(self, source: Source) -> Record:
         """The whole record of a source.
 
         Raises:
@@ -99,29 +59,33 @@ class Loader:
             UsageError: The record does not fit the other records.
         """
         values = source_values(self.job, source)
-        return whole_record(self.job.load(source), source.key, values, self._class_ids)
+        return complete(self.job.load(source), source.key, values, self._class_ids)
 
-    def load(self, references: Sequence[bytes]) -> FramedRecords:
-        """Loads, encodes and frames the records of some references, in order.
+    def load(self, hashes: np.ndarray, references: Sequence[bytes]) -> tuple[Stretch, Statistics]:
+        """The records of some references, in order, framed, and their statistics.
+
+        Args:
+            hashes: uint64 [n], the hash of each record.
+            references: Their n references.
 
         Raises:
             UsageError: A record does not fit the others.
         """
         sources = list(map(unpack_reference, references))
         with self._reading_ahead(sources):
-            return self._framed(sources)
+            return self._framed(hashes, sources)
 
     def measure(self, references: Sequence[bytes]) -> list[int | Reject]:
         """The size of each framed record in bytes, or its reject."""
         sources = list(map(unpack_reference, references))
         with self._reading_ahead(sources):
-            loaded = [self._framed([source]) for source in sources]
+            loaded = [self._framed(np.zeros(1, np.uint64), [source])[0] for source in sources]
         return [part.rejects[0] if part.rejects else int(part.lengths[0]) for part in loaded]
 
     def _reading_ahead(self, sources: Sequence[Source]) -> Window:
         return reading_ahead(itertools.chain.from_iterable(map(self.job.reads, sources)))
 
-    def _framed(self, sources: Sequence[Source]) -> FramedRecords:
+    def _framed(self, hashes: np.ndarray, sources: Sequence[Source]) -> tuple[Stretch, Statistics]:
         encoder = RecordEncoder(self._encoder, self.mapper)
         frames: list[bytes] = []
         rows: list[bytes] = []
@@ -130,7 +94,7 @@ class Loader:
         for number, source in enumerate(sources):
             try:
                 record = self.record(source)
-                facts = record.pop(MORE_FRAMES, False), record.pop(UNANNOTATED, False)
+                facts = record.more_frames, record.unannotated
                 frame, row = encoder.encode(0, record, *facts)
                 frames.append(frame)
                 rows.append(row)
@@ -141,7 +105,5 @@ class Loader:
                 rejects.append(Reject.of(source.key, "encode", error))
         statistics = dict(encoder.statistics()).get(0, Statistics(self.schema))
         lengths = np.fromiter(map(len, frames), np.int64, len(frames))
-        numbers = np.array(good, np.int64)
-        return FramedRecords(
-            b"".join(frames), lengths, b"".join(rows), numbers, rejects, statistics
-        )
+        stretch = Stretch(b"".join(frames), lengths, hashes[good], b"".join(rows), rejects)
+        return stretch, statistics

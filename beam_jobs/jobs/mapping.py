@@ -8,20 +8,19 @@ import itertools
 import pickle
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.passes import EncodingPlan
-from beam_jobs.jobs.protocols import LearnSubwords, LearnWords, RecordJob
+from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.mapping import Mapper, feature_of, load_function, merged, stated
 from beam_jobs.records.rejects import Reject
-from beam_jobs.records.runs import Held
 from beam_jobs.sources.chunks import Chunk, Task
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
@@ -124,15 +123,12 @@ def _size(values: Mapping[str, Any]) -> int:
 
 def _first_records(job: RecordJob, mapper: Mapper) -> _FirstRecords:
     """The first records in the order in which inputs are listed, so that no engine decides them."""
-    if isinstance(job.learns, LearnWords | LearnSubwords):
-        # Of the same form; theirs are not learned yet.
-        job = replace(cast(Any, job), tokens="bytes")
+    job = job.unlearned()
     plan = EncodingPlan(
         rules=SplitRules(Placement(0, Splits.parse("train=1"))),
         schema=_NOTHING,
         names=None,
         shard_plan=b"",
-        held=cast(Held, None),
         mapper=mapper,
         vocabulary=job.vocabulary,
         tokenizer=job.tokenizer,

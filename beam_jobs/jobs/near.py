@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_jobs.errors import UsageError
-from beam_jobs.plan.near.blocks import SketchBlock, sketch_blocks
+from beam_jobs.plan.near_keys import SketchBlock, sketch_blocks
 from readers.format.decode.images import EncodedImage
 from readers.format.schema import Feature
 from readers.format.similarity.kinds import kind_of
-from readers.format.similarity.likeness import Kind, Likeness, Sketches
+from readers.format.similarity.likeness import Equality, Kind, Similarity, Sketches
 
 _KINDS: dict[str, Kind] = {"picture": "picture", "text": "text", "signal": "recording"}
 
@@ -62,16 +62,23 @@ class Near:
         kept_out: The directory of the dataset, if its records are kept out of another.
     """
 
-    likeness: Likeness
+    likeness: Similarity
     compared: Compared
     drops: bool = True
     kept_out: str = ""
 
+    @property
+    def phase(self) -> str:
+        """The name in progress of the pass that makes the sketches."""
+        return "comparing" if isinstance(self.likeness, Equality) else "sketching"
+
     def value_of(self, record: Mapping[str, Any]) -> Any:
-        """The argument of `Likeness.sketch` for a record; None if a picture cannot be decoded."""
+        """The argument of `Similarity.sketch` for a record; None if a picture cannot be decoded."""
         values = [record[name] for name in self.compared.features]
         if self.likeness.kind == "text":
-            return joined_texts([bytes(np.asarray(value, object).item()) for value in values])
+            return self.value_of_texts(
+                [bytes(np.asarray(value, object).item()) for value in values]
+            )
         if self.likeness.kind == "recording":
             return [_real(np.asarray(value)) for value in values]
         if not isinstance(values[0], bytes):
@@ -85,10 +92,12 @@ class Near:
             return None
         return pixels
 
-
-def joined_texts(texts: Sequence[bytes]) -> str:
-    """The text that stands for the texts of a record, given in UTF-8."""
-    return "\n".join(text.decode("utf-8", "replace") for text in texts)
+    def value_of_texts(self, texts: Sequence[bytes]) -> str | bytes:
+        """The argument of `Similarity.sketch` for a record, given its texts in UTF-8."""
+        if not isinstance(self.likeness, Equality):
+            return "\n".join(text.decode("utf-8", "replace") for text in texts)
+        # Lengths, so that texts which differ in where one ends are not equal.
+        return texts[0] if len(texts) == 1 else b"".join(b"%d:%b" % (len(t), t) for t in texts)
 
 
 def _real(array: np.ndarray) -> np.ndarray:

@@ -19,15 +19,16 @@ from beam_jobs.columns import Ragged
 from beam_jobs.errors import DataError, RejectError
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.group_splits import GroupSizes
-from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, shards_of
+from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import SampledRecord, Summary
 from beam_jobs.records.blocks import HASHES_PER_BLOCK, Block, pack_record
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
 from beam_jobs.records.mapping import Mapper
+from beam_jobs.records.pieces import Divisible
 from beam_jobs.records.rejects import OnReject, Reject
-from beam_jobs.records.runs import Held, RunIndex
+from beam_jobs.records.runs import BundleRuns, RunIndex
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import ClassIds, LabelIds, Names
@@ -43,7 +44,7 @@ class Learner(Protocol):
     def add(self, part: Any, /) -> None:
         """Adds the `FoundRecords.learned` of some records."""
 
-    def elements(self) -> Iterator[Any]:
+    def elements(self) -> Iterator[Divisible]:
         """Yields everything that was collected, in the form that the pipeline combines."""
 
 
@@ -86,8 +87,6 @@ class FoundRecords(NamedTuple):
         rejects: Inputs that cannot become records.
         classes: Labels of rejected inputs, which are classes whether or not a record has them.
         learned: The argument of `Learner.add`; None if there is nothing to learn.
-        words: The number of words in the training split, if they are counted.
-        word_hashes: The sum of their hashes.
         duplicates: uint8 [m], the splits of records that were dropped.
         texts: The number of texts that the records were cut from.
         class_counts: How often each class of other features than the label occurs, by feature.
@@ -102,8 +101,6 @@ class FoundRecords(NamedTuple):
     rejects: list[Reject]
     classes: Collection[Label] = ()
     learned: Any = None
-    words: int = 0
-    word_hashes: int = 0
     duplicates: np.ndarray = np.empty(0, np.uint8)
     texts: int = 0
     class_counts: Mapping[str, Mapping[str, int]] = {}
@@ -233,12 +230,11 @@ class FirstPass(abc.ABC):
             summary.add_labels(dict.fromkeys(count_labels(part.classes), 0))
             summary.add_sizes(part.splits, part.sizes)
             summary.add_duplicates(part.duplicates)
-            summary.words += part.words
-            summary.word_hashes += part.word_hashes
             summary.texts += part.texts + len(part.duplicates)
             if learner and part.learned is not None:
                 learner.add(part.learned)
         learned = list(learner.elements()) if learner else []
+        summary.learned = sum(element.contents() or 0 for element in learned)
         return FirstPassResult(summary, hashes.finish(), learned, references)
 
     def group_sizes(self, task: Task) -> GroupSizes:
@@ -281,7 +277,7 @@ class EncodingPlan:
         names: Names of classes by feature; None if they are not known yet.
         shard_plan: The packed `Plan` of the shards.
         feature_names: Names of features in Examples that differ from those in the schema.
-        held: Takes the encoded records.
+        held: Takes the encoded records; None if nobody does.
         vocabulary: All words by id; empty without words.
         tokenizer: The text of the tokenizer's file; empty without subwords.
         mapper: Makes the features of `schema` from those of the job; None if they are the same.
@@ -291,7 +287,7 @@ class EncodingPlan:
     schema: Schema
     names: Names | None
     shard_plan: bytes
-    held: Held
+    held: BundleRuns | None = None
     feature_names: Mapping[str, str] = field(default_factory=dict)
     vocabulary: tuple[bytes, ...] = ()
     tokenizer: str = ""
@@ -380,6 +376,7 @@ class SecondPass(abc.ABC):
             UsageError: `encoded` raises it.
             DataError: The spool has no room, or a label was not seen in the first pass.
         """
+        assert self.plan.held
         encoder = self.counter()
         assign = functools.partial(shards_of, self._shard_plan)
         try:

@@ -6,14 +6,13 @@ import abc
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import NONE, Encodings, with_encodings
 from beam_jobs.jobs.near import Compared, Near, Sketched
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
+from beam_jobs.jobs.record import Record
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.pieces import Divisible
 from beam_jobs.records.rejects import OnReject, Reject
@@ -24,7 +23,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL, Labels
 from beam_jobs.sources.source import Label, Source
 from beam_jobs.storage.files import reading_ahead
-from beam_jobs.storage.ranges import ALL, Span
+from beam_jobs.storage.listing import ALL, Span
 from readers.files.stores.ahead import Read
 from readers.format.schema import Feature, Schema
 
@@ -81,12 +80,6 @@ class RangeCounter:
             read for chunk in task.chunks for read in self.inputs.range_reads(chunk)
         ):
             return [self.count_range(self.inputs, chunk) for chunk in task.chunks]
-
-
-# A task -> its id, and three arrays with a row for each of its texts but the rejected ones: the
-# text's number among all texts of the task, int64 [n], its digest, uint8 [n, 16], and its place in
-# the global order, uint64 [n].
-Digester = Callable[[Task], tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]]
 
 
 @dataclass(frozen=True)
@@ -157,7 +150,7 @@ class Part(Protocol):
             RejectError: The part cannot become records.
         """
 
-    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def records(self) -> Iterator[tuple[str, Record]]:
         """Yields (key, features) of each record, in the order of `planned`.
 
         Raises:
@@ -166,6 +159,7 @@ class Part(Protocol):
         """
 
 
+@dataclass(frozen=True)
 class RecordJob(abc.ABC):
     """A job whose files are read twice: to plan their records, and to encode them.
 
@@ -178,10 +172,10 @@ class RecordJob(abc.ABC):
         vocabulary: All words of a given vocabulary, in the order of their ids; empty without one.
     """
 
+    inputs: Inputs
+
     if TYPE_CHECKING:  # Dataclass fields in some jobs, properties in others.
 
-        @property
-        def inputs(self) -> Inputs: ...
         @property
         def class_names(self) -> Names: ...
         @property
@@ -203,10 +197,8 @@ class RecordJob(abc.ABC):
 
     def sources_in(self, pattern: str, span: Span) -> Iterator[Source]:
         """Yields the sources in a span of a pattern."""
-        job = cast(Any, self)
-        if span != ALL:
-            job = replace(job, inputs=replace(job.inputs, span=span))
-        return cast(Iterator[Source], job.sources(pattern))
+        job = self if span == ALL else replace(self, inputs=replace(self.inputs, span=span))
+        return job.sources(pattern)
 
     def tasks(self, pattern: str, span: Span) -> Iterator[Task]:
         """Yields the tasks of a span of a pattern: of numbered chunks, and of ranges of one file that have no numbers."""
@@ -217,10 +209,6 @@ class RecordJob(abc.ABC):
         chunks = itertools.chain.from_iterable(map(self.chunks, sources))
         for _, alike in itertools.groupby(chunks, lambda c: (not c.first) and c.source.key):
             yield from batch_chunks(alike, self.inputs.task_bytes)
-
-    def all_tasks(self, pattern: str, span: Span) -> list[Task]:
-        """All that `tasks` yields."""
-        return list(self.tasks(pattern, span))
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source that tasks read: the whole of it unless a job cuts it."""
@@ -276,10 +264,6 @@ class RecordJob(abc.ABC):
         """Numbers the chunks that are not numbered; None if there are no such chunks."""
         return None
 
-    def digester(self, rules: SplitRules) -> Digester | None:
-        """Computes the digests that duplicate texts are found by; None if duplicates are kept."""
-        return None
-
     @property
     @abc.abstractmethod
     def compared(self) -> Compared:
@@ -303,7 +287,12 @@ class RecordJob(abc.ABC):
 
         Beam pickles a job anew for each step, which takes seconds for a tokenizer of megabytes.
         """
-        return replace(cast(Any, self), tokenizer="") if self.tokenizer else self
+        nothing: dict[str, Any] = {"tokenizer": ""}
+        return replace(self, **nothing) if self.tokenizer else self
+
+    def unlearned(self) -> RecordJob:
+        """The job with records of the same form for which nothing has to be learned."""
+        return self
 
 
 class FileJob(RecordJob):
@@ -347,7 +336,7 @@ class FileJob(RecordJob):
         """
 
     @abc.abstractmethod
-    def load(self, source: Source) -> dict[str, Any]:
+    def load(self, source: Source) -> Record:
         """The job's own features of the record of a file, without key, label and extra columns.
 
         Classes are given by name.
@@ -382,10 +371,33 @@ class FileJob(RecordJob):
         """
 
     @abc.abstractmethod
-    def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, Record]]:
         """Yields (key, features) of each record of a file, in the order of `parts_of`.
 
         Raises:
             RejectError: The file cannot become records.
             UsageError: The records do not fit those of other files.
         """
+
+
+class KeptOut(NamedTuple):
+    """A dataset whose records are kept out of another.
+
+    Attributes:
+        job: Reads its records.
+        near: Says which of their features are compared.
+    """
+
+    job: RecordJob
+    near: Near
+
+
+@dataclass(frozen=True)
+class NearRules(Near):
+    """Which records of a job are dropped because another is near.
+
+    Attributes:
+        keep_out: Other datasets; records that are near one of theirs are dropped.
+    """
+
+    keep_out: tuple[KeptOut, ...] = ()

@@ -1,4 +1,4 @@
-"""The parts of a record that its source states: its key, its label and its extra columns."""
+"""A record, and the parts of it that its source states: its key, its label and its extra columns."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from beam_jobs.sources.labels import LABEL, Labels
 from beam_jobs.sources.source import NOT_UTF8, Label, Source
 from beam_jobs.storage.encodings import is_utf8
 
-# Beside the features that a job returns: whether the file has further frames, which are in no record.
-# No feature can have this name.
-MORE_FRAMES = "\0more frames"
 
-# Likewise: whether an annotation of the record is missing.
-UNANNOTATED = "\0unannotated"
+class Record(dict[str, Any]):
+    """The features of a record by name.
+
+    Attributes:
+        more_frames: Whether its file has further frames, which are in no record.
+        unannotated: Whether an annotation of it is missing.
+    """
+
+    more_frames = False
+    unannotated = False
 
 
 class SourceValues(NamedTuple):
@@ -66,16 +71,12 @@ def source_values(job: StatedBySources, source: Source, labelled: bool = False) 
     return SourceValues(label, extra_values(job.extras, source.row))
 
 
-def whole_record(
-    features: dict[str, Any], key: str, values: SourceValues, class_ids: ClassIds
-) -> dict[str, Any]:
-    """The features of a record with its key, its label and its extra columns.
-
-    Args:
-        features: The job's own features, with classes by their names.
-        class_ids: Replaces names of classes by their ids.
-    """
+def complete(record: Record, key: str, values: SourceValues, class_ids: ClassIds) -> Record:
+    """The record itself, which has the job's own features, with its key, its label, its extra columns and ids of classes."""
     if values.label is not None:
-        features[LABEL] = values.label
+        record[LABEL] = values.label
+    class_ids.put(record)
     # Extra columns come last: one of them may have the name of a feature of classes.
-    return class_ids.put(features) | values.extras | {"key": key}
+    record.update(values.extras)
+    record["key"] = key
+    return record

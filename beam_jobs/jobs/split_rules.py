@@ -11,9 +11,8 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.plan.group_splits import GroupSplits, unpack_splits
-from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.placement import ALL, Placement
-from beam_jobs.plan.strata import Strata
+from beam_jobs.plan.strata import LabelHashes, Strata
 from beam_jobs.sources.source import Label
 
 

@@ -12,14 +12,12 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList
 
 from beam_jobs import progress
-from beam_jobs.dataset.generations import commit
-from beam_jobs.dataset.moves import Change, plan_changes
+from beam_jobs.dataset.generations import commit, state_of
 from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.dataset.reconcile import check_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.dataset.shard_file import unwritable
-from beam_jobs.dataset.state import state_of
-from beam_jobs.dataset.topup import apply_change
+from beam_jobs.dataset.shard_writer import unwritable
+from beam_jobs.dataset.topup import Change, apply_change, plan_changes
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
 from beam_jobs.packages import versions
@@ -34,6 +32,9 @@ from beam_jobs.storage.atomic import write_file
 from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, File, Manifest, join
 from readers.format.schema import Schema
 from readers.format.splits import Split
+
+# The name of a counter: the bytes of all inputs if each record is a file.
+INPUT_BYTES = "input_bytes"
 
 
 def _manifest_of(
@@ -115,11 +116,13 @@ def _commit(
 ) -> Manifest:
     """Checks that nothing was lost, then writes the vocabulary and, last, the manifest."""
     progress.begin("checking")
+    Metrics.counter("summary", INPUT_BYTES).inc(sum(split.bytes for split in summary.splits))
     names = output.placement.splits.names
     statistics = merged.by_split(schema)
     counted = {split: values.records for split, values in statistics.items()}
     planned, shards = Plan.unpack(plan), [*results, *changed]
-    splits = reconcile(planned, shards, counted, names, output.max_rejects)
+    duplicates = sum(split.duplicates for split in summary.splits)
+    splits = reconcile(planned, shards, counted, names, output.max_rejects, duplicates)
     folder, contents = planned.folder, _files_of(vocabulary, tokenizer)
     files = {
         name: File(f"{folder}/{name}", google_crc32c.value(content))
@@ -181,7 +184,7 @@ def _changes(_: None, results: list[ShardResult]) -> Iterator[Change]:
 
 
 def _apply(change: Change, output: Output) -> ShardResult:
-    with unwritable(output.directory, change.name):
+    with unwritable(output.directory, change.shard.path):
         return apply_change(output, change)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,7 @@ from apache_beam.pvalue import AsSingleton
 
 from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.protocols import RecordJob
-from beam_jobs.pipeline.near.rules import NearRules
+from beam_jobs.jobs.protocols import NearRules, RecordJob
 from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import AsWhole, once
 from beam_jobs.plan.shards import ONE_KEY, Plan
@@ -60,6 +59,7 @@ class Findings:
         tried: The number of records that were loaded to measure them.
         failed: The rejects among those.
         schema: The schema of the records.
+        input_bytes: The size of the inputs if each record is a file, else that of the records.
         repeated: The number of keys that several records share.
         kept_out: The number of records that are near one of `--keep_out`, as Beam's counters tell.
     """
@@ -70,6 +70,7 @@ class Findings:
     tried: int
     failed: tuple[Reject, ...]
     schema: Schema
+    input_bytes: int = 0
     repeated: int = 0
     kept_out: int = 0
 
@@ -97,6 +98,7 @@ def findings_of(
         len(measured),
         tuple(failed),
         renamed_schema(schema, output.feature_names),
+        sum(split.bytes for split in summary.splits),
         repeated,
     )
 
@@ -120,9 +122,8 @@ def check_findings(
     if not left:
         raise DataError(f"the job would reject all records; the first: {rejects[0]}")
     rejected = sum(split.rejected for split in findings.splits)
-    found = rejected + sum(split.records for split in findings.splits)
-    if excess := max_rejects.excess(rejected, found):
-        raise DataError(f"{excess}: the job would fail; the first: {rejects[0]}")
+    found = rejected + sum(split.records + split.duplicates for split in findings.splits)
+    max_rejects.check(rejected, found, rejects, "the job would fail")
 
 
 def count_repeated(hashes: Iterable[bytes]) -> int:
@@ -158,7 +159,7 @@ class Survey(beam.PTransform):
         output: The dataset that the job would write.
         processes: The number of processes of the pool.
         path: The file's path.
-        near: Which near duplicates would be dropped; None if they are kept.
+        drops: Which duplicates would be dropped.
     """
 
     def __init__(
@@ -167,11 +168,11 @@ class Survey(beam.PTransform):
         output: Output,
         processes: int,
         path: str,
-        near: NearRules | None = None,
+        drops: Sequence[NearRules] = (),
     ) -> None:
         super().__init__()
         self._path, self._output = path, output
-        self._plan = PlanRecords(job, output, processes, prepare=None, near=near)
+        self._plan = PlanRecords(job, output, processes, prepare=None, drops=drops)
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         planned = pipeline | "Read" >> self._plan

@@ -20,7 +20,6 @@ from beam_jobs.engines.pool import Pool, Window, call_pickled, shared_pool
 from beam_jobs.packages import check_crc32c
 from beam_jobs.records.pieces import Divisible, Piece, cut, joined, merged
 from beam_jobs.sources.chunks import Task
-from beam_jobs.sources.inputs import Inputs
 
 T = TypeVar("T")
 
@@ -32,43 +31,16 @@ PLANNING = "planning"
 _PRELOAD = (
     "beam_jobs.dataset.encoded_records",
     "beam_jobs.jobs.file_shards",
-    "beam_jobs.jobs.images.job",
-    "beam_jobs.jobs.reshard.job",
-    "beam_jobs.jobs.sensors.job",
-    "beam_jobs.jobs.text.job",
+    "beam_jobs.jobs.images.image_job",
+    "beam_jobs.jobs.reshard.reshard_job",
+    "beam_jobs.jobs.sensors.sensor_job",
+    "beam_jobs.jobs.text.text_job",
 )
 
 
 def loading_pool(processes: int) -> Pool:
     """The pool that loads and encodes, shared by all steps in this process."""
     return shared_pool(processes, _PRELOAD)
-
-
-def _cut(pattern: str, inputs: Inputs, processes: int) -> Iterator[Any]:
-    """Yields (pattern, the span of names that a task lists), and the number of these spans."""
-    spans = inputs.spans(pattern, processes)
-    yield TaggedOutput("cut", len(spans))
-    for span in spans:
-        yield pattern, span
-
-
-def cut_patterns(
-    pipeline: beam.Pipeline, inputs: Inputs, processes: int
-) -> tuple[beam.PCollection, beam.PCollection]:
-    """(Pattern, span of names) of all patterns, spread over the workers; and the numbers of spans of patterns.
-
-    Args:
-        inputs: The inputs that the patterns are of.
-        processes: The number of processes of our own.
-    """
-    patterns = pipeline | "Patterns" >> beam.Create(inputs.patterns)
-    cut = patterns | "Cut" >> beam.FlatMap(_cut, inputs, processes).with_outputs(
-        "cut", main="parts"
-    )
-    parts = cut["parts"]
-    if processes == 1:
-        parts |= "SpreadParts" >> beam.Reshuffle()
-    return parts, cut["cut"]
 
 
 class WindowStep(beam.DoFn, abc.ABC, Generic[T]):
@@ -223,7 +195,7 @@ class MergeInPieces(beam.PTransform, Generic[D]):
 
 
 class AsMerged(AsSideInput, Generic[D]):
-    """The side input of pieces as the whole that they are merged to.
+    """The side input of pieces as the whole that they are merged to, once it is known to be complete.
 
     Args:
         pieces: The result of `MergeInPieces`.
@@ -239,7 +211,9 @@ class AsMerged(AsSideInput, Generic[D]):
 
     @staticmethod
     def _from_runtime_iterable(pieces: Iterable[Any], options: dict[str, Any]) -> Any:
-        return merged(pieces, options["empty"])
+        whole = merged(pieces, options["empty"])
+        whole.check()
+        return whole
 
 
 def once(

@@ -7,7 +7,7 @@ runs beside the output, and their locators pass the one shuffle.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -16,14 +16,13 @@ from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.passes import EncodingPlan, SecondPassResult
-from beam_jobs.jobs.protocols import RecordJob
+from beam_jobs.jobs.protocols import NearRules, RecordJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.commit import CommitDataset
-from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import STATISTICS, AsWhole, TaskStep, at_end_of_bundle, loading_pool
 from beam_jobs.pipeline.write_runs import WriteRuns
-from beam_jobs.records.runs import Held
+from beam_jobs.records.runs import BundleRuns
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import Names
@@ -39,11 +38,11 @@ class _SecondPass(TaskStep[SecondPassResult]):
     def __init__(self, job: RecordJob, output: Output, processes: int, spool: Spool) -> None:
         super().__init__(ENCODING, processes)
         self._job, self._output, self._spool = job, output, spool
-        self._held: Held | None = None
+        self._held: BundleRuns | None = None
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        self._held = Held(self._spool, uuid.uuid4().hex)
+        self._held = BundleRuns(self._spool, uuid.uuid4().hex)
 
     def work(
         self,
@@ -94,21 +93,21 @@ class WriteRecords(beam.PTransform):
         job: Defines the records.
         output: The dataset.
         processes: The number of processes that read and encode, in each of the runner's workers.
-        near: Which near duplicates are dropped; None if they are kept.
+        drops: Which duplicates are dropped, by one search after another.
     """
 
     def __init__(
-        self, job: RecordJob, output: Output, processes: int = 1, near: NearRules | None = None
+        self, job: RecordJob, output: Output, processes: int = 1, drops: Sequence[NearRules] = ()
     ) -> None:
         super().__init__()
         self._job, self._output, self._processes = job, output, processes
-        self._near = near
+        self._drops = drops
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         output, processes = self._output, self._processes
         spool = Spool(output.staging)
         planned = pipeline | "Read" >> PlanRecords(
-            self._job, output, processes, later=[ENCODING], near=self._near
+            self._job, output, processes, later=[ENCODING], drops=self._drops
         )
         job = self._job.without_tokenizer()
         encoded = (

@@ -9,7 +9,7 @@ import contextlib
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -23,9 +23,8 @@ from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.engines.pool import Window, call_pickled
 from beam_jobs.jobs.file_shards import FileShards, Pieces
 from beam_jobs.jobs.loading import Loader
-from beam_jobs.jobs.protocols import FileJob
+from beam_jobs.jobs.protocols import FileJob, NearRules
 from beam_jobs.pipeline.commit import CommitDataset
-from beam_jobs.pipeline.near.rules import NearRules
 from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import (
     STATISTICS,
@@ -143,19 +142,19 @@ class WriteReferences(beam.PTransform):
         job: Defines the records.
         output: The dataset.
         processes: The number of processes that load and encode, in each of the runner's workers.
-        near: Which near duplicates are dropped; None if they are kept.
+        drops: Which duplicates are dropped, by one search after another.
     """
 
     def __init__(
-        self, job: FileJob, output: Output, processes: int = 1, near: NearRules | None = None
+        self, job: FileJob, output: Output, processes: int = 1, drops: Sequence[NearRules] = ()
     ) -> None:
         super().__init__()
         self._job, self._output, self._processes = job, output, processes
-        self._near = near
+        self._drops = drops
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         job, output = self._job, self._output
-        planned = pipeline | "Read" >> PlanRecords(job, output, self._processes, near=self._near)
+        planned = pipeline | "Read" >> PlanRecords(job, output, self._processes, drops=self._drops)
         plan = AsWhole(planned.shards.plan)
         written = (
             planned.references

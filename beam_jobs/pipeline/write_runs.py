@@ -18,11 +18,9 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.pipeline.planning.shards import Side
 from beam_jobs.pipeline.steps import AsWhole, WindowStep, at_end_of_bundle, count_shard
-from beam_jobs.plan.run_ranges import groups_of, locate, neighbours_of
-from beam_jobs.plan.shards import Plan, shards_of
-from beam_jobs.records.runs import RunBuilder, RunIndex
-from beam_jobs.records.spool import HeldLocators, Spool
-from beam_jobs.records.spool_reader import SpoolReader
+from beam_jobs.plan.shards import Plan, neighbours_of, shards_of
+from beam_jobs.records.runs import RunBuilder, RunIndex, locate
+from beam_jobs.records.spool import LocatorsByShard, Spool, read_blocks
 from readers.format.schema import Schema
 
 _GROUPS = "groups"
@@ -40,12 +38,13 @@ class _Locate(beam.DoFn):
         self._spool = spool
 
     def start_bundle(self) -> None:
-        self._shards, self._groups = HeldLocators(), HeldLocators()
+        self._shards, self._groups = LocatorsByShard(), LocatorsByShard()
 
     def process(self, packed: bytes, plan: bytes) -> Iterator[Any]:
         known = Plan.unpack(plan)
         neighbours = _neighbours(known, self._spool)
-        located = locate(RunIndex.unpack(packed), known, neighbours)
+        assign = functools.partial(shards_of, known, neighbours=neighbours)
+        located = locate(RunIndex.unpack(packed), assign)
         if neighbours == 1:
             yield from self._shards.add(located)
         else:
@@ -68,19 +67,18 @@ def _merge(
     known = Plan.unpack(plan)
     neighbours = _neighbours(known, spool)
     assign = functools.partial(shards_of, known)
-    builder, held = RunBuilder(spool, assign), HeldLocators()
+    builder, locators = RunBuilder(spool, assign), LocatorsByShard()
     try:
-        with SpoolReader(spool) as reader:
-            for block in reader.whole_blocks(packed):
-                ours = groups_of(assign(block.splits, block.hashes), neighbours) == group
-                for run in builder.add(block if ours.all() else block.take(ours.nonzero()[0])):
-                    yield from held.add(locate(run, known))
+        for block in read_blocks(spool, packed):
+            ours = shards_of(known, block.splits, block.hashes, neighbours) == group
+            for run in builder.add(block if ours.all() else block.take(ours.nonzero()[0])):
+                yield from locators.add(locate(run, assign))
         for run in builder.finish():
-            yield from held.add(locate(run, known))
+            yield from locators.add(locate(run, assign))
     except BaseException:
         builder.give_up()
         raise
-    yield from held.release()
+    yield from locators.release()
 
 
 class _Write(WindowStep[ShardResult]):

@@ -21,12 +21,12 @@ from beam_jobs.dataset.lease import clear_ended, refuse_if_held
 from beam_jobs.dataset.output import (
     DEFAULT_SHARD_SIZE,
     Output,
+    not_writable,
     parse_num_shards,
     parse_size,
     resolve,
 )
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.dataset.shard_file import not_writable
 from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.packages import check_crc32c

@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.columns import pack, text_bytes, unpack
-from beam_jobs.errors import DataError
-from beam_jobs.plan.labels import LabelHashes
+from beam_jobs.errors import loss_error
 from beam_jobs.plan.placement import ALL, Placement
-from beam_jobs.plan.shards import loss_error
 from beam_jobs.plan.splits import Splits
-from beam_jobs.plan.strata import Strata
+from beam_jobs.plan.strata import LabelHashes, Strata
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import Divisible, parts_of
 
@@ -40,12 +38,13 @@ class GroupSizes(Divisible):
         inputs: The number of listed inputs that were read.
         sizes: The size of the part of each group that has one label; None if there are more than
             `MAX_GROUPS` parts.
-        checksum: The `_checksum` of all sizes that were added; it stays in one piece.
     """
 
     inputs: int = 0
     sizes: Counter[Part] | None = field(default_factory=Counter)
     checksum: int = 0
+
+    what = "sizes of groups"
 
     def add(self, block: LabelHashes, sizes: Iterable[int] | None = None) -> None:
         """Adds records by their groups and labels, with the size of each; by default 1."""
@@ -60,17 +59,8 @@ class GroupSizes(Divisible):
         self.checksum += _checksum(sums)
         self._update(sums)
 
-    def check(self) -> None:
-        """Checks that the sizes are all that were added.
-
-        Raises:
-            DataError: The runner lost or repeated pieces.
-        """
-        if self.sizes is not None and _checksum(self.sizes) != self.checksum:
-            raise DataError(
-                "the runner lost or repeated sizes of groups while they were dealt to splits; no "
-                "dataset was written, run the job again"
-            )
+    def contents(self) -> int | None:
+        return None if self.sizes is None else _checksum(self.sizes)
 
     def merge(self, other: GroupSizes) -> None:
         """Adds the sizes that another object has counted."""
@@ -135,9 +125,8 @@ class GroupSplits:
             DataError: The runner lost or repeated groups.
         """
         if self.inputs != summary.inputs:
-            raise loss_error(
-                self.inputs, summary.inputs, "inputs while groups were dealt to splits"
-            )
+            what = "inputs while groups were dealt to splits"
+            raise loss_error(what, self.inputs, summary.inputs)
 
     def pack(self) -> bytes:
         """The splits as bytes."""
@@ -157,11 +146,7 @@ def deal_groups(found: GroupSizes, to: Splits) -> GroupSplits | None:
     shares of all labels, and of all records, grows least there. Groups of one size come in the order
     of their hashes, so the result depends on nothing but the sizes and the hashes. The first split
     wins a tie.
-
-    Raises:
-        DataError: The runner lost or repeated pieces of the sizes.
     """
-    found.check()
     if found.sizes is None:
         return None
     groups: dict[int, Counter[str]] = {}

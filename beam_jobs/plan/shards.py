@@ -1,17 +1,23 @@
-"""The shard of each hash; the shards of a split differ by at most one record."""
+"""The shard of each record: the shards of a split differ by at most one record.
+
+A shard is a range of hashes. To find its boundaries without sorting all hashes, they are counted by their top bits, and
+those in the few bins that hold a boundary are compared one by one.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from beam_jobs.columns import Ragged, pack, unpack
-from beam_jobs.errors import DataError
-from beam_jobs.records.blocks import Block
+from beam_jobs.errors import UsageError, loss_error
+from beam_jobs.records.blocks import Block, rows_by
+from beam_jobs.records.rejects import Reject
+from beam_jobs.records.runs import RUN_BYTES
 
 # 2**16 counts take 512 KiB per split, small for a side input; a billion keys make 15,000 per bin.
 BIN_BITS = 16
@@ -24,6 +30,10 @@ MAX_SHARDS = 99_999  # five digits in a shard's name
 
 SHARD_BITS = 17  # enough for MAX_SHARDS
 
+# With more ranges than this, runs are merged before they are read by shard. S3 answers 5,500 requests a second
+# below one prefix, so this number takes 12 minutes, and costs 1.60 dollars.
+MOST_RANGES = 4_000_000
+
 # The end of every error about two records of one key, for `WriteShards`; the command line replaces it,
 # because its users see no PCollection.
 ONE_KEY = (
@@ -34,14 +44,6 @@ ONE_KEY = (
 
 # Payloads of one shard that a runner gets as one element, in bytes.
 _PART_BYTES = 256 << 10
-
-
-def loss_error(found: int, expected: int, what: str) -> DataError:
-    """The error of a runner that loses or repeats elements."""
-    return DataError(
-        f"the runner handed over {found} of {expected} {what}; no dataset was written, run the job "
-        "again"
-    )
 
 
 def bin_counts(hashes: np.ndarray) -> np.ndarray:
@@ -76,10 +78,48 @@ def boundary_ranks(counts: np.ndarray, shards: int) -> dict[int, list[int]]:
     ranks = np.array(first_ranks(int(ends[-1]), shards), np.int64)
     bins = np.searchsorted(ends, ranks, side="right")
     within = ranks - (ends[bins] - counts[bins])
-    wanted: dict[int, list[int]] = {}
+    by_bin: dict[int, list[int]] = {}
     for bin_, rank in zip(bins.tolist(), within.tolist(), strict=True):
-        wanted.setdefault(bin_, []).append(rank)
-    return wanted
+        by_bin.setdefault(bin_, []).append(rank)
+    return by_bin
+
+
+def count_shards(records: int, record_bytes: float, num_shards: int, shard_size: int) -> int:
+    """The number of shards of a split; none of them is empty.
+
+    Args:
+        records: The number of the split's records.
+        record_bytes: The mean size of a framed record in bytes.
+        num_shards: The number asked for; 0 chooses it from `shard_size`.
+        shard_size: The size in bytes that a shard should not exceed by much.
+    """
+    ideal = num_shards or max(1, math.ceil(records * record_bytes / shard_size))
+    return min(ideal, records, MAX_SHARDS)
+
+
+def mean_bytes(mean_file: float, sizes: list[int], measured: list[int | Reject]) -> float:
+    """The mean size in bytes of records made of files: a regression estimate from a sample.
+
+    Larger files make larger records, in proportion (or not at all, if all records have one size),
+    and the mean size of all files is known.
+
+    Args:
+        mean_file: The mean size of all files in bytes.
+        sizes: The sizes of the sampled files in bytes.
+        measured: The size in bytes of each sampled record, or the reason why it was rejected.
+    """
+    pairs = [(x, y) for x, y in zip(sizes, measured, strict=True) if isinstance(y, int)]
+    if not pairs:
+        return mean_file
+    # math.fsum gives the same number in every run, on every machine.
+    x_mean = math.fsum(x for x, _ in pairs) / len(pairs)
+    y_mean = math.fsum(y for _, y in pairs) / len(pairs)
+    spread = math.fsum((x - x_mean) ** 2 for x, _ in pairs)
+    if not spread:
+        return y_mean
+    slope = math.fsum((x - x_mean) * (y - y_mean) for x, y in pairs) / spread
+    estimate = y_mean + slope * (mean_file - x_mean)
+    return estimate if estimate > 0 else y_mean
 
 
 @dataclass(frozen=True)
@@ -137,17 +177,108 @@ class Plan:
         return cls(tuple(splits), folder.decode())
 
 
-def shards_of(plan: Plan, splits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+@dataclass(frozen=True)
+class Draft:
+    """A plan whose shard boundaries are not yet known.
+
+    Attributes:
+        splits: The splits, without boundaries.
+        bins: Split and bin in one number -> (the number of its records, the ranks of the boundaries among them).
+    """
+
+    splits: tuple[SplitPlan, ...]
+    bins: dict[int, tuple[int, list[int]]]
+
+    @classmethod
+    def of(cls, splits: Iterable[tuple[np.ndarray, int, float, int]], shard_size: int) -> Draft:
+        """The draft of some splits.
+
+        Args:
+            splits: Of each the number of records in each bin, int64 [BINS]; the number of inputs known not to
+                become records; the mean size of a framed record in bytes; and the number of shards, which 0 chooses.
+            shard_size: The approximate size of a shard in bytes.
+        """
+        plans, bins = [], {}
+        for number, (histogram, rejected, record_bytes, num_shards) in enumerate(splits):
+            records = int(histogram.sum())
+            shards = count_shards(records, record_bytes, num_shards, shard_size)
+            empty = np.empty(0, np.uint64)
+            plans.append(SplitPlan(records, rejected, round(record_bytes), shards, empty))
+            for bin_, ranks in boundary_ranks(histogram, shards).items():
+                bins[number << BIN_BITS | bin_] = int(histogram[bin_]), ranks
+        return cls(tuple(plans), bins)
+
+
+def wanted_hashes(block: Block, draft: Draft) -> Iterator[tuple[int, bytes]]:
+    """Yields (split and bin in one number, hashes as bytes) for the bins that hold boundaries."""
+    keys = block.splits.astype(np.int64) << BIN_BITS | bins_of(block.hashes)
+    rows = np.flatnonzero(np.isin(keys, np.fromiter(draft.bins, np.int64, len(draft.bins))))
+    keys, hashes = keys[rows], block.hashes[rows]
+    for key, some in rows_by(keys):
+        yield int(key), hashes[some].astype("<u8").tobytes()
+
+
+def pick_boundaries(key: int, hashes: Iterable[bytes], draft: Draft) -> tuple[int, bytes]:
+    """Returns (split, boundaries as bytes) of one bin, from all hashes in that bin.
+
+    Raises:
+        DataError: The runner lost or repeated hashes.
+        UsageError: A boundary falls between two records of one key.
+    """
+    records, ranks = draft.bins[key]
+    ordered = np.sort(np.frombuffer(b"".join(hashes), "<u8"))
+    if len(ordered) != records:
+        raise loss_error("keys while shards were planned", len(ordered), records)
+    # All records of a hash go to one shard, so the counts of both shards would be wrong.
+    if any(rank and ordered[rank] == ordered[rank - 1] for rank in ranks):
+        raise UsageError(f"two records have the same key: {ONE_KEY}")
+    return key >> BIN_BITS, ordered[ranks].tobytes()
+
+
+def finish_plan(draft: Draft, boundaries: Iterable[tuple[int, bytes]], folder: str) -> Plan:
+    """The plan, from the draft, the boundaries of all bins in any order, and the folder of the shards.
+
+    Raises:
+        DataError: The runner lost or repeated boundaries.
+    """
+    picked: list[list[bytes]] = [[] for _ in draft.splits]
+    for number, values in boundaries:
+        picked[number].append(values)
+    splits = []
+    for split, parts in zip(draft.splits, picked, strict=True):
+        edges = np.sort(np.frombuffer(b"".join(parts), "<u8"))
+        if len(edges) != max(split.shards - 1, 0):
+            raise loss_error("shard boundaries", len(edges), split.shards - 1)
+        splits.append(replace(split, boundaries=edges))
+    return Plan(tuple(splits), folder)
+
+
+def shards_of(
+    plan: Plan, splits: np.ndarray, hashes: np.ndarray, neighbours: int = 1
+) -> np.ndarray:
     """Split and shard of each record in one number, int64 [n], which ascends with split and hash.
 
     Args:
+        plan: The shards.
         splits, hashes: uint8 [n], uint64 [n].
+        neighbours: With more than 1, it is the group of this many neighbouring shards instead of the shard.
     """
     keys = splits.astype(np.int64) << SHARD_BITS
     for split in np.unique(splits).tolist():
         rows = splits == split
-        keys[rows] |= plan.splits[split].shard_of(hashes[rows])
+        keys[rows] |= plan.splits[split].shard_of(hashes[rows]) // neighbours
     return keys
+
+
+def neighbours_of(plan: Plan) -> int:
+    """The number of neighbouring shards whose runs are merged first; 1 if no runs are merged.
+
+    With B bytes of records, runs of R bytes and S shards, each shard reads a range of each run: S x B / R
+    requests. Merged in groups of sqrt(S) shards, it is 2 x sqrt(S) x B / R.
+    """
+    shards = sum(split.shards for split in plan.splits)
+    size = sum(split.records * split.record_bytes for split in plan.splits)
+    return 1 if shards * size <= MOST_RANGES * RUN_BYTES else math.isqrt(shards - 1) + 1
 
 
 def assign_shards(block: Block, plan: Plan) -> Iterator[tuple[int, Block]]:
@@ -171,16 +302,3 @@ def divided(blocks: Sequence[bytes], plan: bytes) -> list[tuple[int, bytes]]:
         for key, part in assign_shards(whole, Plan.unpack(plan))
         for piece in part.pieces(_PART_BYTES)
     ]
-
-
-def count_shards(records: int, record_bytes: float, num_shards: int, shard_size: int) -> int:
-    """The number of shards of a split; none of them is empty.
-
-    Args:
-        records: The number of the split's records.
-        record_bytes: The mean size of a framed record in bytes.
-        num_shards: The number asked for; 0 chooses it from `shard_size`.
-        shard_size: The size in bytes that a shard should not exceed by much.
-    """
-    wanted = num_shards or max(1, math.ceil(records * record_bytes / shard_size))
-    return min(wanted, records, MAX_SHARDS)

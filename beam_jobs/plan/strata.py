@@ -10,24 +10,166 @@ their hashes, and only the hashes in the bins that hold a cut are compared one b
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from beam_jobs.columns import Ragged, pack, unpack
-from beam_jobs.errors import DataError
-from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes, unseen_label
+from beam_jobs.columns import Ragged, pack, text_bytes, unpack
+from beam_jobs.errors import DataError, loss_error
 from beam_jobs.plan.placement import ALL, Placement
-from beam_jobs.plan.shards import loss_error
-from beam_jobs.plan.summary import Summary
+from beam_jobs.plan.summary import Summary, check_labels
+from beam_jobs.records.blocks import rows_by
+from beam_jobs.records.pieces import PIECE_BYTES, Divisible, batches, parts_of
 from beam_jobs.sources.labels import LABEL
+
+# About how many hashes are sorted together at most: 512 KiB.
+_BIN_RECORDS = 1 << 16
+
+# A slice of a label's bins takes 32 KiB: a runner holds those of all bundles.
+_SLICE = 1 << 12
+
+# What a record takes beside its label, and an array beside its values, pickled.
+_RECORD_BYTES, _ARRAY_BYTES = 24, 200
 
 # No sequence is spread more evenly than the fractional parts of its multiples.
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 _NEVER = 2**64 - 1
+
+
+def _unseen(label: str) -> DataError:
+    return DataError(
+        f"label {label!r} was not seen when splits were planned: the runner lost records, or the "
+        "inputs have changed while the job ran; no dataset was written, run it again"
+    )
+
+
+def _lost(label: str, found: int, expected: int) -> DataError:
+    what = f"records of label {label!r}" if label else "records"
+    return loss_error(f"{what} while splits were planned", found, expected)
+
+
+@dataclass(frozen=True)
+class LabelHashes:
+    """The labels of some records, and the hashes of their groups.
+
+    Attributes:
+        names: The distinct labels.
+        codes: The position in `names` of each record's label, int64 [n].
+        hashes: The hash of each record's group, uint64 [n].
+    """
+
+    names: tuple[str, ...]
+    codes: np.ndarray
+    hashes: np.ndarray
+
+    @classmethod
+    def of(cls, labels: Sequence[str], hashes: np.ndarray) -> LabelHashes:
+        """Records by their labels and the hashes of their groups, uint64 [n]."""
+        codes: dict[str, int] = {}
+        numbers = [codes.setdefault(label, len(codes)) for label in labels]
+        return cls(tuple(codes), np.array(numbers, np.int64), hashes)
+
+    def pieces(self) -> Iterator[LabelHashes]:
+        """Yields the records in pieces of less than `PIECE_BYTES` beside the first record of each."""
+        sizes = np.array([len(text_bytes(name)) for name in self.names], np.int64)
+        ends = np.cumsum(_RECORD_BYTES + sizes[self.codes])
+        for _, rows in rows_by(ends // PIECE_BYTES):
+            used, codes = np.unique(self.codes[rows], return_inverse=True)
+            names = tuple(self.names[code] for code in used.tolist())
+            yield LabelHashes(names, codes, self.hashes[rows])
+
+    def by_label(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Yields (label, hashes of its records) for each label that a record has."""
+        for code, rows in rows_by(self.codes):
+            yield self.names[code], self.hashes[rows]
+
+
+@dataclass
+class LabelCounts(Divisible):
+    """The number of records with each label, which says how narrow the bins of its hashes are."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, block: LabelHashes) -> LabelCounts:
+        """Adds records; returns itself."""
+        numbers = np.bincount(block.codes, minlength=len(block.names)).tolist()
+        self.counts.update(dict(zip(block.names, numbers, strict=True)))
+        check_labels(self.counts)
+        return self
+
+    def merge(self, other: LabelCounts) -> None:
+        """Adds the counts of `other`."""
+        self.counts.update(other.counts)
+        check_labels(self.counts)
+
+    def pieces(self) -> Iterator[tuple[int, LabelCounts]]:
+        for number, some in parts_of(self.counts, text_bytes):
+            yield number, LabelCounts(Counter(some))
+
+    def bits(self, label: str) -> int:
+        """How many top bits of the hash of a record with a label are the number of its bin.
+
+        Raises:
+            DataError: The label was not counted.
+        """
+        if label not in self.counts:
+            raise _unseen(label)
+        return (self.counts[label] // _BIN_RECORDS).bit_length()
+
+    def bins(self, label: str, hashes: np.ndarray) -> np.ndarray:
+        """The bin of each hash of a label, int64 [n]; raises what `bits` does."""
+        bits = self.bits(label)
+        if not bits:
+            return np.zeros(len(hashes), np.int64)
+        return (hashes >> np.uint64(64 - bits)).astype(np.int64)
+
+
+@dataclass
+class Histogram(Divisible):
+    """(label, number of a slice of its bins) -> number of records in each bin of the slice."""
+
+    slices: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+
+    def add(self, block: LabelHashes, total: LabelCounts) -> Histogram:
+        """Adds records, given the counts of all; returns itself."""
+        for label, hashes in block.by_label():
+            counts = np.bincount(total.bins(label, hashes), minlength=1 << total.bits(label))
+            for number, first in enumerate(range(0, len(counts), _SLICE)):
+                self._add((label, number), counts[first : first + _SLICE])
+        return self
+
+    def _add(self, key: tuple[str, int], counts: np.ndarray) -> None:
+        before = self.slices.get(key)
+        self.slices[key] = counts if before is None else before + counts
+
+    def of(self, label: str) -> np.ndarray:
+        """The number of records in each bin of a label, int64 [bins]; [1] if it was not added."""
+        slices: list[np.ndarray] = []
+        while (counts := self.slices.get((label, len(slices)))) is not None:
+            slices.append(counts)
+        return np.concatenate(slices) if slices else np.zeros(1, np.int64)
+
+    def merge(self, other: Histogram) -> None:
+        """Adds the counts of `other`."""
+        for key, counts in other.slices.items():
+            self._add(key, counts)
+
+    def pieces(self) -> Iterator[tuple[int, Histogram]]:
+        for number, some in parts_of(self.slices, _slice_bytes):
+            for keys in batches(some, self._bytes_of):
+                yield number, Histogram({key: self.slices[key] for key in keys})
+
+    def _bytes_of(self, key: tuple[str, int]) -> int:
+        return _ARRAY_BYTES + len(text_bytes(key[0])) + self.slices[key].nbytes
+
+
+def _slice_bytes(key: tuple[str, int]) -> bytes:
+    label, number = key
+    return number.to_bytes(8, "little") + text_bytes(label)
 
 
 def cut_ranks(records: int, fractions: Sequence[float], turn: float) -> list[int]:
@@ -50,12 +192,12 @@ class Cuts:
     """The cuts between splits, for every label.
 
     Attributes:
-        bins: The bins of the hashes.
+        counts: The number of records with each label.
         ranks: (label, bin) -> [(split, rank within the bin)].
         sizes: (label, bin) -> number of records in it.
     """
 
-    bins: LabelBins
+    counts: LabelCounts
     ranks: Mapping[tuple[str, int], list[tuple[int, int]]]
     sizes: Mapping[tuple[str, int], int]
 
@@ -66,36 +208,30 @@ def place_cuts(counts: LabelCounts, histogram: Histogram, placement: Placement) 
     Raises:
         DataError: The two passes have not read the same records.
     """
-    bins = LabelBins(dict(counts.counts))
     ranks: dict[tuple[str, int], list[tuple[int, int]]] = {}
     sizes: dict[tuple[str, int], int] = {}
-    for number, label in enumerate(sorted(counts.counts)):
-        records = counts.counts[label]
-        found = histogram.of(label)
-        ends = np.cumsum(found)
+    for number, (label, records) in enumerate(sorted(counts.counts.items())):
+        in_bins = histogram.of(label)
+        ends = np.cumsum(in_bins)
         if ends[-1] != records:
             raise _lost(label, int(ends[-1]), records)
         cuts = cut_ranks(records, placement.splits.fractions, turn_of(number, placement.seed))
         for split, rank in enumerate(cuts, 1):
             if rank < records:
                 bin_ = int(np.searchsorted(ends, rank, side="right"))
-                inside = rank - int(ends[bin_] - found[bin_])
-                ranks.setdefault((label, bin_), []).append((split, inside))
-                sizes[label, bin_] = int(found[bin_])
-    return Cuts(bins, ranks, sizes)
-
-
-def _lost(label: str, found: int, expected: int) -> DataError:
-    what = f"records of label {label!r}" if label else "records"
-    return loss_error(found, expected, f"{what} while splits were planned")
+                within = rank - int(ends[bin_] - in_bins[bin_])
+                ranks.setdefault((label, bin_), []).append((split, within))
+                sizes[label, bin_] = int(in_bins[bin_])
+    return Cuts(counts, ranks, sizes)
 
 
 def wanted_hashes(block: LabelHashes, cuts: Cuts) -> Iterator[tuple[tuple[str, int], bytes]]:
     """Yields ((label, bin), hashes as bytes) for the bins that hold a cut."""
-    for label, hashes, bins in cuts.bins.by_label(block):
-        for bin_ in np.unique(bins).tolist():
-            if (label, bin_) in cuts.ranks:
-                yield (label, bin_), hashes[bins == bin_].astype("<u8").tobytes()
+    for label, hashes in block.by_label():
+        for bin_, rows in rows_by(cuts.counts.bins(label, hashes)):
+            key = label, int(bin_)
+            if key in cuts.ranks:
+                yield key, hashes[rows].astype("<u8").tobytes()
 
 
 def pick_edges(
@@ -113,20 +249,6 @@ def pick_edges(
         yield key[0], split, int(ordered[rank])
 
 
-def check_picked(picked: Iterable[tuple[str, int, int]], cuts: Cuts) -> None:
-    """Checks that every cut has exactly one edge.
-
-    Raises:
-        DataError: The runner lost or repeated edges.
-    """
-    found = sorted((label, split) for label, split, _ in picked)
-    wanted = sorted(
-        (label, split) for (label, _), ranks in cuts.ranks.items() for split, _ in ranks
-    )
-    if found != wanted:
-        raise loss_error(len(found), len(wanted), "edges of splits")
-
-
 @dataclass(frozen=True)
 class Strata:
     """The split of each record, from its label and the hash of its group.
@@ -142,16 +264,26 @@ class Strata:
     counts: tuple[int, ...]
 
     @classmethod
-    def of(
-        cls, counts: Mapping[str, int], splits: int, picked: Iterable[tuple[str, int, int]]
-    ) -> Strata:
-        """The strata, from the number of records with each label and the edges of all bins."""
+    def of(cls, cuts: Cuts, splits: int, picked: Iterable[tuple[str, int, int]]) -> Strata:
+        """The strata, from what `pick_edges` has yielded for all bins.
+
+        Raises:
+            DataError: The runner lost or repeated edges.
+        """
+        edges = sorted(picked)
+        places = sorted((label, to) for (label, _), some in cuts.ranks.items() for to, _ in some)
+        if [(label, split) for label, split, _ in edges] != places:
+            raise loss_error("edges of splits", len(edges), len(places))
+        counts = cuts.counts.counts
         names = tuple(sorted(counts))
-        rows = {name: row for row, name in enumerate(names)}
-        edges = np.full((len(names), splits - 1), _NEVER, np.uint64)
-        for label, split, edge in picked:
-            edges[rows[label], split - 1] = edge
-        return cls(names, edges, tuple(counts[name] for name in names))
+        strata = cls(
+            names,
+            np.full((len(names), splits - 1), _NEVER, np.uint64),
+            tuple(counts[name] for name in names),
+        )
+        for label, split, edge in edges:
+            strata.edges[strata._rows[label], split - 1] = edge
+        return strata
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -164,7 +296,7 @@ class Strata:
             DataError: A label was not seen when splits were planned.
         """
         if new := next((name for name in block.names if name not in self._rows), None):
-            raise unseen_label(new)
+            raise _unseen(new)
         rows = np.array([self._rows[name] for name in block.names], np.int64)[block.codes]
         return (block.hashes[:, None] >= self.edges[rows]).sum(axis=1).astype(np.uint8)
 

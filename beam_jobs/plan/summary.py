@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_jobs.columns import text_bytes
-from beam_jobs.errors import DataError, UsageError
+from beam_jobs.errors import UsageError, loss_error
 from beam_jobs.plan.shards import BIN_BITS, BINS, bin_counts, bins_of
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.pieces import Divisible, batches, parts_of
@@ -151,11 +151,8 @@ class Summary(Divisible):
         sample: The records with the smallest hashes.
         inputs: The number of listed inputs that were read.
         texts: The number of texts before they are cut into windows, dropped ones included.
-        words: The number of words in the texts of the training split, if they are counted.
-        word_hashes: The sum of their `word_hashes`.
+        learned: The checksum of what the job learns from the records.
         identities: The sum of what identifies each record, in 64 bits.
-        placed: A checksum of the split and the bin of each record.
-        labelled: A checksum of all occurrences of labels.
         rejects: The first known rejects in the order of their keys.
     """
 
@@ -164,12 +161,12 @@ class Summary(Divisible):
     sample: list[SampledRecord] = field(default_factory=list)
     inputs: int = 0
     texts: int = 0
-    words: int = 0
-    word_hashes: int = 0
+    learned: int = 0
     identities: int = 0
-    placed: int = 0
-    labelled: int = 0
     rejects: list[Reject] = field(default_factory=list)
+    checksum: int = 0
+
+    what = "records or labels of the first pass"
 
     @classmethod
     def empty(cls, splits: int) -> Summary:
@@ -179,29 +176,33 @@ class Summary(Divisible):
         """What names the inputs, as JSON values: counts, sums and labels."""
         splits = [[split.records, split.rejected, split.duplicates] for split in self.splits]
         labels = [[name, sorted(found.items())] for name, found in sorted(self.labels.items())]
-        return [splits, labels, self.texts, self.words, self.word_hashes, self.identities]
+        return [splits, labels, self.texts, self.learned, self.identities]
 
-    def check(self) -> None:
-        """Checks that the pieces of summaries, which are merged apart, were all merged, and once.
+    def contents(self) -> int:
+        """The checksum of the split and the bin of each record, and of all labels."""
+        total = sum(_occurrences(found, name) for name, found in self.labels.items())
+        for number, split in enumerate(self.splits):
+            counts = split.histogram()
+            bins = np.flatnonzero(counts)
+            total += _places(number, bins, counts[bins])
+        return total
+
+    def check_sample(self) -> None:
+        """Checks that the sample has the records with the smallest hashes.
 
         Raises:
             DataError: The runner lost or repeated some.
         """
-        placed = 0
-        for number, split in enumerate(self.splits):
-            counts = split.histogram()
-            bins = np.flatnonzero(counts)
-            placed += _places(number, bins, counts[bins])
-        labelled = sum(_occurrences(found, name) for name, found in self.labels.items())
-        for checksum, expected, what in (
-            (placed % (1 << 64), self.placed, "records"),
-            (labelled, self.labelled, "labels"),
-        ):
-            if checksum != expected:
-                raise DataError(
-                    f"the runner lost or repeated {what} of the first pass; no dataset was written, "
-                    "run the job again"
-                )
+        counts = np.sum([split.histogram() for split in self.splits], axis=0)
+        bins = bins_of(np.array([sampled.hash for sampled in self.sample], np.uint64))
+        complete = len(bins) == min(SAMPLE, int(counts.sum()))
+        if len(bins):
+            below = bins[bins < bins.max()]
+            complete &= bool(
+                (np.bincount(below, minlength=BINS)[: bins.max()] == counts[: bins.max()]).all()
+            )
+        if not complete:
+            raise loss_error("records to measure")
 
     def identify(self, hashes: np.ndarray, known: np.ndarray) -> None:
         """Adds the identities of records: their hashes, uint64 [n], and what else is known of each, of any integer dtype [n]."""
@@ -212,7 +213,7 @@ class Summary(Divisible):
         """Adds the records of a block."""
         for split, hashes in block.hashes_by_split():
             self.splits[split].add(hashes)
-            self.placed = (self.placed + _places(split, bins_of(hashes), 1)) % (1 << 64)
+            self.checksum += _places(split, bins_of(hashes), 1)
 
     def add_sizes(self, splits: np.ndarray, sizes: np.ndarray) -> None:
         """Adds the sizes of records in bytes, int64 [n], to their splits, uint8 [n]."""
@@ -230,7 +231,7 @@ class Summary(Divisible):
         Raises:
             UsageError: There are more than `MAX_LABELS` labels.
         """
-        self.labelled += _occurrences(labels, feature)
+        self.checksum += _occurrences(labels, feature)
         self._merge_labels(labels, feature)
 
     def _merge_labels(self, labels: Mapping[str, int], feature: str) -> None:
@@ -256,11 +257,9 @@ class Summary(Divisible):
             mine.merge(theirs)
         self.inputs += other.inputs
         self.texts += other.texts
-        self.words += other.words
-        self.word_hashes += other.word_hashes
+        self.learned += other.learned
         self.identities = (self.identities + other.identities) % (1 << 64)
-        self.placed = (self.placed + other.placed) % (1 << 64)
-        self.labelled += other.labelled
+        self.checksum += other.checksum
         for feature, labels in other.labels.items():
             self._merge_labels(labels, feature)
         self.add_sample(other.sample)

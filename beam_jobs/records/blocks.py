@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,15 @@ _RECORD_BYTES = 13
 _REJECTED = b"\xff" * 8
 
 _PLANNED = b"\xfe" + b"\xff" * 7
+
+
+def rows_by(keys: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
+    """Yields (key, the rows that have it, int64 [m]) in ascending order of both, for keys [n] of any dtype."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    for rows in np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1):
+        if rows.size:
+            yield keys[rows[0]], rows
 
 
 @dataclass(frozen=True)
@@ -100,11 +110,8 @@ class Block:
 
     def by(self, groups: np.ndarray) -> Iterator[tuple[int, Block]]:
         """Yields (group, block of its rows); `groups` is int [n]."""
-        order = np.argsort(groups, kind="stable")
-        starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-        for rows in np.split(order, starts[1:]):
-            if rows.size:
-                yield int(groups[rows[0]]), self.take(rows)
+        for group, rows in rows_by(groups):
+            yield int(group), self.take(rows)
 
 
 class BlockBuilder:

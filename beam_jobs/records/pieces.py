@@ -10,9 +10,9 @@ from __future__ import annotations
 import abc
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from beam_jobs.errors import DataError
+from beam_jobs.errors import loss_error
 
 # The size of a piece: half of 1 MiB leaves room for what a coder adds to it.
 PIECE_BYTES = 1 << 19
@@ -43,8 +43,16 @@ class Mergeable(Protocol):
 class Divisible(abc.ABC):
     """Facts about records that merge in any order, and may be larger than an element.
 
-    A piece is an object of the same class, with a part of the facts.
+    A piece is an object of the same class, with a part of the facts. The checksum of the facts is added up where
+    they are found, and travels in one piece, so a piece that is lost or repeated on the way shows at the end.
+
+    Attributes:
+        what: What the facts are, for errors.
+        checksum: The sum of the checksums of all facts that were added.
     """
+
+    what: ClassVar[str] = "facts"
+    checksum: int = 0
 
     @abc.abstractmethod
     def merge(self: D, other: D) -> None:
@@ -56,6 +64,20 @@ class Divisible(abc.ABC):
 
         Pieces that tell of the same records, labels or words have the same key, whoever made them.
         """
+
+    def contents(self) -> int | None:
+        """The checksum of the facts themselves; None if there were too many to keep."""
+        return self.checksum
+
+    def check(self) -> None:
+        """Checks that all pieces were merged, and once.
+
+        Raises:
+            DataError: The runner lost or repeated some.
+        """
+        contents = self.contents()
+        if contents is not None and (contents - self.checksum) % (1 << 64):
+            raise loss_error(self.what)
 
     @property
     def is_full(self) -> bool:
@@ -87,10 +109,7 @@ def joined(pieces: Iterable[Piece]) -> bytes:
     ordered = sorted(pieces)
     expected = ordered[0][1] if ordered else 1
     if [number for number, _, _ in ordered] != list(range(expected)):
-        raise DataError(
-            f"the runner handed over {len(ordered)} of {expected} pieces of what every worker needs; "
-            "no dataset was written, run the job again"
-        )
+        raise loss_error("pieces of what every worker needs", len(ordered), expected)
     return b"".join(data for _, _, data in ordered)
 
 

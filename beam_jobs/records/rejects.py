@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Literal
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.storage.files import open_file
+from readers.format.manifest import join
+from readers.format.rejects import reasons_of
 
 # Whether a reject is listed, or fails the job.
 OnReject = Literal["skip", "fail"]
@@ -20,7 +24,10 @@ Stage = Literal["read", "decode", "encode"]
 # In characters, because a reason may quote the input and the file should stay readable.
 _MAX_REASON = 500
 
-_MAX_REJECTS = re.compile(r"(\d{1,18})|(\d{1,3}(?:\.\d{1,18})?)%", re.ASCII)
+_MAX_REJECTS = re.compile(r"(\d{1,18})|(\d{0,3}\.\d{1,18})", re.ASCII)
+
+# The most frequent reasons that are told if there are too many rejects.
+_REASONS = 3
 
 _ADDRESS = re.compile(r"<[\w.]+ object at 0x[0-9a-fA-F]+>| at 0x[0-9a-fA-F]+")
 
@@ -66,41 +73,67 @@ class MaxRejects:
     """The most inputs that a job may reject.
 
     Attributes:
-        text: The limit as it was given; empty for any number.
+        text: The limit in words.
         limit: A number of inputs, or a share of all inputs; None for any number.
+        least: The fewest inputs with which the limit counts.
     """
 
     text: str = ""
     limit: int | Fraction | None = None
+    least: int = 0
 
     @classmethod
     def parse(cls, text: str) -> MaxRejects:
-        """The limit that a number such as `20` or a share such as `1%` states; any number if empty.
+        """The limit that a number such as `20`, a share such as `0.2`, or `all` states; the default if empty.
 
         Raises:
-            UsageError: The text is neither a number nor a share of at most 100%.
+            UsageError: The text is none of these.
         """
-        if not text:
-            return ANY_NUMBER
+        if text in ("", "all"):
+            return ANY_NUMBER if text else FEW
         found = _MAX_REJECTS.fullmatch(text)
-        # A fraction, because 0.7 * 11,000 / 100 is a float below 77.
-        limit = found and (int(found[1]) if found[1] else Fraction(found[2]) / 100)
+        # A fraction, because 0.07 * 1,100 is a float above 77.
+        limit = found and (int(found[1]) if found[1] else Fraction(found[2]))
         if limit is None or (isinstance(limit, Fraction) and limit > 1):
             raise UsageError(
-                f"--max_rejects {text:.80}: expected a number such as 20, or a share of all inputs "
-                "such as 1%"
+                f"--max_rejects {text:.80}: expected a number such as 20, a share of all inputs such as 0.2, or all"
             )
-        return cls(text, limit)
+        return cls(f"--max_rejects {text}", limit)
 
-    def excess(self, rejected: int, found: int) -> str:
-        """One sentence if more were rejected of all inputs found than may be; else empty."""
+    def check(
+        self,
+        rejected: int,
+        found: int,
+        rejects: Iterable[Reject],
+        outcome: str = "no dataset was written",
+    ) -> None:
+        """Checks how many inputs are rejected of all that were found.
+
+        Args:
+            rejected: Their number.
+            found: The number of all inputs.
+            rejects: Some of them, whose reasons are told.
+            outcome: What becomes of the dataset if there are too many.
+
+        Raises:
+            DataError: There are too many.
+        """
         most = self.limit * found if isinstance(self.limit, Fraction) else self.limit
-        if most is None or rejected <= most:
-            return ""
-        return f"{rejected:,} of {found:,} inputs are rejected, more than --max_rejects {self.text}"
+        if most is None or found < self.least or rejected <= most:
+            return
+        reasons = reasons_of((reject.key, reject.error) for reject in rejects)[:_REASONS]
+        told = "; ".join(f"{each.reason}, such as {each.example}" for each in reasons)
+        share = math.ceil(100 * rejected / found) / 100
+        raise DataError(
+            f"{rejected:,} of {found:,} inputs are rejected, more than {self.text}: {outcome}; {told}. Mend them, or "
+            f"add --max_rejects {share} (or all) to the same command, which keeps the shards that are done"
+        )
 
 
 ANY_NUMBER = MaxRejects()
+
+# Without --max_rejects.
+FEW = MaxRejects("5 %", Fraction(5, 100), least=10)
 
 
 def rejects_file(shard: str) -> str:
@@ -112,3 +145,28 @@ def rejects_file(shard: str) -> str:
 def format_rejects(rejects: Iterable[Reject]) -> bytes:
     """The contents of a rejects file, sorted by key."""
     return "".join(f"{reject.to_json()}\n" for reject in sorted(rejects)).encode()
+
+
+def first_rejects(
+    directory: str, lists: Sequence[str], files: int = 64, size: int = 8 << 20
+) -> list[Reject]:
+    """The rejects in the lists of a dataset, up to a number and a size that are read in a moment.
+
+    Args:
+        directory: The dataset.
+        lists: The paths of the lists in it.
+        files: The most files to read.
+        size: The most bytes to read.
+
+    Raises:
+        OSError, ValueError: A file cannot be read, or lists something else.
+    """
+    rejects: list[Reject] = []
+    for path in lists[:files]:
+        with open_file(join(directory, path)) as lines:
+            data = lines.read(size)
+        size -= len(data)
+        rejects += map(Reject.from_json, data[: data.rfind(b"\n") + 1].splitlines())
+        if not size:
+            break
+    return rejects

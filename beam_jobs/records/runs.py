@@ -14,7 +14,7 @@ import numpy as np
 
 from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.records.blocks import Block
-from beam_jobs.records.spool import Spool, SpoolFile
+from beam_jobs.records.spool import LOCATED_BYTES, LOCATOR, Spool, SpoolFile
 
 # Bytes of records that a process holds, for each task that it runs, until it writes them as a run. A shard
 # takes a request for each run; with 16 MiB a store has four times as many requests, with 256 MiB a worker of
@@ -28,7 +28,8 @@ _KNOWN_BYTES, _UNKNOWN_BYTES = 4 << 20, 16 << 10
 # Blocks in one element of the runner, of 33 bytes each.
 _INDEX_BLOCKS = 1 << 14
 
-# (splits uint8 [n], hashes uint64 [n]) -> the shard of each, int64 [n], ascending with split and hash.
+# (splits uint8 [n], hashes uint64 [n]) -> a number for the shard of each, or for a group of neighbouring shards,
+# int64 [n], ascending with split and hash.
 ShardsOf = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -68,20 +69,41 @@ class RunIndex:
             yield RunIndex(self.name, *(column[at : at + _INDEX_BLOCKS] for column in columns))
 
 
+def locate(index: RunIndex, shards_of: ShardsOf) -> Iterator[tuple[int, bytes]]:
+    """Yields (number of a shard, locators of the blocks that hold its records), in ascending order.
+
+    A block whose records belong to several shards is located for each of them. The last block of a locator
+    begins less than `LOCATED_BYTES` after the first.
+
+    Args:
+        index: The blocks, at least one.
+        shards_of: Numbers shards, or groups of them.
+    """
+    first, last = (shards_of(index.splits, hashes) for hashes in (index.first, index.last))
+    counts = last - first + 1
+    blocks = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(len(blocks)) - np.repeat(np.cumsum(counts) - counts, counts)
+    shards, starts, stops = first[blocks] + within, index.starts[blocks], index.stops[blocks]
+    begins = _begins(shards, starts, LOCATED_BYTES)
+    locators = np.zeros(len(begins), LOCATOR)
+    locators["name"], locators["start"] = np.void(index.name), starts[begins]
+    locators["size"] = stops[np.append(begins[1:], len(shards)) - 1] - starts[begins]
+    numbers, edges = np.unique(shards[begins], return_index=True)
+    for number, some in zip(numbers.tolist(), np.split(locators, edges[1:]), strict=True):
+        yield number, some.tobytes()
+
+
 class RunBuilder:
     """Collects blocks of records, and writes them as runs.
 
     Args:
         spool: Takes the runs.
-        shards_of: The shard of each record, which no block shares with another; None if it is unknown.
+        shards_of: Numbers the shard of each record, which no block shares with another; None if it is unknown.
     """
 
     def __init__(self, spool: Spool, shards_of: ShardsOf | None = None) -> None:
         self._spool, self._shards_of = spool, shards_of
         self._file: SpoolFile | None = None
-        self._clear()
-
-    def _clear(self) -> None:
         self._blocks: list[Block] = []
         self._bytes = 0
 
@@ -112,84 +134,76 @@ class RunBuilder:
 
     def give_up(self) -> None:
         """Forgets everything, and removes a file that is not complete."""
-        self._clear()
+        self._blocks, self._bytes = [], 0
         if self._file:
             self._file.give_up()
             self._file = None
 
     def _write(self) -> Iterator[RunIndex]:
-        records = _Sorted(self._blocks)
-        self._clear()
-        splits, hashes = records.splits, records.hashes
-        if self._shards_of:
-            edges = _edges(self._shards_of(splits, hashes), records.lengths, _KNOWN_BYTES)
-        else:
-            edges = _edges(splits.astype(np.int64), records.lengths, _UNKNOWN_BYTES)
-        if self._file is None:
-            self._file = SpoolFile(self._spool)
-        at = [self._file.size]
-        for first, last in itertools.pairwise(edges.tolist()):
-            self._file.append(records.block(slice(first, last)).pack())
-            at.append(self._file.size)
-        firsts, lasts = edges[:-1], edges[1:] - 1
+        blocks, self._blocks, self._bytes = self._blocks, [], 0
+        file = self._file = self._file or SpoolFile(self._spool)
+        splits, first, last, at = [], [], [], [file.size]
+        for block in _sorted(blocks, self._shards_of):
+            file.append(block.pack())
+            splits.append(block.splits[0])
+            first.append(block.hashes[0])
+            last.append(block.hashes[-1])
+            at.append(file.size)
         places = np.array(at, np.int64)
-        yield from RunIndex(
-            self._file.name, splits[firsts], hashes[firsts], hashes[lasts], places[:-1], places[1:]
-        ).pieces()
+        columns = np.array(splits, np.uint8), np.array(first), np.array(last)
+        yield from RunIndex(file.name, *columns, places[:-1], places[1:]).pieces()
         if not self._spool.on_disk:
-            self._file.publish()
+            file.publish()
             self._file = None
 
 
-class _Sorted:
-    """The records of some blocks, by split and hash; their payloads are copied one block at a time.
+def _sorted(blocks: Sequence[Block], shards_of: ShardsOf | None) -> Iterator[Block]:
+    """Yields the records of some blocks by split and hash, in blocks of one shard, or of one split, each.
 
-    Attributes:
-        splits: uint8 [n].
-        hashes: uint64 [n].
-        lengths: int64 [n], the sizes of the payloads in bytes.
+    Their payloads are copied one block at a time. The order of equal hashes does not matter.
     """
-
-    def __init__(self, blocks: Sequence[Block]) -> None:
-        hashes = np.concatenate([block.hashes for block in blocks])
-        splits = np.concatenate([block.splits for block in blocks])
-        lengths = np.concatenate([block.payloads.lengths for block in blocks])
-        stops = np.concatenate([block.payloads.ends for block in blocks])
-        numbers = np.repeat(np.arange(len(blocks)), [len(block.hashes) for block in blocks])
-        order = _in_order(splits, hashes)
-        self.hashes, self.splits, self.lengths = hashes[order], splits[order], lengths[order]
-        self._stops, self._numbers = stops[order], numbers[order]
-        self._datas = [block.payloads.data for block in blocks]
-
-    def block(self, rows: slice) -> Block:
-        """A block of consecutive records."""
-        lengths, stops = self.lengths[rows], self._stops[rows]
-        columns = self._numbers[rows], stops - lengths, stops
+    hashes = np.concatenate([block.hashes for block in blocks])
+    splits = np.concatenate([block.splits for block in blocks])
+    lengths = np.concatenate([block.payloads.lengths for block in blocks])
+    stops = np.concatenate([block.payloads.ends for block in blocks])
+    numbers = np.repeat(np.arange(len(blocks)), [len(block.hashes) for block in blocks])
+    by_split = [np.flatnonzero(splits == split) for split in np.unique(splits).tolist()]
+    order = np.concatenate([rows[np.argsort(hashes[rows])] for rows in by_split])
+    hashes, splits, lengths = hashes[order], splits[order], lengths[order]
+    stops, numbers = stops[order], numbers[order]
+    owners = shards_of(splits, hashes) if shards_of else splits.astype(np.int64)
+    starts = np.cumsum(lengths, dtype=np.int64) - lengths
+    begins = _begins(owners, starts, _KNOWN_BYTES if shards_of else _UNKNOWN_BYTES)
+    datas = [block.payloads.data for block in blocks]
+    for begin, end in itertools.pairwise([*begins.tolist(), len(owners)]):
+        rows = slice(begin, end)
+        columns = numbers[rows], stops[rows] - lengths[rows], stops[rows]
         spans = zip(*(column.tolist() for column in columns), strict=True)
-        data = b"".join([self._datas[number][start:stop] for number, start, stop in spans])
-        return Block(self.hashes[rows], self.splits[rows], Ragged(lengths, data))
+        data = b"".join([datas[number][start:stop] for number, start, stop in spans])
+        yield Block(hashes[rows], splits[rows], Ragged(lengths[rows], data))
 
 
-def _in_order(splits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """The order of records by split and hash, int64 [n]; that of equal hashes does not matter."""
-    found = [np.flatnonzero(splits == split) for split in np.unique(splits).tolist()]
-    return np.concatenate([rows[np.argsort(hashes[rows])] for rows in found])
+def _begins(owners: np.ndarray, starts: np.ndarray, most: int) -> np.ndarray:
+    """Where pieces of rows begin, int64 [pieces]: each is of one owner, and its rows start within `most` bytes.
 
-
-def _edges(owners: np.ndarray, lengths: np.ndarray, most: int) -> np.ndarray:
-    """Where blocks begin, and the end of the last one: one owner each, and about `most` bytes."""
-    ends = np.cumsum(lengths, dtype=np.int64)
-    starts = ends - lengths
+    Args:
+        owners: int64 [n], ascending.
+        starts: int64 [n], the offset of each row in bytes.
+        most: The bytes of a piece, about.
+    """
     begins = np.flatnonzero(np.diff(owners, prepend=owners[0] - 1))
-    counts = np.diff(begins, append=len(owners))
-    pieces = (starts - np.repeat(starts[begins], counts)) // most
-    changes = np.diff(pieces, prepend=-1) != 0
+    offsets = starts - np.repeat(starts[begins], np.diff(begins, append=len(owners)))
+    changes = np.diff(offsets // most, prepend=-1) != 0
     changes[begins] = True
-    return np.append(np.flatnonzero(changes), len(owners))
+    return np.flatnonzero(changes)
+
+
+# By bundle: a bundle has one thread in each process that works on it.
+_builders: dict[str, RunBuilder] = {}
 
 
 @dataclass(frozen=True)
-class Held:
+class BundleRuns:
     """A `RunBuilder` in each process that works on a bundle of the runner.
 
     Args:
@@ -202,20 +216,16 @@ class Held:
 
     def add(self, block: Block, shards_of: ShardsOf) -> list[RunIndex]:
         """Adds records in this process; returns the indexes of runs that it has written."""
-        if self.bundle not in _held:
-            _held[self.bundle] = RunBuilder(self.spool, shards_of)
-        return list(_held[self.bundle].add(block))
+        if self.bundle not in _builders:
+            _builders[self.bundle] = RunBuilder(self.spool, shards_of)
+        return list(_builders[self.bundle].add(block))
 
     def finish(self) -> list[RunIndex]:
-        """Writes what this process holds; returns its indexes."""
-        builder = _held.pop(self.bundle, None)
+        """Writes what this process has left; returns its indexes."""
+        builder = _builders.pop(self.bundle, None)
         return list(builder.finish()) if builder else []
 
     def give_up(self) -> None:
-        """Forgets what this process holds of a bundle that failed."""
-        if builder := _held.pop(self.bundle, None):
+        """Forgets what this process has of a bundle that failed."""
+        if builder := _builders.pop(self.bundle, None):
             builder.give_up()
-
-
-# By bundle: a bundle has one thread in each process that works on it.
-_held: dict[str, RunBuilder] = {}

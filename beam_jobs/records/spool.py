@@ -9,52 +9,52 @@ waits in queues of about a gigabyte, and with more than that, both sides wait fo
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
+import tempfile
 import uuid
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import BinaryIO
 
 import google_crc32c
+import numpy as np
 
 from beam_jobs.errors import DataError, JobError
-from beam_jobs.storage.files import files_of
+from beam_jobs.records.blocks import Block
+from beam_jobs.storage.files import files_of, open_file
 from readers.files.local import is_local
 
-# A locator: the name of a file, and the offset and the size of consecutive blocks in it, in bytes.
-_LOCATOR = struct.Struct("<16sQQ")
-
-# The size of the packed block that follows, in bytes, and its CRC32C.
-BLOCK_HEAD = struct.Struct("<II")
+# A locator of consecutive blocks: the name of their file, and their offset in it and their size in bytes.
+LOCATOR = np.dtype([("name", "V16"), ("start", "<u8"), ("size", "<u8")])
 
 # Blocks that one locator may have, in bytes, unless it has one alone.
 LOCATED_BYTES = 8 << 20
 
 # Locators that wait to be joined by shard: no element of the runner has more than a megabyte of them.
-_LOCATORS_HELD = 1 << 15
+_WAITING_BYTES = LOCATOR.itemsize << 15
+
+# The size of the packed block that follows, in bytes, and its CRC32C.
+_BLOCK_HEAD = struct.Struct("<II")
+
+# A request of 8 MiB to a store takes some 100 ms, most of it waiting.
+_REQUESTS_AT_ONCE = 32
+_BYTES_AHEAD = 64 << 20
+
+# A locator with Python's types.
+_Place = tuple[bytes, int, int]
 
 
-class Locator(NamedTuple):
-    """Consecutive blocks of a file.
-
-    Attributes:
-        name: The name of the file.
-        start: The offset of the first block in bytes.
-        size: The size of all blocks in bytes.
-    """
-
-    name: bytes
-    start: int
-    size: int
-
-    def pack(self) -> bytes:
-        """The locator as 32 bytes."""
-        return _LOCATOR.pack(*self)
-
-    @staticmethod
-    def unpack_all(packed: bytes) -> Iterator[Locator]:
-        """Yields locators that were packed and joined."""
-        return map(Locator._make, _LOCATOR.iter_unpack(packed))
+@contextlib.contextmanager
+def _reported(what: str, cure: str) -> Iterator[None]:
+    """Turns an OSError into a DataError that says what failed, why, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{what} ({error}); {cure}") from error
 
 
 @dataclass(frozen=True)
@@ -76,29 +76,20 @@ class Spool:
         """The path of the file with a name."""
         return f"{self.directory}/records.{name.hex()}"
 
-    @contextlib.contextmanager
-    def unwritable(self) -> Iterator[None]:
+    def writing(self) -> AbstractContextManager[None]:
         """Turns the OSError of a filesystem that refuses records into DataError."""
-        try:
-            yield
-        except OSError as error:
-            output = self.directory.rsplit("/", 2)[0]
-            raise DataError(
-                f"{output}: encoded records cannot be kept there ({error}); a job takes twice the room "
-                "of its dataset while it runs: make room or choose another place, and run the same "
-                "command again"
-            ) from error
+        return _reported(
+            f"{self.directory.rsplit('/', 2)[0]}: encoded records cannot be kept there",
+            "a job takes twice the room of its dataset while it runs: make room or choose another place, and "
+            "run the same command again",
+        )
 
-    @contextlib.contextmanager
-    def unreadable(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """Turns the OSError of records that were written and cannot be read into DataError."""
-        try:
-            yield
-        except OSError as error:
-            raise DataError(
-                f"encoded records are gone from {self.directory} ({error}); no dataset was written, run "
-                "the job again"
-            ) from error
+        return _reported(
+            f"encoded records are gone from {self.directory}",
+            "no dataset was written, run the job again",
+        )
 
 
 class SpoolFile:
@@ -109,34 +100,26 @@ class SpoolFile:
         size: Its size so far in bytes.
 
     Raises:
-        DataError: The filesystem refuses.
+        DataError: The filesystem refuses, also in `append` and `publish`.
     """
 
     def __init__(self, spool: Spool) -> None:
         self.name, self.size = uuid.uuid4().bytes, 0
         self._spool = spool
-        with self._spool.unwritable():
+        with self._spool.writing():
             path = spool.path(self.name)
             self._file = files_of(path).begin(path)
 
     def append(self, packed: bytes) -> None:
-        """Writes a packed block.
-
-        Raises:
-            DataError: The filesystem refuses.
-        """
-        with self._spool.unwritable():
-            self._file.write(BLOCK_HEAD.pack(len(packed), google_crc32c.value(packed)))
+        """Writes a packed block."""
+        with self._spool.writing():
+            self._file.write(_BLOCK_HEAD.pack(len(packed), google_crc32c.value(packed)))
             self._file.write(packed)
-        self.size += BLOCK_HEAD.size + len(packed)
+        self.size += _BLOCK_HEAD.size + len(packed)
 
     def publish(self) -> None:
-        """Completes the file: now its blocks can be read on any machine.
-
-        Raises:
-            DataError: The filesystem refuses.
-        """
-        with self._spool.unwritable():
+        """Completes the file: now its blocks can be read on any machine."""
+        with self._spool.writing():
             self._file.publish()
 
     def give_up(self) -> None:
@@ -145,23 +128,144 @@ class SpoolFile:
             self._file.give_up()
 
 
-class HeldLocators:
-    """Locators by shard, which are released many at a time."""
+class LocatorsByShard:
+    """Collects locators by shard, and releases many at a time."""
 
     def __init__(self) -> None:
         self._by_shard: dict[int, list[bytes]] = {}
-        self._held = 0
+        self._bytes = 0
 
-    def add(self, shards: Iterable[tuple[int, Locator]]) -> Iterator[tuple[int, bytes]]:
-        """Adds pairs of (split and shard, locator); releases all when there are too many."""
-        for key, locator in shards:
-            self._by_shard.setdefault(key, []).append(locator.pack())
-            self._held += 1
-            if self._held >= _LOCATORS_HELD:
+    def add(self, located: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        """Adds pairs of (split and shard, locators); releases all when there are too many."""
+        for key, locators in located:
+            self._by_shard.setdefault(key, []).append(locators)
+            self._bytes += len(locators)
+            if self._bytes >= _WAITING_BYTES:
                 yield from self.release()
 
     def release(self) -> Iterator[tuple[int, bytes]]:
         """Yields (split and shard, its locators joined), and forgets them."""
-        held, self._by_shard, self._held = self._by_shard, {}, 0
-        for key, locators in held.items():
+        by_shard, self._by_shard, self._bytes = self._by_shard, {}, 0
+        for key, locators in by_shard.items():
             yield key, b"".join(locators)
+
+
+class SpoolReader(contextlib.ExitStack):
+    """Reads blocks by their locators; a context manager that closes its files.
+
+    Blocks on a disk are read in place. From anywhere else they are fetched with many requests at once,
+    and their payloads are kept in a temporary file.
+
+    Attributes:
+        files: Local files with the payloads of all blocks that were read.
+    """
+
+    def __init__(self, spool: Spool) -> None:
+        super().__init__()
+        self._spool = spool
+        self._numbers: dict[bytes, int] = {}
+        self.files: list[BinaryIO] = []
+
+    def blocks(self, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
+        """Yields (number of the file in `files`, offset of the payloads in it, block).
+
+        Args:
+            packed: Each holds any number of locators.
+
+        Raises:
+            DataError: A block is missing or damaged, or the temporary file cannot be written.
+        """
+        return self._in_place(packed) if self._spool.on_disk else self._fetched(packed)
+
+    def _in_place(self, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
+        for place in _places(packed):
+            name, start, size = place
+            with self._spool.reading():
+                if name not in self._numbers:
+                    self.files.append(self.enter_context(open_file(self._spool.path(name))))
+                    self._numbers[name] = len(self.files) - 1
+                number = self._numbers[name]
+                blocks = _unpack(os.pread(self.files[number].fileno(), size, start), place)
+            for end, block in blocks:
+                yield number, start + end - len(block.payloads.data), block
+
+    def _fetched(self, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
+        folder, cure = tempfile.gettempdir(), "make room, or set TMPDIR to another place"
+        keeping = f"the records of a shard cannot be kept in {folder}", cure
+        with _reported(*keeping):
+            kept = self.enter_context(_temporary_file())
+        self.files.append(kept)
+        at = 0
+        for block in read_blocks(self._spool, packed):
+            with _reported(*keeping):
+                kept.write(block.payloads.data)
+            yield 0, at, block
+            at += len(block.payloads.data)
+        with _reported(*keeping):
+            kept.flush()
+
+
+def _temporary_file() -> BinaryIO:
+    return tempfile.TemporaryFile()
+
+
+def read_blocks(spool: Spool, packed: Iterable[bytes]) -> Iterator[Block]:
+    """Yields blocks, with their payloads in memory, in the order of their locators; some are fetched ahead.
+
+    Args:
+        spool: Holds the blocks.
+        packed: Each holds any number of locators.
+
+    Raises:
+        DataError: A block is missing or damaged.
+    """
+
+    def fetch(name: bytes, start: int, size: int) -> bytes:
+        with spool.reading():
+            path = spool.path(name)
+            return files_of(path).read(path, start, size)
+
+    waiting: deque[tuple[_Place, Future[bytes]]] = deque()
+    under_way = 0
+    threads = ThreadPoolExecutor(_REQUESTS_AT_ONCE)
+
+    def first() -> Iterator[Block]:
+        nonlocal under_way
+        place, data = waiting.popleft()
+        under_way -= place[2]
+        with spool.reading():
+            blocks = _unpack(data.result(), place)
+        yield from (block for _, block in blocks)
+
+    try:
+        for place in _places(packed):
+            waiting.append((place, threads.submit(fetch, *place)))
+            under_way += place[2]
+            while len(waiting) > _REQUESTS_AT_ONCE or under_way > _BYTES_AHEAD:
+                yield from first()
+        while waiting:
+            yield from first()
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+def _places(packed: Iterable[bytes]) -> Iterator[_Place]:
+    """Yields locators that were joined."""
+    for some in packed:
+        yield from np.frombuffer(some, LOCATOR).tolist()
+
+
+def _unpack(data: bytes, place: _Place) -> list[tuple[int, Block]]:
+    """(offset of its end, block) of each block in the bytes at a place; OSError if they are not those that were written."""
+    name, _, total = place
+    blocks, at = [], 0
+    while at < total:
+        head = data[at : at + _BLOCK_HEAD.size]
+        size, crc = _BLOCK_HEAD.unpack(head) if len(head) == _BLOCK_HEAD.size else (-1, 0)
+        at += _BLOCK_HEAD.size
+        packed = data[at : at + size]
+        if len(packed) != size or google_crc32c.value(packed) != crc:
+            raise OSError(f"file {name.hex()} is shorter than it was, or damaged")
+        at += size
+        blocks.append((at, Block.unpack(packed)))
+    return blocks

@@ -5,6 +5,7 @@ Sums are exact integers (`exact_sums.py`). NumPy adds the values within a record
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.errors import DataError
 from beam_jobs.records.exact_sums import sums_of_bytes
 from beam_jobs.records.numbers import Numbers
 from beam_jobs.records.pieces import Divisible, parts_of
@@ -22,6 +22,9 @@ from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 
 # Labels and tokens are counted up to this number of distinct ones, the maximum for labels.
 MAX_COUNTED = 100_000
+
+# An odd number whose products spread over 64 bits: 2^64 divided by the golden ratio.
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 # Sizes of a last dimension that counts as channels, each with its own mean and std. A channel takes a
 # microsecond or two for each record.
@@ -48,17 +51,22 @@ class FeatureStatistics:
         channels: Statistics of all values, or of each channel; unused for strings and encoded images.
         lengths: Statistics of each unknown dimension, or of the bytes of strings and encoded images.
         counted: Occurrences of each value, for the label and for tokens; None if not counted.
+        records: The number of records.
+        values: The checksum of all occurrences that were added to `counted`.
     """
 
     channels: list[Numbers]
     lengths: dict[str, Numbers] = field(default_factory=dict)
     counted: Counter[int] | None = None
+    records: int = 0
+    values: int = 0
 
     def _add_lengths(self, name: str, lengths: list[int]) -> None:
         self.lengths.setdefault(name, Numbers()).add([np.array(lengths, np.int64)])
 
     def add(self, feature: Feature, values: Sequence[Any]) -> None:
         """Adds the values of many records, from `Encoder.check`."""
+        self.records += len(values)
         if feature.encoding in (*IMAGE_ENCODINGS, "text"):
             self._add_lengths("bytes", [len(value) for value in values])
         elif feature.encoding == "sequence":
@@ -107,12 +115,15 @@ class FeatureStatistics:
         assert self.counted is not None
         flat = np.concatenate([array.reshape(-1) for array in arrays])
         found, counts = np.unique(flat, return_counts=True)
+        self.values += _occurrences(found, counts)
         self.counted.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
         if len(self.counted) > MAX_COUNTED:
             self.counted = None
 
     def merge(self, other: FeatureStatistics) -> None:
         """Adds the values that another object has counted."""
+        self.records += other.records
+        self.values += other.values
         for numbers, others in zip(self.channels, other.channels, strict=True):
             numbers.merge(others)
         for name, numbers in other.lengths.items():
@@ -123,6 +134,15 @@ class FeatureStatistics:
                 self.counted = None
         else:
             self.counted = None
+
+    @property
+    def missing(self) -> int:
+        """The checksum of occurrences that were added and are not there; 0 if there are none, or too many to count."""
+        if self.counted is None:
+            return 0
+        found = np.fromiter(self.counted, np.int64, len(self.counted))
+        counts = np.fromiter(self.counted.values(), np.int64, len(self.counted))
+        return (self.values - _occurrences(found, counts)) % (1 << 64)
 
     def empty_copy(self) -> FeatureStatistics:
         """Statistics of the same feature, without values."""
@@ -143,14 +163,17 @@ class FeatureStatistics:
         return [[numbers.state() for numbers in self.channels], lengths, counted]
 
     @classmethod
-    def of_state(cls, state: list[Any]) -> FeatureStatistics:
-        """The statistics with a state."""
+    def of_state(cls, state: list[Any], records: int) -> FeatureStatistics:
+        """The statistics of some number of records with a state."""
         channels, lengths, counted = state
-        return cls(
+        found = cls(
             [Numbers(*numbers) for numbers in channels],
             {name: Numbers(*numbers) for name, numbers in lengths.items()},
             None if counted is None else Counter(dict(counted)),
+            records,
         )
+        found.values = -found.missing
+        return found
 
     def to_json(self) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -174,19 +197,18 @@ class FeatureStatistics:
         return result
 
 
+def _occurrences(values: np.ndarray, counts: np.ndarray) -> int:
+    """A checksum of values, int64 [n], which adds up, and of how often each occurs, int64 [n]."""
+    mixed = values.astype(np.uint64) * _MIX
+    return int(((mixed ^ mixed >> np.uint64(32)) * counts.astype(np.uint64)).sum(dtype=np.uint64))
+
+
 def _value_bytes(value: int) -> bytes:
     return value.to_bytes(8, "little", signed=True)
 
 
 # The counts of records in the state of statistics.
 _COUNTS = ("records", "more_frames", "unannotated")
-
-# After the name of a feature: the number of records that its statistics have seen, and of occurrences of
-# its values that pieces have and the whole does not. They show a piece that was lost or repeated.
-_SEEN, _COUNTED = ": seen", ": counted"
-
-# The number of records that all features have seen together, which comes with the counts of records.
-_SEEN_BY_ALL = "seen by all"
 
 
 class Statistics:
@@ -249,7 +271,9 @@ class Statistics:
         for name in _COUNTS:
             setattr(statistics, name, state.get(name, 0))
         for name in schema:
-            statistics.features[name] = FeatureStatistics.of_state(state["features"][name])
+            statistics.features[name] = FeatureStatistics.of_state(
+                state["features"][name], statistics.records
+            )
         return statistics
 
     def to_json(self) -> dict[str, Any]:
@@ -268,57 +292,45 @@ class SplitStatistics(Divisible):
 
     counts: Counter[tuple[int, str]] = field(default_factory=Counter)
     features: dict[tuple[int, str], FeatureStatistics] = field(default_factory=dict)
+    checksum: int = 0
+
+    what = "statistics"
 
     @classmethod
     def of(cls, split: int, statistics: Statistics) -> SplitStatistics:
         """Those of one split."""
         counts = Counter({(split, name): getattr(statistics, name) for name in _COUNTS})
-        counts.update({(split, name + _SEEN): statistics.records for name in statistics.features})
-        counts[split, _SEEN_BY_ALL] = statistics.records * len(statistics.features)
-        return cls(counts, {(split, name): found for name, found in statistics.features.items()})
+        found = cls(counts, {(split, name): one for name, one in statistics.features.items()})
+        found.checksum = found.contents()
+        return found
+
+    def contents(self) -> int:
+        """The checksum of the records that each feature has, and of the occurrences of its values."""
+        return sum(
+            zlib.crc32(name.encode(), split) * found.records + found.missing
+            for (split, name), found in self.features.items()
+        )
 
     def merge(self, other: SplitStatistics) -> None:
         """Adds the records of `other`."""
+        self.checksum += other.checksum
         self.counts.update(other.counts)
         for key, found in other.features.items():
             self.features.setdefault(key, found.empty_copy()).merge(found)
 
     def pieces(self) -> Iterator[tuple[Any, SplitStatistics]]:
-        whole = (*_COUNTS, _SEEN_BY_ALL)
-        yield (), SplitStatistics(Counter({k: n for k, n in self.counts.items() if k[1] in whole}))
-        for (split, name), found in self.features.items():
+        yield (), SplitStatistics(self.counts, {}, self.checksum)
+        for key, found in self.features.items():
             for number, piece in found.pieces():
-                counted = -(piece.counted or Counter()).total()
-                counts = Counter({(split, name + _COUNTED): counted})
-                if number < 0:  # The only piece that may come without values.
-                    counts[split, name + _SEEN] = self.counts[split, name + _SEEN]
-                    counts[split, name + _COUNTED] += (found.counted or Counter()).total()
-                    counts[split, name + _COUNTED] += self.counts[split, name + _COUNTED]
-                yield (split, name, number), SplitStatistics(counts, {(split, name): piece})
+                yield (*key, number), SplitStatistics(features={key: piece})
 
     def by_split(self, schema: Schema) -> dict[int, Statistics]:
-        """Split -> the statistics of its records, which have this schema.
-
-        Raises:
-            DataError: The runner lost or repeated pieces.
-        """
+        """Split -> the statistics of its records, which have this schema."""
         found = {}
         for split in sorted({split for split, _ in self.counts}):
             found[split] = Statistics(schema)
             for name in _COUNTS:
                 setattr(found[split], name, self.counts[split, name])
-            features = [name for name in schema if self.counts[split, name + _SEEN]]
-            for name in features:
-                records, values = (self.counts[split, name + what] for what in (_SEEN, _COUNTED))
-                if records != found[split].records or values:
-                    raise DataError(
-                        f"the runner handed over statistics of {name!r} in {records} of "
-                        f"{found[split].records} records; no dataset was written, run the job again"
-                    )
-            if len(features) * found[split].records != self.counts[split, _SEEN_BY_ALL]:
-                raise DataError(
-                    f"the runner handed over statistics of {len(features)} features, and lost those of "
-                    "others; no dataset was written, run the job again"
-                )
-            found[split].features = {name: self.features[split, name] for name in features}
+            of_split = {name: self.features.get((split, name)) for name in schema}
+            found[split].features = {name: one for name, one in of_split.items() if one}
         return found

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from beam_jobs.columns import Ragged, pack, unpack
-from beam_jobs.errors import DataError
+from beam_jobs.errors import RejectError, loss_error
+from beam_jobs.sources.arrow_rows import row_groups
 from beam_jobs.sources.source import RowGroups, Source, pack_reference, unpack_reference
 
 # Small enough to spread a file over cores, large enough that 50 us and a seek for each are nothing.
@@ -134,20 +135,28 @@ def byte_ranges(source: Source, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
         yield Chunk(source, start, end, 0, end - start)
 
 
-def group_ranges(source: Source, rows: Sequence[int]) -> Iterator[tuple[RowGroups, int, int]]:
-    """Yields (row groups, their rows, their bytes) of a Parquet file: small groups share a range.
+def row_group_sources(file: Source, open_: Callable[[Source], BinaryIO]) -> Iterator[Source]:
+    """Yields the row groups of a Parquet file, several megabytes in each; the file with an error if it cannot be read.
 
     Args:
-        source: The file.
-        rows: The number of rows in each row group.
+        file: The file.
+        open_: Opens it, so that seeking is cheap.
     """
+    try:
+        with open_(file) as opened:
+            rows = row_groups(opened)
+    except (OSError, RejectError) as error:
+        yield file._replace(error=str(error))
+        return
     start, first, count, total = 0, 1, 0, max(sum(rows), 1)
     for end, more in enumerate(rows, 1):
         count += more
-        size = source.size * count // total
-        # Each range opens the file again.
+        size = file.size * count // total
+        # Each source opens the file again.
         if size >= CHUNK_BYTES or end == len(rows):
-            yield RowGroups(start, end, first), count, size
+            key = f"{file.key}#{first}-{first + count - 1}"
+            groups = RowGroups(start, end, first)
+            yield file._replace(key=key, size=size, path=file.file, groups=groups)
             start, first, count = end, first + count, 0
 
 
@@ -165,10 +174,7 @@ def in_order(counts: Iterable[RangeCount], what: str) -> list[RangeCount]:
     source = ranges[0].range.source
     ends = [0, *(count.range.end for count in ranges)]
     if [count.range.start for count in ranges] != ends[:-1] or ends[-1] != source.size:
-        raise DataError(
-            f"{source.key}: the runner lost or repeated a range of its {what}; no dataset was written, "
-            "run the job again"
-        )
+        raise loss_error(f"a range of the {what} of {source.key}")
     return ranges
 
 

@@ -28,14 +28,14 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
 
     Whole numbers are kept (a folder called 10 is label 10); other names are numbered in sorted order.
     """
-    found = sorted(set(labels))
-    return tuple(found) if None in map(whole_number, found) else ()
+    names = sorted(set(labels))
+    return tuple(names) if None in map(whole_number, names) else ()
 
 
 def whole_number(label: str) -> int | None:
     """The int64 that a label is the text of, such as `3` or `3.0`; None for any other label."""
-    found = _WHOLE_NUMBER.fullmatch(label)
-    number = int(found[1]) if found else None
+    digits = _WHOLE_NUMBER.fullmatch(label)
+    number = int(digits[1]) if digits else None
     return number if number is not None and -(2**63) <= number < 2**63 else None
 
 

@@ -63,13 +63,13 @@ def parse_extra_features(text: str) -> tuple[ExtraFeature, ...]:
     """
     features: dict[str, Feature] = {}
     for part in text.split(","):
-        found = _PART.fullmatch(part.strip())
-        if not found or found[2] not in DTYPES:
+        parts = _PART.fullmatch(part.strip())
+        if not parts or parts[2] not in DTYPES:
             raise UsageError(
                 f"--extra_features {text}: got {part!r}, expected NAME:DTYPE, or for lists "
                 f"NAME:DTYPE[] or NAME:DTYPE[COUNT]; dtypes are {', '.join(DTYPES)}"
             )
-        name, dtype, count = found.groups()
+        name, dtype, count = parts.groups()
         if name in features:
             raise UsageError(f"--extra_features {text}: {name!r} is repeated, drop one")
         features[name] = _feature(dtype, count)

@@ -13,19 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from beam_jobs.engines.pool import note_reading
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.archives.archive import (
-    archive_kind,
-    member_bytes,
-    members,
-    open_member,
-    read_member,
-    walk,
-)
-from beam_jobs.sources.archives.member import Member
+from beam_jobs.sources.archives.archive import archive_kind, members, walk
+from beam_jobs.sources.archives.member import Member, member_bytes, open_member, read_member
 from beam_jobs.sources.archives.sidecars import (
     MemberGroup,
     is_companion,
@@ -40,13 +33,22 @@ from beam_jobs.sources.rows import DEFAULT, Dialect
 from beam_jobs.sources.source import Source, used_columns
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, check_bytes
-from beam_jobs.storage.listing import match, spans_of_pattern
-from beam_jobs.storage.paths import GLOB, absolute, common_root, inside
-from beam_jobs.storage.ranges import ALL, Span
+from beam_jobs.storage.listing import ALL, Span, match, spans_of_pattern
+from beam_jobs.storage.paths import (
+    GLOB,
+    absolute,
+    common_root,
+    fixed_folder,
+    membership,
+    unescaped,
+)
 from readers.files.local import is_local
 from readers.files.stores.ahead import Read
 from readers.files.stores.clients import is_store
 from readers.files.stores.reading import EAGER_BYTES
+
+# Inputs and rows that are read to learn their columns: not every line of .jsonl has all of them.
+SAMPLED_ROWS = 100
 
 
 def _has_index(path: str) -> bool:
@@ -118,6 +120,19 @@ class Inputs:
         """Whether a pattern names `.tar.gz` files, which can only be read from front to back."""
         return any(pattern.lower().endswith((".gz", ".tgz")) for pattern in self.patterns)
 
+    @property
+    def in_one_folder(self) -> bool:
+        """Whether the patterns tell that all inputs are files in `root` itself, and no archives."""
+        for pattern in self.patterns:
+            folder = fixed_folder(pattern)
+            name = pattern[len(folder) + 1 :]
+            # Only a single star stays within a name.
+            if unescaped(folder) != self.root or {*"/?["} & {*name} or "**" in name:
+                return False
+            if self.packed or archive_kind(name) or "." not in name.rpartition("*")[2]:
+                return False
+        return True
+
     @cached_property
     def in_store(self) -> bool:
         """Whether the inputs are objects of a store, each read of which waits for an answer."""
@@ -138,15 +153,15 @@ class Inputs:
 
     def files(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields the files that one of the patterns matches; arguments as for `sources`."""
-        in_output, start = inside(self.output), len(self.root) + 1
+        in_output, start = membership(self.output), len(self.root) + 1
         # With a limit, a remote folder is not listed to its end, unless files may be skipped.
         listed = None if is_local(pattern) or self.skips is not _skips_none else limit
-        found = (
+        files = (
             Source(path[start:], size, modified)
             for path, size, modified in match(pattern, listed, limit is not None, self.span)
             if not in_output(path) and not self.skips(path)
         )
-        return itertools.islice(found, limit)
+        return itertools.islice(files, limit)
 
     def spans(self, pattern: str, processes: int = 1) -> list[Span]:
         """The values of `span` with which as many tasks list everything that a pattern matches.
@@ -180,37 +195,54 @@ class Inputs:
     def first(self, pattern: str, limit: int) -> Iterator[tuple[Source, bytes | None]]:
         """Yields the first sources of a pattern, with the bytes of those from a `.tar.gz`."""
 
-        def found() -> Iterator[tuple[Source, bytes | None]]:
+        def opened() -> Iterator[tuple[Source, bytes | None]]:
             for source in self.sources(pattern, limit):
                 if source.packed and not source.error:
                     yield from self.unpacked(source)
                 else:
                     yield source, None
 
-        return itertools.islice(found(), limit)
+        return itertools.islice(opened(), limit)
+
+    def named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
+        """Yields what `sources` yields, but the sizes of files may be unknown."""
+        return self.sources(pattern, limit)
+
+    def first_columns(self) -> set[str]:
+        """The names of the columns that the first inputs have as metadata."""
+        first = (self.first(pattern, SAMPLED_ROWS) for pattern in self.patterns)
+        return {name for source, _ in itertools.chain.from_iterable(first) for name in source.row}
+
+    def first_value(self, column: str) -> Any:
+        """The first value of a column in the first inputs; None if they have none."""
+        for pattern in self.patterns:
+            for source, _ in self.first(pattern, SAMPLED_ROWS):
+                if source.row.get(column) not in (None, ""):
+                    return source.row[column]
+        return None
 
     def _members(self, archive: Source, kind: str) -> Iterator[Source]:
-        found: list[Member] = []
+        listed: list[Member] = []
         broken = ""
         try:
             with open_seekable(self.path(archive.key)) as file:
                 try:
                     for member in members(file, kind):
                         if not self.skips(f"{self.path(archive.key)}/{member.name}"):
-                            found.append(member)
+                            listed.append(member)
                 except RejectError as error:  # The members before the damage are good.
                     broken = str(error)
-                yield from self._samples(archive, found, file)
+                yield from self._samples(archive, listed, file)
         except OSError as error:
             broken = f"cannot be read: {error}"
         if broken:
             yield Source(archive.key, error=broken)
 
-    def _samples(self, archive: Source, found: list[Member], file: BinaryIO) -> Iterator[Source]:
+    def _samples(self, archive: Source, listed: list[Member], file: BinaryIO) -> Iterator[Source]:
         """Yields the members with the columns of their sidecars, but neither those nor companions."""
         sidecars: dict[str, list[Member]] = {}
         named, described = set(), set()
-        for member in found if self.samples else ():
+        for member in listed if self.samples else ():
             stem = stem_of(member.name)
             if is_sidecar(member.name):
                 sidecars.setdefault(stem, []).append(member)
@@ -218,7 +250,7 @@ class Inputs:
             named.add(stem)
             if not is_companion(member.name):
                 described.add(stem)
-        for member in found:
+        for member in listed:
             stem = stem_of(member.name)
             if self.samples and is_sidecar(member.name):
                 if stem not in named:
@@ -251,39 +283,32 @@ class Inputs:
 
         A damaged archive ends with a source that has an error. Sidecars must be next to their member.
         """
-        group = MemberGroup("", self.max_bytes)
+        group = MemberGroup("", self.max_bytes, self.samples)
         broken = ""
         try:
             with open_file(self.path(source.key)) as file:
                 for member, stream in walk(file):
-                    if stem_of(member.name) != group.stem:
-                        yield from self._rest(source, group)
-                        group = MemberGroup(stem_of(member.name), self.max_bytes)
-                    if self.samples and is_sidecar(member.name):
-                        group.add_sidecar(member, stream)
-                    elif self.samples and is_companion(member.name):
-                        group.add_companion(member, stream)
-                    else:
-                        group.add_record(member, stream)
-                        if not self.columns:  # There is no need to wait for sidecars.
-                            yield from self._taken(source, group)
+                    if (stem := stem_of(member.name)) != group.stem:
+                        yield from self._taken(source, group, ended=True)
+                        group = MemberGroup(stem, self.max_bytes, self.samples)
+                    group.add(member, stream)
+                    if not self.columns:  # There is no need to wait for sidecars.
+                        yield from self._taken(source, group)
         except OSError as error:
             broken = f"cannot be read to its end: {error}"
         except RejectError as error:
             broken = str(error)
-        yield from self._rest(source, group)
+        yield from self._taken(source, group, ended=True)
         if broken:
             yield Source(source.key, error=broken), b""
 
-    def _rest(self, archive: Source, group: MemberGroup) -> Iterator[tuple[Source, bytes]]:
-        """Yields what is left of a group that has ended."""
-        group.end()
-        yield from self._taken(archive, group)
-        yield from group.lone_sidecars(archive)
-
-    def _taken(self, archive: Source, group: MemberGroup) -> Iterator[tuple[Source, bytes]]:
-        for member, data in group.take():
+    def _taken(
+        self, archive: Source, group: MemberGroup, ended: bool = False
+    ) -> Iterator[tuple[Source, bytes]]:
+        for member, data in group.take(ended):
             yield self._member(archive, member, group.sidecars), data
+        for sidecar, _ in group.sidecars if ended and not group.has_record else ():
+            yield lone_sidecar(archive, sidecar), b""
 
     def open(self, source: Source) -> BinaryIO:
         """Opens a source for reading; seeking is cheap.

@@ -13,7 +13,8 @@ from beam_jobs.errors import UsageError
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import Source
-from beam_jobs.storage.ranges import ALL, Span
+from beam_jobs.storage.limits import exceeds
+from beam_jobs.storage.listing import ALL, Span
 from readers.files.stores.ahead import Read
 
 _PLACES = {"{recording}": "(?P<recording>.+)", "{array}": "(?P<array>[^/]+)", "*": "[^/]*"}
@@ -93,8 +94,8 @@ class JoinedInputs(Inputs):
         for key in sorted(recordings):
             source = self._joined(key, recordings[key])
             if recordings[key].keys() != usual:
-                found, most = (", ".join(sorted(names)) for names in (recordings[key], usual))
-                yield source._replace(error=f"its arrays are {found}, most recordings have {most}")
+                own, most = (", ".join(sorted(names)) for names in (recordings[key], usual))
+                yield source._replace(error=f"its arrays are {own}, most recordings have {most}")
             elif limit != 0:
                 limit = limit and limit - 1
                 yield source
@@ -105,20 +106,22 @@ class JoinedInputs(Inputs):
             return source.error
         if source.archive:
             return "it is in an archive, whose members cannot be joined"
-        found = self._regex.fullmatch(source.key)
-        if not found:
+        place = self._regex.fullmatch(source.key)
+        if not place:
             return f"its name does not fit --join {self.join}"
-        recording = (found.groupdict().get("above") or "") + found["recording"]
-        first = recordings.setdefault(recording, {}).setdefault(found["array"], source)
+        recording = (place.groupdict().get("above") or "") + place["recording"]
+        first = recordings.setdefault(recording, {}).setdefault(place["array"], source)
         if first is source:
             return ""
-        return f"{recording} has its {found['array']!r} from {first.key} already"
+        return f"{recording} has its {place['array']!r} from {first.key} already"
 
     def _joined(self, key: str, parts: dict[str, Source]) -> Source:
+        size = sum(part.size for part in parts.values())
         return Source(
             key,
-            sum(part.size for part in parts.values()),
+            size,
             max(part.modified for part in parts.values()),
+            error=exceeds(size, self.max_bytes, "its files have") if size > self.max_bytes else "",
             joined=tuple(
                 (name, self.path(parts[name].key), parts[name].size, parts[name].modified)
                 for name in sorted(parts)
@@ -126,8 +129,8 @@ class JoinedInputs(Inputs):
         )
 
     def reads(self, source: Source, most: int | None = None) -> Iterator[Read]:
-        """Yields the reads of the files of a recording."""
-        for _, path, size, _ in source.joined:
+        """Yields the reads of the files of a recording, unless they are too large to be read."""
+        for _, path, size, _ in source.joined if source.size <= self.max_bytes else ():
             yield Read(path, 0, None, size)
 
     def read(self, source: Source) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +15,8 @@ from typing import Any, Literal
 
 from beam_jobs.errors import RejectError, UsageError, reason_of
 from beam_jobs.sources.archives.archive import archive_kind
-from beam_jobs.sources.source import Label, Source, column_of
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.source import COLUMN, Label, Source, column_of
 from beam_jobs.storage.files import read_bytes
 from readers.files.local import is_local
 from readers.format.schema import Feature
@@ -121,13 +124,31 @@ def field_label(
         raise RejectError(f"column {name!r}: {error}") from None
 
 
+def holds_lists(column: str, value: Any) -> bool:
+    """Whether a column of labels holds lists of them.
+
+    Args:
+        column: The column.
+        value: Its first value; None if it has none.
+
+    Raises:
+        UsageError: the value is a number that is not whole.
+    """
+    if isinstance(value, float) and not value.is_integer() and not math.isnan(value):
+        raise UsageError(
+            f"label column {column!r} holds {value!r}, and labels are classes: keep numbers with "
+            f"--target {COLUMN}{column} instead"
+        )
+    return isinstance(value, list)
+
+
 def count_labels(labels: Iterable[Label | None]) -> Counter[str]:
     """Counts how often each label occurs."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for label, count in Counter(labels).items():
         for text in (label,) if isinstance(label, str) else label or ():
-            found[text] += count
-    return found
+            counts[text] += count
+    return counts
 
 
 @dataclass(frozen=True)
@@ -246,10 +267,47 @@ class Labels:
                 )
             folder = above.rpartition("/")[2]
             return _without_suffix(folder) if source.archive else folder
-        label = self._by_key.get(key, self._by_key.get(key.rsplit("/", 1)[-1]))
+        name = _base_name(key)
+        label = self._by_key.get(key)
+        # Nothing tells before it is read whether a packed archive has this name in several folders.
+        in_packed = source.archive and source.location is None
+        if label is None and not (in_packed and key != f"{source.archive}/{name}"):
+            label = self._by_key.get(name)
         if label is None:
             raise UsageError(f"{key}: --label csv:{self.table} has no line for it")
         return label
+
+    def check_names(self, inputs: Inputs) -> None:
+        """Checks that no name without a folder in the table of labels may be that of several inputs.
+
+        Raises:
+            UsageError: There is such a name.
+        """
+        if self.mode != "csv" or inputs.in_one_folder or all("/" in key for key in self._by_key):
+            return
+        owners: dict[str, str] = {}
+        for source in itertools.chain.from_iterable(map(inputs.named, inputs.patterns)):
+            file = source.file
+            # A packed archive may have files of any name.
+            name = "" if source.packed else _base_name(file)
+            has_line = name in self._by_key and (file == name or file not in self._by_key)
+            if source.error or (name and not has_line):
+                continue
+            if owners.setdefault(name, file) != file:
+                raise self._shared(owners[name], file)
+        if (packed := owners.pop("", "")) and owners:
+            raise self._shared(packed, min(owners.values()))
+
+    def _shared(self, *files: str) -> UsageError:
+        one, other = sorted(files)
+        return UsageError(
+            f"--label csv:{self.table}: a name without a folder may mean {one} and {other}: write folders there, "
+            f"too, such as {other}{'/NAME' * bool(archive_kind(other))}"
+        )
+
+
+def _base_name(key: str) -> str:
+    return key.rsplit("/", 1)[-1]
 
 
 def _without_suffix(folder: str) -> str:

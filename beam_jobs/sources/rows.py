@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +17,6 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import orjson
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.formats.json_objects import object_texts
 from beam_jobs.storage.encodings import UTF8, as_utf8, encoding_name, is_utf8, not_decodable
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
@@ -31,6 +32,14 @@ MAX_LINE_BYTES = 64 << 20
 csv.field_size_limit(MAX_LINE_BYTES)
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+# Of a .json file that are decoded at a time.
+_BLOCK_BYTES = 1 << 20
+
+# Between two values of a .json file.
+_GAP = re.compile("[ \t\r\n,]*")
+
+_decode = json.JSONDecoder().raw_decode
 
 # Delimiters that a table may have instead of the usual one.
 _OTHER_DELIMITERS = ";\t|,"
@@ -61,13 +70,13 @@ class Dialect(NamedTuple):
                 f"--text_encoding {encoding}: expected an encoding of text that Python knows, such "
                 "as utf-16, cp1252 or shift_jis"
             ) from None
-        found = delimiter.replace("\\t", "\t")
-        if len(found) > 1 or found in ('"', "\r", "\n"):
+        character = delimiter.replace("\\t", "\t")
+        if len(character) > 1 or character in ('"', "\r", "\n"):
             raise UsageError(
                 f"--delimiter {delimiter}: expected one character other than a quote, such as ';' "
                 "or '\\t' for a tab"
             )
-        return cls(name, found)
+        return cls(name, character)
 
 
 DEFAULT = Dialect()
@@ -126,6 +135,59 @@ def parse_json(text: bytes) -> Any:
         return value
 
 
+def object_texts(file: BinaryIO, limit: int) -> Iterator[bytes]:
+    """Yields the text of each value of a .json file in UTF-8, in constant memory; damaged bytes stay as they are.
+
+    Args:
+        file: Text in UTF-8, at its beginning: one array of objects, or one object after another.
+        limit: The largest size of a value, in characters.
+
+    Raises:
+        RejectError: the file is not JSON up to its end, or a value is longer than `limit`.
+    """
+    text = codecs.getreader("utf-8-sig")(file, "surrogateescape")
+    buffer = text.read(_BLOCK_BYTES)
+    at = _gap_end(buffer, 0)
+    is_array = buffer.startswith("[", at)
+    at += is_array
+    error: Exception | None = None
+    while True:
+        at = _gap_end(buffer, at)
+        if is_array and buffer.startswith("]", at):
+            buffer = buffer[at + 1 :]
+            while _gap_end(buffer, 0) == len(buffer):
+                if not (buffer := text.read(_BLOCK_BYTES)):
+                    return
+            raise RejectError("not JSON that can be read to its end: more follows its array")
+        try:
+            end = _decode(buffer, at)[1]
+            error = None
+        except (ValueError, RecursionError) as damage:
+            end, error = len(buffer), damage
+        if end < len(buffer):  # A number at the end of the buffer may have more digits.
+            yield buffer[at:end].encode("utf-8", "surrogateescape")
+            at = end
+            continue
+        if len(buffer) - at > limit:
+            raise RejectError(f"not JSON, or an object is longer than {limit >> 20} MiB")
+        more = text.read(max(_BLOCK_BYTES, len(buffer) - at))
+        if not more:
+            break
+        buffer, at = buffer[at:] + more, 0
+    rest = buffer[at:].encode("utf-8", "surrogateescape")
+    if error is None and rest:
+        yield rest
+    if is_array or (error and rest):
+        raise RejectError(
+            f"not JSON that can be read to its end: {error or 'its array has no end'}"
+        )
+
+
+def _gap_end(text: str, at: int) -> int:
+    gap = _GAP.match(text, at)
+    return gap.end() if gap else at
+
+
 def text_rows(
     file: BinaryIO, kind: str, gzipped: bool, dialect: Dialect = DEFAULT
 ) -> Iterator[Row]:
@@ -164,10 +226,10 @@ def text_header(
 
 def delimiter_hint(header: Sequence[str]) -> str:
     """A hint for a table that lacks a column; empty unless it seems to have another delimiter."""
-    found = next((mark for mark in _OTHER_DELIMITERS if mark in "".join(header)), "")
-    if len(header) != 1 or not found:
+    other = next((mark for mark in _OTHER_DELIMITERS if mark in "".join(header)), "")
+    if len(header) != 1 or not other:
         return ""
-    return f"; is it separated by {found!r}? Then add --delimiter {found!r}"
+    return f"; is it separated by {other!r}? Then add --delimiter {other!r}"
 
 
 def opened_text(file: BinaryIO, gzipped: bool, encoding: str) -> BinaryIO:

@@ -102,23 +102,23 @@ def value_at(row: Mapping[str, Any], name: str) -> Any:
         return row[name]
     at = name.find(".")
     while at >= 0:
-        inside = row.get(name[:at], ())
-        if inside is None:
+        parent = row.get(name[:at], ())
+        if parent is None:
             return None
-        if isinstance(inside, Mapping):
+        if isinstance(parent, Mapping):
             with contextlib.suppress(KeyError):
-                return value_at(inside, name[at + 1 :])
+                return value_at(parent, name[at + 1 :])
         at = name.find(".", at + 1)
     raise KeyError(name)
 
 
 def values_at(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """The columns and fields of a row that have one of some names; those it lacks are left out."""
-    found = {}
+    values = {}
     for name in names:
         with contextlib.suppress(KeyError):
-            found[name] = value_at(row, name)
-    return found
+            values[name] = value_at(row, name)
+    return values
 
 
 def names_in(row: Mapping[str, Any]) -> Iterator[str]:
@@ -128,7 +128,7 @@ def names_in(row: Mapping[str, Any]) -> Iterator[str]:
         name, value = names.pop()
         yield name
         if isinstance(value, Mapping):
-            names += [(f"{name}.{field}", inside) for field, inside in reversed([*value.items()])]
+            names += [(f"{name}.{field}", child) for field, child in reversed([*value.items()])]
 
 
 def used_columns(row: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
@@ -146,8 +146,8 @@ def column_of(row: Mapping[str, Any], name: str) -> Any:
     try:
         return value_at(row, name)
     except KeyError:
-        known = ", ".join(names_in(row)) or "none"
-        raise RejectError(f"no column {name!r}; it has {known}") from None
+        columns = ", ".join(names_in(row)) or "none"
+        raise RejectError(f"no column {name!r}; it has {columns}") from None
 
 
 def pack_reference(source: Source) -> bytes:

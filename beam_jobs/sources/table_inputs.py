@@ -1,12 +1,9 @@
-"""Tables as inputs: each row names a file, and may have other columns for its record."""
+"""Tables as inputs: each row names a file, or holds one, and may have other columns for its record."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,33 +12,54 @@ from typing import Any
 
 from beam_jobs.errors import RejectError, UsageError, did_you_mean
 from beam_jobs.sources.archives.archive import archive_kind
-from beam_jobs.sources.embedded import EmbeddedInputs, columns_of_files
-from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import PATH_COLUMNS, key_text
-from beam_jobs.sources.rows import DEFAULT, OBJECT_KINDS, Dialect, delimiter_hint
-from beam_jobs.sources.source import COLUMN, Source, column_of, names_in, values_at
-from beam_jobs.sources.tables import EXPECTED, column_names, read_rows, table_kind
-from beam_jobs.storage.files import open_seekable
-from beam_jobs.storage.listing import match
+from beam_jobs.sources.archives.member import checked_name
+from beam_jobs.sources.arrow_rows import read_row_groups
+from beam_jobs.sources.chunks import file_batches, row_group_sources
+from beam_jobs.sources.inputs import SAMPLED_ROWS, Inputs
+from beam_jobs.sources.labels import PATH_COLUMNS, column_text, key_text
+from beam_jobs.sources.rows import DEFAULT, OBJECT_KINDS, Dialect, Row, delimiter_hint
+from beam_jobs.sources.source import (
+    COLUMN,
+    RowGroups,
+    Source,
+    column_of,
+    names_in,
+    used_columns,
+    values_at,
+)
+from beam_jobs.sources.tables import EXPECTED, column_names, read_rows, table_kind, usage_errors
+from beam_jobs.storage.files import file_infos, open_seekable
+from beam_jobs.storage.listing import ALL, Span, match
 from beam_jobs.storage.paths import absolute, absolute_path, common_root
-from beam_jobs.storage.ranges import ALL, Span
 from readers.files.local import is_local
 
-# Rows that are read to learn the columns of a table: not every line of .jsonl has all of them.
-SAMPLED_ROWS = 100
+# The fields of a struct that holds a file.
+_BYTES, _PATH = ".bytes", ".path"
+
+# The first bytes name the format of audio that has no path.
+_ENDINGS = {b"RIFF": ".wav", b"fLaC": ".flac", b"OggS": ".ogg"}
 
 
 @dataclass(frozen=True)
-class TableInputs(Inputs):
-    """Files that the rows of tables name, by paths relative to `root`; `patterns` match the tables.
+class RowInputs(Inputs):
+    """Files of the rows of tables, which `patterns` match.
 
     Attributes:
-        path_column: The column with the paths, in every table.
+        path_column: The column with the files or their paths, in every table.
         key: What a record's key is: "path" for the path, "row" for the path and the row's number, or
             `column:NAME` for the value of a column.
     """
 
     path_column: str = ""
+
+    @property
+    def in_one_folder(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class TableInputs(RowInputs):
+    """Files that the rows of tables name, by paths relative to `root`."""
 
     @classmethod
     def of_tables(
@@ -77,26 +95,30 @@ class TableInputs(Inputs):
         if key.startswith(COLUMN):
             needed = (*needed, key.removeprefix(COLUMN))
             columns = (*columns, key.removeprefix(COLUMN))
-        resolved = tuple(map(absolute, tables))
-        folder = _folder(root) if root else common_root([*resolved])
-        paths = [path for table in tables for path in tables_of(table)]
-        path_column, holds_files = _path_column(paths, path_column, needed, dialect)
-        if not holds_files:
-            return cls(
-                resolved,
-                folder,
-                output,
-                columns=columns,
-                dialect=dialect,
-                path_column=path_column,
-                key=key,
+        patterns = tuple(map(absolute, tables))
+        folder = _folder(root) if root else common_root([*patterns])
+        kinds = set[bool]()
+        for path in itertools.chain.from_iterable(map(tables_of, tables)):
+            path_column, holds_files = _path_column(path, path_column, needed, dialect)
+            kinds.add(holds_files)
+        if len(kinds) > 1:
+            raise UsageError(
+                f"--table: column {path_column!r} holds files in some tables and paths in others: make "
+                "a dataset of each"
             )
-        if root:
+        if True in kinds and root:
             raise UsageError(
                 f"--input {root}: the files are in --table itself, in column {path_column!r}: drop it"
             )
-        return EmbeddedInputs(
-            resolved, folder, output, columns=columns, column=path_column, key=key
+        kind = EmbeddedInputs if True in kinds else cls
+        return kind(
+            patterns,
+            folder,
+            output,
+            columns=columns,
+            dialect=dialect,
+            path_column=path_column,
+            key=key,
         )
 
     @property
@@ -114,58 +136,56 @@ class TableInputs(Inputs):
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields the files that the rows of some tables name.
 
-        A row that cannot be read is a source with an error.
+        A row that cannot be read, or whose file is missing, is a source with an error.
 
         Args:
             pattern: One of `patterns`.
             limit: Maximum number of rows, the first ones of the first tables by name.
         """
+        for batch, _ in file_batches(self.named(pattern, limit)):
+            infos = iter(file_infos([self.path_of(source) for source in batch if not source.error]))
+            for source in batch:
+                if source.error:
+                    yield source
+                    continue
+                info = next(infos)
+                if isinstance(info, FileNotFoundError):
+                    yield source._replace(error=_missing(source.file))
+                elif isinstance(info, OSError):
+                    yield source._replace(error=f"cannot be read: {info.strerror or info}")
+                else:
+                    yield source._replace(size=info.size, modified=info.modified)
+
+    def named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         paths = (file.path for file in match(pattern, limit))
         return itertools.islice(itertools.chain.from_iterable(map(self._rows, paths)), limit)
 
     def _rows(self, path: str) -> Iterator[Source]:
         kind, gzipped = _kind_of(path)
-        wanted = {self.path_column, *self.columns}
+        columns = {self.path_column, *self.columns}
         name = path[len(self._above) + 1 :]
         with open_seekable(path) as file:
-            for row in read_rows(file, kind, gzipped, wanted, self.dialect, self.max_bytes):
+            for row in read_rows(file, kind, gzipped, columns, self.dialect, self.max_bytes):
                 key = f"{name}#{row.number}" if row.number else name
-                if row.values is None:
-                    yield Source(key, error=row.error)
-                    continue
                 try:
-                    yield self._source(row.number, row.values)
+                    yield self._source(row)
                 except RejectError as error:
                     yield Source(key, error=str(error))
 
-    def _source(self, number: int, values: dict[str, Any]) -> Source:
-        below = self._below(column_of(values, self.path_column))
-        row = {name: _portable(v) for name, v in values_at(values, self.columns).items()}
-        source = Source(below, row=row)
+    def _source(self, row: Row) -> Source:
+        if row.values is None:
+            raise RejectError(row.error)
+        below = self._below(column_of(row.values, self.path_column))
+        key = below
         if self.key == "row":
-            source = source._replace(key=f"{below}#{number}", path=below)
+            key = f"{below}#{row.number}"
         elif self.key != "path":
-            name = key_text(values, self.key.removeprefix(COLUMN))
-            source = source._replace(key=name, path=below)
-        path = self.path(below)
-        if not is_local(path):
-            return source
-        try:
-            status = os.stat(path)
-        except FileNotFoundError:
-            return source._replace(error=_missing(below))
-        except OSError as error:
-            return source._replace(error=f"cannot be read: {error.strerror}")
-        if not stat.S_ISREG(status.st_mode):
-            return source._replace(error="not a file")
-        return source._replace(size=status.st_size, modified=status.st_mtime_ns)
+            key = key_text(row.values, self.key.removeprefix(COLUMN))
+        columns = {name: _portable(v) for name, v in values_at(row.values, self.columns).items()}
+        return Source(key, row=columns, path="" if self.key == "path" else below)
 
     def _below(self, path: Any) -> str:
-        """A path in a row, relative to the root.
-
-        Raises:
-            RejectError: the value is not a path of a file under the root.
-        """
+        """A path in a row, relative to the root."""
         if not isinstance(path, str) or not path or "\0" in path:
             raise RejectError(f"column {self.path_column!r} is {path!r:.80}, expected a path")
         key = path
@@ -182,12 +202,78 @@ class TableInputs(Inputs):
         return "/".join(parts)
 
 
-def _folder(root: str) -> str:
-    """The folder that `--input` names, without a final slash.
+@dataclass(frozen=True)
+class EmbeddedInputs(RowInputs):
+    """Files in a struct column `{bytes, path}` of Parquet tables, as Hugging Face writes images and audio.
 
-    Raises:
-        UsageError: there is no such local folder.
+    The rows of a row group are read from front to back, like the members of a `.tar.gz`: Parquet decodes a whole column
+    chunk to return one value, so rows in another order would cost a chunk each. The path in a key is the table's with the
+    file's own or, if it has none, the row's number.
     """
+
+    @property
+    def packed(self) -> bool:
+        return True
+
+    def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
+        """Yields row groups, each with several megabytes; a table that cannot be read is an error."""
+        groups = (row_group_sources(file, self.open) for file in self.files(pattern, limit))
+        return itertools.islice(itertools.chain.from_iterable(groups), limit)
+
+    def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
+        """Yields the files in some row groups with their bytes; damaged groups end with an error."""
+        start, end, first = source.groups or RowGroups(0, 0, 1)
+        columns = {self.path_column + _BYTES, self.path_column + _PATH, *self.columns}
+        try:
+            with open_seekable(self.path(source.file)) as file:
+                groups = range(start, end)
+                for row in read_row_groups(file, groups, columns, first, self.max_bytes):
+                    yield self._file(source, row)
+        except (OSError, RejectError) as error:
+            yield Source(source.key, error=str(error)), b""
+
+    def _file(self, source: Source, row: Row) -> tuple[Source, bytes]:
+        """A row's file with its bytes, or with an error."""
+        key = f"{source.file}#{row.number}" if row.number else source.key
+        file = Source(key, 0, source.modified, source.file, error=row.error)
+        if row.values is None:
+            return file, b""
+        try:
+            data, path = self._contents(row.values)
+            member = checked_name(path)
+            named = f"{source.file}/{member[0]}" if member and not member[1] else ""
+            if self.key.startswith(COLUMN):
+                key = column_text(row.values, self.key.removeprefix(COLUMN))
+            elif self.key == "path":
+                key = named or key
+        except RejectError as error:
+            return file._replace(error=str(error)), b""
+        return (
+            file._replace(
+                key=key,
+                size=len(data),
+                row=used_columns(row.values, self.columns),
+                path=named or file.key + _ENDINGS.get(data[:4], ""),
+            ),
+            data,
+        )
+
+    def _contents(self, values: dict[str, Any]) -> tuple[bytes, str]:
+        """The bytes and the path of a file; an empty path if the row has no text there."""
+        value = column_of(values, self.path_column)
+        if value is None:
+            raise RejectError(f"column {self.path_column!r} is null")
+        data, path = value["bytes"], value["path"]
+        if not isinstance(data, bytes):
+            raise RejectError(
+                f"column {self.path_column!r} has no bytes, only the path {path!r:.200}; if such files "
+                f"exist, name them with --path_column {self.path_column}{_PATH}"
+            )
+        return data, path if isinstance(path, str) else ""
+
+
+def _folder(root: str) -> str:
+    """The folder that `--input` names, without a final slash."""
     path = absolute_path(root).rstrip("/")
     if is_local(path) and not Path(path or "/").is_dir():
         raise UsageError(
@@ -197,62 +283,36 @@ def _folder(root: str) -> str:
 
 
 def _path_column(
-    tables: list[str], path_column: str, columns: tuple[str, ...], dialect: Dialect
-) -> tuple[str, bool]:
-    """The column of all tables with the paths or files, and whether it holds files.
-
-    Takes the arguments of `_check_columns`.
-
-    Raises:
-        UsageError: a table lacks a column, or the column holds files in some tables alone.
-    """
-    kinds = set()
-    for table in tables:
-        path_column, holds_files = _check_columns(table, path_column, columns, dialect)
-        kinds.add(holds_files)
-    if len(kinds) > 1:
-        raise UsageError(
-            f"--table: column {path_column!r} holds files in some tables and paths in others: make "
-            "a dataset of each"
-        )
-    return path_column, True in kinds
-
-
-def _check_columns(
     path: str, path_column: str, columns: tuple[str, ...], dialect: Dialect
 ) -> tuple[str, bool]:
-    """Checks that a table has all columns; returns the one with the paths, and whether it holds files.
+    """The column of a table with the paths or files, and whether it holds files; checks that it has all columns.
 
     Args:
-        path: The table's path.
-        path_column: The column with the paths; empty to choose one.
+        path_column: Its name; empty to choose one.
         columns: The other columns.
-        dialect: How the table is written.
-
-    Raises:
-        UsageError: the table lacks a column.
     """
     header = _columns_of(path, dialect)
-    found = f"it has {', '.join(header) or 'none'}{delimiter_hint(header)}"
-    held = columns_of_files(header)
+    has = f"it has {', '.join(header) or 'none'}{delimiter_hint(header)}"
+    structs = [name for name in header if {name + _BYTES, name + _PATH} <= set(header)]
     if not path_column:
-        names = held if len(held) == 1 else [n for n in PATH_COLUMNS if n in (held or header)]
+        usual = [name for name in PATH_COLUMNS if name in (structs or header)]
+        names = structs if len(structs) == 1 else usual
         if not names:
             raise UsageError(
-                f"--table {path}: no column {'/'.join(PATH_COLUMNS)}, {found}; name the one with "
+                f"--table {path}: no column {'/'.join(PATH_COLUMNS)}, {has}; name the one with "
                 "the paths: --path_column"
             )
         path_column = names[0]
     for column in (path_column, *columns):
         if column not in header:
             hint = did_you_mean(column, header)
-            raise UsageError(f"--table {path}: no column {column!r}, {found}{hint}")
-    if path_column in held and table_kind(path) != ("parquet", False):
+            raise UsageError(f"--table {path}: no column {column!r}, {has}{hint}")
+    if path_column in structs and table_kind(path) != ("parquet", False):
         raise UsageError(
             f"--table {path}: column {path_column!r} holds files, which are read from .parquet alone: "
             "write the table as Parquet, such as with to_parquet"
         )
-    return path_column, path_column in held
+    return path_column, path_column in structs
 
 
 def _portable(value: Any) -> Any:
@@ -283,11 +343,7 @@ def tables_of(pattern: str) -> list[str]:
 
 
 def _kind_of(path: str) -> tuple[str, bool]:
-    """The kind of a table, and whether it is gzipped.
-
-    Raises:
-        UsageError: the file is not a table.
-    """
+    """The kind of a table, and whether it is gzipped; a UsageError if it is none."""
     kind = table_kind(path)
     if kind is None:
         raise UsageError(f"--table {path}: {EXPECTED}")
@@ -295,12 +351,7 @@ def _kind_of(path: str) -> tuple[str, bool]:
 
 
 def _columns_of(path: str, dialect: Dialect) -> tuple[str, ...]:
-    """The names of the columns of a table and of their fields; of .jsonl and .json those in the first
-    objects.
-
-    Raises:
-        UsageError: the table cannot be read, or two columns have the same name.
-    """
+    """The names of a table's columns and of their fields; of .jsonl and .json those in the first objects."""
     kind, gzipped = _kind_of(path)
     with usage_errors(f"--table {path}"), open_seekable(path) as file:
         names = dict.fromkeys(column_names(file, kind, gzipped, dialect))
@@ -310,17 +361,6 @@ def _columns_of(path: str, dialect: Dialect) -> tuple[str, ...]:
             for row in itertools.islice(rows, SAMPLED_ROWS):
                 names.update(dict.fromkeys(names_in(row.values or {})))
         return tuple(names)
-
-
-@contextlib.contextmanager
-def usage_errors(where: str) -> Iterator[None]:
-    """Raises all errors of reading a table as UsageError, with a prefix."""
-    try:
-        yield
-    except (OSError, RejectError) as error:
-        raise UsageError(f"{where}: cannot be read: {error}") from None
-    except UsageError as error:
-        raise UsageError(f"{where}: {error.message}") from None
 
 
 def _missing(below: str) -> str:

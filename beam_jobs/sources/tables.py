@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import BinaryIO, NamedTuple
+from collections.abc import Collection, Iterator
+from typing import BinaryIO
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.formats.feather import feather_columns, feather_rows
-from beam_jobs.sources.formats.parquet import parquet_columns, read_row_groups
+from beam_jobs.sources.arrow_rows import ARROW_KINDS, arrow_columns, arrow_rows, class_names
+from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import column_text
 from beam_jobs.sources.rows import (
     DEFAULT,
@@ -21,53 +21,28 @@ from beam_jobs.sources.rows import (
     text_rows,
 )
 from beam_jobs.sources.source import names_in
+from beam_jobs.storage.files import open_seekable
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
+from beam_jobs.storage.listing import match
 
+# With more names of splits, it is the wrong column. A dataset has at most `placement.MAX_SPLITS`.
+_MAX_SPLIT_NAMES = 256
 
-class BinaryFormat(NamedTuple):
-    """How tables of a format that is not text are read.
-
-    Attributes:
-        rows: A seekable file, the columns to read, or None for all, and the most bytes of a row -> its
-            rows.
-        columns: A seekable file -> the names of its columns, each before those of its fields.
-    """
-
-    rows: Callable[[BinaryIO, Collection[str] | None, int], Iterator[Row]]
-    columns: Callable[[BinaryIO], tuple[str, ...]]
-
-
-def _parquet_rows(
-    file: BinaryIO, columns: Collection[str] | None, most_bytes: int
-) -> Iterator[Row]:
-    for row in read_row_groups(file, columns=columns, most_bytes=most_bytes):
-        yield row
-        if not row.number:
-            return
-
-
-# By the ending of a file's name.
-BINARY = {
-    "parquet": BinaryFormat(_parquet_rows, parquet_columns),
-    "feather": BinaryFormat(feather_rows, feather_columns),
-    "arrow": BinaryFormat(feather_rows, feather_columns),
-}
-
-EXPECTED = f"expected .{', .'.join(TEXT_KINDS)} (each also .gz), .{', .'.join(BINARY)}; convert other files"
+EXPECTED = f"expected .{', .'.join(TEXT_KINDS)} (each also .gz), .{', .'.join(ARROW_KINDS)}; convert other files"
 
 
 def table_kind(path: str) -> tuple[str, bool] | None:
     """A table's kind, as its name indicates, and whether it is gzipped.
 
     Returns:
-        (one of `TEXT_KINDS` or `BINARY`, whether gzipped); None for a file that is not a table.
+        (one of `TEXT_KINDS` or `ARROW_KINDS`, whether gzipped); None for a file that is not a table.
     """
     name = path.lower()
     gzipped = name.endswith(".gz")
     _, dot, kind = name.removesuffix(".gz").rpartition(".")
-    if not dot or kind not in (*TEXT_KINDS, *BINARY):
+    if not dot or kind not in (*TEXT_KINDS, *ARROW_KINDS):
         return None
-    return None if gzipped and kind in BINARY else (kind, gzipped)
+    return None if gzipped and kind in ARROW_KINDS else (kind, gzipped)
 
 
 def has_delimiter(path: str) -> bool:
@@ -91,18 +66,18 @@ def read_rows(
     A file that cannot be read to its end ends with a row of number 0.
 
     Args:
-        file: The table, at its beginning; seekable if its kind is one of `BINARY`.
+        file: The table, at its beginning; seekable if its kind is one of `ARROW_KINDS`.
         kind, gzipped: The kind, from `table_kind`.
-        columns: The columns or fields to read from formats in `BINARY`; other tables yield all.
+        columns: The columns or fields to read from formats in `ARROW_KINDS`; other tables yield all.
         dialect: How a table of text is written.
-        most_bytes: The most bytes of a row in formats in `BINARY`; `MAX_LINE_BYTES` in others.
+        most_bytes: The most bytes of a row in formats in `ARROW_KINDS`; `MAX_LINE_BYTES` in others.
 
     Raises:
         UsageError: two columns have the same name.
     """
     try:
-        if kind in BINARY:
-            yield from BINARY[kind].rows(file, columns, most_bytes)
+        if kind in ARROW_KINDS:
+            yield from arrow_rows(file, kind, columns, most_bytes)
         else:
             yield from text_rows(file, kind, gzipped, dialect)
     except RejectError as error:
@@ -122,29 +97,87 @@ def column_names(
         RejectError: the file cannot be read.
         UsageError: two columns have the same name.
     """
-    if kind in BINARY:
-        return BINARY[kind].columns(file)
+    if kind in ARROW_KINDS:
+        return arrow_columns(file, kind)
     if kind not in OBJECT_KINDS:
         return text_header(file, kind, gzipped, dialect)
     rows = text_rows(file, kind, gzipped, dialect)
     return next((tuple(names_in(row.values)) for row in rows if row.values is not None), ())
 
 
-def distinct(rows: Iterable[Row], column: str, limit: int) -> list[str]:
-    """The different labels in a column, sorted.
+def stated_classes(inputs: Inputs, column: str) -> tuple[str, ...]:
+    """The names of classes by id that Parquet tables state of a column; empty if they state none.
 
-    Rows without a valid label are ignored; they are rejected where records are made.
+    Tables that cannot be read are passed over; they become rejects where records are made.
 
     Raises:
-        UsageError: the column has more than `limit` labels.
+        UsageError: a table states others than the first.
     """
-    found: set[str] = set()
-    for row in rows:
-        with contextlib.suppress(RejectError):
-            found.add(column_text(row.values or {}, column))
-        if len(found) > limit:
+    # One file says whether they are Parquet. To find all of a million texts would take as long as the job does.
+    if any(_kind_of_first(pattern) != ("parquet", False) for pattern in inputs.patterns):
+        return ()
+    first, names = "", tuple[str, ...]()
+    for path in sorted(file.path for pattern in inputs.patterns for file in match(pattern)):
+        if table_kind(path) != ("parquet", False):
+            return ()
+        try:
+            with open_seekable(path) as file:
+                stated = class_names(file, column)
+        except (OSError, RejectError):
+            continue
+        if first and stated != names:
             raise UsageError(
-                f"column {column!r} has more than {limit} different values: these are not "
-                "classes; name another column"
+                f"label column {column!r}: {path} states other classes than {first}: make a dataset of "
+                "each"
             )
-    return sorted(found)
+        first, names = path, stated
+        if not names:
+            return ()
+    return names
+
+
+def _kind_of_first(pattern: str) -> tuple[str, bool] | None:
+    return next((table_kind(file.path) for file in match(pattern, limit=1)), None)
+
+
+def split_names(inputs: Inputs, column: str) -> list[str]:
+    """The names of splits in a column of tables: `train` first, the others sorted.
+
+    Rows without a valid name are ignored; they are rejected where records are made.
+
+    Raises:
+        UsageError: a file is not a table or cannot be read, or there are no names, or too many.
+    """
+    names: set[str] = set()
+    for path in (file.path for pattern in inputs.patterns for file in match(pattern)):
+        kind = table_kind(path)
+        if kind is None:
+            raise UsageError(
+                f"--split_column {column}: {path} is not a table, so the names in the column are not known "
+                "before its records are read: give --splits train,val"
+            )
+        with usage_errors(f"--split_column {column}: {path}"), open_seekable(path) as file:
+            for row in read_rows(file, *kind, {column}, inputs.dialect):
+                with contextlib.suppress(RejectError):
+                    names.add(column_text(row.values or {}, column))
+                if len(names) > _MAX_SPLIT_NAMES:
+                    raise UsageError(
+                        f"it has more than {_MAX_SPLIT_NAMES} different values, which are no splits; name "
+                        "another column"
+                    )
+    if not names:
+        raise UsageError(
+            f"--split_column {column}: no row has a name there; is it the right column?"
+        )
+    return sorted(names, key=lambda name: (name != "train", name))
+
+
+@contextlib.contextmanager
+def usage_errors(where: str) -> Iterator[None]:
+    """Raises all errors of reading a table as UsageError, with a prefix."""
+    try:
+        yield
+    except (OSError, RejectError) as error:
+        raise UsageError(f"{where}: cannot be read: {error}") from None
+    except UsageError as error:
+        raise UsageError(f"{where}: {error.message}") from None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_jobs.errors import UsageError
-from beam_jobs.storage.options import set_beam_options
 from readers.files.files import Draft, ExistsError, FileInfo, Stat
 from readers.files.staged import StagedFiles
 
@@ -21,13 +21,15 @@ class BeamFiles(StagedFiles):
 
     Args:
         path: One of its URLs.
+        options: The options of the parent process by name; None in a process of Beam, which has them already.
 
     Raises:
         UsageError: Beam has no filesystem for it.
     """
 
-    def __init__(self, path: str) -> None:
-        set_beam_options()
+    def __init__(self, path: str, options: Mapping[str, Any] | None = None) -> None:
+        if options is not None and FileSystems._pipeline_options is None:
+            FileSystems.set_options(PipelineOptions.from_dictionary(dict(options)))
         try:
             FileSystems.get_filesystem(path)
         except ValueError:
@@ -38,10 +40,11 @@ class BeamFiles(StagedFiles):
 
     def stat(self, path: str) -> Stat:
         with _errors(path):
-            found = FileSystems.match([path])[0].metadata_list
-        if not found:
+            matches = FileSystems.match([path])[0].metadata_list
+        if not matches:
             raise FileNotFoundError(f"{path}: no such file")
-        return Stat(found[0].size_in_bytes, found[0].last_updated_in_seconds)
+        version, info = matches[0].last_updated_in_seconds, _info(matches[0])
+        return Stat(info.size, version, modified=info.modified)
 
     def open(self, path: str) -> io.BufferedReader:
         with _errors(path):
@@ -131,14 +134,14 @@ def _walked(folder: str) -> Iterator[FileInfo]:
         listed: list[Any] = FileSystems.match([f"{below}/*"])[0].metadata_list
         return listed
 
-    def walk(found: list[Any]) -> Iterator[FileInfo]:
-        for entry in found:
-            inside = [] if entry.size_in_bytes else entries(entry.path)
+    def walk(level: list[Any]) -> Iterator[FileInfo]:
+        for entry in level:
+            below = [] if entry.size_in_bytes else entries(entry.path)
             # An empty file lists itself, with a nameless entry.
-            if entry.size_in_bytes or any(one.path == f"{entry.path}/" for one in inside):
+            if entry.size_in_bytes or any(one.path == f"{entry.path}/" for one in below):
                 yield _info(entry)
             else:
-                yield from walk(inside)
+                yield from walk(below)
 
     if FileSystems.exists(folder):
         yield from walk(entries(folder))

@@ -62,10 +62,10 @@ def encoding_name(name: str) -> str:
     """
     try:
         data = "a".encode(name)
-        found = codecs.lookup(name).name
+        canonical = codecs.lookup(name).name
         decoder = codecs.getincrementaldecoder(name)(_ERRORS)
-        if found not in _ESCAPES and decoder.decode(data, True) == "a":
-            return found
+        if canonical not in _ESCAPES and decoder.decode(data, True) == "a":
+            return canonical
     except ValueError:  # Also a UnicodeError, from encodings of host names.
         pass
     raise LookupError(f"{name} is not an encoding of text")
@@ -81,10 +81,10 @@ def check_head(head: bytes, encoding: str) -> None:
     Raises:
         RejectError: The file has a byte order mark, or NULs as in UTF-16 or UTF-32.
     """
-    found = _wide_encoding(head)
-    if found and len("\n".encode(encoding)) == 1:
+    wide = _wide_encoding(head)
+    if wide and len("\n".encode(encoding)) == 1:
         raise RejectError(
-            f"{found[:6].upper()} text: convert it to UTF-8, or add --text_encoding {found}"
+            f"{wide[:6].upper()} text: convert it to UTF-8, or add --text_encoding {wide}"
         )
 
 

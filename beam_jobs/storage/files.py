@@ -1,21 +1,73 @@
-"""The files of a path, with the options of the command and the errors of a job."""
+"""The files of a path, with the options of the command and the errors of a job, in every process of it.
+
+Beam passes options to its own workers. Our own processes, which avoid importing Beam, receive the same options when
+they start.
+"""
 
 from __future__ import annotations
 
+import bisect
 import os
-from collections.abc import Iterable
-from typing import BinaryIO
+import stat
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple
 
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.storage.options import storage_options
-from readers.files.files import WritableFiles
+from readers.files.files import FileInfo, Files, WritableFiles
 from readers.files.local import is_local
 from readers.files.of_path import LOCAL
 from readers.files.stores import clients
-from readers.files.stores.ahead import Part, Read, Window
+from readers.files.stores.ahead import Part, Read, Window, in_background
 from readers.files.stores.clients import is_store
 from readers.files.stores.errors import Errors, one_line
-from readers.files.stores.store import Store
+from readers.files.stores.store import RangeListed, Store
+
+
+class ProcessContext(NamedTuple):
+    """Everything a process needs to open the files that its parent can open.
+
+    Attributes:
+        options: Beam's options by name, except those with their default value.
+        environment: Environment variables. A fork server would pass on older ones, from its start.
+    """
+
+    options: Mapping[str, Any]
+    environment: Mapping[str, str]
+
+
+_adopted: Mapping[str, Any] | None = None
+
+_last: tuple[Any, Mapping[str, Any]] = (None, {})
+
+
+def storage_options() -> Mapping[str, Any]:
+    """Beam's options by name, except those with their default value."""
+    global _last
+    if _adopted is not None:
+        return _adopted
+    from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.value_provider import RuntimeValueProvider
+
+    # Where Beam's own filesystems look, too.
+    options: Any = FileSystems._pipeline_options or RuntimeValueProvider.runtime_options or {}
+    if options is not _last[0]:
+        by_name = isinstance(options, Mapping)
+        _last = options, dict(options) if by_name else options.get_all_options(drop_default=True)
+    return _last[1]
+
+
+def process_context() -> ProcessContext:
+    """The context for processes that this one starts."""
+    has_options = _adopted is not None or "apache_beam.io.filesystems" in sys.modules
+    return ProcessContext(storage_options() if has_options else {}, dict(os.environ))
+
+
+def adopt(given: ProcessContext) -> None:
+    """Applies the parent's context to this process."""
+    global _adopted
+    os.environ.update(given.environment)
+    _adopted = given.options
 
 
 class JobErrors(Errors):
@@ -68,7 +120,7 @@ def files_of(path: str) -> WritableFiles:
         return store_of(path)
     from beam_jobs.storage.beam_files import BeamFiles
 
-    return BeamFiles(path)
+    return BeamFiles(path, _adopted)
 
 
 def open_file(path: str) -> BinaryIO:
@@ -110,3 +162,78 @@ def reading_ahead(reads: Iterable[Read]) -> Window:
 
 def _request(read: Read) -> Part:
     return store_of(read.path).get(read.path, read.start, read.size)
+
+
+# A page of a listing takes as long as some requests for one object each, if they are made in turn.
+_WORTH_A_PAGE = 10
+
+_NANOSECONDS = 10**9
+
+
+def file_infos(paths: Sequence[str]) -> list[FileInfo | OSError]:
+    """The size and the time, in whole seconds, of each file, or why it has none; many at once in a store.
+
+    Args:
+        paths: Files of one filesystem.
+
+    Raises:
+        UsageError, DataError: The filesystem refuses all of them, or fails.
+    """
+    if not paths or is_local(paths[0]):
+        return list(map(_local_info, paths))
+    files, infos, refusal = files_of(paths[0]), dict[str, FileInfo | OSError](), None
+    if isinstance(files, RangeListed):
+        try:
+            infos = _listed_infos(files, sorted(set(paths)))
+        except UsageError as error:  # Not everybody who may read objects may list them.
+            refusal = error
+    left = {path: in_background(_info, files, path) for path in {*paths} - infos.keys()}
+    infos |= {path: request.result() for path, request in left.items()}
+    if refusal and all(isinstance(info, OSError) for info in infos.values()):
+        raise refusal
+    return [infos[path] for path in paths]
+
+
+def _listed_infos(store: RangeListed, paths: list[str]) -> dict[str, FileInfo | OSError]:
+    """The first of some objects, whose URLs are in order, as far as pages of a listing have many of them."""
+    infos: dict[str, FileInfo | OSError] = {}
+    prefix = os.path.commonprefix([paths[0], paths[-1]])  # noqa: RUF071  (Names may have a part in common.)
+    passed = _WORTH_A_PAGE
+    while paths and passed >= _WORTH_A_PAGE:
+        page = store.page(prefix, _name_before(paths[0]))
+        there = {file.path: _in_seconds(file) for file in page.files}
+        passed = bisect.bisect(paths, page.files[-1].path) if page.more else len(paths)
+        for path in paths[:passed]:
+            infos[path] = there.get(path) or FileNotFoundError(f"{path}: no such object")
+        paths = paths[passed:]
+    return infos
+
+
+def _name_before(name: str) -> str:
+    """A name right after which a listing begins with this one, or with few others."""
+    previous = ord(name[-1]) - 1
+    # Between the two are surrogates, which are in no name.
+    return f"{name[:-1]}{chr(previous if previous != 0xDFFF else 0xD7FF)}\U0010fffd"
+
+
+def _info(files: Files, path: str) -> FileInfo | OSError:
+    try:
+        there = files.stat(path)
+    except OSError as error:
+        return error
+    return _in_seconds(FileInfo(path, there.size, there.modified))
+
+
+def _local_info(path: str) -> FileInfo | OSError:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        return error
+    if not stat.S_ISREG(status.st_mode):
+        return OSError("not a file")
+    return FileInfo(path, status.st_size, status.st_mtime_ns)
+
+
+def _in_seconds(info: FileInfo) -> FileInfo:
+    """The time that a listing and a request for the object itself both state."""
+    return info._replace(modified=info.modified // _NANOSECONDS * _NANOSECONDS)

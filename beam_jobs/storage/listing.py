@@ -1,30 +1,32 @@
-"""Lists the files that a pattern matches, on any filesystem."""
+"""Lists the files that a pattern matches, on any filesystem; a store in ranges of names, many at once.
+
+A page of a store's listing names up to a thousand objects and says where the next one begins, so pages of one
+listing come one after another. But a listing may begin after any name, so the names are cut into
+ranges at folders. Objects side by side in one folder are listed page by page.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple
 
 from beam_jobs.errors import UsageError
 from beam_jobs.storage.files import files_of, store_of
-from beam_jobs.storage.paths import FIXED, fixed_folder, is_seen, unescaped
-from beam_jobs.storage.ranges import ALL, Span, listed_in_ranges, spans_at, spans_of
+from beam_jobs.storage.paths import FIXED, fixed_folder, is_seen, leading, matching, unescaped
 from readers.files.files import FileInfo
 from readers.files.local import is_local
+from readers.files.stores.ahead import in_background
 from readers.files.stores.clients import is_store
+from readers.files.stores.store import Page, RangeListed, Store
 
-# The parts of a pattern: stars, a set of characters (a bracket in front is one of them), or a character.
-_TOKENS = re.compile(
-    r"\*\*|[*?]|\[(?:!(?:\][^\]]*|[^\]]+)|(?!!)(?:\][^\]]*|[^\]]+))\]|.", re.DOTALL
-)
-
-_WILDCARDS = {"**": ".*", "*": r"[^/\\]*", "?": "."}
-
-# With fewer folders than this, those inside them are looked for, up to `_LEVELS` below the first.
-_ENOUGH_FOLDERS = 64
+# With fewer folders than this, those inside them are looked for, up to `_LEVELS` below the first: on a disk, and in a
+# store.
+_ENOUGH_FOLDERS, _AT_ONCE = 64, 16
 _LEVELS = 3
 
 # Folders that link to each other in a circle have paths of any number of links: for 14 of them, more than
@@ -43,23 +45,101 @@ _MOST_LISTED_AGAIN = 100_000
 _MOST_LISTED_HERE = 5_000
 
 
-def local_files(pattern: str, in_order: bool = False, span: Span = ALL) -> Iterator[FileInfo]:
+# Pages that wait for those before them: 128,000 objects take some 40 MB.
+_PAGES_HELD = 128
+
+# Spans of a long listing, of which some may be empty.
+_SPANS = 1024
+
+# Pages of folders that are read before a listing is cut into spans: 100,000 folders in 6 s.
+_FOLDER_PAGES = 100
+
+# "0" sorts right after "/", so `folder0` ends the names in `folder`.
+_AFTER_SLASH = chr(ord("/") + 1)
+
+
+class Span(NamedTuple):
+    """Consecutive names of a listing.
+
+    Attributes:
+        after: The URL or path that all of them follow; empty for the first ones.
+        until: The last one that may be among them; None for the last ones.
+    """
+
+    after: str = ""
+    until: str | None = None
+
+    def holds(self, name: str) -> bool:
+        """Whether a name is among them."""
+        return self.after < name and (self.until is None or name <= self.until)
+
+    def may_hold(self, folder: str) -> bool:
+        """Whether names that begin with a folder's and a slash may be among them."""
+        first, end = f"{folder}/", f"{folder}{_AFTER_SLASH}"
+        return self.after < end and (self.until is None or first < self.until)
+
+
+ALL = Span()
+
+
+def match(
+    pattern: str, limit: int | None = None, in_order: bool = False, span: Span = ALL
+) -> Iterator[FileInfo]:
+    """Yields the files that a pattern matches.
+
+    Args:
+        limit: Maximum number of files. The first ones by name are yielded, the same in every run.
+        in_order: Whether to sort by name without a limit, too.
+        span: The names that are listed, if the pattern is on a disk or in a store and there is no
+            limit.
+
+    Raises:
+        UsageError: the filesystem refuses, or its package is not installed.
+    """
+    with _as_usage_errors(pattern):
+        if is_local(pattern):
+            files = _local_files(pattern, in_order or limit is not None, span)
+        else:
+            files = _remote_files(pattern, limit is not None, span)
+        yield from itertools.islice(files, limit)
+
+
+def spans_of_pattern(
+    pattern: str, is_alone: Callable[[str], bool], processes: int = 1
+) -> list[Span]:
+    """The spans that as many tasks list: all files that a pattern matches, each in one of them.
+
+    Args:
+        pattern: A pattern on a disk, in a store, or on another filesystem, which is not cut.
+        is_alone: Whether a file is work enough for a task, given its path or URL.
+        processes: The number of processes of this machine that list; 1 if workers of an engine do.
+    """
+    if is_local(pattern):
+        return _local_spans(unescaped(fixed_folder(pattern)), is_alone, processes)
+    if not is_store(pattern):
+        return [ALL]
+    with _as_usage_errors(pattern):
+        return spans_of(store_of(pattern), unescaped(FIXED.findall(pattern)[0]), is_alone)
+
+
+@contextlib.contextmanager
+def _as_usage_errors(pattern: str) -> Iterator[None]:
+    """Raises the errors of a filesystem as what they mean for a pattern."""
+    try:
+        yield
+    except (ValueError, OSError) as error:  # BeamIOError is an OSError.
+        raise UsageError(f"--input {pattern}: {error}") from None
+
+
+def _local_files(pattern: str, in_order: bool, span: Span) -> Iterator[FileInfo]:
     """Yields the local files that a pattern matches, as a shell would.
 
     Symlinked folders are followed; Beam's own walk silently leaves them out. Names that begin with a
     dot are skipped unless the pattern contains the dot. A broken symlink is a file that cannot be read.
-
-    Args:
-        in_order: Whether to sort each folder by name, which holds its entries in memory.
-        span: The paths that are listed.
-
-    Raises:
-        UsageError: A path leads through many links to folders.
-        OSError: A folder cannot be listed.
     """
     fixed = fixed_folder(pattern)
     top = unescaped(fixed)
-    wanted, leads = _matching(pattern), _leading(pattern)
+    regex, leads = matching(pattern), leading(pattern)
     hidden = "/." in pattern[len(fixed) :]
 
     # The folders from the top to the one that is listed: each with its device and inode, how many links
@@ -94,38 +174,13 @@ def local_files(pattern: str, in_order: bool = False, span: Span = ALL) -> Itera
                 continue
             path = f"{folder}/{name}"
             if not _is_folder(entry):
-                if wanted.match(path) and span.holds(path):
+                if regex.match(path) and span.holds(path):
                     yield _local_info(entry, path)
             elif leads(path) and span.may_hold(path):
                 enter(path, links + entry.is_symlink())
                 break
         else:
             listed.pop()
-
-
-def _leading(pattern: str) -> Callable[[str], bool]:
-    """A function of a folder below the fixed one of a pattern: may there be matches in it?
-
-    So one file is found without a walk through all folders beside it. The function is called only for
-    folders whose parent it accepted.
-    """
-    fixed = fixed_folder(pattern)
-    parts = pattern[len(fixed) + 1 :].split("/")
-    # Only a single star stays within a name: `?` and `[!a]` match a slash, too.
-    simple = itertools.takewhile(lambda part: "**" not in part and not {*"?["} & {*part}, parts)
-    within = list(simple)
-    folders = [
-        _matching("/".join([fixed, *within[: level + 1]])) for level in range(len(parts[:-1]))
-    ][: len(within)]
-    above = unescaped(fixed).count("/") + 1
-
-    def leads(folder: str) -> bool:
-        level = folder.count("/") - above
-        if level < len(folders):
-            return folders[level].match(folder) is not None
-        return len(within) < len(parts)
-
-    return leads
 
 
 def _files_first(entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
@@ -140,47 +195,6 @@ def _files_first(entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[st
         else:
             yield entry
     yield from folders
-
-
-def _matching(pattern: str) -> re.Pattern[str]:
-    """A pattern as a regular expression, which matches what Beam's filesystems match."""
-    return re.compile("".join(map(_regex_of, _TOKENS.findall(pattern))) + r"\Z", re.DOTALL)
-
-
-def _regex_of(token: str) -> str:
-    if token in _WILDCARDS:
-        return _WILDCARDS[token]
-    if len(token) == 1:
-        return re.escape(token)
-    negated = token[1] == "!"
-    inside = token[1 + negated : -1].replace("\\", r"\\").replace("[", r"\[")
-    if inside[0] == "^" and not negated:
-        inside = f"\\{inside}"
-    return f"[{'^' * negated}{inside}]"
-
-
-def _remote_files(pattern: str, limited: bool, span: Span) -> Iterator[FileInfo]:
-    """Yields the files that a pattern matches in a store or on a filesystem of Beam's.
-
-    Apart from symlinks, the same files match as in `local_files`.
-
-    Args:
-        limited: Whether only the first ones are needed, so that a store is listed page by page.
-        span: The names that a store lists.
-    """
-    folder, prefix = fixed_folder(pattern), FIXED.findall(pattern)[0]
-    wanted, hidden = _matching(pattern), "/." in pattern[len(folder) :]
-    top = unescaped(folder)
-    if is_store(pattern):
-        store, start = store_of(pattern), unescaped(prefix)
-        found: Iterable[FileInfo] = (
-            store.objects(start) if limited else listed_in_ranges(store, start, span)
-        )
-    else:
-        found = files_of(top).listed(top)
-    for file in found:
-        if wanted.match(file.path) and is_seen(file.path, top, hidden):
-            yield file
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -198,24 +212,6 @@ def _local_info(entry: os.DirEntry[str], path: str) -> FileInfo:
     return FileInfo(path, status.st_size, status.st_mtime_ns)
 
 
-def spans_of_pattern(
-    pattern: str, is_alone: Callable[[str], bool], processes: int = 1
-) -> list[Span]:
-    """The spans that as many tasks list: all files that a pattern matches, each in one of them.
-
-    Args:
-        pattern: A pattern on a disk, in a store, or on another filesystem, which is not cut.
-        is_alone: Whether a file is work enough for a task, given its path or URL.
-        processes: The number of processes of this machine that list; 1 if workers of an engine do.
-    """
-    if is_local(pattern):
-        return _local_spans(unescaped(fixed_folder(pattern)), is_alone, processes)
-    if not is_store(pattern):
-        return [ALL]
-    with _as_usage_errors(pattern):
-        return spans_of(store_of(pattern), unescaped(FIXED.findall(pattern)[0]), is_alone)
-
-
 def _local_spans(top: str, is_alone: Callable[[str], bool], processes: int) -> list[Span]:
     """Spans of the files in a folder on a disk, cut at folders inside it and at files."""
     found, level, listed = list[str](), [top], 0
@@ -228,7 +224,7 @@ def _local_spans(top: str, is_alone: Callable[[str], bool], processes: int) -> l
             if listed > most:
                 if processes > 1 and len(found) < enough:
                     found += itertools.chain.from_iterable(_some_names(f, enough) for f in level)
-                return spans_at(sorted(filter(_is_text, found)))
+                return _between(_some(sorted(filter(_is_text, found)), _SPANS))
             if _is_folder(entry):
                 folders.append(entry.path)
             elif is_alone(entry.path):
@@ -238,7 +234,7 @@ def _local_spans(top: str, is_alone: Callable[[str], bool], processes: int) -> l
         if not folders or len(found) >= enough:
             break
         level = folders
-    return spans_at(found)
+    return _between(_some(found, _SPANS))
 
 
 def _some_names(folder: str, parts: int) -> list[str]:
@@ -261,32 +257,151 @@ def _is_text(name: str) -> bool:
     return name == name.encode("utf-8", "replace").decode()
 
 
-@contextlib.contextmanager
-def _as_usage_errors(pattern: str) -> Iterator[None]:
-    """Raises the errors of a filesystem as what they mean for a pattern."""
+def _remote_files(pattern: str, limited: bool, span: Span) -> Iterator[FileInfo]:
+    """Yields the files that a pattern matches in a store or on a filesystem of Beam's.
+
+    Apart from symlinks, the same files match as in `local_files`.
+    """
+    folder, prefix = fixed_folder(pattern), FIXED.findall(pattern)[0]
+    regex, hidden = matching(pattern), "/." in pattern[len(folder) :]
+    top = unescaped(folder)
+    if is_store(pattern):
+        store, start = store_of(pattern), unescaped(prefix)
+        files: Iterable[FileInfo] = (
+            store.objects(start) if limited else listed_in_ranges(store, start, span)
+        )
+    else:
+        files = files_of(top).listed(top)
+    for file in files:
+        if regex.match(file.path) and is_seen(file.path, top, hidden):
+            yield file
+
+
+class _Range:
+    """The objects with names after one, up to another.
+
+    Attributes:
+        after: The last name that is listed, or that is not in the range.
+        until: The last name that may be in the range; None if it ends with the listing.
+        pages: Pages that are not yielded yet.
+        request: The request of the next page.
+        ended: Whether there are no more pages.
+    """
+
+    def __init__(self, after: str, until: str | None) -> None:
+        self.after, self.until = after, until
+        self.pages: deque[list[FileInfo]] = deque()
+        self.request: Future[Page] | None = None
+        self.ended = False
+
+    def add(self, page: Page) -> None:
+        """Adds the next page."""
+        files, until = page.files, self.until
+        self.ended = not page.more
+        if until is not None and files and files[-1].path >= until:
+            self.ended = True
+            files = [file for file in files if file.path <= until]
+        if files:
+            self.after = files[-1].path
+            self.pages.append(files)
+
+    def cut(self, cuts: Sequence[str]) -> list[_Range]:
+        """Ends the range at the first cut, and returns those after it; `cuts` are in order."""
+        names = [name for name in cuts if name > self.after]
+        if not names:
+            return []
+        self.until = names[0]
+        return [_Range(start, end) for start, end in zip(names, [*names[1:], None], strict=True)]
+
+    def ask(self, store: RangeListed, prefix: str) -> bool:
+        """Requests the next page, if that is not under way or there is none."""
+        if self.request or self.ended:
+            return False
+        self.request = in_background(store.page, prefix, self.after)
+        return True
+
+    def collect(self) -> None:
+        """Adds the page that was requested, if it has come."""
+        if self.request and self.request.done() and not self.request.exception():
+            self.add(self.request.result())
+            self.request = None
+
+
+def listed_in_ranges(store: Store, prefix: str, span: Span = ALL) -> Iterator[FileInfo]:
+    """Yields what `Store.objects` yields, or a span of it, in the same order; raises what it raises."""
+    if not isinstance(store, RangeListed):
+        yield from store.objects(prefix)
+        return
+    first = _Range(*span)
+    first.add(store.page(prefix, span.after))
+    ranges = deque([first])
+    if not first.ended and span == ALL:
+        ranges += first.cut(_folders(store, _first_folders(store, prefix)))
     try:
-        yield
-    except (ValueError, OSError) as error:  # BeamIOError is an OSError.
-        raise UsageError(f"--input {pattern}: {error}") from None
+        while ranges:
+            first = ranges[0]
+            left = _AT_ONCE - sum(each.request is not None for each in ranges)
+            room = _PAGES_HELD - sum(len(each.pages) for each in ranges)
+            for each in ranges:
+                # The first one's pages are yielded next, however many of the others wait.
+                if each is first or (left > 0 and room > 0):
+                    left -= each.ask(store, prefix)
+            if first.pages:
+                yield from first.pages.popleft()
+            elif first.request:
+                first.request.result()  # Raises what the request raised.
+            else:
+                ranges.popleft()
+            for each in ranges:
+                each.collect()
+    finally:
+        for each in ranges:
+            if each.request:
+                each.request.cancel()
 
 
-def match(
-    pattern: str, limit: int | None = None, in_order: bool = False, span: Span = ALL
-) -> Iterator[FileInfo]:
-    """Yields the files that a pattern matches.
+def _folders(store: RangeListed, folders: list[str]) -> list[str]:
+    """Some of these folders and of those in them, in order: about `_AT_ONCE`, if there are that many near."""
+    for _ in range(_LEVELS - 1):
+        if not 0 < len(folders) < _AT_ONCE:
+            break
+        requests = [in_background(_first_folders, store, folder) for folder in folders]
+        deeper = list(itertools.chain.from_iterable(request.result() for request in requests))
+        if not deeper:
+            break
+        folders = sorted({*folders, *deeper})
+    return _some(folders, _AT_ONCE)
+
+
+def _first_folders(store: RangeListed, prefix: str) -> list[str]:
+    return next(store.folders(prefix), [])
+
+
+def _some(names: Sequence[str], count: int) -> list[str]:
+    """About as many of some names, evenly spread; all if there are no more."""
+    return [*names[:: -(-len(names) // count) or 1]]
+
+
+def spans_of(store: Store, prefix: str, is_alone: Callable[[str], bool]) -> list[Span]:
+    """Consecutive spans that hold all objects whose URLs begin with a prefix, for as many tasks to list.
 
     Args:
-        limit: Maximum number of files. The first ones by name are yielded, the same in every run.
-        in_order: Whether to sort by name without a limit, too.
-        span: The names that are listed, if the pattern is on a disk or in a store and there is no
-            limit.
-
-    Raises:
-        UsageError: the filesystem refuses, or its package is not installed.
+        store: The store.
+        prefix: What the URLs begin with.
+        is_alone: Whether an object is work enough for a task, given its URL.
     """
-    with _as_usage_errors(pattern):
-        if is_local(pattern):
-            found = local_files(pattern, in_order or limit is not None, span)
-        else:
-            found = _remote_files(pattern, limit is not None, span)
-        yield from itertools.islice(found, limit)
+    if not isinstance(store, RangeListed):
+        return [ALL]
+    first = store.page(prefix, "")
+    if not first.more:
+        return _between([file.path for file in first.files if is_alone(file.path)])
+    pages = list(itertools.islice(itertools.takewhile(bool, store.folders(prefix)), _FOLDER_PAGES))
+    cuts = _some(list(itertools.chain.from_iterable(pages)), _SPANS)
+    if len(cuts) < _AT_ONCE:
+        cuts = _folders(store, cuts)
+    return _between(cuts)
+
+
+def _between(cuts: Sequence[str]) -> list[Span]:
+    """The spans before, between and after some names, which are in order."""
+    return [Span(start, end) for start, end in zip(["", *cuts], [*cuts, None], strict=True)]

@@ -1,9 +1,10 @@
-"""Paths and patterns: which are local, and their common folder."""
+"""Paths and patterns: which are local, what they match, and their common folder."""
 
 from __future__ import annotations
 
 import functools
 import glob
+import itertools
 import os
 import re
 from collections.abc import Callable
@@ -18,6 +19,13 @@ from readers.files.stores.clients import is_store
 GLOB = re.compile(r"[*?\[]")
 
 _ESCAPED = re.compile(r"\[([*?[])\]")
+
+# The parts of a pattern: stars, a set of characters (a bracket in front is one of them), or a character.
+_TOKENS = re.compile(
+    r"\*\*|[*?]|\[(?:!(?:\][^\]]*|[^\]]+)|(?!!)(?:\][^\]]*|[^\]]+))\]|.", re.DOTALL
+)
+
+_WILDCARDS = {"**": ".*", "*": r"[^/\\]*", "?": "."}
 
 # The part of a pattern before its first wildcard.
 FIXED = re.compile(r"(?:[^*?\[]|\[[*?[]\])*")
@@ -54,13 +62,13 @@ def absolute(pattern: str) -> str:
 def _is_store_folder(path: str) -> bool:
     """Whether there are objects under a path, and none at the path itself."""
     path = path.rstrip("/")
-    store, inside = store_of(path), f"{path}/"
+    store, below = store_of(path), f"{path}/"
     first = next(store.objects(path), None)  # A name sorts before all that begin with it.
     if not first or first.path == path:
         return False
-    if first.path.startswith(inside) and is_seen(first.path, path):
+    if first.path.startswith(below) and is_seen(first.path, path):
         return True
-    return any(is_seen(found.path, path) for found in store.objects(inside))
+    return any(is_seen(file.path, path) for file in store.objects(below))
 
 
 def refuse_links(directory: str) -> None:
@@ -113,7 +121,7 @@ def common_root(patterns: list[str]) -> str:
     return root
 
 
-def inside(folder: str) -> Callable[[str], bool]:
+def membership(folder: str) -> Callable[[str], bool]:
     """A function that says whether a file lies in a folder, by whichever symlinks either is reached.
 
     Args:
@@ -137,3 +145,45 @@ def is_seen(path: str, top: str, hidden: bool = False) -> bool:
     Consoles create empty objects whose names end with a slash, to show folders.
     """
     return not path.endswith("/") and (hidden or "/." not in path[len(top) :])
+
+
+def leading(pattern: str) -> Callable[[str], bool]:
+    """A function of a folder below the fixed one of a pattern: may there be matches in it?
+
+    So one file is found without a walk through all folders beside it. The function is called only for
+    folders whose parent it accepted.
+    """
+    fixed = fixed_folder(pattern)
+    parts = pattern[len(fixed) + 1 :].split("/")
+    # Only a single star stays within a name: `?` and `[!a]` match a slash, too.
+    simple = itertools.takewhile(lambda part: "**" not in part and not {*"?["} & {*part}, parts)
+    within = list(simple)
+    folders = [
+        matching("/".join([fixed, *within[: level + 1]])) for level in range(len(parts[:-1]))
+    ][: len(within)]
+    above = unescaped(fixed).count("/") + 1
+
+    def leads(folder: str) -> bool:
+        level = folder.count("/") - above
+        if level < len(folders):
+            return folders[level].match(folder) is not None
+        return len(within) < len(parts)
+
+    return leads
+
+
+def matching(pattern: str) -> re.Pattern[str]:
+    """A pattern as a regular expression, which matches what Beam's filesystems match."""
+    return re.compile("".join(map(_regex_of, _TOKENS.findall(pattern))) + r"\Z", re.DOTALL)
+
+
+def _regex_of(token: str) -> str:
+    if token in _WILDCARDS:
+        return _WILDCARDS[token]
+    if len(token) == 1:
+        return re.escape(token)
+    negated = token[1] == "!"
+    characters = token[1 + negated : -1].replace("\\", r"\\").replace("[", r"\[")
+    if characters[0] == "^" and not negated:
+        characters = f"\\{characters}"
+    return f"[{'^' * negated}{characters}]"

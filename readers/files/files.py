@@ -54,11 +54,13 @@ class Stat(NamedTuple):
         size: Its length in bytes.
         version: What changes with its content; its `repr` is the same in all processes.
         crc32c: The checksum that its store keeps; None if it keeps none.
+        modified: Time of its last change, in nanoseconds since the epoch; 0 if unknown.
     """
 
     size: int
     version: object
     crc32c: int | None = None
+    modified: int = 0
 
 
 class Range(NamedTuple):

@@ -27,7 +27,7 @@ def test_damaged_images_leave_the_shards_of_every_split_balanced(tmp_path, capsy
         else:
             Image.new("RGB", (4 + n % 5, 3 + n % 4), (n, 255 - n, 7)).save(path)
     arguments = ["images", "--input", f"{tmp_path}/in/*/*.png", "--num_shards", 7]
-    arguments += ["--splits", "train=0.7,val=0.3"]
+    arguments += ["--splits", "train=0.7,val=0.3", "--max_rejects", "all"]
     message = r"x/\d+\.png: .* \(--on_reject fail\)"
     out = tmp_path / "out"
     refused(capsys, 1, message, *arguments, "--on_reject", "fail", "--output", out)
@@ -68,6 +68,7 @@ def test_what_an_index_says_of_a_record_goes_with_it_to_another_shard(tmp_path, 
     monkeypatch.chdir(tmp_path)
     write_recordings(tmp_path / "in", [8 + n % 17 for n in range(60)], bad)
     flags += ["--num_shards", 5, "--seed", 7, "--splits", "train=0.7,val=0.3"]
+    flags += ["--max_rejects", "all"]
     assert run("sensors", "--input", "in/*/*.npy", *flags, "--output", "out") == 0
     manifest = balanced(tmp_path / "out")
     assert manifest.rejected >= 20

@@ -85,7 +85,7 @@ def by_default(tmp_path_factory):
         make, flags = JOBS[job]
         source, out = tmp_path_factory.mktemp(job) / "in", tmp_path_factory.mktemp(job) / "out"
         make(source)
-        arguments = [job, "--input", source, *SPLITS, *flags]
+        arguments = [job, "--input", source, *SPLITS, *flags, "--max_rejects", "all"]
         assert run(*arguments, "--output", out) == 0
         manifest = Manifest.read(str(out))
         assert [len(split.shards) for split in manifest.splits.values()] == [4, 2, 2]

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from examples.samples import make_samples
 from readers.verify import verify
 from tests.engines.flink import Flink
 from tests.engines.running import engine_of_module
-from tests.engines.services import is_alive, pids
+from tests.engines.services import is_alive, pids, start
 from tests.support.datasets import files_of
 
 pytestmark = pytest.mark.engines
@@ -134,9 +135,7 @@ def test_a_job_survives_a_killed_task_manager(flink, run, job):
         assert exceptions(run)
         assert_undisturbed(run.out, job)
     finally:
-        manager = flink.task_manager(1)
-        manager.start(flink.folder)
-        manager.wait(flink.folder)
+        assert start(flink.folder, flink.services()) == ["taskmanager1"]
 
 
 def test_a_cancelled_job_resumes_when_it_is_submitted_again(flink, run, job, capsys):
@@ -176,11 +175,35 @@ def test_a_job_whose_driver_is_killed_keeps_others_out_and_ends_with_a_complete_
     run.driver.kill()
     run.driver.wait()
     assert main([*job[0], "--output", str(run.out), *flink.flags]) == 2
-    assert f"({run.id}) is writing here, though its command has ended" in capsys.readouterr().err
+    assert f"({run.id}) already, of an earlier command: {flink.address}" in capsys.readouterr().err
     for _ in waits(run):
         if (run.out / "manifest.json").exists():
             assert verify(str(run.out)).ok  # notes of its shards are deleted later
     assert run.state() == "FINISHED"
+    assert main([*job[0], "--output", str(run.out)]) == 0  # It deletes the lease of the killed one.
+    assert "is complete: the same options" in capsys.readouterr().err
+    assert_undisturbed(run.out, job)
+
+
+def test_a_killed_job_manager_is_one_line_and_the_same_command_resumes(flink, run, job, capsys):
+    run.until_shards(3)
+    os.kill(pids(flink.folder)["jobmanager"], signal.SIGKILL)
+    try:
+        assert run.code() == 1
+    finally:
+        assert start(flink.folder, flink.services()) == ["jobmanager"]
+    *lines, line = run.printed().splitlines()
+    silent = f"Flink does not answer at {flink.address} (Connection refused)"
+    assert any(line.startswith(f"{silent}; ") for line in lines)
+    assert (
+        line.startswith(f"error: {silent}: the job ") and f"({run.id}) is lost, or out of" in line
+    )
+    written = re.search(
+        rf"(\d+) of {SHARDS} shards are written, and no dataset; start Flink, and", line
+    )
+    assert int(written[1]) >= 3
+    assert main([*job[0], "--output", str(run.out), *flink.flags, "--parallelism=2"]) == 0
+    assert "shards of an unfinished run" in capsys.readouterr().err
     assert_undisturbed(run.out, job)
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.dataset import encoded_records as shard_writer
-from beam_jobs.dataset import shard_file as shards
+from beam_jobs.dataset import encoded_records, shard_writer
 from beam_jobs.pipeline import commit, write_runs
 from beam_jobs.records.spool import Spool
 from tests.support import forked
@@ -62,7 +61,7 @@ def jobs(tmp_path_factory):
 def test_two_simultaneous_attempts_at_an_encoded_shard_agree(jobs, tmp_path, monkeypatch, on_disk):
     arguments, expected = jobs["text"]
     monkeypatch.setattr(Spool, "on_disk", on_disk)
-    once, commit_file = shard_writer.write_spooled, shards.ShardFile.commit
+    once, commit_file = encoded_records.write_spooled, shard_writer.ShardFile.commit
     meet = threading.Barrier(2)
 
     def twice(*given):
@@ -77,7 +76,7 @@ def test_two_simultaneous_attempts_at_an_encoded_shard_agree(jobs, tmp_path, mon
         return commit_file(*given)
 
     monkeypatch.setattr(write_runs, "write_spooled", twice)
-    monkeypatch.setattr(shards.ShardFile, "commit", waits)
+    monkeypatch.setattr(shard_writer.ShardFile, "commit", waits)
     assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
     assert files_of(tmp_path / "out") == expected
 

@@ -101,9 +101,12 @@ def test_a_class_without_a_record_keeps_its_id_and_is_named_at_the_end(tmp_path,
 
 
 def test_a_job_that_rejects_all_inputs_fails_with_the_first_reason(tmp_path, capsys):
-    (tmp_path / "a.jsonl").write_text('{"body": "x"}\n' * 3)
-    arguments = ("text", "--input", tmp_path / "a.jsonl", "--label", "none")
-    refused(capsys, 1, r"all 3 records.*body", *arguments, "--output", tmp_path / "out")
+    for number in range(3):
+        (tmp_path / f"{number}.jpg").write_bytes(b"no picture")
+    arguments = ("images", "--input", f"{tmp_path}/*.jpg", "--label", "none")
+    refused(
+        capsys, 1, r"all 3 records.*unknown image format", *arguments, "--output", tmp_path / "out"
+    )
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 

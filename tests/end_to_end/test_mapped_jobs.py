@@ -47,7 +47,7 @@ def source(tmp_path_factory):
 
 
 WINDOWS = ["sensors", "--input", "in", "--rate", "50Hz", "--window", "10"]
-WINDOWS += ["--map", "functions_of_jobs:spectrum", "--num_shards", "4"]
+WINDOWS += ["--map", "functions_of_jobs:spectrum", "--num_shards", "4", "--max_rejects", "all"]
 
 
 @pytest.fixture(scope="module")

@@ -173,6 +173,7 @@ def test_records_that_do_not_fit_the_first_ones_are_rejected_and_shards_stay_bal
     (tmp_path / "a").write_bytes(b"".join(framed))
     out = tmp_path / "out"
     flags = ["reshard", "--input", tmp_path / "a", *SPLITS, "--num_shards", "train=7,val=2"]
+    flags += ["--max_rejects", "all"]
     assert run(*flags, *ONE, "--output", out) == 0
     manifest = balanced(out)
     assert has_moved_records(out, lambda record: f"a#{record['id'] + 1}")

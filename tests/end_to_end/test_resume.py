@@ -90,6 +90,7 @@ def uneven(tmp_path_factory):
     bad = random.Random(3).sample(range(300), 90)
     write_recordings(source, [1 + n % 9 for n in range(300)], bad)
     arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", SHARDS]
+    arguments += ["--max_rejects", "all"]
     assert run(*arguments, "--output", out) == 0
     return arguments, files_of(out)
 

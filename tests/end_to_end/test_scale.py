@@ -5,14 +5,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from beam_jobs.plan.boundaries import (
+from beam_jobs.plan.shards import (
+    BINS,
     Draft,
-    draft_split,
+    Plan,
     finish_plan,
     pick_boundaries,
+    shard_sizes,
     wanted_hashes,
 )
-from beam_jobs.plan.shards import BINS, Plan, shard_sizes
 from beam_jobs.plan.summary import SplitSummary
 from beam_jobs.records.blocks import Block
 
@@ -53,7 +54,7 @@ def drafted(records: int) -> Draft:
         part.add(hashes)
         summary.merge(part)
     assert summary.records == records
-    return (draft_split(summary.histogram(), 0, 100.0, SHARDS, 1),)
+    return Draft.of([(summary.histogram(), 0, 100.0, SHARDS)], 1)
 
 
 def planned(records: int, draft: Draft) -> Plan:

@@ -66,6 +66,7 @@ def test_windows_of_files_of_every_kind_equal_those_of_numpy_and_stay_in_one_spl
         (tmp_path / f"in/a/!.{kind}").write_bytes(data)
     flags = ["--window", 60, "--stride", 20]
     flags += ["--splits", "train=0.6,val=0.4", "--num_shards", "train=4,val=3"]
+    flags += ["--max_rejects", "all"]
     assert run("sensors", "--input", tmp_path / "in", *flags, *ONE, "--output", out) == 0
     assert balanced(out).schema["signal"] == Feature("float32", (60, 3))
     found = records_of(out)
@@ -117,7 +118,7 @@ def test_files_of_several_rates_are_joined_on_one_grid(tmp_path, capsys):
     )
     inputs = f"{joined}/*/r[1-7]*.[cw]*"
     refused(capsys, 2, message, "sensors", "--input", inputs, *join, "--output", out)
-    join += ["--time_column", "t", "--resample", "50Hz"]
+    join += ["--time_column", "t", "--resample", "50Hz", "--max_rejects", "all"]
     assert run("sensors", "--input", joined, "--output", out, *join, *ONE) == 0
     assert rejects_of(out) == {
         "README": "its name does not fit --join {recording}_{array}.*",

@@ -77,7 +77,7 @@ JOBS = {
 
 def job(name, place):
     """The arguments of a job."""
-    return JOBS[name].replace("{}", str(place)).split()
+    return [*JOBS[name].replace("{}", str(place)).split(), "--max_rejects", "all"]
 
 
 @pytest.fixture(scope="module")

@@ -38,8 +38,11 @@ def main(arguments: list[str]) -> int:
         for name in ENGINES if flags.engine == "all" else [flags.engine]:
             engine = ENGINES[name](flags.folder.absolute() / name)
             if flags.action == "start":
-                start(engine.folder, engine.services())
-                print(f"{name} runs; its logs are in {engine.folder}\n  {' '.join(engine.flags)}")
+                started = start(engine.folder, engine.services())
+                print(
+                    f"{name} runs (started {', '.join(started) or 'nothing'}); its logs are in {engine.folder}"
+                )
+                print(f"  {' '.join(engine.flags)}")
             elif flags.action == "stop":
                 print(f"{name}: stopped {', '.join(stop(engine.folder)) or 'nothing'}")
             else:

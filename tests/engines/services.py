@@ -11,7 +11,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,32 +78,34 @@ class Service:
         return folder / f"{self.name}.pid"
 
 
-def start(folder: Path, services: Sequence[Service]) -> None:
-    """Starts services at the same time, because they connect to each other; all or none.
+def start(folder: Path, services: Sequence[Service]) -> list[str]:
+    """Starts the services that do not run, at the same time, because they connect to each other; returns their names.
 
     Raises:
-        EngineError: Services of this folder run already, or one does not start.
+        EngineError: One does not start; then none of those does.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if running := pids(folder):
-        raise EngineError(f"{', '.join(running)} of {folder}: running already; stop them first")
+    started = [service for service in services if service.name not in pids(folder)]
     try:
-        for service in services:
+        for service in started:
             service.start(folder)
-        for service in services:
+        for service in started:
             service.wait(folder)
     except BaseException:
-        stop(folder)
+        stop(folder, [service.name for service in started])
         raise
+    return [service.name for service in started]
 
 
-def stop(folder: Path) -> list[str]:
-    """Stops all services of a folder, the last one first; returns their names."""
-    found = dict(reversed(pids(folder).items()))
+def stop(folder: Path, names: Collection[str] | None = None) -> list[str]:
+    """Stops some services of a folder, by default all, the last one first; returns their names."""
+    running = reversed(pids(folder).items())
+    found = {name: pid for name, pid in running if names is None or name in names}
     for pid in found.values():
         _end(pid)
     for file in folder.glob("*.pid"):
-        file.unlink()
+        if names is None or file.stem in names:
+            file.unlink()
     return list(found)
 
 

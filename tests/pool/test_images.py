@@ -115,7 +115,8 @@ def test_images_have_the_pixels_of_other_decoders(name, tmp_path):
         if path.stat().st_size > MAX_BYTES or path.suffix in ARCHIVES:
             path.unlink()
     out = tmp_path / "out"
-    assert run("images", "--input", folder, "--output", out, "--label", "none") == 0
+    flags = ["--label", "none", "--encoding", "tensor", "--max_rejects", "all"]
+    assert run("images", "--input", folder, "--output", out, *flags) == 0
     records, rejects, wrong = records_of(out), rejects_of(out), {}
     for path in filter(lambda path: path.exists(), paths):
         key = path.relative_to(folder).as_posix()

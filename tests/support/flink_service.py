@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -44,32 +43,12 @@ class FlinkService:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         self.address = f"http://localhost:{self._server.server_port}"
 
-    def add(self, name: str, id_: str, state: str = "RUNNING", **counters: int) -> None:
-        """Lists a job with three stages, of which one has ended, and with counters `step__name`."""
-        self.answers["/jobs/overview"]["jobs"].append({"jid": id_, "name": name})
-        stages = [{"status": status} for status in ("FINISHED", "RUNNING", "CREATED")]
-        self.answers[f"/jobs/{id_}"] = {"state": state, "vertices": stages}
-        self.answers[f"/jobs/{id_}/accumulators"] = accumulators(
-            *(counter(name.replace("__", "/"), bytes([value])) for name, value in counters.items())
-        )
+    def add(self, name: str, id_: str, state: str = "RUNNING") -> None:
+        """Lists a job."""
+        self.answers["/jobs/overview"]["jobs"].append({"jid": id_, "name": name, "state": state})
+        self.answers[f"/jobs/{id_}"] = {"state": state}
 
     def close(self) -> None:
         """Ends the service."""
         self._server.shutdown()
         self._server.server_close()
-
-
-def counter(
-    name: str, payload: bytes, urn: str = "beam:metric:user:sum_int64:v1"
-) -> dict[str, Any]:
-    """A counter in Beam's metrics, by its name such as "shards/records"."""
-    namespace, _, short = name.partition("/")
-    labels = {"NAMESPACE": namespace, "NAME": short}
-    return {"urn": urn, "payload": base64.b64encode(payload).decode(), "labels": labels}
-
-
-def accumulators(*infos: dict[str, Any]) -> dict[str, Any]:
-    """Flink's answer about a job with some of Beam's metrics."""
-    value = json.dumps({"metrics": {"attempted": list(infos)}})
-    own = [{"name": "other", "value": "1"}, {"name": "__metricscontainers", "value": value}]
-    return {"user-task-accumulators": own}

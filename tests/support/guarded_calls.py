@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,17 @@ def shifted(data: bytes, by: int) -> tuple[dict[str, np.ndarray], str, np.ndarra
 
 
 def pid(data: bytes) -> int:
+    return os.getpid()
+
+
+def meet(name: bytes, count: int) -> int:
+    """Returns the process's number when so many processes have called this."""
+    path, deadline = Path(name.decode()), time.monotonic() + 60
+    with path.open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    while len(set(path.read_text().splitlines())) < count:
+        assert time.monotonic() < deadline, "the other process does not come"
+        time.sleep(0.005)
     return os.getpid()
 
 

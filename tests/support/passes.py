@@ -25,7 +25,7 @@ ONE = Placement(0, Splits())
 
 
 class Kept:
-    """Takes the records of a pass, as `Held` does, and keeps them.
+    """Takes the records of a pass, as `BundleRuns` does, and keeps them.
 
     Attributes:
         blocks: The blocks in the order of their arrival.

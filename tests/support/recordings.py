@@ -12,7 +12,8 @@ import soundfile
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.registry import read_recording
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+from beam_jobs.jobs.sensors.read_options import ReadOptions
+from beam_jobs.jobs.sensors.recording import Recording
 
 RATE = 16_000
 

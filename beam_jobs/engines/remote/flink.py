@@ -1,50 +1,37 @@
-"""Flink's REST interface: where a job runs, what it has counted, and how it is cancelled."""
+"""Jobs on Flink, through its REST interface, and the note that finds a job of any engine again."""
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Set
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
+import grpc
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
     PipelineOptions,
     PortableOptions,
 )
+from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
 _PORT = 8081
 
 _SECONDS_TO_ANSWER = 5
 _POLL_SECONDS = 0.5
 
-# Where Beam's runner keeps all metrics of a job, and the URN of a counter among them.
-_METRICS = "__metricscontainers"
-_COUNTER = "beam:metric:user:sum_int64:v1"
+# Flink's answers are up to 3 s old.
+SECONDS_TO_END = 5.0
 
-_ENDED = ("FINISHED", "CANCELED", "FAILED")
+# In the words of Flink, and of a job service.
+_ENDED = ("FINISHED", "CANCELED", "FAILED", "DONE", "CANCELLED", "DRAINED")
 
 
 class NoAnswer(Exception):
     """An engine says nothing about a job; the message says why."""
-
-
-class Seen(NamedTuple):
-    """What Flink says about a job at one moment.
-
-    Attributes:
-        stages_done: The number of its stages that have ended.
-        stages: The number of all its stages; 0 if that is unknown.
-        counters: Name -> value of the job's own counters, such as "shards/records".
-    """
-
-    stages_done: int = 0
-    stages: int = 0
-    counters: Mapping[str, int] = {}
 
 
 class FlinkJob(NamedTuple):
@@ -67,17 +54,6 @@ class FlinkJob(NamedTuple):
     def cancel_command(self) -> str:
         """The command that cancels the job."""
         return f"curl -X PATCH '{self.address}/jobs/{self.id}?mode=cancel'"
-
-    def look(self) -> Seen:
-        """What Flink says about the job.
-
-        Raises:
-            NoAnswer: The JobManager does not answer, or does not know the job.
-        """
-        stages = _ask(self.address, f"/jobs/{self.id}")["vertices"]
-        done = sum(stage["status"] == "FINISHED" for stage in stages)
-        counters = counters_in(_ask(self.address, f"/jobs/{self.id}/accumulators"))
-        return Seen(done, len(stages), counters)
 
     def cancel(self) -> None:
         """Asks Flink to cancel the job.
@@ -102,77 +78,94 @@ class FlinkJob(NamedTuple):
         return str(state)
 
 
-def jobs_at(options: PipelineOptions, given: str) -> dict[str, set[str]]:
-    """Addresses of JobManagers that answer -> the ids of all their jobs.
+class RemoteJob(NamedTuple):
+    """What finds a job again, also after the command that submitted it has ended.
+
+    Attributes:
+        name: The job's name.
+        service: host:port of the job service; empty if the service ends with the command.
+        id: The id that the job service gave the job.
+        flink: The (address, id) of the job on Flink, if they are known.
+    """
+
+    name: str
+    service: str
+    id: str
+    flink: FlinkJob | None = None
+
+    @classmethod
+    def parse(cls, data: bytes) -> RemoteJob | None:
+        """The job in a note; None if it is no such note."""
+        try:
+            name, service, id_, flink = json.loads(data)
+            return cls(str(name), str(service), str(id_), flink and FlinkJob(*map(str, flink)))
+        except (ValueError, TypeError, RecursionError):
+            return None
+
+    def to_bytes(self) -> bytes:
+        """The note from which `parse` makes the job."""
+        return json.dumps(self).encode()
+
+    def __str__(self) -> str:
+        return f"the job {self.name} ({self.flink.id if self.flink else self.id})"
+
+    def runs(self) -> bool:
+        """Whether the engine says that the job has not ended.
+
+        Raises:
+            NoAnswer: The engine says nothing.
+        """
+        if self.flink:
+            return not self.flink.ends_within(SECONDS_TO_END)
+        request = beam_job_api_pb2.GetJobStateRequest(job_id=self.id)
+        try:
+            with grpc.insecure_channel(self.service) as channel:
+                stub = beam_job_api_pb2_grpc.JobServiceStub(channel)
+                state = stub.GetState(request, timeout=_SECONDS_TO_ANSWER).state
+        except grpc.RpcError as error:
+            raise NoAnswer(f"{self.service} does not answer ({error.details()})") from None
+        return beam_job_api_pb2.JobState.Enum.Name(state) not in _ENDED
+
+
+def addresses(options: PipelineOptions, page: str) -> list[str]:
+    """Where a JobManager may answer.
 
     Args:
         options: Beam's options: tells `--flink_master`, and the machine of the job service.
-        given: The address that the user gave; if it is empty, those two are tried.
+        page: The address that the user gave; if it is empty, those two are likely.
     """
     service = options.view_as(PortableOptions).job_endpoint or "localhost"
     master = options.view_as(FlinkRunnerOptions).flink_master
     likely = [f"{service.rpartition(':')[0] or service}:{_PORT}"]
     likely += [] if master.startswith("[") else [master]
-    found = {}
-    for typed in [given] if given else likely:
-        address = typed.strip().rstrip("/")
-        address = address if "://" in address else f"http://{address}"
-        try:
-            found[address] = {job["jid"] for job in _jobs(address)}
-        except NoAnswer:
-            continue
-    return found
+    stripped = (typed.strip().rstrip("/") for typed in ([page] if page else likely))
+    return [typed if "://" in typed else f"http://{typed}" for typed in stripped]
 
 
-def find(name: str, others: Mapping[str, Set[str]]) -> FlinkJob | None:
-    """The only job with a name that is not one of the others; None without one.
+def jobs_at(address: str, name: str) -> dict[FlinkJob, bool]:
+    """The jobs of a name that a JobManager knows -> whether each runs.
 
-    Args:
-        name: The job's name.
-        others: Address -> the ids of other jobs there.
+    Raises:
+        NoAnswer: Nothing answers there, or no JobManager.
+    """
+    answer = _ask(address, "/jobs/overview")
+    if not isinstance(answer, dict) or "jobs" not in answer:
+        raise NoAnswer(f"{address} is not the address of Flink's JobManager")
+    return {
+        FlinkJob(address, job["jid"]): job["state"] not in _ENDED
+        for job in answer["jobs"]
+        if job["name"] == name
+    }
+
+
+def find(name: str, places: Collection[str], others: Collection[FlinkJob]) -> FlinkJob | None:
+    """The only job with a name at some addresses that is not one of the others; None without one.
 
     Raises:
         NoAnswer: A JobManager does not answer.
     """
-    found = [
-        FlinkJob(address, job["jid"])
-        for address, ids in others.items()
-        for job in _jobs(address)
-        if job["name"] == name and job["jid"] not in ids
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def _jobs(address: str) -> list[dict[str, Any]]:
-    answer = _ask(address, "/jobs/overview")
-    if not isinstance(answer, dict) or "jobs" not in answer:
-        raise NoAnswer(f"{address} is not the address of Flink's JobManager")
-    return list(answer["jobs"])
-
-
-def counters_in(accumulators: Mapping[str, Any]) -> dict[str, int]:
-    """The job's own counters in the answer to /jobs/<id>/accumulators.
-
-    Returns:
-        "namespace/name" -> the sum over all steps; nothing for an answer of another form.
-    """
-    found: dict[str, int] = {}
-    try:
-        for accumulator in accumulators["user-task-accumulators"]:
-            if accumulator["name"] != _METRICS:
-                continue
-            for info in json.loads(accumulator["value"])["metrics"]["attempted"]:
-                if info["urn"] == _COUNTER:
-                    name = f"{info['labels']['NAMESPACE']}/{info['labels']['NAME']}"
-                    found[name] = found.get(name, 0) + _varint(base64.b64decode(info["payload"]))
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return found
-
-
-def _varint(data: bytes) -> int:
-    """The number in Beam's encoding: seven bits a byte, the lowest first."""
-    return sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(data))
+    found = {job for address in places for job in jobs_at(address, name)} - {*others}
+    return found.pop() if len(found) == 1 else None
 
 
 def _ask(address: str, path: str, method: str = "GET") -> Any:
@@ -186,7 +179,9 @@ def _ask(address: str, path: str, method: str = "GET") -> Any:
         with urllib.request.urlopen(request, timeout=_SECONDS_TO_ANSWER) as answer:
             data = answer.read()
             return json.loads(data) if data else None
-    except urllib.error.URLError as error:
-        raise NoAnswer(f"{address} does not answer ({error.reason})") from None
+    except urllib.error.HTTPError as error:
+        raise NoAnswer(f"Flink at {address} answers {error.code} ({error.reason})") from None
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise NoAnswer(f"{address} does not answer ({error})") from None
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        reason = getattr(cause, "strerror", None) or cause
+        raise NoAnswer(f"Flink does not answer at {address} ({reason})") from None

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-import grpc
 from apache_beam.options.pipeline_options import (
     GoogleCloudOptions,
     PipelineOptions,
@@ -17,11 +16,13 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
 )
 from apache_beam.runners.runner import PipelineState
+from grpc import RpcError
 from tqdm import tqdm
 
 from beam_jobs.engines.remote import flink
-from beam_jobs.engines.remote.flink import NoAnswer, Seen
-from beam_jobs.engines.remote.job import RemoteJob
+from beam_jobs.engines.remote.flink import FlinkJob, NoAnswer, RemoteJob
+from beam_jobs.engines.remote.worker_progress import Phase, note_progress, progress_in
+from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.progress import progress_line
 
 _LINE_SECONDS = 10.0
@@ -33,6 +34,8 @@ _SECONDS_TO_CANCEL = 60.0
 
 _UNKNOWN = "Flink's page is unknown: add --engine_page http://JOBMANAGER:8081"
 
+_AGAIN = "run the same command again: it keeps the shards that are done"
+
 
 @dataclass(frozen=True)
 class Follow:
@@ -41,63 +44,34 @@ class Follow:
     Attributes:
         engine: The value of `--engine`.
         flink_page: The value of `--engine_page`.
+        staging: The folder of the run, where its workers note their progress.
         shards: Counts the finished shards of the output, and all that there will be (0: unknown).
         note: Keeps what finds the job again; None if nothing need be kept.
     """
 
     engine: str
     flink_page: str
+    staging: str
     shards: Callable[[], tuple[int, int]]
     note: Callable[[RemoteJob], None] | None
 
 
-class Lines:
-    """Makes a line of what is seen of a job each time that it is looked at.
+def phase_line(name: str, phase: Phase, now: float, unchanged: float = 0.0) -> str:
+    """The line about a phase.
 
     Args:
-        began: When the job was submitted, in seconds on any clock.
+        name: Its name.
+        phase: What is done of it.
+        now: The time in seconds since 1970.
+        unchanged: For how many seconds that has not changed: the rest waits, or the next phase has not begun.
     """
-
-    def __init__(self, began: float) -> None:
-        self._began = began
-        # Name of a phase -> when it was first seen, and what was done then.
-        self._first: dict[str, tuple[float, int]] = {}
-        self._shards = (0, 0)
-
-    def line(self, seconds: float, seen: Seen, shards: tuple[int, int]) -> str:
-        """The line about a job.
-
-        Args:
-            seconds: The time, on the same clock.
-            seen: What Flink says.
-            shards: The finished shards of the output, and all that there will be (0: unknown).
-        """
-        # A shard that changes once more is unfinished for a moment.
-        self._shards = done, planned = max(self._shards, shards)
-        parts = [self._phase(seconds, seen)]
-        if seen.stages:
-            parts.append(f"{seen.stages_done:,} of {seen.stages:,} stages")
-        if planned:
-            parts.append(f"{done:,} of {planned:,} shards")
-        return "; ".join(parts)
-
-    def _phase(self, seconds: float, seen: Seen) -> str:
-        """The last phase of a job that has counted something, with its rate and the time left."""
-        count = seen.counters.get
-        files, records = count("files/found", 0), count("parts/found", 0)
-        written = count("shards/records", 0) + count("shards/rejected", 0)
-        for name, done, total, unit in (
-            ("writing", written, records or files, "records"),
-            ("encoding", count("parts/encoded", 0), records, "records"),
-            ("reading", records, 0, "records"),
-            ("planning", count("files/planned", 0), files, "files"),
-            ("listing", files, 0, "files"),
-        ):
-            if done:
-                began, before = self._first.setdefault(name, (seconds, done))
-                rate = max(done - before, 0) / max(seconds - began, 1e-3)
-                return progress_line(name, done, total, unit, rate)
-        return f"running for {tqdm.format_interval(seconds - self._began)}"
+    if not phase.done and not phase.total:
+        return name
+    total = phase.total if phase.done <= phase.total else 0  # Tasks that are repeated count twice.
+    is_going = phase.done != total and not unchanged
+    rate = phase.done / max(now - phase.began, 1.0) if is_going else 0.0
+    line = progress_line(name, phase.done, total, phase.unit, rate, phase.rejected)
+    return line + (f", nothing new for {tqdm.format_interval(unchanged)}" if unchanged else "")
 
 
 class Watch:
@@ -107,26 +81,60 @@ class Watch:
         follow: How.
         options: Beam's options of the job that will be submitted.
         stream: Where lines are printed.
+
+    Raises:
+        UsageError: Flink runs a job of this name, or does not answer at `--engine_page`.
     """
 
     def __init__(self, follow: Follow, options: PipelineOptions, stream: TextIO) -> None:
-        self._follow, self._stream = follow, stream
+        self._follow, self._stream, self._began = follow, stream, time.monotonic()
         self._service = options.view_as(PortableOptions).job_endpoint or ""
         self._name = options.view_as(GoogleCloudOptions).job_name or ""
         runner = options.view_as(StandardOptions).runner or ""
         self._on_flink = follow.engine == "flink" or runner.endswith("FlinkRunner")
         # Only a JobManager is believed that lists a job of this name after the submission, and not before.
-        self._others = flink.jobs_at(options, follow.flink_page) if self._on_flink else {}
-        self._job = RemoteJob(self._name, "", "")
+        self._places: list[str] = []
+        self._others: set[FlinkJob] = set()
+        if self._on_flink:
+            self._look_for_others(options)
+        self._job, self._shards = RemoteJob(self._name, "", ""), (0, 0)
+        # The phase and what was done of it in the last line, and since when.
+        self._last, self._since = ("", 0), 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def prepare(self, options: PipelineOptions) -> None:
+        """Sets the options of a pipeline so that its workers note their progress, if it writes the output."""
+        if self._follow.note:
+            note_progress(options, self._follow.staging)
+
+    def _look_for_others(self, options: PipelineOptions) -> None:
+        page = self._follow.flink_page
+        for address in flink.addresses(options, page):
+            try:
+                found = flink.jobs_at(address, self._name)
+                for job in found:
+                    if found[job] and not job.ends_within(flink.SECONDS_TO_END):
+                        raise UsageError(
+                            f"Flink runs the job {self._name} ({job.id}) already, of an earlier command: {job.page}; "
+                            f"wait for it to end, or cancel it with `{job.cancel_command}`, and run the same "
+                            "command again. If it writes another output, give this job another --job_name"
+                        )
+            except NoAnswer as error:
+                if page:
+                    raise UsageError(
+                        f"--engine_page {page}: {error}; expected the address of a JobManager that runs"
+                    ) from None
+                continue
+            self._places.append(address)
+            self._others.update(found)
 
     def submitted(self, id_: str) -> None:
         """Announces a job that a job service has accepted, by the id that it gave the job."""
         self._set(RemoteJob(self._name, self._service, id_))
         self.say(f"{self._job} was submitted")
-        if self._on_flink and not self._others:
-            self.say(f"{_UNKNOWN} to see stages and counters, and to cancel the job with Ctrl-C")
+        if self._on_flink and not self._places:
+            self.say(f"{_UNKNOWN} to find an earlier job, and to cancel this one with Ctrl-C")
 
     def _set(self, job: RemoteJob) -> None:
         self._job = job
@@ -142,24 +150,39 @@ class Watch:
         print(line, file=self._stream, flush=True)
 
     def _run(self) -> None:
-        began = time.monotonic()
-        lines, due = Lines(began), began + _LINE_SECONDS
+        due = self._began + _LINE_SECONDS
         try:
             while not self._ended.wait(_POLL_SECONDS):
                 self._locate()
                 if (now := time.monotonic()) >= due:
                     due = now + _LINE_SECONDS
-                    self.say(self._line(lines, now))
+                    self.say("; ".join(filter(None, (self._state(), self._written()))))
         except Exception as error:  # Whatever it is, the job runs, and the command waits for it.
             self.say(f"the job cannot be followed ({type(error).__name__}: {error})")
 
-    def _line(self, lines: Lines, now: float) -> str:
-        seen, silence = Seen(), ""
+    def _state(self) -> str:
+        """What the job does, or that its engine says nothing."""
         try:
-            seen = self._job.flink.look() if self._job.flink else seen
+            if self._job.flink:
+                self._job.flink.ends_within(0)
+            if latest := progress_in(self._follow.staging):
+                now, (name, phase) = time.time(), latest
+                if (name, phase.done) != self._last:
+                    self._last, self._since = (name, phase.done), now
+                return phase_line(name, phase, now, now - self._since)
         except NoAnswer as error:
-            silence = f"; {error}"
-        return lines.line(now, seen, self._follow.shards()) + silence
+            return str(error)
+        except (OSError, JobError):  # A store may fail for a moment.
+            pass
+        if self._since:
+            return "finishing"  # A commit deletes the notes.
+        return f"running for {tqdm.format_interval(time.monotonic() - self._began)}"
+
+    def _written(self) -> str:
+        """How many shards are written; empty if it is not known how many there will be."""
+        # A commit deletes the notes of shards, and a shard that changes once more is unfinished for a moment.
+        self._shards = done, planned = max(self._shards, self._follow.shards())
+        return f"{done:,} of {planned:,} shards" if planned else ""
 
     def locate(self) -> None:
         """Waits until Flink lists the job, if Flink's address is known."""
@@ -169,13 +192,33 @@ class Watch:
 
     def _locate(self) -> bool:
         """Whether there is nothing left to find; announces the job's page when it is found."""
-        if self._job.flink or not self._others:
+        if self._job.flink or not self._places:
             return True
         with contextlib.suppress(NoAnswer):
-            if found := flink.find(self._name, self._others):
+            if found := flink.find(self._name, self._places, self._others):
                 self._set(self._job._replace(flink=found))
                 self.say(f"Flink runs {self._job}: {found.page}")
         return self._job.flink is not None
+
+    def lost(self, error: BaseException) -> DataError | None:
+        """The error of a job whose engine or job service does not answer; None if both do."""
+        job, service = self._job, f"the job service at {self._service or 'this machine'}"
+        what = (
+            f"{service} does not answer ({error.details()})" if isinstance(error, RpcError) else ""
+        )
+        fate, first = f"{job} may continue", "when it has ended, "
+        try:
+            if job.flink and job.flink.ends_within(0):
+                return None
+            if job.flink:
+                fate = f"{job} continues: {job.flink.page}"
+            elif "java.net.ConnectException" in str(error):
+                what = f"the cluster does not answer to {service}"
+        except NoAnswer as silence:
+            what, fate, first = str(silence), f"{job} is lost, or out of sight", "start Flink, and "
+        written = self._written() or "no shards"
+        line = f"{what}: {fate}; {written} are written, and no dataset; {first}{_AGAIN}"
+        return DataError(line) if what else None
 
     def cancel(self, result: Any) -> str:
         """Cancels the job after Ctrl-C; returns the line that says what became of it.
@@ -188,8 +231,7 @@ class Watch:
         try:
             if state := self._cancelled_on_flink() if self._on_flink else _cancelled(result):
                 done = state in ("FINISHED", PipelineState.DONE)
-                again = "run the same command again: it keeps the shards that are done"
-                rest = "the dataset is complete" if done else f"no dataset was written; {again}"
+                rest = "the dataset is complete" if done else f"no dataset was written; {_AGAIN}"
                 return f"interrupted; {self._job} ended as {state}; {rest}"
             reason = f": it has not ended in {_SECONDS_TO_CANCEL:.0f} s"
         except NoAnswer as error:
@@ -228,6 +270,6 @@ def _cancelled(result: Any) -> str:
             if time.monotonic() >= deadline:
                 return ""
             time.sleep(_POLL_SECONDS)
-    except grpc.RpcError as error:
+    except RpcError as error:
         raise NoAnswer(f"its job service does not answer ({error.details()})") from None
     return str(state)

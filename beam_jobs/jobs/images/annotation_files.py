@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import glob
 import io
 import os
 import re
@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.images.boxes import MissingError
+from beam_jobs.errors import DataError, RejectError, UsageError
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES
-from beam_jobs.sources.archives.archive import (
-    archive_kind,
+from beam_jobs.sources.archives.archive import archive_kind, members
+from beam_jobs.sources.archives.member import (
+    Member,
+    MemberLocation,
     member_bytes,
-    members,
     open_member,
     read_member,
 )
-from beam_jobs.sources.archives.member import MemberLocation
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.files import open_file, open_seekable
+from beam_jobs.storage.listing import match
 from readers.files.local import is_local
 from readers.files.stores.ahead import Read
 from readers.files.stores.reading import EAGER_BYTES
@@ -35,13 +35,15 @@ Content = Literal["boxes", "captions", "mask"]
 # and of Ultralytics.
 LAYOUTS = {"voc": ("JPEGImages", "Annotations"), "yolo": ("images", "labels")}
 
-
 # A path inside an archive: that of the archive, and that of the member.
 _INSIDE = re.compile(r"(.*?\.(?:zip|tar))/(.+)", re.IGNORECASE | re.DOTALL)
 
 # Where a file is, as `Source.joined` has it: what it holds, its path, its size, when it was modified; of a
 # member of an archive also its location.
 Entry = tuple[Any, ...]
+
+# The size of a file in bytes, and when it was modified, in nanoseconds since the epoch.
+Status = tuple[int, int]
 
 
 def _split(path: str) -> tuple[str, str] | None:
@@ -53,12 +55,7 @@ def _split(path: str) -> tuple[str, str] | None:
 
 
 def image_path(source: Source, path: str) -> str:
-    """The path of an image, also inside an archive.
-
-    Args:
-        source: The image.
-        path: Its path, or that of its archive.
-    """
+    """The path of an image, also inside an archive, given its path or that of its archive."""
     return f"{path}/{_member(source)}" if source.archive else path
 
 
@@ -68,20 +65,22 @@ def _member(source: Source) -> str:
 
 
 @functools.lru_cache(maxsize=4)
-def _members(archive: str, _: tuple[int, int] | None) -> dict[str, MemberLocation]:
-    """The members of an archive by name; of a damaged one, those before the damage."""
-    found: dict[str, MemberLocation] = {}
-    with contextlib.suppress(RejectError), open_seekable(archive) as file:
-        for member in members(file, archive_kind(archive) or ""):
-            if member.location:
-                found[member.name] = member.location
-    return found
+def _members(archive: str, _: Status | None) -> dict[str, Member]:
+    """The members of an archive by name, read again only if its status has changed.
 
-
-def _location(archive: str, member: str) -> MemberLocation | None:
-    with contextlib.suppress(OSError):
-        return _members(archive, file_status(archive)).get(member)
-    return None
+    Raises:
+        DataError: It is damaged: what it has lost would look like annotations that never were.
+        UsageError: It cannot be read.
+    """
+    try:
+        with open_seekable(archive) as file:
+            return {member.name: member for member in members(file, archive_kind(archive) or "")}
+    except RejectError as error:
+        raise DataError(
+            f"{archive}: {error}; annotations behind the damage would be missing: make it again"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{archive}: cannot be read: {error}") from None
 
 
 def open_annotations(path: str) -> BinaryIO:
@@ -89,21 +88,23 @@ def open_annotations(path: str) -> BinaryIO:
 
     Raises:
         OSError: It is missing or cannot be read.
+        RejectError: The archive has no such member.
     """
     if not (inside := _split(path)):
         return open_file(path)
-    archive, member = inside
-    if not (location := _members(archive, file_status(archive)).get(member)):
-        raise FileNotFoundError(f"the archive has no member {member!r}")
-    return open_member(open_file(archive), location, member)
+    archive, name = inside
+    member = _members(archive, file_status(archive)).get(name)
+    if not member or not member.location:
+        raise RejectError(f"the archive has no member {name!r}")
+    return open_member(open_file(archive), member.location, name)
 
 
-def file_status(path: str) -> tuple[int, int] | None:
-    """Size and modification time of a local file, None if it is missing; (0, 0) if it is remote."""
+def file_status(path: str) -> Status | None:
+    """The status of a local file, or of the local archive that it is in; None if it is missing or remote."""
     if inside := _split(path):
         path = inside[0]
     if not is_local(path):
-        return 0, 0
+        return None
     try:
         status = os.stat(path)
     except OSError:
@@ -111,7 +112,24 @@ def file_status(path: str) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def _stem(path: str) -> str:
+class Statuses:
+    """The statuses of files: local ones are asked for one by one, folders in stores are listed once."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, dict[str, Status]] = {}
+
+    def of(self, path: str) -> Status | None:
+        """The status of a file; None if it is missing."""
+        if is_local(path):
+            return file_status(path)
+        folder, _, name = path.rpartition("/")
+        pattern = f"{glob.escape(folder)}/*.{glob.escape(name.rpartition('.')[2])}"
+        if pattern not in self._folders:
+            self._folders[pattern] = {f.path: (f.size, f.modified) for f in match(pattern)}
+        return self._folders[pattern].get(path)
+
+
+def stem_of(path: str) -> str:
     """The name of a file without its folder and its last extension."""
     return path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
 
@@ -121,6 +139,7 @@ class AnnotationFiles(NamedTuple):
 
     Attributes:
         content: What the files hold.
+        flag: The flag that asks for them.
         folder: The folder they are in; empty if they are next to the images, or where `layout` puts
             them.
         extension: Their extension, without the dot.
@@ -129,23 +148,20 @@ class AnnotationFiles(NamedTuple):
     """
 
     content: Content
+    flag: str
     folder: str
     extension: str
     layout: tuple[str, str] | None = None
 
     def candidates(self, source: Source, path: str) -> list[str]:
-        """The paths at which the file of an image may be, the likeliest first.
+        """The paths at which the file of an image, given its path, may be, the likeliest first.
 
-        A folder of their own repeats the folders of the images, or holds all files side by side. An archive
-        may hold images and that folder, so that the folders of the images begin with one of their own.
-
-        Args:
-            source: The image.
-            path: The image's path.
+        With a folder of their own: `folder/sub/name`, then `folder/name`. In an archive that holds images and
+        that folder, the folders of the images begin with one of their own, so all ends of `sub` are tried.
         """
         if not self.folder:
             return [self._default_path(path)]
-        name = f"{_stem(path)}.{self.extension}"
+        name = f"{stem_of(path)}.{self.extension}"
         subfolders = _member(source).split("/")[:-1]
         starts = range(len(subfolders) + 1) if source.archive else (0, len(subfolders))
         paths = ["/".join((self.folder, *subfolders[start:], name)) for start in starts]
@@ -157,7 +173,7 @@ class AnnotationFiles(NamedTuple):
         if self.layout and self.layout[0] in parts:
             last = len(parts) - 1 - parts[::-1].index(self.layout[0])
             parts[last] = self.layout[1]
-        return f"{'/'.join(parts)}/{_stem(name)}.{self.extension}"
+        return f"{'/'.join(parts)}/{stem_of(name)}.{self.extension}"
 
     def include(self, path: str, root: str) -> bool:
         """Whether a path among the images under `root` is that of one of these files."""
@@ -167,18 +183,24 @@ class AnnotationFiles(NamedTuple):
             return path == self._default_path(path)
         return path.startswith(f"{self.folder}/") and not root.startswith(f"{self.folder}/")
 
-    def find(self, source: Source, path: str) -> list[Entry]:
-        """The file of an image as an entry of `Source.joined`; every candidate if it is remote."""
-        found: list[Entry] = []
+    def find(self, source: Source, path: str, statuses: Statuses) -> list[Entry]:
+        """The file of an image as an entry of `Source.joined`; no entry if it is missing.
+
+        Raises:
+            RejectError: It is a member of an archive that cannot be read.
+            JobError: Its archive is damaged, or cannot be read.
+        """
         for candidate in self.candidates(source, path):
-            if inside := _split(candidate):
-                if location := _location(*inside):
-                    return [(self.content, candidate, location.size, source.modified, location)]
-            elif status := file_status(candidate):
-                found.append((self.content, candidate, *status))
-                if is_local(candidate):  # Whether a remote one exists is not known.
-                    break
-        return found
+            archive, name = _split(candidate) or (candidate, "")
+            if not (status := statuses.of(archive)):
+                continue
+            if not name:
+                return [(self.content, candidate, *status)]
+            if member := _members(archive, status).get(name):
+                if member.error:
+                    raise RejectError(f"{candidate}: {member.error}")
+                return [(self.content, candidate, member.size, status[1], member.location)]
+        return []
 
 
 def joined_reads(source: Source, content: Content | None = None) -> Iterator[Read]:
@@ -206,19 +228,16 @@ def open_joined(
     Args:
         source: The image.
         content: What the file holds.
-        opener: Opens the file if it is in no archive.
+        opener: Opens it if it is in no archive.
         limit: The most bytes of a member of an archive.
 
     Raises:
         RejectError: The file cannot be opened.
     """
-    entries = [entry for entry in source.joined if entry[0] == content]
-    if not entries:
+    entry = next((entry for entry in source.joined if entry[0] == content), None)
+    if entry is None:
         return None
-    for entry in entries[:-1]:
-        with contextlib.suppress(OSError):
-            return opener(entry[1])
-    path, *location = entries[-1][1], *entries[-1][4:]
+    _, path, _, _, *location = entry
     try:
         if not location:
             return opener(path)
@@ -226,20 +245,11 @@ def open_joined(
         with open_file(archive) as file:
             return io.BytesIO(read_member(file, MemberLocation(*location[0]), member, limit))
     except (OSError, RejectError) as error:
-        # Whether a remote file exists is known only now.
-        missing = isinstance(error, FileNotFoundError) and not is_local(path)
-        kind = MissingError if missing else RejectError
-        raise kind(f"{path}: cannot be read: {error}") from None
+        raise RejectError(f"{path}: cannot be read: {error}") from None
 
 
 def read_joined(source: Source, content: Content) -> bytes | None:
-    """Reads the file with some content that is joined to a source, up to one byte over `MAX_BYTES`.
-
-    Returns None if no file is joined.
-
-    Raises:
-        RejectError: The file cannot be read.
-    """
+    """Reads the file that `open_joined` opens, up to one byte over `MAX_BYTES`."""
     opened = open_joined(source, content, open_file, MAX_BYTES)
     if opened is None:
         return None
@@ -277,7 +287,7 @@ def check_shared(images: list[Source]) -> None:
             first_content, first_image = owners.setdefault(file, (content, source.file))
             if first_content != content:
                 raise UsageError(f"{file}: it cannot be {first_content} and {content} at once")
-            if first_image != source.file and is_local(file):
+            if first_image != source.file:
                 raise UsageError(
                     f"{file}: {first_image} and {source.file} would share it; lay such files out "
                     "in folders as the images are"

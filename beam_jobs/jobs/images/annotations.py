@@ -1,33 +1,38 @@
-"""The annotations of images: their boxes, captions and masks."""
+"""The annotations of images: the flags that name their boxes, captions and masks, and where these are."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, TypeVar
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import BinaryIO, Literal, TypeVar, cast, get_args
 
 import numpy as np
 
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.errors import RejectError, UsageError, reason_of
 from beam_jobs.jobs.images.annotation_files import (
     LAYOUTS,
     AnnotationFiles,
+    Statuses,
     caption_lines,
     check_shared,
     image_path,
     open_joined,
     read_joined,
+    stem_of,
 )
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, BoxOrder, Geometry, MissingError
-from beam_jobs.jobs.images.coco.objects import CocoObject, Segmentation
-from beam_jobs.jobs.images.coco.reading import coco_file
+from beam_jobs.jobs.images.coco_file import CocoAnnotations, coco_file, reversed_name
+from beam_jobs.jobs.images.coco_objects import CocoObject, Segmentation
 from beam_jobs.jobs.images.image_files import header_of
-from beam_jobs.jobs.images.voc_yolo import voc_boxes, yolo_boxes
-from beam_jobs.sources.classes import Names
+from beam_jobs.jobs.images.voc_yolo import read_class_names, voc_boxes, yolo_boxes
+from beam_jobs.sources.classes import Names, label_names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import COLUMN, Source, column_of
-from beam_jobs.storage.files import open_seekable
+from beam_jobs.storage.files import open_seekable, read_bytes
+from beam_jobs.storage.paths import absolute_path
 from readers.files.local import is_local
 
 BoxFormat = Literal["", "coco", "csv", "voc", "yolo"]
@@ -39,6 +44,8 @@ Unannotated = Literal["auto", "keep", "reject"]
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+_MAX_MASK_CLASSES = 255
 
 # If none of the first images has a file of annotations, the folder is the wrong one.
 _IMAGES_CHECKED = 100
@@ -103,53 +110,44 @@ class ImageAnnotations:
             names["keypoints"] = self.keypoints
         return names
 
-    @property
-    def _flags_of_files(self) -> str:
-        """The flags that ask for a file beside each image."""
-        boxes = f"--boxes {self.boxes}" if self.boxes in ("voc", "yolo") else ""
-        captions = "--captions txt" if self.captions == "txt" else ""
-        masks = "--masks" if self.masks else ""
-        return " and ".join(filter(None, (boxes, captions, masks)))
-
     @functools.cached_property
     def _files(self) -> list[AnnotationFiles]:
         """The files for each image that the flags ask for."""
         files = []
         if self.boxes in ("voc", "yolo"):
-            extension = "xml" if self.boxes == "voc" else "txt"
-            files.append(AnnotationFiles("boxes", self.boxes_path, extension, LAYOUTS[self.boxes]))
+            extension, layout = ("xml" if self.boxes == "voc" else "txt"), LAYOUTS[self.boxes]
+            flag = f"--boxes {self.boxes}"
+            files.append(AnnotationFiles("boxes", flag, self.boxes_path, extension, layout))
         if self.captions == "txt":
-            files.append(AnnotationFiles("captions", self.captions_path, "txt"))
+            files.append(AnnotationFiles("captions", "--captions txt", self.captions_path, "txt"))
         if self.masks:
-            files.append(AnnotationFiles("mask", self.masks, "png"))
+            files.append(AnnotationFiles("mask", "--masks", self.masks, "png"))
         return files
 
     def is_annotation(self, path: str, root: str = "") -> bool:
-        """Whether a file among the images is not an image, but annotates one.
-
-        Args:
-            path: The file's path.
-            root: The common root of the images.
-        """
+        """Whether the file of a path among the images under `root` is not an image, but annotates one."""
         whole = path in (self.boxes_path, self.captions_path)
         return whole or any(files.include(path, root) for files in self._files)
 
-    def with_annotations(self, source: Source, path: str) -> Source:
+    def with_annotations(self, source: Source, path: str, statuses: Statuses) -> Source:
         """The source of an image with its annotations, or with the files that hold them.
 
         Args:
             source: The image.
             path: The image's path, or that of its archive.
+            statuses: Says which files there are.
 
         Raises:
             UsageError: The image is in a `.tar.gz` or in Parquet, and the annotations are files.
+            DataError: An archive of annotations is damaged.
         """
         if source.error:
             return source
         unlisted = source.packed or (source.archive and not source.location)
         if unlisted and self._files:
+            flags = " and ".join(files.flag for files in self._files)
             raise UsageError(
-                f"{source.key}: {self._flags_of_files} do not go together with archives that are read "
+                f"{source.key}: {flags} do not go together with archives that are read "
                 "from front to back: unpack it, or make it a .zip or .tar; --boxes coco:FILE and "
                 f"--captions {COLUMN}txt work as it is"
             )
@@ -157,24 +155,32 @@ class ImageAnnotations:
             return source
         row = dict(source.row)
         try:
-            if self.boxes in ("coco", "csv"):
-                row |= self.found(self._objects_in_file, source) or {}
-            if self.captions == "coco":
-                coco = coco_file(self.captions_path)
-                texts = self.found(coco.captions, source.file)
-                row |= {} if texts is None else {"captions": texts}
+            for coco, column in self._coco_files.values():
+                if column == "captions":
+                    texts = self.found(coco.captions, source.file)
+                    row |= {} if texts is None else {"captions": texts}
+                elif boxes := self.found(coco.boxes, source.file):
+                    row["boxes"] = [boxes.corners.tolist(), boxes.names, boxes.size]
+                    row |= {"objects": coco.objects(source.file)} if self.details else {}
+            path = image_path(source, path)
+            joined = [
+                entry for files in self._files for entry in files.find(source, path, statuses)
+            ]
         except RejectError as error:
             return source._replace(error=str(error))
-        path = image_path(source, path)
-        joined = [entry for files in self._files for entry in files.find(source, path)]
         return source._replace(row=row, joined=tuple(joined))
 
-    def _objects_in_file(self, source: Source) -> dict[str, Any]:
-        """The objects of an image in the COCO file or table, as columns of its source."""
-        coco = coco_file(self.boxes_path, self.details, self.boxes == "csv")
-        boxes = coco.boxes(source.file)
-        row: dict[str, Any] = {"boxes": [boxes.corners.tolist(), boxes.names, boxes.size]}
-        return row | {"objects": coco.objects(source.file)} if self.details else row
+    @property
+    def _coco_files(self) -> dict[str, tuple[CocoAnnotations, str]]:
+        """Flag -> the COCO file or table that annotates all images, and whether for `boxes` or `captions`."""
+        files = {}
+        if self.boxes in ("coco", "csv"):
+            boxes = coco_file(self.boxes_path, self.details, self.boxes == "csv")
+            files[f"--boxes {self.boxes}:{self.boxes_path}"] = boxes, "boxes"
+        if self.captions == "coco":
+            captions = coco_file(self.captions_path)
+            files[f"--captions coco:{self.captions_path}"] = captions, "captions"
+        return files
 
     def found(self, read: Callable[[U], T], source: U) -> T | None:
         """An annotation that a function reads; None if it is missing and the image is kept."""
@@ -190,8 +196,10 @@ class ImageAnnotations:
 
         Raises:
             UsageError: All inputs are annotations, none of the first images has a file of one kind,
-                two images share a file, or a file would be of two kinds.
+                two images share a file or an entry of a COCO file, or a file would be of two kinds.
+            DataError: An archive of annotations is damaged.
         """
+        self._check_entries(inputs)
         if not self._files:
             return
         first = [source for p in inputs.patterns for source, _ in inputs.first(p, _IMAGES_CHECKED)]
@@ -200,8 +208,9 @@ class ImageAnnotations:
                 "--input: all files belong to --boxes, --captions and --masks; keep those in a "
                 "folder of their own"
             )
+        statuses = Statuses()
         images = [
-            self.with_annotations(source, inputs.path_of(source))
+            self.with_annotations(source, inputs.path_of(source), statuses)
             for source in first
             if not source.error
         ]
@@ -210,17 +219,32 @@ class ImageAnnotations:
         check_shared(images)
         for files in self._files:
             if not any(joined[0] == files.content for source in images for joined in source.joined):
-                flag = {
-                    "boxes": f"--boxes {self.boxes}",
-                    "captions": f"--captions {self.captions}",
-                    "mask": "--masks",
-                }[files.content]
                 path = image_path(images[0], inputs.path_of(images[0]))
                 expected = " or ".join(files.candidates(images[0], path))
                 raise UsageError(
-                    f"{flag}: none of the first {len(images)} images has such a file; that of "
+                    f"{files.flag}: none of the first {len(images)} images has such a file; that of "
                     f"{images[0].key} would be {expected}"
                 )
+
+    def _check_entries(self, inputs: Inputs) -> None:
+        """Checks all images, because an entry `1.jpg` fits a file of this name in any folder."""
+        once, twice = set[int](), set[int]()
+        for name in () if inputs.in_one_folder or not self._coco_files else _names_in(inputs):
+            stem = hash(stem_of(name))
+            (twice if stem in once else once).add(stem)
+        for flag, (coco, _) in self._coco_files.items() if twice else ():
+            owners: dict[int, str] = {}
+            for name in _names_in(inputs):
+                if hash(stem_of(name)) not in twice:
+                    continue
+                with contextlib.suppress(MissingError):
+                    row = coco.row(name)
+                    if (other := owners.setdefault(row, name)) != name:
+                        entry = reversed_name(coco.names[row].decode()).decode()
+                        raise UsageError(
+                            f"{flag}: its entry {entry!r} would annotate both {other} and {name}: write the "
+                            f"folders into its names, such as {other!r}"
+                        )
 
     def turned_in_place(self, inputs: Inputs) -> tuple[int, int]:
         """How many of the first images EXIF turns without changing their size, of how many opened.
@@ -264,11 +288,7 @@ class ImageAnnotations:
         return [CocoObject(*values) for values in source.row.get("objects", ())]
 
     def captions_of(self, source: Source) -> list[str]:
-        """The captions of an image.
-
-        Raises:
-            RejectError: The captions are missing, cannot be read, or are not text.
-        """
+        """The captions of an image; raises what `boxes_of` does."""
         if self.captions == "coco":
             if "captions" not in source.row:
                 raise MissingError("no captions found")
@@ -285,14 +305,17 @@ class ImageAnnotations:
         return caption_lines(data)
 
     def open_mask(self, source: Source) -> BinaryIO:
-        """Opens the mask of an image.
-
-        Raises:
-            RejectError: The mask is missing or cannot be read.
-        """
+        """Opens the mask of an image; raises what `boxes_of` does."""
         if (file := open_joined(source, "mask", open_seekable)) is None:
             raise MissingError("no mask found")
         return file
+
+
+def _names_in(inputs: Inputs) -> Iterator[str]:
+    """Yields the paths of all images that are known before one is read."""
+    for source in itertools.chain.from_iterable(map(inputs.named, inputs.patterns)):
+        if not (source.error or source.packed):
+            yield source.file
 
 
 def _header(inputs: Inputs, source: Source) -> tuple[tuple[int, int], int] | None:
@@ -301,3 +324,77 @@ def _header(inputs: Inputs, source: Source) -> tuple[tuple[int, int], int] | Non
             return header_of(file)
     except (OSError, RejectError):
         return None
+
+
+def parse_boxes(boxes: str) -> tuple[BoxFormat, str]:
+    """The format of boxes, and the absolute path of their file or folder; empty without one.
+
+    Raises:
+        UsageError: `--boxes` has another form.
+    """
+    kind, _, path = boxes.partition(":")
+    if kind not in get_args(BoxFormat) or (kind in ("coco", "csv") and not path):
+        raise UsageError(
+            f"--boxes {boxes}: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR"
+        )
+    return cast(BoxFormat, kind), absolute_path(path) if path else ""
+
+
+def parse_captions(captions: str) -> tuple[CaptionFormat, str]:
+    """The format of captions, and the absolute path of their file or folder, or their column.
+
+    Raises:
+        UsageError: `--captions` has another form, or its file cannot be read.
+    """
+    kind, _, path = captions.partition(":")
+    if kind not in get_args(CaptionFormat) or (kind in ("coco", "column") and not path):
+        raise UsageError(f"--captions {captions}: expected coco:FILE, txt, txt:DIR or {COLUMN}NAME")
+    if path and kind != "column":
+        path = absolute_path(path)
+    if kind == "coco":
+        coco_file(path)
+    return cast(CaptionFormat, kind), path
+
+
+def yolo_names(path: str) -> tuple[str, ...]:
+    """The names in the file of `--class_names`.
+
+    Raises:
+        UsageError: The file cannot be read, or names no classes.
+    """
+    try:
+        return read_class_names(read_bytes(absolute_path(path)), path)
+    except OSError as error:
+        raise UsageError(f"--class_names {path}: cannot be read: {reason_of(error)}") from None
+
+
+def with_names(annotations: ImageAnnotations, keypoints: bool) -> ImageAnnotations:
+    """The annotations with the names of classes, and of keypoints, in their COCO file or table of boxes.
+
+    Raises:
+        UsageError: The file cannot be read, or lacks what is asked for.
+    """
+    path, segmentation = annotations.boxes_path, annotations.segmentation
+    if annotations.boxes == "csv":
+        table = coco_file(path, table=True)
+        names, in_pixels = label_names(table.category_names), table.unsized == "pixels"
+        return replace(annotations, class_names=names, in_pixels=in_pixels)
+    if annotations.boxes != "coco":
+        return annotations
+    coco = coco_file(path, keypoints or segmentation != "none")
+    names = coco.category_names
+    if not names:
+        raise UsageError(f"--boxes coco:{path}: the file has no categories: are these captions?")
+    if segmentation == "semantic" and len(names) > _MAX_MASK_CLASSES:
+        raise UsageError(
+            f"--segmentation semantic: {len(names)} categories, and a mask has room for "
+            f"{_MAX_MASK_CLASSES}; use --segmentation instances"
+        )
+    if keypoints and not coco.keypoint_names:
+        raise UsageError(
+            f"--keypoints: no category in {path} names keypoints; name a file such as "
+            "person_keypoints_train2017.json with --boxes coco:FILE"
+        )
+    return replace(
+        annotations, class_names=names, keypoints=coco.keypoint_names if keypoints else ()
+    )

@@ -1,18 +1,32 @@
-"""The features that annotations give a record, moved to where its image has them."""
+"""The features that annotations give a record, moved to where its image has them; masks are never interpolated."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
+import numpy as np
+from PIL import Image
+
+from beam_jobs.errors import RejectError
 from beam_jobs.jobs.images.annotations import ImageAnnotations
-from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, in_order, move_boxes, move_keypoints
-from beam_jobs.jobs.images.coco.objects import keypoints_of
-from beam_jobs.jobs.images.masks import MaskMover, read_mask
-from beam_jobs.jobs.record import UNANNOTATED
+from beam_jobs.jobs.images.boxes import (
+    AnnotationsOf,
+    Boxes,
+    Geometry,
+    Resize,
+    in_order,
+    is_about_stored,
+    move_boxes,
+    move_keypoints,
+)
+from beam_jobs.jobs.images.coco_objects import CocoObject, keypoints_of, object_masks, semantic_mask
+from beam_jobs.jobs.images.image_files import open_image
+from beam_jobs.jobs.images.pixels import mask_values, resized, turned
+from beam_jobs.jobs.record import Record
 from beam_jobs.sources.source import Source
-
-_MISSING = {UNANNOTATED: True}
 
 
 @dataclass(frozen=True)
@@ -22,53 +36,67 @@ class AnnotationReader:
     Attributes:
         annotations: Where they are.
         source: The image.
-        mover: Moves masks, and knows the geometry of the image.
+        geometry: How its points have moved.
+        image_size: (height, width) of its masks; None keeps the image's own size.
+        resize: How it gets its size.
         max_pixels: The most pixels of a mask file, and of the masks of all objects.
     """
 
     annotations: ImageAnnotations
     source: Source
-    mover: MaskMover
+    geometry: Geometry
+    image_size: tuple[int, int] | None
+    resize: Resize
     max_pixels: int
 
-    def features(self) -> dict[str, Any]:
-        """The features of a record besides its image, a mask as an image; `UNANNOTATED` if one was missing.
+    def add_to(self, record: Record) -> None:
+        """Adds the features of annotations to a record, a mask as an image.
 
         Raises:
             RejectError: An annotation is missing or broken, or does not fit the image.
         """
         annotations = self.annotations
-        features = self._objects() if annotations.boxes else {}
+        if annotations.boxes:
+            self._add_objects(record)
         if annotations.captions:
             captions = annotations.found(annotations.captions_of, self.source)
-            features |= {"captions": captions or [], **(_MISSING if captions is None else {})}
+            record["captions"] = captions or []
+            record.unannotated |= captions is None
         if annotations.masks:
-            features |= self._mask()
-        return features
+            opened = annotations.found(annotations.open_mask, self.source)
+            record["mask"] = self._mask(opened)
+            record.unannotated |= opened is None
 
-    def _mask(self) -> dict[str, Any]:
-        opened = self.annotations.found(self.annotations.open_mask, self.source)
+    def _mask(self, opened: BinaryIO | None) -> Image.Image:
         if opened is None:
-            return {"mask": self.mover.empty(), **_MISSING}
+            height, width = self._mask_size
+            return Image.new("L", (width, height))
         mask = read_mask(opened, self.max_pixels)
         # YOLO's boxes state no size and are about the upright image, so a mask beside them is, too.
         tie: AnnotationsOf = "upright" if self.annotations.boxes == "yolo" else "stored"
-        return {"mask": self.mover.moved(mask, tie)}
+        return self._moved(mask, tie)
 
-    def _objects(self) -> dict[str, Any]:
-        """The boxes of the objects in an image, and what is asked for besides."""
-        annotations, geometry = self.annotations, self.mover.geometry
-        found = annotations.found(annotations.boxes_of, self.source)
-        boxes = found or Boxes.none()
+    def _add_objects(self, record: Record) -> None:
+        """Adds the boxes of the objects in an image, and what is asked for besides."""
+        annotations, geometry = self.annotations, self.geometry
+        annotated = annotations.found(annotations.boxes_of, self.source)
+        boxes = annotated or Boxes.none()
         if annotations.in_pixels:
-            stored = annotations.about == "stored"
-            boxes = boxes.divided(geometry.stored if stored else geometry.upright)
+            boxes = boxes.divided(self._annotated_size)
         corners, rows = move_boxes(boxes, geometry, annotations.about)
         kept = rows.tolist()
         names = tuple(boxes.names[row] for row in kept)
-        corners = in_order(corners, annotations.box_order)
-        features = {"boxes": corners, "box_labels": names, **({} if found else _MISSING)}
-        return features | self._details(boxes.size, kept) if annotations.details else features
+        record["boxes"] = in_order(corners, annotations.box_order)
+        record["box_labels"] = names
+        record.unannotated |= not annotated
+        if annotations.details:
+            record.update(self._details(boxes.size, kept))
+
+    @property
+    def _annotated_size(self) -> tuple[int, int]:
+        """(height, width) of the image that annotations without a size are about."""
+        stored = self.annotations.about == "stored"
+        return self.geometry.stored if stored else self.geometry.upright
 
     def _details(self, size: tuple[int, int] | None, kept: list[int]) -> dict[str, Any]:
         """The masks and keypoints of COCO's objects.
@@ -77,10 +105,10 @@ class AnnotationReader:
             size: (height, width) of the annotated image; None if it is not annotated.
             kept: Which of the boxes are in the record.
         """
-        annotations, geometry = self.annotations, self.mover.geometry
+        annotations, geometry = self.annotations, self.geometry
         size = size or (geometry.upright if annotations.about == "upright" else geometry.stored)
         objects = annotations.objects_of(self.source)
-        with_boxes = [found for found in objects if not found.crowd]
+        with_boxes = [each for each in objects if not each.crowd]
         boxed = [with_boxes[row] for row in kept]
         features: dict[str, Any] = {}
         if names := annotations.keypoints:
@@ -88,7 +116,54 @@ class AnnotationReader:
             moved = move_keypoints(points, size, geometry, annotations.about)
             features["keypoints"] = in_order(moved, annotations.box_order)
         if annotations.segmentation == "instances":
-            features["instance_masks"] = self.mover.of_objects(boxed, size, self.max_pixels)
+            features["instance_masks"] = self._instance_masks(boxed, size)
         if annotations.segmentation == "semantic":
-            features["mask"] = self.mover.of_classes(objects, size)
+            self._check_segmented(size)
+            features["mask"] = self._moved(Image.fromarray(semantic_mask(objects, size)))
         return features
+
+    def _instance_masks(self, objects: Sequence[CocoObject], size: tuple[int, int]) -> np.ndarray:
+        """The mask of each of n objects, uint8 [n, height, width]: 1 inside, 0 outside."""
+        self._check_segmented(size)
+        shape = len(objects), *self._mask_size
+        if (pixels := math.prod(shape)) > self.max_pixels:
+            raise RejectError(
+                f"the masks of its {len(objects)} objects have {pixels} pixels, more than "
+                f"--max_pixels {self.max_pixels}: use --segmentation semantic, or a smaller --image_size"
+            )
+        result = np.empty(shape, np.uint8)
+        for number, mask in enumerate(object_masks(objects, size)):
+            result[number] = np.asarray(self._moved(Image.fromarray(mask)))
+        return result
+
+    def _check_segmented(self, size: tuple[int, int]) -> None:
+        """Checks the size that a segmentation states, before a mask is made for it."""
+        is_about_stored(size, self.geometry, "its segmentation is", self.annotations.about)
+
+    @property
+    def _mask_size(self) -> tuple[int, int]:
+        return self.image_size or self.geometry.upright
+
+    def _moved(self, mask: Image.Image, tie: AnnotationsOf = "stored") -> Image.Image:
+        """A mask turned and resized as its image; `tie` are the pixels that it is about if its size fits both."""
+        size = mask.height, mask.width
+        if is_about_stored(size, self.geometry, "its mask is", self.annotations.about, tie):
+            mask = turned(mask, self.geometry.orientation)
+        return resized(mask, self.image_size, self.resize, Image.Resampling.NEAREST)
+
+
+def read_mask(opened: BinaryIO, max_pixels: int) -> Image.Image:
+    """The values of a mask file, as `mask_values` gives them.
+
+    Raises:
+        RejectError: The file cannot be read, is too large, or its values are no classes.
+    """
+    try:
+        with opened as file, open_image(file, max_pixels) as mask:
+            return mask_values(mask)
+    except RejectError as error:
+        raise RejectError(f"its mask: {error}") from None
+    except OSError as error:
+        raise RejectError(f"its mask cannot be read: {error}") from None
+    except Exception as error:  # Pillow's plugins raise nearly everything on broken input
+        raise RejectError(f"its mask cannot be decoded: {error}") from None

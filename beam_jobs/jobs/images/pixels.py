@@ -1,8 +1,11 @@
-"""The modes, orientation and size of images."""
+"""The pixels of images: their mode, orientation and size, in 8 bits, 16 bits, or as floating-point numbers."""
 
 from __future__ import annotations
 
 import io
+import struct
+import zlib
+from collections.abc import Callable
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -10,23 +13,40 @@ from PIL import Image, ImageOps
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Resize, letterbox
 from beam_jobs.jobs.images.image_files import ORIENTATION, orientation_of
-from beam_jobs.jobs.images.png import to_png
+from readers.format.decode.wide_colors import has_wide_colors, wide_colors
 from readers.format.schema import IMAGE_ENCODINGS
 
-_WHITE = (255, 255, 255, 255)
+_WHITE_RGBA = (255, 255, 255, 255)
+
+# White in 16 bits.
+_WHITE = 65535
+
+# As Pillow converts RGB to gray: ITU-R 601.
+_LUMA = np.array((0.299, 0.587, 0.114), np.float32)
 
 _JPEG_QUALITY = 95
+
+# Formats of photographs, whose pixels take a multiple of the file's bytes in a PNG.
+_LOSSY = ("JPEG", "MPO", "HEIF", "AVIF")
+
+# The type of a PNG's pixels by their channels.
+_PNG_COLORS = {1: 0, 3: 2, 4: 6}
 
 
 def readers_decode_alike(image: Image.Image, channels: int) -> bool:
     """Whether TensorFlow and Pillow decode the file of an image to the same pixels as `to_mode`."""
     modes = {1: ("L",), 3: ("L", "RGB"), 4: ("RGBA",)}[channels]
     return (
-        image.format in ("JPEG", "PNG")
+        image.format in ("JPEG", "MPO", "PNG")
         and image.mode in modes
         and orientation_of(image) == 1
         and "transparency" not in image.info
     )
+
+
+def encoding_of(file_format: str | None, channels: int) -> str:
+    """The encoding of an image whose file cannot be kept: as small as the file, or else without loss."""
+    return "jpeg" if file_format in _LOSSY and channels != 4 else "png"
 
 
 def sixteen_bits(image: Image.Image) -> np.ndarray:
@@ -64,7 +84,7 @@ def to_mode(image: Image.Image, channels: int) -> Image.Image:
         image = image.convert("RGBA")
         if channels == 4:
             return image
-        image = Image.alpha_composite(Image.new("RGBA", image.size, _WHITE), image)
+        image = Image.alpha_composite(Image.new("RGBA", image.size, _WHITE_RGBA), image)
     if channels == 1:
         return image if image.mode == "L" else image.convert("RGB").convert("L")
     image = image if image.mode == "RGB" else image.convert("RGB")
@@ -135,6 +155,26 @@ def compressed(pixels: np.ndarray, encoding: str) -> bytes:
     return data
 
 
+def to_png(pixels: np.ndarray) -> bytes:
+    """A PNG of 16 bits, which Pillow writes for gray alone.
+
+    Args:
+        pixels: uint16 [height, width, 1, 3 or 4].
+    """
+    height, width, channels = pixels.shape
+    rows = pixels.astype(">u2").reshape(height, -1).view(np.uint8)
+    lines = np.empty((height, rows.shape[1] + 1), np.uint8)
+    lines[:, 0] = 2  # the filter "Up": each byte minus the one above
+    lines[:, 1:] = rows
+    lines[1:, 1:] -= rows[:-1]
+    header = struct.pack(">2I5B", width, height, 16, _PNG_COLORS[channels], 0, 0, 0)
+    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes())), (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+        for name, body in chunks
+    )
+
+
 def mask_values(mask: Image.Image) -> Image.Image:
     """A mask as 8-bit grayscale: the indices of a palette (VOC, ADE20K), never its colors; 0 and 1 for one bit.
 
@@ -168,3 +208,105 @@ def parse_image_size(text: str) -> tuple[int, int] | None:
     if not (x and height.isdecimal() and width.isdecimal() and int(height) and int(width)):
         raise UsageError(f"--image_size {text}: expected HEIGHTxWIDTH such as 224x224, or none")
     return int(height), int(width)
+
+
+def wide_pixels(
+    image: Image.Image, reopen: Callable[[], Image.Image], channels: int, dtype: str
+) -> np.ndarray:
+    """The pixels of an image, turned upright: float32 [height, width, channels].
+
+    Args:
+        image: The image.
+        reopen: Opens the same frame of the same file once more.
+        channels: 1 for gray, 3 for RGB, 4 for RGBA; without alpha, transparent pixels are blended
+            with white.
+        dtype: "uint16" for values from 0 to 65535; "float32" for floating-point pixels as they are,
+            and others from 0 to 1.
+
+    Raises:
+        RejectError: The pixels are floating-point numbers and `dtype` is "uint16", or integers that
+            16 bits do not hold.
+    """
+    pixels = _stored_pixels(image, reopen, channels, dtype)
+    # Pillow turns a TIFF when it decodes it, and states 1 from then on.
+    orientation = orientation_of(image)
+    if orientation == 1:
+        return pixels
+    return by_planes(pixels, lambda plane: turned(plane, orientation))
+
+
+def _stored_pixels(
+    image: Image.Image, reopen: Callable[[], Image.Image], channels: int, dtype: str
+) -> np.ndarray:
+    if image.mode == "F":
+        if dtype != "float32":
+            raise RejectError(
+                "its pixels are floating-point numbers: --dtype float32 keeps them as they are"
+            )
+        return _with_channels(np.asarray(image)[..., None], channels, 1)
+    if image.mode.startswith("I"):
+        pixels = _with_alpha_of_key(sixteen_bits(image)[..., None], image)
+    else:
+        pixels = _colors(image, reopen, channels)
+    pixels = _with_channels(pixels.astype(np.float32), channels, _WHITE)
+    return pixels / _WHITE if dtype == "float32" else pixels
+
+
+def _colors(image: Image.Image, reopen: Callable[[], Image.Image], channels: int) -> np.ndarray:
+    if image.format in ("PNG", "TIFF"):
+        with reopen() as again:
+            if has_wide_colors(again):
+                return _with_alpha_of_key(wide_colors(image, again), image)
+    pixels = np.asarray(to_mode(image, channels)).astype(np.uint16) * np.uint16(257)
+    return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def _with_alpha_of_key(pixels: np.ndarray, image: Image.Image) -> np.ndarray:
+    """Pixels uint16 [height, width, C] with alpha if a PNG names a transparent color, else the same."""
+    key = image.info.get("transparency")
+    if key is None or pixels.shape[2] == 4:
+        return pixels
+    alpha = np.where((pixels == np.array(key)).all(-1, keepdims=True), 0, _WHITE)
+    colors = np.broadcast_to(pixels, (*pixels.shape[:2], 3))
+    return np.concatenate((colors, alpha.astype(np.uint16)), -1)
+
+
+def _with_channels(pixels: np.ndarray, channels: int, white: float) -> np.ndarray:
+    """Pixels float32 [height, width, channels] from gray, RGB or RGBA."""
+    if pixels.shape[2] == 4 and channels != 4:
+        alpha = pixels[..., 3:] / np.float32(white)
+        pixels = pixels[..., :3] * alpha + white * (1 - alpha)
+    if pixels.shape[2] == 3 and channels == 1:
+        return (pixels @ _LUMA)[..., None]
+    if pixels.shape[2] == 1 and channels != 1:
+        pixels = np.repeat(pixels, 3, -1)
+    if pixels.shape[2] == 3 and channels == 4:
+        return np.insert(pixels, 3, white, -1)
+    return pixels
+
+
+def by_planes(pixels: np.ndarray, change: Callable[[Image.Image], Image.Image]) -> np.ndarray:
+    """Pixels float32 [height, width, C] after a change of the image of each channel."""
+    planes = [Image.fromarray(np.ascontiguousarray(plane)) for plane in np.moveaxis(pixels, -1, 0)]
+    return np.stack([np.asarray(change(plane)) for plane in planes], -1)
+
+
+def resized_by_planes(
+    pixels: np.ndarray, resize: Callable[[Image.Image], Image.Image]
+) -> np.ndarray:
+    """Pixels float32 [height, width, C] in another size; alpha weighs colors, as in Pillow."""
+    if pixels.shape[2] != 4:
+        return by_planes(pixels, resize)
+    weighted = pixels.copy()
+    weighted[..., :3] *= pixels[..., 3:]
+    found = by_planes(weighted, resize)
+    alpha = found[..., 3:]
+    found[..., :3] = np.divide(
+        found[..., :3], alpha, out=np.zeros_like(found[..., :3]), where=alpha > 0
+    )
+    return found
+
+
+def to_uint16(pixels: np.ndarray) -> np.ndarray:
+    """The nearest whole numbers from 0 to 65535, uint16."""
+    return np.clip(np.rint(pixels), 0, _WHITE).astype(np.uint16)

@@ -1,28 +1,104 @@
-"""The Examples in the files of a task, the same ones in every pass: batches, keys, splits and rejects."""
+"""The spec of the reshard job, and the Examples in the files of a task, the same ones in every pass."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.reshard.framed import FrameBatch, decompressed, frame_batches
-from beam_jobs.jobs.reshard.spec import ReshardSpec
+from beam_jobs.jobs.reshard.frames import FrameBatch, decompressed, frame_batches, no_frames
+from beam_jobs.jobs.reshard.manifests import InputSplits
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, Task
-from beam_jobs.sources.source import Source
+from beam_jobs.sources.classes import Names
+from beam_jobs.sources.inputs import Inputs
 from beam_jobs.storage.files import reading_ahead
+from readers.files.stores.ahead import Read
+from readers.files.stores.reading import EAGER_BYTES
 from readers.format.decode.records import parse_example
 from readers.format.protobuf.wire import BYTES_LIST, INT64_LIST, unpacked_varints
+from readers.format.schema import Schema
 
 
-def batches_of(spec: ReshardSpec, task: Task) -> Iterator[tuple[Chunk, FrameBatch | Reject]]:
-    """Yields (chunk, some of its records) for all chunks of a task, and a reject if one cannot be read."""
+@dataclass(frozen=True)
+class ReshardSpec:
+    """A record is an Example or a SequenceExample of a TFRecord file, GZIP or not.
+
+    Attributes:
+        inputs: The files.
+        given: The schema, if it need not be learned.
+        keep: The features to keep; all if empty.
+        drop: The features to drop.
+        class_names: The class names in the manifest of the input, by feature.
+        vocabulary: All words by id, from the manifest of the input; empty without words.
+        tokenizer: The text of the input's `tokenizer.json`; empty without subwords.
+        splits: The splits that the files belong to.
+        sample_rate: Samples per second of all recordings; 0 if unknown.
+    """
+
+    inputs: Inputs
+    given: Schema | None = None
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    class_names: Names = field(default_factory=dict)
+    vocabulary: tuple[bytes, ...] = ()
+    tokenizer: str = ""
+    splits: InputSplits = field(default_factory=InputSplits)
+    sample_rate: float = 0.0
+
+    def reads(self, chunk: Chunk) -> Iterator[Read]:
+        """Yields the first reads of a chunk in a store."""
+        if chunk.end:
+            return self.inputs.range_reads(chunk)
+        return self.inputs.reads(chunk.source, EAGER_BYTES)
+
+    def keeps(self, name: str) -> bool:
+        """Whether a feature is kept."""
+        return (not self.keep or name in self.keep) and name not in self.drop
+
+    @property
+    def changes_records(self) -> bool:
+        """Whether features are dropped."""
+        return bool(self.keep or self.drop)
+
+
+class Examples(NamedTuple):
+    """The Examples of a batch of records that have a split.
+
+    Attributes:
+        chunk: Where the records are.
+        batch: The records.
+        before: The number of Examples of the task before these.
+        keys: The keys in UTF-8.
+        splits: uint8 [n].
+        starts, stops: int64 [n], where each begins and ends in the batch.
+        rejects: The other records, or the file if it cannot be read.
+        duplicates: uint8 [m], the splits of Examples that are dropped.
+    """
+
+    chunk: Chunk
+    batch: FrameBatch
+    before: int
+    keys: list[bytes]
+    splits: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
+    rejects: list[Reject]
+    duplicates: np.ndarray
+
+    def record(self, row: int) -> memoryview:
+        """The bytes of one of the Examples."""
+        return self.batch.data.data[int(self.starts[row]) : int(self.stops[row])]
+
+
+def batches_of(spec: ReshardSpec, task: Task) -> Iterator[tuple[Chunk, FrameBatch]]:
+    """Yields (chunk, some of its records) for all chunks of a task."""
     chunks = [chunk for chunk in task.chunks if not chunk.is_empty]
     with reading_ahead(read for chunk in chunks for read in spec.reads(chunk)):
         for chunk in chunks:
@@ -30,95 +106,81 @@ def batches_of(spec: ReshardSpec, task: Task) -> Iterator[tuple[Chunk, FrameBatc
                 yield chunk, batch
 
 
-def _frame_batches(spec: ReshardSpec, chunk: Chunk) -> Iterator[FrameBatch | Reject]:
-    """Yields the records of a file or a range of it, and a reject if it cannot be read."""
+def _frame_batches(spec: ReshardSpec, chunk: Chunk) -> Iterator[FrameBatch]:
     source, limit = chunk.source, spec.inputs.max_bytes
     try:
         if source.error:
             raise RejectError(source.error)
         with spec.inputs.stream(source) as file:
-            if not chunk.end:
-                yield from frame_batches(decompressed(cast(io.BufferedReader, file)), limit)
-                return
-            file.seek(chunk.start)
             stream = cast(io.BufferedReader, file)
-            yield from frame_batches(stream, limit, chunk.start, chunk.end, chunk.first)
+            if chunk.end:
+                file.seek(chunk.start)
+                yield from frame_batches(stream, limit, chunk.start, chunk.end, chunk.first)
+            else:
+                yield from frame_batches(decompressed(stream), limit)
     except RejectError as error:
-        yield Reject.of(source.key, "read", error)
+        yield no_frames(str(error))
     except OSError as error:
-        yield Reject.of(source.key, "read", f"cannot be read: {error}")
+        yield no_frames(f"cannot be read: {error}")
 
 
-class FoundExamples(NamedTuple):
-    """The Examples of a batch that have a split.
-
-    Attributes:
-        keys: The keys in UTF-8.
-        splits: uint8 [n].
-        starts, stops: int64 [n], where the data of each begins and ends in the batch.
-        rejects: The other records.
-    """
-
-    keys: list[bytes]
-    splits: np.ndarray
-    starts: np.ndarray
-    stops: np.ndarray
-    rejects: list[Reject]
-
-    def without(self, dropped: np.ndarray, first: int) -> tuple[FoundExamples, np.ndarray]:
-        """The Examples that are kept, and the splits of those that are dropped, uint8 [m].
-
-        Args:
-            dropped: The numbers of the records of a task that are dropped, int64, rising.
-            first: The number of the first of these Examples.
-        """
-        low, high = np.searchsorted(dropped, [first, first + len(self.keys)])
-        if low == high:
-            return self, np.empty(0, np.uint8)
-        gone = dropped[low:high] - first
-        kept = np.delete(np.arange(len(self.keys)), gone)
-        keys = [self.keys[at] for at in kept.tolist()]
-        left = FoundExamples(
-            keys, self.splits[kept], self.starts[kept], self.stops[kept], self.rejects
-        )
-        return left, self.splits[gone]
-
-
-def records_of(rules: SplitRules, source: Source, batch: FrameBatch) -> FoundExamples:
-    """The records of a batch, the same ones in both passes.
+def examples_of(spec: ReshardSpec, rules: SplitRules, task: Task) -> Iterator[Examples]:
+    """Yields the Examples of a task, in order, without those that are dropped.
 
     Whether their bytes are Examples is not known yet, unless a feature decides their splits.
-
-    Args:
-        rules: Decides the splits of records.
-        source: The file.
-        batch: Some of its records.
     """
+    dropped, before = task.dropped_rows, 0
+    for chunk, batch in batches_of(spec, task):
+        rows, splits, keys, rejects = _placed(rules, chunk.source.key, batch)
+        kept = np.ones(len(rows), bool)
+        low, high = np.searchsorted(dropped, [before, before + len(rows)])
+        kept[dropped[low:high] - before] = False
+        starts, stops = batch.spans
+        yield Examples(
+            chunk,
+            batch,
+            before,
+            [key for key, is_kept in zip(keys, kept.tolist(), strict=True) if is_kept],
+            splits[kept],
+            starts[rows[kept]],
+            stops[rows[kept]],
+            rejects,
+            splits[~kept],
+        )
+        before += len(rows)
+
+
+def _placed(
+    rules: SplitRules, file: str, batch: FrameBatch
+) -> tuple[np.ndarray, np.ndarray, list[bytes], list[Reject]]:
+    """The rows of a batch that have a split, int64 [n], their splits, uint8 [n], their keys, and the other records."""
     starts, stops = batch.spans
+    rejects = [_reject(file, number, error) for number, error in batch.broken]
+
+    def reject(errors: dict[int, str]) -> None:
+        for row, error in errors.items():
+            rejects.append(_reject(file, batch.first + row, error))
+
+    empty = np.flatnonzero(batch.good & (starts == stops)).tolist()
+    reject({row: f"{batch.place_of(starts[row])}: not an Example: it is empty" for row in empty})
     rows = np.flatnonzero(batch.good & (starts < stops))
-    rejects = [_reject(source, number, error) for number, error in batch.broken]
-    for row in np.flatnonzero(batch.good & (starts == stops)).tolist():
-        error = f"{batch.place_of(starts[row])}: not an Example: it is empty"
-        rejects.append(_reject(source, batch.first + row, error))
     columns: list[dict[str, Any]] = []
     if names := rules.placement.split_features:
         columns, broken = _columns(batch, rows, names)
-        rejects += [_reject(source, batch.first + row, error) for row, error in broken.items()]
+        reject(broken)
         rows = np.setdiff1d(rows, list(broken))
-    prefix = f"{source.key}#".encode("utf-8", "surrogateescape")
+    prefix = f"{file}#".encode("utf-8", "surrogateescape")
     keys = [b"%s%d" % (prefix, number) for number in (rows + batch.first).tolist()]
     splits, without = rules.splits_of(keys, columns, [None] * len(keys))
     if without:
-        rejects += [
-            _reject(source, batch.first + int(rows[at]), error) for at, error in without.items()
-        ]
+        reject({int(rows[at]): error for at, error in without.items()})
         kept = np.delete(np.arange(len(rows)), list(without))
         keys, splits, rows = [keys[at] for at in kept.tolist()], splits[kept], rows[kept]
-    return FoundExamples(keys, splits, starts[rows], stops[rows], rejects)
+    return rows, splits, keys, rejects
 
 
-def _reject(source: Source, number: int, error: str) -> Reject:
-    return Reject.of(f"{source.key}#{number}", "read", error)
+def _reject(file: str, number: int, error: str) -> Reject:
+    return Reject.of(f"{file}#{number}" if number else file, "read", error)
 
 
 def _columns(

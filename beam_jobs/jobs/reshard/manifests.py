@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -43,13 +44,13 @@ class Description(NamedTuple):
     """Facts about records that are known without reading them.
 
     Attributes:
-        schema: The schema of each record.
+        schema: The schema of each record; None if it is not known.
         names: The names of classes, by feature.
         vocabulary: All words by id; empty without words.
         tokenizer: The text of `tokenizer.json`; empty without subwords.
     """
 
-    schema: Schema
+    schema: Schema | None = None
     names: tuple[tuple[str, tuple[str, ...]], ...] = ()
     vocabulary: tuple[bytes, ...] = ()
     tokenizer: str = ""
@@ -120,32 +121,25 @@ def splits_of(files: Mapping[str, Collection[str]], manifests: Manifests) -> Inp
         manifests: The manifests in these folders.
     """
     if not any(manifests.values()):
-        shards = (
-            _SHARD.fullmatch(file.rpartition("/")[2])
-            for inside in files.values()
-            for file in inside
-        )
+        paths = itertools.chain.from_iterable(files.values())
+        shards = (_SHARD.fullmatch(path.rpartition("/")[2]) for path in paths)
         return InputSplits(suggested=tuple(sorted({shard[1] for shard in shards if shard})))
     names: dict[str, None] = {}
     lone = []
-    for folder, inside in sorted(files.items()):
-        found = manifests[folder]
-        if not isinstance(found, Manifest):
-            lone.append(found or f"{folder} has no {MANIFEST}")
+    for folder, paths in sorted(files.items()):
+        manifest = manifests[folder]
+        if not isinstance(manifest, Manifest):
+            lone.append(manifest or f"{folder} has no {MANIFEST}")
             continue
-        split_of = {
-            shard.path: name for name in found.splits for shard in found.splits[name].shards
-        }
-        lone += [f"{folder}/{MANIFEST} does not list {f}" for f in inside if f not in split_of]
-        kept = {split_of.get(file) for file in inside}
-        names |= {name: None for name in found.splits if name in kept}
+        split_of = {s.path: name for name, split in manifest.splits.items() for s in split.shards}
+        lone += [f"{folder}/{MANIFEST} does not list {p}" for p in paths if p not in split_of]
+        kept = {split_of.get(path) for path in paths}
+        names |= {name: None for name in manifest.splits if name in kept}
     return InputSplits(tuple(names), lone[0] if lone else "")
 
 
-def description_of(
-    manifests: Manifests, schema: str, read: ReadText = read_text
-) -> Description | None:
-    """The description of all records in some folders; None if the records must be read for it.
+def description_of(manifests: Manifests, schema: str, read: ReadText = read_text) -> Description:
+    """The description of all records in some folders; one without a schema if records must be read for it.
 
     Args:
         manifests: The manifests in the folders.
@@ -156,89 +150,66 @@ def description_of(
         UsageError: A description cannot be read, two contradict each other, or some folders give
             numbers a meaning and others have no manifest.
     """
-    if schema:
-        given = read_schema(absolute_path(schema), schema)
-        if given.has_meanings:
-            for folder, beside in _descriptions(manifests, read).items():
-                if beside[1:] != given[1:]:
-                    raise _contradiction(absolute_path(schema), folder)
+    given = read_schema(absolute_path(schema), schema) if schema else Description()
+    if given.schema and not given.has_meanings:
         return given
     described = _descriptions(manifests, read)
-    if not described:
-        return None
-    first, *others = described
-    for folder in others:
-        if described[folder] != described[first]:
-            raise _contradiction(first, folder)
-    if len(described) == len(manifests):
-        return described[first]
-    if described[first].has_meanings:
+    first = absolute_path(schema) if schema else next(iter(described), "")
+    if not first:
+        return given
+    known = given if schema else described[first]
+    for folder, other in described.items():
+        # A given schema may leave features out.
+        if other[1:] != known[1:] or not (schema or other.schema == known.schema):
+            raise UsageError(
+                f"--input: {first} and {folder} differ in features, labels or tokens, so the same number "
+                "would mean two things: reshard them one by one"
+            )
+    if schema or len(described) == len(manifests):
+        return known
+    if known.has_meanings:
         other = next(folder for folder in manifests if folder not in described)
         raise UsageError(
             f"--input: the {MANIFEST} in {first} gives numbers a meaning, but {other} has no "
             f"{MANIFEST}: reshard them one by one, or give --schema {first}/{MANIFEST} if it applies "
             "to all"
         )
-    return None
-
-
-def common_sample_rate(manifests: Manifests) -> float:
-    """Samples per second of all recordings; 0 if a folder does not state them, or another number."""
-    rates = {
-        found.sample_rate if isinstance(found, Manifest) else 0.0 for found in manifests.values()
-    }
-    return rates.pop() if len(rates) == 1 else 0.0
-
-
-def _contradiction(one: str, other: str) -> UsageError:
-    return UsageError(
-        f"--input: {one} and {other} differ in features, labels or tokens, so the same number would "
-        "mean two things: reshard them one by one"
-    )
+    return Description()
 
 
 def _descriptions(manifests: Manifests, read: ReadText) -> dict[str, Description]:
-    """The description of each folder that has a manifest.
-
-    Raises:
-        UsageError: A manifest is broken, or a file that it names cannot be read.
-    """
+    """The description of each folder that has a manifest; raises UsageError if one is broken."""
     described = {}
-    for folder, found in manifests.items():
-        if isinstance(found, str):
-            raise UsageError(f"{found}; or give a --schema")
-        if found:
+    for folder, manifest in manifests.items():
+        if isinstance(manifest, str):
+            raise UsageError(f"{manifest}; or give a --schema")
+        if manifest:
             try:
-                described[folder] = _description(folder, found, read)
+                described[folder] = _description(folder, manifest, read)
             except (OSError, ValueError, RejectError) as error:
                 raise UsageError(f"{folder}/{MANIFEST}: {error}; or give a --schema") from None
     return described
 
 
-def _description(folder: str, found: Manifest, read: ReadText = read_text) -> Description:
-    """The description in a manifest and in the files that it names.
-
-    Raises:
-        OSError, ValueError, RejectError: One of the files is broken or missing.
-    """
-
-    def content(name: str) -> bytes:
-        data = read(f"{folder}/{found.files[name].path}")
-        try:
-            found.check_file(name, data)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-        return data
-
-    words = content(VOCABULARY).split(b"\n")[:-1] if found.vocabulary else []
-    tokenizer = content(TOKENIZER).decode() if found.tokenizer else ""
-    vocabulary = (PADDING, UNKNOWN, *words) if found.vocabulary else ()
-    if len(vocabulary) != found.vocabulary:
+def _description(folder: str, manifest: Manifest, read: ReadText = read_text) -> Description:
+    """The description in a manifest and the files that it names; raises OSError, ValueError or RejectError."""
+    contents = {}
+    for name in (VOCABULARY, TOKENIZER):
+        if name in manifest.files:
+            contents[name] = read(f"{folder}/{manifest.files[name].path}")
+            try:
+                manifest.check_file(name, contents[name])
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+    words = contents.get(VOCABULARY, b"").split(b"\n")[:-1]
+    vocabulary = (PADDING, UNKNOWN, *words) if manifest.vocabulary else ()
+    if len(vocabulary) != manifest.vocabulary:
         raise ValueError(
-            f"{VOCABULARY} has {len(vocabulary)} tokens, expected {found.vocabulary} as in {MANIFEST}"
+            f"{VOCABULARY} has {len(vocabulary)} tokens, expected {manifest.vocabulary} as in {MANIFEST}"
         )
-    names = ((LABEL, found.label_names), *sorted(found.class_names.items()))
-    return Description(found.schema, names, vocabulary, tokenizer)
+    names = ((LABEL, manifest.label_names), *sorted(manifest.class_names.items()))
+    tokenizer = contents.get(TOKENIZER, b"").decode()
+    return Description(manifest.schema, names, vocabulary, tokenizer)
 
 
 def read_schema(path: str, given: str) -> Description:
@@ -258,7 +229,7 @@ def read_schema(path: str, given: str) -> Description:
         else:
             bare = value.get("schema", value) if isinstance(value, dict) else value
             found = Description(Schema.from_json(bare))
-        for feature in found.schema.values():
+        for feature in (found.schema or {}).values():
             numpy_dtype(feature.dtype)
     except (OSError, ValueError, RecursionError, ImportError) as error:
         raise UsageError(f"--schema {given}: {error}") from None

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.reshard.feature_guess import CommonShape, FeatureGuess, ShapesGuess
-from beam_jobs.jobs.reshard.values import ValueList, lists_of
+from beam_jobs.jobs.reshard.record_fit import (
+    DTYPES,
+    Values,
+    image_format,
+    is_gray,
+    is_utf8,
+    lists_of,
+    tensor_type,
+)
 from beam_jobs.records.pieces import Divisible
-from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
+from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature, Schema
+
+Shape = tuple[int | None, ...]
 
 # Records of each file, or of each range of a large one, that the schema is learned from. It takes 15 to
 # 110 µs a record, as long as the rest of the job, and shows what 1 of 100 records has: 0.7 % of files miss it.
@@ -20,49 +31,158 @@ LEARNED = 500
 # More different names than this are data, not names.
 MAX_FEATURES = 10_000
 
-_KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "float", INT64_LIST: "int64"}
+# The most dimensions of a tensor, as in TensorFlow. The product of more sizes could take very long.
+_MAX_RANK = 254
 
 _SHAPE = "/shape"
+
+# Of byte strings, what is counted of tensors begins with this, before their dtype.
+_TENSOR = "tensor "
 
 _ONE_BYTES_VALUE = Feature("string", (), "list")
 
 
 @dataclass
-class StepsGuess:
-    """Facts about a feature list.
+class FeatureGuess:
+    """Facts about a feature, or the steps of a feature list, of some records; the order in which they merge is irrelevant.
 
     Attributes:
-        length: The common number of steps of the records that have it.
-        steps: The number of steps in all records.
-        step: Facts about a single step.
+        counts: How often something was seen: lists of a kind, empty ones included; "filled" lists; byte strings
+            ("values"), and those that are "text", "jpeg", "png", "coloured" images, or tensors of a dtype. Of lists
+            `<name>/shape`, those that are the shape "of list" or "of tensor", or the rows "of sequence", of `<name>`,
+            and those with values "beside" them. Of feature lists, the "records" that have one, and "steps".
+        shapes: The common shape of some arrays: None for a size that differs; None in place of all if ranks differ.
+            Of each "list", "tensor" and list `<name>/shape` ("sizes"); of each record, the number of "steps".
     """
 
-    length: CommonShape = field(default_factory=CommonShape)
-    steps: int = 0
-    step: FeatureGuess = field(default_factory=FeatureGuess)
+    counts: Counter[str] = field(default_factory=Counter)
+    shapes: dict[str, Shape | None] = field(default_factory=dict)
 
-    def add(self, steps: list[ValueList]) -> None:
-        """Adds the steps of a record."""
-        self.length.add((len(steps),))
-        self.steps += len(steps)
+    def add(self, values: Values) -> None:
+        """Adds a list that has a kind; raises UsageError if a tensor's dtype needs a package that is not installed."""
+        kind, items = values
+        self.counts[kind] += 1
+        if len(items):
+            self.counts["filled"] += 1
+            self._add_shape("list", (len(items),))
+        for value in items if kind == "bytes" else ():
+            self.counts["values"] += 1
+            self.counts["text"] += is_utf8(value)
+            if image := image_format(value):
+                self.counts[image] += 1
+                self.counts["coloured"] += not is_gray(value)
+            if tensor := tensor_type(value):
+                self.counts[_TENSOR + tensor[0]] += 1
+                self._add_shape("tensor", tensor[1])
+
+    def add_sizes(self, sizes: list[int], beside: Values | None) -> None:
+        """Compares a list `<name>/shape`, which is not empty, with `<name>` in the same record, if it has that."""
+        kind, items = beside or ("", ())
+        self._add_shape("sizes", tuple(sizes))
+        self.counts["beside"] += len(items) > 0
+        possible = len(sizes) <= _MAX_RANK and min(sizes) >= 0
+        self.counts["of list"] += possible and math.prod(sizes) == len(items)
+        types = [tensor_type(value) for value in items] if kind == "bytes" else []
+        tensors = [one for one in types if one]
+        if 0 < len(tensors) == len(types):
+            self.counts["of tensor"] += [list(shape) for _, shape in tensors] == [sizes]
+            self.counts["of sequence"] += _rows_of(tensors) == sizes
+
+    def add_steps(self, steps: Sequence[Values]) -> None:
+        """Adds the steps of a feature list of a record."""
+        self.counts["records"] += 1
+        self.counts["steps"] += len(steps)
+        self._add_shape("steps", (len(steps),))
         for step in steps:
-            if step.kind:
-                self.step.add(step)
+            if step[0]:
+                self.add(step)
 
-    def merge(self, other: StepsGuess) -> None:
+    def merge(self, other: FeatureGuess) -> None:
         """Adds the facts of another instance."""
-        self.length.merge(other.length)
-        self.steps += other.steps
-        self.step.merge(other.step)
+        self.counts.update(other.counts)
+        for name, shape in other.shapes.items():
+            self._add_shape(name, shape)
+
+    def _add_shape(self, name: str, shape: Shape | None) -> None:
+        known = self.shapes.get(name, shape)
+        if known is None or shape is None or len(known) != len(shape):
+            self.shapes[name] = None
+        else:
+            pairs = zip(known, shape, strict=True)
+            self.shapes[name] = tuple(a if a == b else None for a, b in pairs)
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How many lists there are of each kind that was seen."""
+        return {kind: self.counts[kind] for kind in DTYPES if self.counts[kind]}
+
+    @property
+    def tensor(self) -> Feature | None:
+        """The feature of tensors in every record; None if some are none, or their dtypes or ranks differ."""
+        shape, dtypes = self.shapes.get("tensor"), [n for n in self.counts if n.startswith(_TENSOR)]
+        if shape is None or [self.counts[dtype] for dtype in dtypes] != [self.counts["values"]]:
+            return None
+        return Feature(dtypes[0].removeprefix(_TENSOR), shape, "tensor")
 
     def feature(self, records: int) -> Feature:
-        """The schema entry, given the number of records."""
-        step = self.step.feature(self.steps)
-        length = self.length.shape if self.length.count == records else None
+        """The schema entry, given the number of records or steps; ignores `<name>/shape`."""
+        dtype, size = DTYPES[next(iter(self.kinds))], self.shapes.get("list")
+        if self.counts["filled"] < records or size in (None, (None,)):
+            return Feature(dtype, (None,), "list")
+        if size != (1,):
+            return Feature(dtype, size, "list")
+        return Feature(dtype) if dtype != "string" else self.tensor or self._of_bytes()
+
+    def _of_bytes(self) -> Feature:
+        """The feature of one byte string in every record, which is not always a tensor."""
+        values = self.counts["values"]
+        images = [name for name in ("jpeg", "png") if self.counts[name]]
+        if images and sum(self.counts[name] for name in images) == values:
+            shape = (None, None, 3 if self.counts["coloured"] else 1)
+            return Feature("uint8", shape, "source" if len(images) > 1 else images[0])
+        return Feature("string") if self.counts["text"] == values else _ONE_BYTES_VALUE
+
+    def of_steps(self, records: int) -> Feature:
+        """The schema entry of a feature list, given the number of records."""
+        step = self.feature(self.counts["steps"])
+        length = self.shapes["steps"] if self.counts["records"] == records else (None,)
         return Feature(step.dtype, (*(length or (None,)), *step.shape), f"{step.encoding} steps")
 
+    def with_sizes(self, sizes: FeatureGuess, records: int) -> Feature | None:
+        """The schema entry if its shapes are in `<name>/shape`; None if that holds something else."""
+        feature, tensor, counts = self.feature(records), self.tensor, sizes.counts
+        if list(sizes.kinds) != ["int64"] or counts["beside"] < self.counts["filled"]:
+            return None
+        every = {
+            name
+            for name in ("list", "tensor", "sequence")
+            if counts[f"of {name}"] == counts["filled"]
+        }
+        if feature.encoding == "tensor" and "tensor" in every:
+            return feature
+        missing = self.counts["filled"] < records
+        if tensor and "sequence" in every:
+            length = (None,) if missing else self.shapes["list"]
+            return Feature(tensor.dtype, (*(length or (None,)), *tensor.shape), "sequence")
+        shape = sizes.shapes.get("sizes", (None,))
+        if feature.encoding not in ("list", "text") or "list" not in every or shape is None:
+            return None
+        if missing and None not in shape:
+            shape = (None, *shape[1:])
+        # Readers derive the shape of a missing list from the known sizes.
+        if counts["filled"] < records and (shape.count(None) > 1 or 0 in shape):
+            return None
+        return Feature(feature.dtype, shape, "list")
 
-_Guess = TypeVar("_Guess", FeatureGuess, StepsGuess)
+
+def _rows_of(tensors: list[tuple[str, tuple[int, ...]]]) -> list[int]:
+    """What the encoding `sequence` stores of tensors: of each its bytes and its shape; nothing of texts."""
+    return [
+        number
+        for dtype, shape in tensors
+        if dtype != "string"
+        for number in (math.prod(shape) * numpy_dtype(dtype).itemsize, *shape)
+    ]
 
 
 @dataclass
@@ -78,7 +198,7 @@ class SchemaGuess(Divisible):
 
     records: int = 0
     features: dict[str, FeatureGuess] = field(default_factory=dict)
-    feature_lists: dict[str, StepsGuess] = field(default_factory=dict)
+    feature_lists: dict[str, FeatureGuess] = field(default_factory=dict)
     broken: str = ""
 
     def learn(self, key: str, record: memoryview) -> None:
@@ -95,70 +215,54 @@ class SchemaGuess(Divisible):
         try:
             features, feature_lists = lists_of(record)
         except ValueError as error:
-            return self._merge_broken(f"{key}: not an Example: {error}")
+            self.merge(SchemaGuess(broken=f"{key}: not an Example: {error}"))
+            return
         self.records += 1
         try:
-            for name, found in features.items():
-                if found.kind:
-                    guess = self._entry(self.features, name, FeatureGuess)
-                    guess.add(found)
-                    if found.numbers and name.endswith(_SHAPE):
-                        guess.shapes.add(found.numbers, features.get(name.removesuffix(_SHAPE)))
+            for name, values in features.items():
+                kind, items = values
+                if kind:
+                    guess = self._entry(self.features, name)
+                    guess.add(values)
+                    if kind == "int64" and items and name.endswith(_SHAPE):
+                        guess.add_sizes(items, features.get(name.removesuffix(_SHAPE)))
             for name, steps in feature_lists.items():
-                self._entry(self.feature_lists, name, StepsGuess).add(steps)
+                self._entry(self.feature_lists, name).add_steps(steps)
         except UsageError as error:
             raise UsageError(f"{key}: {error.message}") from None
 
     def merge(self, other: SchemaGuess) -> None:
-        """Adds the records of another instance.
-
-        Raises:
-            UsageError: Together they have too many features.
-        """
+        """Adds the records of another instance; raises UsageError if together they have too many features."""
         self.records += other.records
-        self._merge_broken(other.broken)
+        self.broken = min(filter(None, (self.broken, other.broken)), default="")
         for name, guess in other.features.items():
-            self._entry(self.features, name, FeatureGuess).merge(guess)
-        for name, steps in other.feature_lists.items():
-            self._entry(self.feature_lists, name, StepsGuess).merge(steps)
+            self._entry(self.features, name).merge(guess)
+        for name, guess in other.feature_lists.items():
+            self._entry(self.feature_lists, name).merge(guess)
 
-    def add(self, part: SchemaGuess, /) -> None:
-        """Adds what was learned from other records, as a `Learner`."""
-        self.merge(part)
+    add = merge  # As a `Learner`.
 
     def elements(self) -> Iterator[SchemaGuess]:
         """Yields itself, as a `Learner`."""
         yield self
 
-    def _merge_broken(self, broken: str) -> None:
-        self.broken = min(filter(None, (self.broken, broken)), default="")
-
     def pieces(self) -> Iterator[tuple[Any, SchemaGuess]]:
         yield (), SchemaGuess(self.records, broken=self.broken)
         for name, guess in self.features.items():
             yield (name, "feature"), SchemaGuess(features={name: guess})
-        for name, steps in self.feature_lists.items():
-            yield (name, "list"), SchemaGuess(feature_lists={name: steps})
+        for name, guess in self.feature_lists.items():
+            yield (name, "list"), SchemaGuess(feature_lists={name: guess})
 
-    def _entry(self, guesses: dict[str, _Guess], name: str, empty: Callable[[], _Guess]) -> _Guess:
+    def _entry(self, guesses: dict[str, FeatureGuess], name: str) -> FeatureGuess:
         if name not in guesses:
-            self._check_new(name)
-            guesses[name] = empty()
+            _check_name(name)
+            if len(self.features) + len(self.feature_lists) >= MAX_FEATURES:
+                raise UsageError(
+                    f"more than {MAX_FEATURES:,} different features, one of them {name!r}: expected the "
+                    "same names in all records; narrow --input, or move data from names into values"
+                )
+            guesses[name] = FeatureGuess()
         return guesses[name]
-
-    def _check_new(self, name: str) -> None:
-        try:
-            Schema({name: _ONE_BYTES_VALUE})
-        except ValueError:
-            raise UsageError(
-                f"feature name {name[:80]!r}: expected 1 to 255 characters, without \\ and "
-                "control characters; state the features to read with --schema, or rename it in the records"
-            ) from None
-        if len(self.features) + len(self.feature_lists) >= MAX_FEATURES:
-            raise UsageError(
-                f"more than {MAX_FEATURES:,} different features, one of them {name!r}: expected the "
-                "same names in all records; narrow --input, or move data from names into values"
-            )
 
     def schema(self) -> Schema:
         """The schema that the records have in common.
@@ -177,36 +281,34 @@ class SchemaGuess(Divisible):
         """
         if self.broken and not self.records:
             raise DataError(f"no record to learn the schema from: {self.broken}")
-        for name, guess in sorted(self.features.items()):
-            _check_kinds(name, guess)
-        for name, steps in sorted(self.feature_lists.items()):
-            _check_kinds(name, steps.step)
-        features = {
-            n: s.feature(self.records) for n, s in self.feature_lists.items() if s.step.kinds
-        }
-        if both := sorted(features.keys() & self.features.keys()):
+        lists = {name: guess for name, guess in self.feature_lists.items() if guess.kinds}
+        for name, guess in [*sorted(self.features.items()), *sorted(lists.items())]:
+            if len(guess.kinds) > 1:
+                kinds = ", ".join(f"{kind} in {count:,}" for kind, count in guess.kinds.items())
+                raise UsageError(
+                    f"feature {name!r}: a list of {kinds} records or steps; all records of a dataset "
+                    "must agree: narrow --input"
+                )
+        if both := sorted(lists.keys() & self.features.keys()):
             raise UsageError(
                 f"feature {both[0]!r}: a feature in some records and a feature list in others; "
                 "all records of a dataset must agree: narrow --input"
             )
+        features = {name: guess.of_steps(self.records) for name, guess in lists.items()}
         companions = set()
         for name in sorted(self.features):
-            if name in companions:
-                continue
-            features[name], has_companion = self._feature(name)
-            if has_companion:
-                companions.add(name + _SHAPE)
+            if name not in companions:
+                features[name], has_companion = self._feature(name)
+                companions |= {name + _SHAPE} if has_companion else set()
         if not features:
             raise UsageError(f"none of {self.records:,} records has a feature: check --input")
         return Schema(features)
 
     def _feature(self, name: str) -> tuple[Feature, bool]:
         """A feature, and whether `<name>/shape` holds its shapes."""
-        guess, shapes = self.features[name], self.features.get(name + _SHAPE)
-        if shapes and list(shapes.kinds) == [INT64_LIST]:
-            shaped = _with_shapes(guess, shapes.shapes, self.records)
-            if shaped:
-                return shaped, True
+        guess, sizes = self.features[name], self.features.get(name + _SHAPE)
+        if sizes and (feature := guess.with_sizes(sizes, self.records)):
+            return feature, True
         feature = guess.feature(self.records)
         if not feature.has_companion or name + _SHAPE not in self.features | self.feature_lists:
             return feature, False
@@ -218,31 +320,11 @@ class SchemaGuess(Divisible):
         )
 
 
-def _check_kinds(name: str, guess: FeatureGuess) -> None:
-    if len(guess.kinds) > 1:
-        found = ", ".join(f"{_KINDS[kind]} in {n:,}" for kind, n in sorted(guess.kinds.items()))
+def _check_name(name: str) -> None:
+    try:
+        Schema({name: _ONE_BYTES_VALUE})
+    except ValueError:
         raise UsageError(
-            f"feature {name!r}: a list of {found} records or steps; all records of a dataset must "
-            "agree: narrow --input"
-        )
-
-
-def _with_shapes(guess: FeatureGuess, shapes: ShapesGuess, records: int) -> Feature | None:
-    """The feature whose shapes are in `<name>/shape`; None if that holds something else."""
-    feature, tensor = guess.feature(records), guess.values.tensor
-    if shapes.filled < guess.size.count:  # Some records have values without a shape.
-        return None
-    if feature.encoding == "tensor" and shapes.of_tensor:
-        return feature
-    if tensor and shapes.of_sequence:
-        length = guess.size.shape if guess.size.count == records else None
-        return Feature(tensor.dtype, (*(length or (None,)), *tensor.shape), "sequence")
-    shape = shapes.shape.shape if shapes.shape.count else (None,)
-    if feature.encoding not in ("list", "text") or not shapes.of_list or shape is None:
-        return None
-    if guess.size.count < records and None not in shape:
-        shape = (None, *shape[1:])
-    # Readers derive the shape of a missing list from the known sizes.
-    if shapes.shape.count < records and (shape.count(None) > 1 or 0 in shape):
-        return None
-    return Feature(feature.dtype, shape, "list")
+            f"feature name {name[:80]!r}: expected 1 to 255 characters, without \\ and "
+            "control characters; state the features to read with --schema, or rename it in the records"
+        ) from None

@@ -1,27 +1,94 @@
-"""How recordings become records, and the first steps: missing values and one rate."""
+"""What recordings become before they are cut into records: missing values, one rate, and lengths of time."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.sensors.arrays import NanPolicy, fill_missing, no_tensor
+from beam_jobs.jobs.sensors.recording import Recording
 from beam_jobs.jobs.sensors.resampling import Segment, find_gaps, resample_arrays
-from beam_jobs.jobs.sensors.signals import NanPolicy, fill_missing
-from beam_jobs.jobs.sensors.spans import Span
-from beam_jobs.jobs.sensors.values import no_tensor
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 
 # The feature that holds the share of samples that were interpolated, not measured.
 FILLED = "filled"
 
-# Resampled like an array: the number of each sample, which leads from points of the grid to labels.
-_SAMPLE = "\0sample"
+_RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
+
+_SPAN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(s|ms|us)|([0-9]{1,12})")
+
+_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000}
+
+
+def parse_rate(text: str, flag: str = "--rate") -> float:
+    """The samples per second in a text such as `50Hz`, `16kHz`, `0.5Hz` or `50`.
+
+    Raises:
+        UsageError: The text is not a rate, or is zero.
+    """
+    match = _RATE.fullmatch(text)
+    rate = float(match[1]) * (1000 if match[2] else 1) if match else 0.0
+    if not rate:
+        raise UsageError(f"{flag} {text}: expected a rate such as 50Hz, 16kHz or 0.5Hz")
+    return rate
 
 
 @dataclass(frozen=True)
+class Span:
+    """A length of time.
+
+    Attributes:
+        amount: A number of samples or of seconds.
+        in_seconds: Whether `amount` is in seconds.
+        source: The flag and its value, for messages.
+    """
+
+    amount: float
+    in_seconds: bool
+    source: str
+
+    @classmethod
+    def parse(cls, text: str, flag: str = "--window") -> Span:
+        """The length in a text such as `128` (samples), `2s`, `500ms` or `10us`.
+
+        Raises:
+            UsageError: The text is not a length of time, or is zero.
+        """
+        match = _SPAN.fullmatch(text)
+        amount = float(match[1] or match[3]) if match else 0.0
+        if not match or not amount:
+            raise UsageError(
+                f"{flag} {text}: expected a number of samples such as 128, or a time such as 2s or 500ms"
+            )
+        in_seconds = match[3] is None
+        return cls(
+            amount / _SECOND[match[2]] if in_seconds else amount, in_seconds, f"{flag} {text}"
+        )
+
+    def samples(self, rate: float | None) -> int:
+        """The nearest number of samples, at least one.
+
+        Args:
+            rate: Samples per second; None if unknown.
+
+        Raises:
+            UsageError: The span is in seconds and the rate is unknown.
+        """
+        if not self.in_seconds:
+            return int(self.amount)
+        if rate is None:
+            raise UsageError(
+                f"{self.source}: the recordings do not state how many samples a second has; add "
+                "--rate 50Hz if they are evenly spaced, or --resample, or give a number of samples"
+            )
+        return max(1, round(self.amount * rate))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Conditioning:
     """The steps from a recording to records.
 
@@ -52,45 +119,27 @@ class Conditioning:
         """Whether a recording may become several records."""
         return self.window is not None and not self.sequence
 
-    @property
-    def keeps_whole(self) -> bool:
-        """Whether a recording becomes one record of all its samples, unchanged."""
-        return not (self.window or self.resample or self.sequence)
-
     def record_rate(self, file_rate: float | None) -> float | None:
-        """Returns the samples per second of the records; None if unknown."""
+        """The samples per second of the records; None if unknown."""
         return self.resample or file_rate or self.rate or None
 
-    def segments(
-        self,
-        arrays: Mapping[str, np.ndarray],
-        clocks: Mapping[str, np.ndarray | float],
-        file_rate: float | None,
-        labelled: bool = False,
-    ) -> list[Segment]:
-        """Fills missing values, resamples, and returns the segments between gaps.
+    def segments(self, recording: Recording) -> list[Segment]:
+        """The parts of a recording between gaps, filled and resampled.
 
         Without resampling there is one segment, the whole recording.
 
-        Args:
-            arrays: Name -> [time, ...].
-            clocks: Name -> float64 [time] in seconds, for the arrays that have sample times; or the
-                samples per second, for the arrays that have a rate of their own.
-            file_rate: Samples per second of the other arrays, if the files state it.
-            labelled: Whether the segments state the sample nearest to each of their points.
-
         Raises:
-            RejectError: the recording cannot become a record.
+            RejectError: The recording cannot become a record.
             UsageError: `resample` is set and the times of an array are unknown.
         """
-        series = [name for name, array in arrays.items() if array.ndim]
-        if single := [name for name in arrays if name not in series]:
+        series = [name for name, array in recording.arrays.items() if array.ndim]
+        if single := [name for name in recording.arrays if name not in series]:
             cure = f"; choose arrays with --arrays {','.join(series)}" if series else ""
             raise RejectError(f"array {single[0]!r} is a single number{cure}")
-        whole = {name: self._filled(name, array) for name, array in arrays.items()}
+        arrays = {name: self._filled(name, array) for name, array in recording.arrays.items()}
         if self.resample:
-            return self._resample(whole, clocks, file_rate or self.rate, labelled)
-        return [Segment(whole, np.empty(0, bool))]
+            return self._resampled(recording, arrays)
+        return [Segment(arrays, np.empty(0, bool))]
 
     def _filled(self, name: str, array: np.ndarray) -> np.ndarray:
         try:
@@ -100,37 +149,26 @@ class Conditioning:
         except RejectError as error:
             raise RejectError(f"{name}: {error}") from None
 
-    def _resample(
-        self,
-        arrays: Mapping[str, np.ndarray],
-        clocks: Mapping[str, np.ndarray | float],
-        file_rate: float,
-        labelled: bool,
-    ) -> list[Segment]:
+    def _resampled(self, recording: Recording, arrays: Mapping[str, np.ndarray]) -> list[Segment]:
         if FILLED in arrays:
             raise RejectError(
                 f"an array may not be called {FILLED!r}: --resample adds that feature"
             )
         times, rates = {}, {}
         for name, array in arrays.items():
-            clock = clocks.get(name, file_rate)
+            clock = recording.clock(name)
             if isinstance(clock, np.ndarray):
                 times[name] = clock
-            elif clock:
-                times[name], rates[name] = np.arange(len(array)) / clock, clock
+            elif rate := clock or self.rate:
+                times[name], rates[name] = np.arange(len(array)) / rate, rate
             else:
                 raise UsageError(
                     f"--resample needs the times of the samples of {name!r}: add --time_column "
                     "NAME, or --rate 50Hz if they are evenly spaced"
                 )
-        if labelled:
-            name = next(iter(arrays))
-            times[_SAMPLE] = times[name]  # Without a rate, it is interpolated and never filtered.
-            arrays = {**arrays, _SAMPLE: np.arange(len(arrays[name]), dtype=np.float64)}
         segments = resample_arrays(
             arrays, times, self.resample, self.max_gap, rates, self.max_bytes
         )
-        segments = [_with_samples(segment) for segment in segments] if labelled else segments
         gaps = find_gaps(times, self.resample, self.max_gap)
         if not segments or (gaps and not (self.sequence or self.window)):
             start, length = gaps[0]
@@ -139,10 +177,3 @@ class Conditioning:
                 f"{self.max_gap:g}s; with --window or --sequence the parts between gaps are kept"
             )
         return segments
-
-
-def _with_samples(segment: Segment) -> Segment:
-    arrays = dict(segment.arrays)
-    # Halfway between two samples, the earlier one.
-    samples = np.ceil(arrays.pop(_SAMPLE) - 0.5).astype(np.int64)
-    return segment._replace(arrays=arrays, samples=samples)

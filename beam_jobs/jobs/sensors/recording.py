@@ -1,28 +1,109 @@
-"""A recording, the options for reading one, and the checks that all formats share."""
+"""A recording: its arrays, and the values that its file states besides them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.inside.columns import Column
-from beam_jobs.storage.encodings import UTF8
-from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
-from readers.format.schema import is_feature_name
-
-# Text states no dtype; models take this one.
-TEXT_DTYPE = "float32"
-
-TimeUnit = Literal["s", "ms", "us", "ns"]
+from beam_jobs.packages import require
+from beam_jobs.sources.labels import label_text
+from readers.format.schema import format_shape, is_feature_name
 
 TimesPolicy = Literal["strict", "drop_duplicates", "sort"]
 
+# The times of an array's samples, float64 [time] in seconds, or its samples per second.
+Clock = np.ndarray | float
 
 _NOTHING: Mapping[str, Any] = {}  # A MappingProxyType could not be pickled.
+
+
+class Column(NamedTuple):
+    """A value for each sample of a recording, or for each row of a file.
+
+    Attributes:
+        values: The different values as Python objects.
+        codes: int64 [time], the place of each sample's value in `values`.
+    """
+
+    values: list[Any]
+    codes: np.ndarray
+
+    @classmethod
+    def of(cls, name: str, array: np.ndarray) -> Column:
+        """The column that an array [time] or [time, 1] of numbers or text holds.
+
+        Raises:
+            RejectError: The array has another shape or holds something else.
+        """
+        if not array.ndim or array.size != len(array) or array.dtype.kind not in "biufSUO":
+            raise RejectError(
+                f"array {name!r} is {array.dtype} {format_shape(array.shape)}: expected one number "
+                "or text for each sample or row"
+            )
+        values, codes = np.unique(array.reshape(-1), return_inverse=True)
+        return cls([_plain(name, value) for value in values.tolist()], codes.reshape(-1))
+
+    @classmethod
+    def of_cells(cls, cells: list[Any]) -> Column:
+        """The column that Arrow arrays of text or numbers hold.
+
+        Raises:
+            RejectError: There are no arrays.
+        """
+        if not cells:
+            raise RejectError("it has no rows")
+        column = require("pyarrow", "beam", "tables").chunked_array(cells)
+        encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
+        values = [*encoded.dictionary.to_pylist(), None]
+        codes = encoded.indices.fill_null(len(values) - 1)
+        return cls(values, codes.to_numpy(zero_copy_only=False).astype(np.int64))
+
+    def of_rows(self) -> list[Any]:
+        """The value of each row."""
+        return list(map(self.values.__getitem__, self.codes.tolist()))
+
+    def single(self, name: str) -> Any:
+        """The only value, missing ones apart; None if all are missing.
+
+        Raises:
+            RejectError: There are several.
+        """
+        values = [self.values[code] for code in np.unique(self.codes).tolist()]
+        values = [value for value in values if not is_missing(value)]
+        if len(values) > 1:
+            raise RejectError(
+                f"{name!r} has {len(values)} different values, such as {values[0]!r:.40} and "
+                f"{values[1]!r:.40}: a recording has one; cut it into labelled windows with --window, "
+                f"or at these values with --recording_column {name}"
+            )
+        return values[0] if values else None
+
+    def groups(self) -> Iterator[tuple[str, str, np.ndarray]]:
+        """Yields (text of a value, error, its rows) for each value, in the order of first rows.
+
+        The error is empty if the value can name a recording. Rows are int64 and ascending.
+
+        Raises:
+            RejectError: There are no rows.
+        """
+        if not len(self.codes):
+            raise RejectError("it has no rows")
+        without = np.array([is_missing(value) for value in self.values])
+        codes = np.where(without[self.codes], -1, self.codes)
+        order = np.argsort(codes, kind="stable")
+        codes, starts = np.unique(codes[order], return_index=True)
+        groups = zip(codes.tolist(), np.split(order, starts[1:]), strict=True)
+        for code, rows in sorted(groups, key=lambda group: group[1][0]):
+            if code < 0:
+                yield "", f"{len(rows)} rows do not state their recording", rows
+                continue
+            try:
+                yield label_text(self.values[code]), "", rows
+            except RejectError as error:
+                yield str(self.values[code]), str(error), rows
 
 
 class Recording(NamedTuple):
@@ -33,9 +114,10 @@ class Recording(NamedTuple):
         rate: Samples per second, if the file states it.
         times: float64 [time], seconds on the file's own clock, if a time column was asked for.
         notes: Remarks for the owner of the file, such as columns that were left out.
-        columns: Those of `ReadOptions.inside` that have a value for each sample.
-        metadata: Those of `ReadOptions.inside` that have one value.
+        columns: Those of `ReadOptions.own_columns` that have a value for each sample.
+        metadata: Those of `ReadOptions.own_columns` that have one value.
         dtype: The dtype of records without --dtype, if the file states none.
+        clocks: Name -> the clock of an array that was joined from a file of its own.
     """
 
     arrays: dict[str, np.ndarray]
@@ -45,17 +127,17 @@ class Recording(NamedTuple):
     columns: Mapping[str, Column] = _NOTHING
     metadata: Mapping[str, Any] = _NOTHING
     dtype: str = ""
+    clocks: Mapping[str, Clock | None] = _NOTHING
 
-    @property
-    def clocks(self) -> dict[str, np.ndarray | float]:
-        """The times of the samples of each array, if they are known."""
-        return {} if self.times is None else dict.fromkeys(self.arrays, self.times)
+    def clock(self, name: str) -> Clock | None:
+        """The clock of an array; None if neither times nor a rate are stated."""
+        return self.clocks.get(name, self.rate if self.times is None else self.times)
 
     def check_columns(self) -> None:
         """Checks that the columns have a value for each sample of the arrays.
 
         Raises:
-            RejectError: an array has more or fewer samples.
+            RejectError: An array has more or fewer samples.
         """
         for name, column in self.columns.items():
             for array, values in self.arrays.items():
@@ -66,13 +148,13 @@ class Recording(NamedTuple):
                     )
 
     def take(self, rows: np.ndarray) -> Recording:
-        """Returns the recording of some of its samples.
+        """The recording of some of its samples.
 
         Args:
             rows: int64 [n], their numbers.
 
         Raises:
-            RejectError: an array has more or fewer samples than the columns.
+            RejectError: An array has more or fewer samples than the columns.
         """
         self.check_columns()
         return self._replace(
@@ -85,10 +167,10 @@ class Recording(NamedTuple):
         )
 
     def in_order(self, policy: TimesPolicy) -> Recording:
-        """Returns the recording with its samples in the order of their times, as the policy states.
+        """The recording with its samples in the order of their times, as the policy states.
 
         Raises:
-            RejectError: a time is missing or infinite, or the policy does not allow their order.
+            RejectError: A time is missing or infinite, or the policy does not allow their order.
         """
         times = self.times
         if times is None:
@@ -112,66 +194,32 @@ class Recording(NamedTuple):
         return self if unchanged else self.take(rows)
 
 
-@dataclass(frozen=True)
-class ReadOptions:
-    """How files are read; each format uses the options that apply to it.
+def archive_recording(
+    arrays: dict[str, np.ndarray],
+    own_columns: tuple[str, ...],
+    read: Callable[[str], np.ndarray | None],
+) -> Recording:
+    """The recording of a file that holds arrays by name: a single one is called `signal`.
 
-    Attributes:
-        arrays: The names of the arrays to read; all of them if empty.
-        columns: The channels to read from tables, in this order; if empty, every column of a table of
-            text, or every numeric column of one with dtypes, except those below, times and row
-            numbers.
-        drop_columns: Columns that every file has and that are no channels.
-        metadata_columns: Columns that are no channels in the files that have them.
-        time_column: The column of sample times; "" without one.
-        time_unit: The unit of times that are plain numbers.
-        times: "strict" rejects recordings whose times do not increase, "drop_duplicates" drops rows with
-            the time of the row before, "sort" sorts rows by time first.
-        delimiter: The character between the columns of tables of text; "" to recognise it.
-        encoding: The encoding of tables of text, a name from `encoding_name`.
-        float_audio: Whether integer samples of audio become float32 from -1 to 1.
-        mono: Whether the channels of audio become one, their mean.
-        inside: Columns and arrays that are no channels and no arrays of records, but state labels
-            and other metadata.
-        recording_column: The one of these that says which recording a row belongs to; "" if a file
-            is one recording.
-        max_bytes: The most bytes that the arrays of a file may take.
-    """
-
-    arrays: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    drop_columns: tuple[str, ...] = ()
-    metadata_columns: tuple[str, ...] = ()
-    time_column: str = ""
-    time_unit: TimeUnit = "s"
-    times: TimesPolicy = "strict"
-    delimiter: str = ""
-    encoding: str = UTF8
-    float_audio: bool = False
-    mono: bool = False
-    inside: tuple[str, ...] = ()
-    recording_column: str = ""
-    max_bytes: int = DEFAULT_RECORD_BYTES
-
-
-def choose_arrays(names: Iterable[str], options: ReadOptions) -> list[str]:
-    """Returns `options.arrays`, or without it all names but `options.inside`.
+    Args:
+        arrays: The arrays of its records.
+        own_columns: The names in `ReadOptions.own_columns`.
+        read: Returns the array of such a name; None if the file has none.
 
     Raises:
-        RejectError: the file lacks a wanted array.
+        RejectError: There is no array, one has the name of another feature, or one of `own_columns` holds
+            neither numbers nor text, or not one for each sample.
     """
-    names = [name for name in names if name not in options.inside]
-    if missing := [name for name in options.arrays if name not in names]:
-        raise RejectError(f"no array {missing[0]!r}: the file has {', '.join(names)}")
-    return list(options.arrays) or names
+    values = {name: array for name in own_columns if (array := read(name)) is not None}
+    return Recording(
+        _named(arrays),
+        columns={n: Column.of(n, array) for n, array in values.items() if array.size != 1},
+        metadata={n: _plain(n, array.item()) for n, array in values.items() if array.size == 1},
+    )
 
 
-def name_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the arrays of an archive by feature name: a single array becomes `signal`.
-
-    Raises:
-        RejectError: there is no array, or one has the name of another feature.
-    """
+def _named(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays by feature name."""
     if not arrays:
         raise RejectError("the archive holds no array")
     if len(arrays) == 1:
@@ -187,19 +235,16 @@ def name_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def single_signal(
-    signal: np.ndarray,
-    options: ReadOptions,
-    rate: float | None = None,
-    times: np.ndarray | None = None,
-    notes: tuple[str, ...] = (),
-    columns: Mapping[str, Column] = _NOTHING,
-    dtype: str = "",
-) -> Recording:
-    """Returns the recording of a file whose format holds one array without a name.
+def _plain(name: str, value: Any) -> Any:
+    """A value of an array as a Python object; bytes are text in UTF-8."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise RejectError(f"{name!r} holds {value!r:.40}, expected text in UTF-8") from None
 
-    Raises:
-        RejectError: an array other than `signal` is wanted.
-    """
-    choose_arrays(("signal",), options)
-    return Recording({"signal": signal}, rate, times, notes, columns, dtype=dtype)
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is null, empty text or NaN."""
+    return value is None or value == "" or value != value

@@ -9,12 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_jobs.columns import Ragged
-from beam_jobs.errors import DataError
+from beam_jobs.errors import DataError, loss_error
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.spec import TextSpec
 from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import train_bpe
-from beam_jobs.plan.shards import loss_error
+from beam_jobs.jobs.text.text_spec import TextSpec
 from beam_jobs.plan.summary import Summary
 from beam_jobs.sources.chunks import Task
 
@@ -251,11 +250,8 @@ def learn(
         DataError: The runner lost or repeated some.
     """
     if sum(sampled) != sum(listed):
-        raise DataError(
-            f"{sum(sampled)} of {sum(listed)} inputs contributed training text. The runner lost or "
-            "repeated some: no dataset was written, run the job again"
-        )
+        raise loss_error("inputs with training text", sum(sampled), sum(listed))
     found = list(pieces)
     if (size := sum(piece.span.bytes for piece in found)) != wanted.bytes:
-        raise loss_error(size, wanted.bytes, "bytes of training text")
+        raise loss_error("bytes of training text", size, wanted.bytes)
     return train_bpe(Sample.of(found).texts(), vocabulary_size)

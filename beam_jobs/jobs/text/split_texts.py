@@ -1,4 +1,4 @@
-"""The texts of a task that become records, and the split of each."""
+"""The texts of a task that become records, the split of each, and the sketches that find equal and near ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from itertools import chain
 import numpy as np
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.spec import TextSpec
+from beam_jobs.jobs.text.text_spec import TextSpec
 from beam_jobs.jobs.text.texts import Texts
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
@@ -68,3 +69,21 @@ def splits_of(spec: TextSpec, texts: Texts, rules: SplitRules) -> tuple[np.ndarr
             except RejectError as error:
                 errors.setdefault(number, str(error))
     return splits, errors
+
+
+def text_sketches(spec: TextSpec, near: Near, rules: SplitRules, task: Task) -> Sketched:
+    """The sketches of a task's texts, without those that an earlier search has dropped."""
+    builder = SketchBuilder(near, task.id)
+    dropped = task.dropped_rows
+    first = 0
+    for texts in all_texts(spec, task):
+        splits, errors = splits_of(spec, texts, rules)
+        rows = np.delete(np.arange(len(texts.keys)), list(errors))
+        rows = rows[~np.isin(rows + first, dropped)]
+        good = texts.take(rows)
+        fields = zip(*map(good.of_field, range(len(spec.text_features))), strict=True)
+        values = list(map(near.value_of_texts, fields))
+        orders = rules.placement.orders(good.keys)
+        builder.add(rows + first, orders, splits[rows], values)
+        first += len(texts.keys)
+    return builder.finish(task.count)

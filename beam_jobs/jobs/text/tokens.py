@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from beam_jobs.errors import DataError
+from beam_jobs.errors import loss_error
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import Divisible, parts_of
 from readers.format.manifest import PADDING, PUNCTUATION, RESERVED_IDS, UNKNOWN, UNKNOWN_ID
@@ -33,14 +33,6 @@ _MARK_BYTES = 64
 def words(text: bytes) -> list[bytes]:
     """The words of a text in UTF-8, in lower case and without punctuation."""
     return text.lower().translate(None, PUNCTUATION).split()
-
-
-def word_hashes(counts: Mapping[bytes, int]) -> int:
-    """The sum of a hash of each word, once for each of its occurrences.
-
-    It shows a loss that their number hides: one word lost, and another as frequent repeated.
-    """
-    return sum(zlib.crc32(word) * n for word, n in counts.items())
 
 
 _IS_SPACE = np.array([bytes([octet]).isspace() for octet in range(256)])
@@ -72,6 +64,10 @@ class WordCounts(Divisible):
     @property
     def is_full(self) -> bool:
         return len(self.counts) >= _WORDS_HELD
+
+    def contents(self) -> int:
+        """A checksum that shows what their number hides: one word lost, and another as frequent repeated."""
+        return sum(zlib.crc32(word) * n for word, n in self.counts.items())
 
     def elements(self) -> Iterator[WordCounts]:
         """Yields itself, as a `Learner`."""
@@ -212,24 +208,21 @@ class WordRanking(NamedTuple):
     """The most frequent words of a piece.
 
     Attributes:
-        words: The number of all its words.
-        hashes: The `word_hashes` of all its words.
+        checksum: Of all its words.
         different: The number of its different words.
         frequent: The most frequent ones.
     """
 
-    words: int
-    hashes: int
+    checksum: int
     different: int
     frequent: list[Pair]
 
 
 def frequent_words(counts: WordCounts, smallest: Pair) -> WordRanking:
     """The words of a piece that are as large as some pair."""
-    found = counts.counts
     pairs = list(_pairs(counts))
     chosen = [pair for pair in pairs if pair >= smallest]
-    return WordRanking(found.total(), word_hashes(found), len(pairs), chosen)
+    return WordRanking(counts.contents(), len(pairs), chosen)
 
 
 def rank_words(summary: Summary, pieces: Iterable[WordRanking], size: int) -> tuple[bytes, ...]:
@@ -243,26 +236,18 @@ def rank_words(summary: Summary, pieces: Iterable[WordRanking], size: int) -> tu
     Raises:
         DataError: Counts were lost or repeated by the runner.
     """
-    counted, hashes, different = 0, 0, 0
+    checksum = different = 0
     frequent: list[Pair] = []
     for piece in pieces:
-        counted += piece.words
-        hashes += piece.hashes
+        checksum += piece.checksum
         different += piece.different
         frequent += piece.frequent
+    if checksum != summary.learned:
+        raise loss_error("words that were counted for the vocabulary")
     wanted = min(size - RESERVED_IDS, different)
-    if counted != summary.words:
-        problem = f"the texts have {summary.words} words, {counted} were counted for the vocabulary"
-    elif hashes != summary.word_hashes:
-        problem = "the words that were counted for the vocabulary are not those of the texts"
-    elif len(frequent) < wanted:
-        problem = f"the vocabulary needs {wanted} words, {len(frequent)} of {different} were ranked"
-    else:
-        chosen = heapq.nlargest(wanted, frequent)
-        return (PADDING, UNKNOWN, *(word for _, word in chosen))
-    raise DataError(
-        f"{problem}. The runner lost or repeated some: no dataset was written, run the job again"
-    )
+    if len(frequent) < wanted:
+        raise loss_error("words that were ranked for the vocabulary", len(frequent), wanted)
+    return (PADDING, UNKNOWN, *(word for _, word in heapq.nlargest(wanted, frequent)))
 
 
 def vocabulary_file(vocabulary: tuple[bytes, ...]) -> bytes:

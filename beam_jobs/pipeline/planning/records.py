@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,20 +16,21 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
-from beam_jobs import progress
 from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.jobs.file_passes import FileFirstPass
 from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.passes import FirstPassResult
-from beam_jobs.jobs.protocols import FileJob, LearnSchema, LearnSubwords, LearnWords, RecordJob
+from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, NearRules, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
-from beam_jobs.jobs.text.duplicates import Tally
-from beam_jobs.pipeline.list_tasks import ListTasks
-from beam_jobs.pipeline.near.drop import DropNear
-from beam_jobs.pipeline.near.find import SKETCHING
-from beam_jobs.pipeline.near.rules import NearRules
+from beam_jobs.pipeline.planning.drop_near import DropNear
+from beam_jobs.pipeline.planning.learn_tokens import (
+    SAMPLING,
+    BuildVocabulary,
+    LearnTokenizer,
+)
+from beam_jobs.pipeline.planning.list_tasks import ListStep, ListTasks, cut_patterns
 from beam_jobs.pipeline.planning.shards import (
     Measure,
     Planned,
@@ -38,7 +39,7 @@ from beam_jobs.pipeline.planning.shards import (
     Side,
     names_of_labels,
 )
-from beam_jobs.pipeline.planning.strata import PlanSplits
+from beam_jobs.pipeline.planning.splits import PlanSplits
 from beam_jobs.pipeline.steps import (
     PLANNING,
     AsMerged,
@@ -46,31 +47,21 @@ from beam_jobs.pipeline.steps import (
     MergeInPieces,
     ReadTasks,
     TaskStep,
-    WindowStep,
     as_whole,
-    cut_patterns,
     loading_pool,
     once,
 )
-from beam_jobs.pipeline.text_steps import (
-    COMPARING,
-    SAMPLING,
-    BuildVocabulary,
-    DropDuplicates,
-    LearnTokenizer,
-)
 from beam_jobs.plan.group_splits import GroupSizes
-from beam_jobs.plan.labels import LabelHashes
-from beam_jobs.plan.near.tally import NearTally
+from beam_jobs.plan.near_pairs import NearTally
+from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
-from beam_jobs.storage.ranges import Span
 from readers.format.schema import Schema
 
 Counted = LabelHashes | GroupSizes
 
 # The names of passes in progress.
-COUNTING, LISTING, READING = "counting", "listing", "reading"
+COUNTING, READING = "counting", "reading"
 
 # The tags of the outputs of the first pass, beside packed blocks of hashes.
 SUMMARY, REFERENCES, LEARNED = "summary", "references", "learned"
@@ -108,41 +99,17 @@ class _FirstPass(TaskStep[FirstPassResult]):
         return _outputs_of(result, self._phase, growth)
 
 
-class _ListAndRead(WindowStep[Iterable[FirstPassResult]]):
+class _ListAndRead(ListStep[FirstPassResult]):
     """(Pattern, span) -> the outputs of the first pass over whole files, and their number.
 
     Files that no pass looks at before are read as they are listed.
     """
 
-    FOUND = "found"
+    def count(self, listed: FirstPassResult) -> int:
+        return listed.summary.inputs
 
-    def __init__(self, job: FileJob, output: Output, processes: int) -> None:
-        super().__init__(processes)
-        self._job, self._output = job, output
-
-    def start_bundle(self) -> None:
-        super().start_bundle()
-        rules = SplitRules(self._output.placement)
-        self._first_pass = FileFirstPass(
-            rules=rules, on_reject=self._output.on_reject, job=self._job, whole=True
-        )
-        self._read = pickle.dumps(self._first_pass.read_all_listed)
-
-    def process(self, part: tuple[str, Span]) -> Iterator[Any]:
-        progress.advance(LISTING, 0)
-        if self._processes == 1:  # No reference is held until all are listed.
-            yield from self.outputs(self._first_pass.read_listed(*part))
-        else:
-            yield from self.submit(call_pickled, self._read, *part)
-
-    def outputs(self, result: Iterable[FirstPassResult]) -> Iterator[Any]:
-        found = 0
-        for each in result:
-            found += each.summary.inputs
-            progress.advance(LISTING, each.summary.inputs)
-            Metrics.counter("files", "found").inc(each.summary.inputs)
-            yield from _outputs_of(each, PLANNING, 1)
-        yield TaggedOutput(self.FOUND, found)
+    def outputs_of(self, listed: FirstPassResult) -> Iterator[Any]:
+        yield from _outputs_of(listed, PLANNING, 1)
 
 
 def _measure(references: list[bytes], loader: Loader, processes: int) -> list[int | Reject]:
@@ -167,7 +134,7 @@ class PlanRecords(beam.PTransform):
         output: The dataset.
         processes: The number of processes that read, in each of the runner's workers.
         prepare: Makes the output directory ready for shards; None leaves it alone.
-        near: Which near duplicates are dropped; None if they are kept.
+        drops: Which duplicates are dropped, by one search after another.
         later: The names in progress of the passes over all tasks that follow the plan.
     """
 
@@ -178,37 +145,41 @@ class PlanRecords(beam.PTransform):
         processes: int,
         prepare: Prepare | None = prepare,
         later: Sequence[str] = (),
-        near: NearRules | None = None,
+        drops: Sequence[NearRules] = (),
     ) -> None:
         super().__init__()
         self._given_tokenizer = job.tokenizer
         self._job, self._output, self._processes = job.without_tokenizer(), output, processes
-        self._digester = job.digester(SplitRules(output.placement))
-        self._prepare, self._later, self._near = prepare, later, near
+        self._prepare, self._later, self._drops = prepare, later, drops
 
     def expand(self, pipeline: beam.Pipeline) -> Planned:
         job, output, files = self._job, self._output, self._job.as_file_job()
-        tally: Side[Tally | None] = None
-        near_tally: Side[NearTally | None] = None
+        tallies: list[Side[NearTally]] = []
         strata: Side[bytes] = b""
         tokenizer: Side[str] = ""
         if files and self._phases()[0] == PLANNING:
             parts, cut = cut_patterns(pipeline, job.inputs, self._processes)
-            step = _ListAndRead(files, output, self._processes)
+            rules, on_reject = SplitRules(output.placement), output.on_reject
+            first_pass = FileFirstPass(rules=rules, on_reject=on_reject, job=files, whole=True)
+            step = _ListAndRead(first_pass.read_listed, self._processes)
             tags = SUMMARY, REFERENCES, LEARNED, step.FOUND
             read = parts | "List" >> beam.ParDo(step).with_outputs(*tags, main="hashes")
             tasks, found = parts, read[step.FOUND]
         else:
             listed = pipeline | "ListTasks" >> ListTasks(job, self._processes, self._phases())
             found, cut = listed.found, listed.cut
-            tasks, tally = self._without_duplicates(listed.tasks)
-            tasks, near_tally = self._without_near(tasks, found)
+            tasks = listed.tasks
+            for number, near in enumerate(self._drops, 1):
+                sketch = job.sketcher(near, SplitRules(output.placement))
+                drop = DropNear(near, sketch, self._processes)
+                tasks, tally = (tasks, found) | f"Drop{number}" >> drop
+                tallies.append(tally)
             strata = self._strata(tasks)
             tokenizer = self._tokenizer((tasks, listed.bytes, found), strata)
             has_earlier_pass = self._phases()[0] not in (PLANNING, READING)
             spread = tasks | "SpreadAgain" >> beam.Reshuffle() if has_earlier_pass else tasks
-            first_pass = _FirstPass(job, output, self._processes)
-            read = spread | "ReadKeys" >> beam.ParDo(first_pass, strata, tokenizer).with_outputs(
+            keys = beam.ParDo(_FirstPass(job, output, self._processes), strata, tokenizer)
+            read = spread | "ReadKeys" >> keys.with_outputs(
                 SUMMARY, REFERENCES, LEARNED, main="hashes"
             )
         schema = self._schema(read)
@@ -227,7 +198,7 @@ class PlanRecords(beam.PTransform):
             self._measure(),
             patterns=len(job.inputs.patterns),
             prepare=self._prepare,
-            passes=(output.placement, strata, near_tally, tally, learns_from),
+            passes=(output.placement, learns_from, strata, *tallies),
         )
         vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
         if isinstance(job.learns, LearnWords):
@@ -259,31 +230,12 @@ class PlanRecords(beam.PTransform):
         """The names of the passes over all tasks in progress, in order."""
         samples = isinstance(self._job.learns, LearnSubwords)
         return [
-            *[COMPARING] * bool(self._digester),
-            *[SKETCHING] * bool(self._near),
+            *[near.phase for near in self._drops],
             *[COUNTING] * self._output.placement.plans_splits,
             *[SAMPLING] * samples,
             PLANNING if self._job.as_file_job() else READING,
             *self._later,
         ]
-
-    def _without_duplicates(
-        self, tasks: beam.PCollection
-    ) -> tuple[beam.PCollection, Side[Tally | None]]:
-        """The tasks, which know the records that they drop, and a tally of those."""
-        if not self._digester:
-            return tasks, None
-        return tasks | "DropDuplicates" >> DropDuplicates(self._digester, self._processes)
-
-    def _without_near(
-        self, tasks: beam.PCollection, found: beam.PCollection
-    ) -> tuple[beam.PCollection, Side[NearTally | None]]:
-        """The tasks, which know the near duplicates that they drop, and a tally of those."""
-        if not self._near:
-            return tasks, None
-        rules = SplitRules(self._output.placement)
-        drop = DropNear(self._near, self._job.sketcher(self._near, rules), self._processes)
-        return (tasks, found) | "DropNear" >> drop
 
     def _strata(self, tasks: beam.PCollection) -> Side[bytes]:
         """The packed splits by group or by label; empty if hashes alone decide."""

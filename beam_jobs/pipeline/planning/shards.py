@@ -17,21 +17,19 @@ from beam_jobs import progress
 from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.memory import give_back_freed
-from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.text.duplicates import Tally, check_tally
+from beam_jobs.errors import UsageError, loss_error
 from beam_jobs.jobs.text.sample import check_training
 from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, as_whole, in_pieces, once
-from beam_jobs.plan.boundaries import (
+from beam_jobs.plan.group_splits import check_planned
+from beam_jobs.plan.near_pairs import NearTally, check_near
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.shards import (
     Draft,
-    draft_split,
     finish_plan,
     mean_bytes,
     pick_boundaries,
     wanted_hashes,
 )
-from beam_jobs.plan.group_splits import check_planned
-from beam_jobs.plan.near.tally import NearTally, check_near
-from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.rejects import Reject
@@ -66,41 +64,40 @@ class _DraftPlan(beam.DoFn):
         output = self._output
         if listed is not None:
             cut = [1] * self._patterns if cut is None else cut
-            counts = len(cut), len(listed), sum(listed)
-            if counts != (self._patterns, sum(cut), summary.inputs):
-                raise DataError(
-                    f"{len(cut)} of {self._patterns} patterns were cut; {len(listed)} of "
-                    f"{sum(cut)} parts of them were listed; {sum(listed)} inputs were listed, "
-                    f"{summary.inputs} reached the planning. The runner lost or repeated some: no "
-                    "dataset was written, run the job again"
-                )
-        summary.check()
+            for what, found, expected in (
+                ("patterns to list", len(cut), self._patterns),
+                ("parts of patterns", len(listed), sum(cut)),
+                ("inputs that were listed", summary.inputs, sum(listed)),
+            ):
+                if found != expected:
+                    raise loss_error(what, found, expected)
+        if self._measure:
+            summary.check_sample()
         if not any(split.rejected or split.histogram().any() for split in summary.splits):
             raise UsageError("the inputs hold no record: no dataset was written")
         if self._prepare:
             # Before an old dataset is replaced; rejects found later are counted at the end.
             rejected = sum(split.rejected for split in summary.splits)
-            inputs = sum(split.rejected + split.records for split in summary.splits)
-            if excess := output.max_rejects.excess(rejected, inputs):
-                first = summary.rejects[0]
-                raise DataError(f"{excess}: no dataset was written; the first: {first}")
+            inputs = sum(
+                split.rejected + split.records + split.duplicates for split in summary.splits
+            )
+            output.max_rejects.check(rejected, inputs, summary.rejects)
             self._prepare(output, output.job(summary), output.folder(summary))
         give_back_freed()
         sizes = [sampled.size for sampled in summary.sample]
         measured = self._measure([s.reference for s in summary.sample]) if self._measure else None
-        draft = []
+        splits = []
         for split, num_shards in zip(summary.splits, output.num_shards, strict=True):
             histogram = split.histogram()
             mean = split.bytes / max(int(histogram.sum()), 1)
             if measured is not None:
                 mean = mean_bytes(mean, sizes, measured)
-            draft.append(
-                draft_split(histogram, split.rejected, mean, num_shards, output.shard_size)
-            )
-        found = sum(split.records + split.rejected for split in draft)
-        progress.expect("writing", found, "records")
+            splits.append((histogram, split.rejected, mean, num_shards))
+        draft = Draft.of(splits, output.shard_size)
+        inputs = sum(split.records + split.rejected for split in draft.splits)
+        progress.expect("writing", inputs, "records")
         yield TaggedOutput(self.MEASURED, measured or [])
-        yield tuple(draft)
+        yield draft
 
 
 def _wanted_hashes(packed: bytes, draft: Draft) -> Iterator[tuple[int, bytes]]:
@@ -120,20 +117,18 @@ def _finish(
 def check_passes(
     summary: Summary,
     placement: Placement,
+    learns_from: int | None,
     strata: bytes,
-    near: NearTally | None,
-    tally: Tally | None = None,
-    learns_from: int | None = None,
+    *tallies: NearTally,
 ) -> None:
     """Checks that all passes have read the same records.
 
     Args:
         summary: The summary of all records.
         placement: The splits.
-        strata: The packed splits by label or by group; empty if hashes decide.
-        near: Counts of the search for near duplicates; None if they are kept.
-        tally: Counts of the search for equal texts; None if they are kept.
         learns_from: The split that tokens are learned from; None if none are.
+        strata: The packed splits by label or by group; empty if hashes decide.
+        tallies: Counts of each search for duplicates.
 
     Raises:
         DataError: The runner lost or repeated some.
@@ -141,10 +136,8 @@ def check_passes(
     """
     if learns_from is not None:
         check_training(summary, learns_from)
-    check_near(summary, near, tally.dropped if tally else 0)
+    check_near(summary, tallies)
     check_planned(summary, strata, placement)
-    # Near duplicates besides equal texts were checked above.
-    check_tally(summary, tally, near.dropped if near else 0)
 
 
 T = TypeVar("T")

@@ -1,28 +1,48 @@
-"""Archives: the members of .zip, .tar and .tar.gz files, read in place, never unpacked to disk."""
+"""Archives: the members of .zip, .tar and .tar.gz files, listed by Python's own modules, never unpacked to disk."""
 
 from __future__ import annotations
 
 import gzip
 import io
+import stat
+import struct
+import tarfile
+import zipfile
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources.archives.member import DEFLATED, IN_TAR, Member, MemberLocation
-from beam_jobs.sources.archives.streams import (
+from beam_jobs.sources.archives.member import (
+    DEFLATED,
+    IN_TAR,
+    LOCAL_HEADER,
     READ_BYTES,
-    DeflatedStream,
-    StoredStream,
-    decompressed,
+    STORED,
+    Member,
+    MemberLocation,
+    checked_name,
+    open_member,
     read_at,
-    read_exactly,
 )
-from beam_jobs.sources.archives.tar import tar_members
-from beam_jobs.sources.archives.zip import LOCAL_HEADER, local_header_bytes, zip_members
 
 _ENDINGS = (".tar.gz", ".tgz", ".zip", ".tar")
 
-_NOWHERE = MemberLocation(0, 0, 0, IN_TAR, 0)
+_NO_BYTES = MemberLocation(0, 0, 0, IN_TAR, 0)
+
+# The ends of a zip's directory, from PKWARE's APPNOTE.TXT 6.3.
+_END = struct.Struct("<4s4H2LH")
+_END64, _END64_AND_LOCATOR = struct.Struct("<4sQ2H2L4Q"), 76
+
+_ENCRYPTED, _UTF8 = 0x0041, 0x0800
+_UNIX = (3, 19)
+_MAX_RATIO = 1032  # Deflate packs at most 258 bytes in two bits.
+
+# What the headers of one member of a tar may take: extended ones hold names and attributes, and maps of sparse files.
+_MAX_HEADER_BYTES = 4 << 20
+
+_MAX_BYTES = 1 << 62
+
+_USTAR = b"ustar\0"
 
 
 def archive_kind(path: str) -> str | None:
@@ -54,7 +74,7 @@ def members(file: BinaryIO, kind: str) -> Iterator[Member]:
         return
     last = ""
     try:
-        for member in zip_members(file) if kind == "zip" else tar_members(file):
+        for member in _zip_members(file) if kind == "zip" else _tar_members(file):
             yield member
             last = member.name
     except RejectError as error:
@@ -78,79 +98,213 @@ def walk(file: BinaryIO) -> Iterator[tuple[Member, BinaryIO]]:
     tar = cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))
     last = ""
     try:
-        for member in tar_members(tar, seekable=False):
-            start, _, size, _, _ = member.location or _NOWHERE
-            raw = StoredStream(tar, start, size, name=member.name, seekable=False)
-            with io.BufferedReader(raw, READ_BYTES) as stream:
+        for member in _tar_members(tar, seekable=False):
+            location = member.location or _NO_BYTES
+            with open_member(tar, location, member.name) as stream:
                 yield member._replace(location=None), stream
-            if size:
-                read_at(tar, start + size, 0)
-                if tar.tell() < start + size:
+            if location.size:
+                end = location.offset + location.size
+                read_at(tar, end, 0)
+                if tar.tell() < end:
                     raise RejectError(f"it ends at byte {tar.tell()}, within a member")
             last = member.name
     except RejectError as error:
         raise _broken(last, error) from None
 
 
-def open_member(file: BinaryIO, location: MemberLocation, name: str) -> BinaryIO:
-    """Opens a stream of a member's decompressed bytes, seekable unless the member is deflated.
-
-    A member of a zip that is read from front to back is checked before its last bytes are returned.
-
-    Args:
-        file: The archive, seekable.
-        location: Where the member is, from `members`.
-        name: Name of the stream.
-
-    Raises:
-        RejectError: there is no such member in the archive. Reading raises it if the bytes are
-            damaged, or more than the member's size.
-        OSError: the file is unreadable.
-    """
-    start = location.offset
-    if location.method != IN_TAR:
-        start += local_header_bytes(read_at(file, start, LOCAL_HEADER.size), location)
-    crc = None if location.method == IN_TAR else location.crc
-    raw: io.RawIOBase = StoredStream(file, start, location.size, crc, name)
-    if location.method == DEFLATED:
-        raw = DeflatedStream(file, start, location, name)
-    return io.BufferedReader(raw, READ_BYTES)
-
-
-def read_member(file: BinaryIO, location: MemberLocation, name: str, limit: int) -> bytes:
-    """Reads a whole member.
-
-    Args:
-        file: The archive, seekable.
-        location: Where the member is, from `members`.
-        name: The member's name; its length tells how long the local header of a zip may be.
-        limit: Maximum size in bytes, in the archive and decompressed.
-
-    Raises:
-        RejectError: the member is larger than `limit`, or damaged.
-        OSError: the file is unreadable.
-    """
-    if (size := max(location.size, location.packed)) > limit:
-        raise RejectError(f"it has {size} bytes, more than {limit}")
-    if location.method == IN_TAR:
-        return read_exactly(file, location.offset, size)
-    read = member_bytes(location, name)
-    data = read_at(file, location.offset, read)
-    start = local_header_bytes(data, location)
-    if start + location.packed > read:
-        data, start = read_at(file, location.offset + start, location.packed), 0
-    return decompressed(memoryview(data)[start : start + location.packed], location)
-
-
-def member_bytes(location: MemberLocation, name: str) -> int:
-    """How many bytes `read_member` reads at once, from the location's offset on."""
-    if location.method == IN_TAR:
-        return location.size
-    # Only the local header states its own length. It is rarely more than this, so that one read, which
-    # is one request to an object store, returns the header and the data.
-    return LOCAL_HEADER.size + len(name) + 64 + location.packed
-
-
 def _broken(last: str, error: RejectError) -> RejectError:
     where = f"after {last!r}" if last else "before its first member"
     return RejectError(f"the archive is damaged or cut off {where}: {error}")
+
+
+def _zip_members(file: BinaryIO) -> Iterator[Member]:
+    try:
+        archive = zipfile.ZipFile(file)
+    except UnicodeDecodeError as damage:
+        raise RejectError(
+            f"a name in its directory is not UTF-8 ({damage}): pack it again"
+        ) from None
+    except Exception as damage:  # `zipfile` raises errors of many kinds on damaged input.
+        raise RejectError(f"no zip directory at the end of the file: {damage}") from None
+    _check_directory(file, archive)
+    end, used = archive.start_dir, 0
+    for info in archive.infolist():
+        location = MemberLocation(
+            info.header_offset, info.compress_size, info.file_size, info.compress_type, info.CRC
+        )
+        error = _location_error(location, info.flag_bits, end)
+        used += 0 if error else LOCAL_HEADER.size + info.compress_size
+        if used > end:
+            raise RejectError("its members overlap: they claim more bytes than it has")
+        on_unix = info.create_system in _UNIX
+        name = _zip_name(info) if on_unix else _zip_name(info).replace("\\", "/")
+        kind = stat.S_IFMT(info.external_attr >> 16) if on_unix else 0
+        if (named := checked_name(name)) and kind in (0, stat.S_IFREG):
+            error = named[1] or error
+            yield Member(named[0], info.file_size, None if error else location, error)
+
+
+def _zip_name(info: zipfile.ZipInfo) -> str:
+    """The name of an entry as it is stored."""
+    if info.flag_bits & _UTF8:
+        return info.orig_filename
+    # macOS writes UTF-8 without the flag. No real name in CP437 happens to be valid UTF-8.
+    try:
+        return info.orig_filename.encode("cp437").decode()
+    except UnicodeDecodeError:
+        return info.orig_filename
+
+
+def _location_error(location: MemberLocation, flags: int, end: int) -> str:
+    """Why a member cannot be read, empty if it can; all members end before byte `end`."""
+    offset, packed, size, method, _ = location
+    if flags & _ENCRYPTED:
+        return "the member is encrypted"
+    if method not in (STORED, DEFLATED):
+        return f"the member is packed by method {method}, expected 0 (stored) or 8 (deflated)"
+    if offset + LOCAL_HEADER.size + packed > end:
+        return f"the member's {packed} bytes from byte {offset} on do not end before byte {end}"
+    if size > packed * _MAX_RATIO or (method == STORED and size != packed):
+        return f"the member's {size} bytes cannot be packed in {packed} by method {method}"
+    return ""
+
+
+def _check_directory(file: BinaryIO, archive: zipfile.ZipFile) -> None:
+    """Rejects a directory with other entries than it states, or that of a zip at the end of one that is cut off."""
+    at = file.seek(0, io.SEEK_END) - _END.size - len(archive.comment)
+    end = read_at(file, at, _END.size)
+    if len(end) < _END.size or not end.startswith(b"PK\5\6"):
+        raise RejectError("no zip directory at the end of the file: more follows it")
+    _, disk, _, _, count, _, offset, comment = _END.unpack(end)
+    if comment != len(archive.comment):
+        raise RejectError("no zip directory at the end of the file: its comment is cut off")
+    if at >= _END64_AND_LOCATOR:
+        wide = read_at(file, at - _END64_AND_LOCATOR, _END64.size)
+        if wide.startswith(b"PK\6\6"):
+            disk, _, _, count, _, offset = _END64.unpack(wide)[4:]
+    if disk:
+        raise RejectError(f"it is part {disk + 1} of an archive of several parts: join them")
+    if offset != archive.start_dir:
+        raise RejectError(
+            f"its directory should begin at byte {offset}, but does at {archive.start_dir}"
+        )
+    # Some writers store the number modulo 65,536.
+    if (len(archive.infolist()) - count) % 65536:
+        raise RejectError(f"its directory has {len(archive.infolist())} entries, expected {count}")
+
+
+def _tar_members(file: BinaryIO, seekable: bool = True) -> Iterator[Member]:
+    """Yields the regular files of a decompressed tar; members that end after it are found where seeking is cheap."""
+    total = file.seek(0, io.SEEK_END) if seekable else _MAX_BYTES
+    end = 0
+    for info, end in _tar_infos(_Headers(file)):
+        if end > total:
+            raise RejectError(
+                f"the member at byte {info.offset} ends at byte {end}, the archive at {total}"
+            )
+        if not info.isreg() or not (named := checked_name(info.name)):
+            continue
+        name, error = named
+        if info.issparse() or any(key.startswith("GNU.sparse.") for key in info.pax_headers):
+            error = error or "the member is a sparse file: pack it without --sparse"
+        size = max(info.size, 0)
+        location = MemberLocation(info.offset_data, size, size, IN_TAR, 0)
+        yield Member(name, size, None if error else location, error)
+    while block := read_at(file, end, READ_BYTES):
+        if block.strip(b"\0"):
+            raise RejectError(f"data after the end-of-archive marker, from byte {end} on")
+        end += len(block)
+
+
+def _tar_infos(headers: _Headers) -> Iterator[tuple[tarfile.TarInfo, int]]:
+    """Yields (member, where the next one begins)."""
+    archive, end = None, 0
+    while True:
+        headers.left = _MAX_HEADER_BYTES
+        try:
+            # The first member is read here.
+            archive = archive or tarfile.TarFile(
+                fileobj=cast(BinaryIO, headers),
+                tarinfo=_StrictInfo,
+                encoding="utf-8",
+                errors="surrogateescape",
+            )
+            info = archive.next()
+        except RecursionError:
+            raise RejectError(f"too many extended headers from byte {end} on") from None
+        except (tarfile.TarError, ValueError, OverflowError, KeyError) as error:
+            raise RejectError(f"a damaged header at byte {end}: {error}") from None
+        if info is None:
+            return
+        if archive.offset <= end:
+            raise RejectError(f"the header at byte {end} states a size below 0")
+        end = archive.offset
+        archive.members.clear()  # type: ignore[attr-defined]  # Or all are kept.
+        archive.pax_headers = {
+            k: v for k, v in archive.pax_headers.items() if k in ("path", "size")
+        }
+        yield info, end
+
+
+class _StrictInfo(tarfile.TarInfo):
+    """A header that is damaged, or cut off, is an error: `tarfile` takes it for the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> _StrictInfo:
+        headers = cast(_Headers, tarfile_.fileobj)
+        at = headers.tell()
+        try:
+            info = super().fromtarfile(tarfile_)
+        except tarfile.HeaderError as error:
+            headers.seek(at)
+            block = headers.read(tarfile.BLOCKSIZE)
+            if block == bytes(tarfile.BLOCKSIZE):  # The end-of-archive marker.
+                raise
+            if not block:
+                raise RejectError(
+                    f"it ends at byte {at} without an end-of-archive marker"
+                ) from None
+            raise RejectError(f"no tar header at byte {at}: {error}") from None
+        # `tarfile` takes a size that is no number for 0.
+        size = info.pax_headers.get("size", "0")
+        if not (size.isascii() and size.isdigit() and len(size) <= 18):
+            raise RejectError(f"an extended header states a size of {size[:20]!r} bytes")
+        return info
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _StrictInfo:
+        info = super().frombuf(buf, encoding, errors)
+        if not 0 <= info.size < _MAX_BYTES:
+            raise RejectError(f"a header states a size of {info.size} bytes")
+        if not buf[257:].startswith(_USTAR):  # GNU tar stores times where others have folders.
+            info.name = bytes(buf[:100]).partition(b"\0")[0].decode(encoding, errors)
+        return info
+
+
+class _Headers:
+    """What `tarfile` reads of a tar, wherever others move its file's position to.
+
+    Attributes:
+        left: How many bytes may be read.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._at, self.left = file, 0, 0
+
+    def read(self, size: int) -> bytes:
+        """Reads bytes; a RejectError if more than `left` are asked for."""
+        if not 0 <= size <= self.left:
+            raise RejectError(
+                f"the headers of the member before byte {self._at + size} have more than "
+                f"{_MAX_HEADER_BYTES} bytes"
+            )
+        data = read_at(self._file, self._at, size)
+        self._at += len(data)
+        self.left -= len(data)
+        return data
+
+    def seek(self, offset: int) -> None:
+        self._at = offset
+
+    def tell(self) -> int:
+        return self._at

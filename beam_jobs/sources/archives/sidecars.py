@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import orjson
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources.archives.archive import read_member
-from beam_jobs.sources.archives.member import Member
+from beam_jobs.sources.archives.member import Member, read_member
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.limits import exceeds
 
@@ -80,65 +79,57 @@ class MemberGroup:
     Attributes:
         stem: The stem.
         max_bytes: The most bytes of a member, and of those that wait for sidecars.
+        samples: Whether some members describe others.
         sidecars: The sidecars and their bytes.
         has_record: Whether one of the members is neither a sidecar nor a companion.
     """
 
     stem: str
     max_bytes: int
+    samples: bool
     sidecars: list[tuple[Member, bytes]] = field(default_factory=list)
     has_record: bool = False
     _companions: list[tuple[Member, bytes]] = field(default_factory=list)
     _records: list[tuple[Member, bytes]] = field(default_factory=list)
-    _held: int = 0
+    _bytes: int = 0
 
-    def add_sidecar(self, member: Member, stream: BinaryIO) -> None:
-        if not member.error and member.size > MAX_SIDECAR_BYTES:
-            error = f"it has {member.size} bytes, more than {MAX_SIDECAR_BYTES}"
-            member = member._replace(error=error)
-        self.sidecars.append(self._read(member, stream))
-
-    def add_record(self, member: Member, stream: BinaryIO) -> None:
-        self.has_record = True
-        self._records.append(self._read(member, stream))
-
-    def add_companion(self, member: Member, stream: BinaryIO) -> None:
-        if not self.has_record:
+    def add(self, member: Member, stream: BinaryIO) -> None:
+        """Adds a member, given a stream of its bytes."""
+        if self.samples and is_sidecar(member.name):
+            if not member.error and member.size > MAX_SIDECAR_BYTES:
+                error = f"it has {member.size} bytes, more than {MAX_SIDECAR_BYTES}"
+                member = member._replace(error=error)
+            self.sidecars.append(self._read(member, stream))
+        elif not (self.samples and is_companion(member.name)):
+            self.has_record = True
+            self._records.append(self._read(member, stream))
+        elif not self.has_record:
             self._companions.append(self._read(member, stream))
-
-    def end(self) -> None:
-        """Makes the companions records if no other member is one."""
-        if not self.has_record and self._companions:
-            self.has_record, self._records = True, self._companions
 
     def _read(self, member: Member, stream: BinaryIO) -> tuple[Member, bytes]:
         if member.error:
             return member, b""
-        if member.size > self.max_bytes:
-            member = member._replace(error=exceeds(member.size, self.max_bytes))
-        elif self._held + member.size > self.max_bytes:
-            claim = "with those of its name before it, it has"
-            error = exceeds(self._held + member.size, self.max_bytes, claim)
-            member = member._replace(error=error)
+        size, claim = member.size, "it has"
+        if size <= self.max_bytes < self._bytes + size:
+            size, claim = self._bytes + size, "with those of its name before it, it has"
+        if size > self.max_bytes:
+            return member._replace(error=exceeds(size, self.max_bytes, claim)), b""
         try:
-            data = b"" if member.error else stream.read(member.size)
+            data = stream.read(member.size)
         except RejectError as error:
             raise RejectError(
                 f"the archive is damaged or cut off in {member.name!r}: {error}"
             ) from None
-        self._held += len(data)
+        self._bytes += len(data)
         return member, data
 
-    def take(self) -> list[tuple[Member, bytes]]:
-        """The records since the last call, with their bytes."""
+    def take(self, ended: bool) -> list[tuple[Member, bytes]]:
+        """The records since the last call, with their bytes; at the end companions, if no other member is a record."""
+        if ended and not self.has_record and self._companions:
+            self.has_record, self._records = True, self._companions
         taken, self._records = self._records, []
-        self._held -= sum(len(data) for _, data in taken)
+        self._bytes -= sum(len(data) for _, data in taken)
         return taken
-
-    def lone_sidecars(self, archive: Source) -> Iterator[tuple[Source, bytes]]:
-        """Yields an error for each sidecar if there is no record."""
-        for member, _ in () if self.has_record else self.sidecars:
-            yield lone_sidecar(archive, member), b""
 
 
 def lone_sidecar(archive: Source, sidecar: Member) -> Source:

@@ -156,7 +156,8 @@ class GcsStore(RangeListed):
         blob = self.blob(path)
         with self.meaning(path, reads=True):
             blob.reload(retry=self._retry)
-        return Stat(blob.size, blob.generation, crc32c_number(blob.crc32c))
+        info = _info(blob)
+        return Stat(info.size, blob.generation, crc32c_number(blob.crc32c), info.modified)
 
     def put(self, path: str, data: bytes, replace: bool) -> None:
         how = {"content_type": "application/octet-stream", "retry": self._retry}

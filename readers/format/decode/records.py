@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,13 +63,13 @@ def parse_example(
 
 
 def parse_feature_lists(
-    data: bytes | memoryview, wanted: Container[str]
+    data: bytes | memoryview, wanted: Container[str] | None = None
 ) -> dict[str, list[RawList]]:
     """The feature lists of a serialized SequenceExample: name -> the raw list of each step.
 
     Args:
         data: The serialized SequenceExample.
-        wanted: The feature lists to parse; the others are left out.
+        wanted: The feature lists to parse; None means all. The others are left out.
 
     Raises:
         ValueError: The bytes are not a SequenceExample.
@@ -77,7 +77,7 @@ def parse_feature_lists(
     lists: dict[str, list[RawList]] = {}
     for message in _messages(data, _FEATURE_LISTS):
         for name, values in _entries(message):
-            if name not in wanted:
+            if wanted is not None and name not in wanted:
                 continue
             for replaced in lists.get(name, ()):
                 _check_replaced(*replaced)
@@ -336,3 +336,27 @@ def _checked(feature: Feature, array: np.ndarray) -> np.ndarray:
             f"expected {format_shape(feature.shape)}, found {format_found(array.shape)}"
         )
     return array
+
+
+def owned(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record whose values are in memory of their own, in the forms that `owned_value` returns."""
+    return {name: owned_value(value) for name, value in record.items()}
+
+
+def owned_value(value: Any) -> Any:
+    """A value of a record as users get it, in memory of its own.
+
+    A number of shape [] is a NumPy scalar, a string of shape [] and an encoded image are `bytes`, and other
+    strings, several images, and arrays of a sequence are in a list. Any other value is a writable array.
+    """
+    if isinstance(value, list):
+        return [owned_value(each) for each in value]
+    if isinstance(value, (bytes, np.generic)):
+        return value
+    if isinstance(value, memoryview):
+        return bytes(value)
+    if value.dtype.hasobject:
+        return value.tolist()
+    if not value.ndim:
+        return value[()]
+    return value if value.flags.writeable and value.base is None else np.array(value)

@@ -12,8 +12,8 @@ from PIL import Image
 from beam_jobs.cli import run as running
 from beam_jobs.cli.command import parse_command
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.images.job import ImageJob
-from beam_jobs.jobs.reshard.job import ReshardJob
+from beam_jobs.jobs.images.image_job import ImageJob
+from beam_jobs.jobs.reshard.reshard_job import ReshardJob
 from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.table_inputs import TableInputs
@@ -385,7 +385,7 @@ def test_a_table_with_its_flags_becomes_inputs(data):
     assert command.run.dry_run
     assert command.job.as_file_job()
     assert dict(command.output.schema) == {
-        "image": Feature("uint8", (None, None, 3)),
+        "image": Feature("uint8", (None, None, 3), "source"),
         "captions": Feature("string", (None,), "list"),
         "key": Feature("string"),
         "label": Feature("int64"),

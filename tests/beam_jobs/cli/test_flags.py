@@ -8,6 +8,8 @@ from dataclasses import FrozenInstanceError, asdict, dataclass
 from typing import Literal, get_type_hints
 
 import pytest
+from beam_jobs.jobs.sensors.signals import NanPolicy
+from beam_jobs.jobs.sensors.spec import SensorEncoding
 
 from beam_jobs.__main__ import main
 from beam_jobs.cli import images, sensors
@@ -20,13 +22,11 @@ from beam_jobs.cli.text import TextFlags
 from beam_jobs.engines.flags import BEAM_SWITCHES, BEAM_VALUES
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images import boxes, image_files
-from beam_jobs.jobs.images import job as images_job
+from beam_jobs.jobs.images import image_job as images_job
 from beam_jobs.jobs.images.annotations import Unannotated
-from beam_jobs.jobs.images.coco.objects import Segmentation
+from beam_jobs.jobs.images.coco_objects import Segmentation
 from beam_jobs.jobs.sensors import recording
-from beam_jobs.jobs.sensors.signals import NanPolicy
-from beam_jobs.jobs.sensors.spec import SensorEncoding
-from beam_jobs.jobs.text.reading import TextUnit
+from beam_jobs.jobs.text.text_reader import TextUnit
 from beam_jobs.records.rejects import OnReject
 from readers.format.dtypes import TENSORFLOW_DTYPES
 from readers.format.version import __version__

@@ -35,6 +35,7 @@ def printed(capsys, *arguments):
 def test_a_job_prints_what_it_wrote(recordings, capsys):
     out = recordings / "out"
     flags = ["sensors", "--input", f"{recordings}/*.npy", "--label", "none", "--output", out]
+    flags += ["--max_rejects", "all"]
     code, found, error = printed(capsys, *flags, "--splits", "a=0.999999,b=0.000001", *IN_MEMORY)
     assert code == 0, error
     manifest = Manifest.read(str(out))
@@ -69,6 +70,7 @@ def test_a_job_that_was_complete_prints_the_same_and_changes_nothing(recordings,
 
     out = recordings / "out"
     flags = ["sensors", "--input", f"{recordings}/*.npy", "--label", "none", "--output", out]
+    flags += ["--max_rejects", "all"]
     first, before = printed(capsys, *flags, *IN_MEMORY)[1], files()
     code, again, error = printed(capsys, *flags, *IN_MEMORY)
     assert code == 0

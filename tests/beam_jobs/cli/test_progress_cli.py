@@ -60,7 +60,8 @@ def test_plain_lines_report_every_pass_without_a_terminal(inputs, tmp_path, monk
     error = capsys.readouterr().err
     assert "\r" not in error and "\x1b" not in error
     phases = dict.fromkeys(re.findall(r"^(\w+): [\d.,]+", error, re.M))
-    assert list(phases) == ["comparing", "counting", "sampling", "reading", "encoding", "writing"]
+    passes = ["comparing", "counting", "sampling", "reading", "encoding", "writing"]
+    assert list(phases) == ["listing", *passes]
     rejected = Manifest.read(str(tmp_path / "out")).rejected
     writing = re.findall(r"^writing: ([\d,]+) of 1,000 records.*, ([\d,]+) rejected$", error, re.M)
     assert writing[-1] == ("1,000", str(rejected)) and rejected > 0
@@ -102,6 +103,7 @@ def test_counters_of_every_stage_of_a_job_of_files(inputs, tmp_path):
     assert manifest.records == 960
     assert found.pop("shards/bytes") == manifest.bytes
     assert found.pop("shards/records_moved") >= 1
+    assert found.pop("summary/input_bytes") > 0
     assert found == {
         "files/found": 1000,
         "files/planned": 1000,
@@ -115,6 +117,7 @@ def test_counters_of_every_stage_of_the_text_job(inputs, tmp_path):
     arguments = [*inputs["text"], *BEAM, "--output", tmp_path / "out"]
     found = counters(*arguments)
     manifest = Manifest.read(str(tmp_path / "out")).splits["train"]
+    assert found.pop("summary/input_bytes") > 0
     assert found == {
         "files/found": 4,
         "parts/found": 1000,

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from beam_jobs.cli.report import (
+    alike_classes,
     format_reasons,
     format_seconds,
     fractions_as_names,
+    size_line,
     warnings_of,
 )
 from beam_jobs.cli.run import Report
 from beam_jobs.dataset.output import Output
-from beam_jobs.dataset.reasons import first_rejects
 from beam_jobs.pipeline.dry_run import SplitSurvey
-from beam_jobs.plan.groups import Groups
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.placement import Groups, Placement
 from beam_jobs.plan.splits import Splits
-from beam_jobs.records.rejects import Reject, format_rejects
+from beam_jobs.records.rejects import Reject, first_rejects, format_rejects
 from readers.format.manifest import Manifest
 from readers.format.rejects import reasons_of
 from readers.format.schema import Feature, Schema
@@ -102,8 +102,54 @@ def test_many_tiny_shards_are_a_warning(num_shards, shard_size, records, shards,
     if cure is None:
         assert found == []
     else:
-        (line,) = found
+        line = found[-1]
         assert line.startswith(f"{shards:,} shards of ") and cure in line
+
+
+def test_fewer_shards_than_asked_for_are_a_warning_with_the_cause():
+    asked = output(num_shards=(500, 3, 0))
+    assert warnings(asked, survey("train", 212, 212), survey("val", 9, 3), survey("test", 1)) == [
+        "split train has 212 of 500 shards: it has 212 records, and no shard is empty"
+    ]
+
+
+def test_classes_that_differ_in_case_blanks_or_unicode_form_are_named():
+    names = ["Cat", "cat", "dog", "ice cream", "icecream ", "gr\u00f6n", "gro\u0308n"]
+    (line,) = alike_classes({"label": names, "box_labels": ["a", "b"]})
+    assert line.startswith(
+        "label: 'Cat' and 'cat', 'gro\\u0308n' and 'gr\\xf6n', 'ice cream' and 'icecream ' are different"
+    )
+
+
+PIXELS = Schema({"image": Feature("uint8", (None, None, 3))})
+KEPT = Schema({"image": Feature("uint8", (None, None, 3), "source")})
+SIGNAL = Schema({"x": Feature("float32", (None, 2))})
+
+
+@pytest.mark.parametrize(
+    ("size", "inputs", "schema", "expected"),
+    [
+        (
+            600,
+            100,
+            PIXELS,
+            "600 B of records from 100 B of inputs: 6 times; --encoding jpeg or png, or",
+        ),
+        (
+            200,
+            100,
+            SIGNAL,
+            "200 B of records from 100 B of inputs: 2 times; a --dtype of fewer bytes",
+        ),
+        (200, 100, KEPT, "200 B of records from 100 B of inputs: 2 times"),
+        (120, 100, PIXELS, "120 B of records from 100 B of inputs: 1.2 times"),
+        (120, 0, PIXELS, ""),
+        (0, 100, PIXELS, ""),
+    ],
+)
+def test_a_dataset_is_compared_with_its_inputs(size, inputs, schema, expected):
+    line = size_line(size, inputs, schema)
+    assert line.startswith(expected) and (";" in expected or line == expected)
 
 
 def test_reasons_of_rejects_are_counted_without_their_names_and_numbers():

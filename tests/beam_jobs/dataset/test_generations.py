@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from beam_jobs.dataset import generations
-from beam_jobs.dataset.generations import begun, commit, prepare
+from beam_jobs.dataset.generations import begun, commit, prepare, state_of
 from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.output import Output
-from beam_jobs.dataset.state import state_of
 from beam_jobs.errors import CompleteError, DataError, UsageError
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits

@@ -41,10 +41,12 @@ def test_rejects_of_both_passes_are_a_share_of_all_inputs():
     # 5 + 4 records, one reject of the second pass and ten of the first.
     results = [result(0, 5, rejects="bcdefg"), result(1, 4, rejects="hijka")]
     plan = plan_of(10, rejected=10)
-    allowed = MaxRejects.parse("55%")
+    allowed = MaxRejects.parse("0.55")
     assert reconciled(plan, results, 9, max_rejects=allowed) == [results]
-    with pytest.raises(DataError, match=r"11 of 20 inputs are rejected.* the first: a: why"):
-        reconciled(plan, results, 9, max_rejects=MaxRejects.parse("54%"))
+    with pytest.raises(DataError, match=r"11 of 20 inputs are rejected.* written; why, such as "):
+        reconciled(plan, results, 9, max_rejects=MaxRejects.parse("0.54"))
+    few = MaxRejects.parse("0.5")
+    assert reconciled(plan, results, 9, max_rejects=few, duplicates=2) == [results]
 
 
 def test_a_shard_may_be_empty_if_another_is_not():

@@ -9,6 +9,7 @@ import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import google_crc32c
@@ -24,15 +25,14 @@ from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.file_shards import FileShards, Pieces
 from beam_jobs.jobs.loading import Loader
-from beam_jobs.jobs.sensors.job import SensorJob
+from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.pipeline import write_runs
 from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.run_ranges import locate
-from beam_jobs.plan.shards import Plan, SplitPlan
+from beam_jobs.plan.shards import Plan, SplitPlan, shards_of
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block, pack_record
 from beam_jobs.records.rejects import Reject
-from beam_jobs.records.runs import RunBuilder
+from beam_jobs.records.runs import RunBuilder, locate
 from beam_jobs.records.spool import Spool
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.inputs import Inputs
@@ -108,9 +108,9 @@ def spooled(spool: Spool, plan: Plan, blocks: list[bytes]) -> list[bytes]:
     for block in blocks:
         builder = RunBuilder(spool)
         indexes = [*builder.add(Block.unpack(block)), *builder.finish()]
-        located = [found for index in indexes for found in locate(index, plan)]
+        located = [found for index in indexes for found in locate(index, partial(shards_of, plan))]
         assert {key for key, _ in located} == {KEY}
-        locators += [locator.pack() for _, locator in located]
+        locators += [packed for _, packed in located]
     return locators
 
 
@@ -231,14 +231,16 @@ def test_a_planned_record_may_arrive_as_a_reject(tmp_path):
     check_shard(tmp_path, result, examples)
     assert (result.rejected, result.first_reject) == (1, late)
     for wrong in (rows[1:], [*rows, rows[3]]):
-        with pytest.raises(DataError, match=r"handed over [67] of [67] records"):
+        with pytest.raises(
+            DataError, match=r"lost or repeated records of .*: [67] of [67] arrived"
+        ):
             write_encoded(output_of(tmp_path / "b"), plan_of(8), blocks_of(wrong))
 
 
 def test_missing_records_and_repeated_keys_are_noticed(tmp_path):
     rows, _ = encoded(random.Random(5), 5)
     output = output_of(tmp_path)
-    with pytest.raises(DataError, match="handed over 4 of 5 records"):
+    with pytest.raises(DataError, match="4 of 5 arrived"):
         write_encoded(output, plan_of(5), blocks_of(rows[1:]))
     with pytest.raises(UsageError, match="duplicate key 'k0'"):
         write_encoded(output, plan_of(6), blocks_of([*rows, rows[0]]))

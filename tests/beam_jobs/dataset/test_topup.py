@@ -14,12 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.dataset import shard_file, topup
-from beam_jobs.dataset.moves import Change, Move, changes_of, moves_by_records, plan_changes
+from beam_jobs.dataset import shard_writer, topup
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.dataset.shard_file import ShardFile
-from beam_jobs.dataset.topup import apply_change
+from beam_jobs.dataset.shard_writer import ShardFile
+from beam_jobs.dataset.topup import (
+    Change,
+    apply_change,
+    changes_of,
+    moves_by_records,
+    plan_changes,
+)
 from beam_jobs.errors import DataError
 from beam_jobs.pipeline import commit
 from beam_jobs.plan.placement import Placement
@@ -35,19 +40,22 @@ FOLDER = "0123abcd"
 
 Shards = list[list[bytes]]
 
+# Donor, first record, number of records, receiver.
+Move = tuple[int, int, int, int]
+
 
 def after(shards: list[list], moves: list[Move]) -> list[list]:
     """The records of each shard after some moves."""
-    gone = {(m.donor, row) for m in moves for row in range(m.first, m.first + m.records)}
-    assert len(gone) == sum(m.records for m in moves), "a record goes two ways"
+    gone = {(donor, first + row) for donor, first, records, _ in moves for row in range(records)}
+    assert len(gone) == sum(records for _, _, records, _ in moves), "a record goes two ways"
     stay = [
         [record for row, record in enumerate(records) if (shard, row) not in gone]
         for shard, records in enumerate(shards)
     ]
-    for m in moves:
-        moved = shards[m.donor][m.first : m.first + m.records]
-        assert len(moved) == m.records > 0
-        stay[m.receiver] += moved
+    for donor, first, records, receiver in moves:
+        moved = shards[donor][first : first + records]
+        assert len(moved) == records > 0
+        stay[receiver] += moved
     return stay
 
 
@@ -73,7 +81,7 @@ def test_moves_by_records_balance_exactly_with_the_fewest_records(counts):
     sizes = [len(records) for records in found]
     assert max(sizes) - min(sizes) <= 1
     assert sorted(itertools.chain(*found)) == sorted(itertools.chain(*numbered(counts)))
-    assert sum(move.records for move in moves) == fewest(counts)
+    assert sum(records for _, _, records, _ in moves) == fewest(counts)
 
 
 # The changed files.
@@ -120,10 +128,14 @@ def any_moves(rng: random.Random, counts: list[int]) -> list[Move]:
         row = rng.randint(0, count)
         while row < count:
             records = rng.randint(1, count - row)
-            moves.append(Move(donor, row, records, rng.randrange(len(counts))))
+            moves.append((donor, row, records, rng.randrange(len(counts))))
             row += records
     rng.shuffle(moves)
     return moves
+
+
+def changed(results: list[ShardResult], moves: list[Move]) -> list[Change]:
+    return list(changes_of([result.shard for result in results], results, moves))
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
@@ -189,7 +201,7 @@ def test_changed_shards_equal_shards_that_were_written_directly(way, counts, rng
     moves = moves_by_records(counts) if balance else any_moves(rng, counts)
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr(topup, "_COPY_BYTES", 97)
-        changes = changes_of(results_of(Path(directory), shards), moves)
+        changes = changed(results_of(Path(directory), shards), moves)
         found = way(output_of(directory), changes)
         assert [result.index for result in found] == [change.before.index for change in changes]
         check_files(Path(directory), shards, after(shards, moves), found)
@@ -207,7 +219,7 @@ def shards() -> Shards:
 @pytest.fixture
 def changes(tmp_path, shards) -> list[Change]:
     """Changes of a donor and two receivers."""
-    return changes_of(results_of(tmp_path, shards), MOVES)
+    return changed(results_of(tmp_path, shards), MOVES)
 
 
 @pytest.mark.parametrize("writes", [0, 1, 2, 3])
@@ -224,9 +236,9 @@ def test_an_attempt_that_died_is_completed_by_the_next(
             case 1:
                 patch.setattr(topup.Index, "join", die)
             case 2:
-                patch.setattr(shard_file, "write_file", die)
+                patch.setattr(shard_writer, "write_file", die)
             case 3:
-                patch.setattr(shard_file.NewFile, "publish", die)
+                patch.setattr(shard_writer.NewFile, "publish", die)
         for change in changes:
             with pytest.raises(OSError, match="no space"):
                 apply_change(output_of(tmp_path), change)
@@ -238,17 +250,19 @@ def test_an_attempt_at_writing_a_shard_that_ends_after_its_records_have_moved_ch
     tmp_path, shards, changes
 ):
     output = output_of(tmp_path)
-    indexes = [(tmp_path / f"{change.name}.index").read_bytes() for change in changes]
+    indexes = [(tmp_path / f"{change.shard.path}.index").read_bytes() for change in changes]
     found = once(output, changes)
     for change, records, data in zip(changes, shards, indexes, strict=True):
-        index = Index.of_bytes(data, change.name)
-        with ShardFile(output, change.name) as file:
+        index = Index.of_bytes(data, change.shard.path)
+        with ShardFile(output, change.shard.path) as file:
             file.write(b"".join(map(frame, records)))
-            assert file.commit(index, lambda _: None) == change.before.shard
-        with ShardFile(output, change.name) as file:
+            assert file.finish(index) == change.shard
+            file.commit()
+        with ShardFile(output, change.shard.path) as file:
             file.write(b"".join(map(frame, records[::-1])) + b"more")
+            file.finish(index)
             with pytest.raises(DataError, match="has other bytes than this job writes"):
-                file.commit(index, lambda _: None)
+                file.commit()
     check_files(tmp_path, shards, after(shards, MOVES), found)
 
 
@@ -266,13 +280,13 @@ DAMAGES = {
 @pytest.mark.parametrize("part", DAMAGES)
 def test_a_donor_that_is_damaged_is_noticed_before_a_shard_appears(tmp_path, part):
     shards = records_of(random.Random(2), [9, 1])
-    donor, receiver = changes_of(results_of(tmp_path, shards), moves_by_records([9, 1]))
+    donor, receiver = changed(results_of(tmp_path, shards), moves_by_records([9, 1]))
     suffix, damage = DAMAGES[part]
-    damage(tmp_path / f"{donor.name}{suffix}")
+    damage(tmp_path / f"{donor.shard.path}{suffix}")
     before = files_of(tmp_path)
     # A receiver reads nothing that stays.
     for change in [donor] if part == "a record that stays" else [donor, receiver]:
-        with pytest.raises((DataError, ValueError), match=donor.name):
+        with pytest.raises((DataError, ValueError), match=donor.shard.path):
             apply_change(output_of(tmp_path), change)
     assert files_of(tmp_path) == before
 
@@ -301,6 +315,6 @@ def test_an_output_that_cannot_be_written_is_reported_in_one_line(tmp_path, monk
     def full(*_):
         raise OSError("no space")
 
-    monkeypatch.setattr(shard_file.NewFile, "write", full)
-    with pytest.raises(DataError, match=f"{changes[0].name} cannot be written .no space"):
+    monkeypatch.setattr(shard_writer.NewFile, "write", full)
+    with pytest.raises(DataError, match=f"{changes[0].shard.path} cannot be written .no space"):
         commit._apply(changes[0], output_of(tmp_path))

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -349,6 +350,11 @@ def test_a_template_is_described_and_not_run(cloud, driver, capfd):
         ({"image": ""}, [], "--runner DataflowRunner: the workers would not have this package"),
         ({"image": ""}, ["--setup_file=setup.cfg"], "--setup_file setup.cfg: expected the"),
         ({}, ["--temp_location=gs://nowhere/t"], "--temp_location gs://nowhere/t: bucket nowhere"),
+        (
+            {},
+            ["--temp_location=gs://no!/t"],
+            "--temp_location gs://no!/t: bucket no! cannot be used",
+        ),
         ({}, ["--project=A Project", GOOGLES], "Invalid Project ID (A Project)."),
     ],
 )
@@ -361,3 +367,36 @@ def test_a_job_that_cannot_run_is_refused_before_anything_is_sent(
     assert code == 2
     assert error_of(capfd.readouterr().err).startswith(line.format(here=tmp_path))
     assert (cloud.names("tmp"), cloud.service.posts) == (before, posts)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more"),
+    [
+        ({"output": "{here}/o"}, []),
+        ({}, ["--input={here}/x"]),
+        ({"image": ""}, []),
+        ({}, ["--temp_location="]),
+    ],
+)
+def test_no_bucket_is_made_for_a_job_that_is_refused(
+    driver, tmp_path, monkeypatch, arguments, more
+):
+    def made(options):
+        raise AssertionError("a bucket was made")
+
+    monkeypatch.setattr("apache_beam.io.gcp.gcsio.get_or_create_default_gcs_bucket", made)
+    arguments = {name: value.format(here=tmp_path) for name, value in arguments.items()}
+    flags = ["--temp_location=none", GOOGLES, *(flag.format(here=tmp_path) for flag in more)]
+    assert driver("mistaken", *flags, **arguments) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_does_not_answer_is_one_line_in_seconds(driver, capfd, monkeypatch):
+    monkeypatch.setattr(dataflow, "_SECONDS_TO_ANSWER", 0.2)
+    with socket.create_server(("localhost", 0)) as silent:  # It accepts requests, and is silent.
+        address = f"http://localhost:{silent.getsockname()[1]}"
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
+        assert driver("silent") == 1
+    found = error_of(capfd.readouterr().err)
+    assert found.startswith("--temp_location gs://data/tmp: Google Cloud Storage does not answer (")
+    assert found.endswith("look at the network, and run the same command again")

@@ -5,14 +5,15 @@ import pickle
 import signal
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from beam_jobs.engines.guarded import _Guard, guarded
+from beam_jobs.engines.guarded import _Guards, guarded
 from beam_jobs.errors import DataError, RejectError
 from beam_jobs.jobs.sensors.formats.registry import read_recording
-from beam_jobs.jobs.sensors.recording import ReadOptions
+from beam_jobs.jobs.sensors.read_options import ReadOptions
 from tests.support import guarded_calls as calls
 from tests.support.checkout import ROOT
 
@@ -63,6 +64,18 @@ def test_one_process_answers_all_calls_and_it_is_another():
     assert len(pids) == 1 and os.getpid() not in pids
 
 
+def test_threads_are_answered_at_the_same_time_by_at_most_a_process_for_each_processor(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("beam_jobs.engines.guarded.processors", lambda: 2)
+    monkeypatch.setattr("beam_jobs.engines.guarded._GUARDS", guards := _Guards())
+    name = str(tmp_path / "pids").encode()
+    with ThreadPoolExecutor(5) as threads:
+        found = list(threads.map(lambda _: guarded(calls.meet, name, 2, memory=0), range(5)))
+    assert len(set(found)) == 2 and os.getpid() not in found
+    guards.kill()
+
+
 @pytest.mark.parametrize("error", [RejectError("no"), KeyError("k")])
 def test_errors_arrive(error):
     with pytest.raises(type(error), match=str(error.args[0])):
@@ -92,7 +105,7 @@ def test_a_process_that_cannot_start_states_why(tmp_path, monkeypatch):
     script = tmp_path / "python"
     script.write_text("#!/bin/sh\necho first >&2; echo 'no such library' >&2; exit 7")
     script.chmod(0o755)
-    monkeypatch.setattr("beam_jobs.engines.guarded._GUARD", _Guard())
+    monkeypatch.setattr("beam_jobs.engines.guarded._GUARDS", _Guards())
     monkeypatch.setattr(sys, "executable", str(script))
     with pytest.raises(DataError, match="ended with exit code 7: no such library"):
         guarded(calls.pid, b"", memory=0)

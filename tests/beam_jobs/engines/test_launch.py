@@ -3,9 +3,16 @@
 import io
 
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.utils.subprocess_server import JavaJarServer
 
-from beam_jobs.engines.early_end import how_to_run
-from beam_jobs.engines.launch import _WithoutTracebacks, root_cause
+from beam_jobs.engines.launch import (
+    _WithoutTracebacks,
+    check_job_service,
+    how_to_run,
+    root_cause,
+)
+from beam_jobs.errors import UsageError
 
 
 def test_only_tracebacks_are_left_out():
@@ -58,6 +65,41 @@ ValueError: bad [while running 'Write']
 )
 def test_the_root_cause_is_the_line_that_says_most(text, cause):
     assert root_cause(text) == cause
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        (["--runner=FlinkRunner", "--flink_version=1.20"], "beam-runners-flink-1.20-job-server-"),
+        (["--runner=SparkRunner", "--spark_version=3"], "beam-runners-spark-3-job-server-"),
+    ],
+)
+def test_without_the_jar_of_the_job_server_one_line_says_which_and_where(
+    tmp_path, monkeypatch, capsys, flags, name
+):
+    for repository in ("MAVEN_CENTRAL_REPOSITORY", "GOOGLE_MAVEN_MIRROR"):
+        monkeypatch.setattr(JavaJarServer, repository, f"http://localhost:1/{repository}")
+    options = PipelineOptions([*flags, f"--jar_cache_dir={tmp_path}"])
+    with pytest.raises(UsageError) as caught:
+        check_job_service(options)
+    url = f"http://localhost:1/MAVEN_CENTRAL_REPOSITORY/org/apache/beam/{name[:-1]}/"
+    said = caught.value.message
+    assert f": download {url}" in said and f"/{name}" in said
+    assert "Connection refused" in said and "Internet" not in said
+    assert (
+        f"put it into {tmp_path}, or name it with --{flags[0][9:14].lower()}_job_server_jar" in said
+    )
+    assert said.endswith("; or give --job_endpoint HOST:PORT of a job server that runs")
+    assert capsys.readouterr().err.startswith(f"downloading Beam's job server: {url}")
+    (tmp_path / said.split(name)[1].split(".jar")[0].join([name, ".jar"])).touch()
+    check_job_service(options)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_jar_that_is_not_there_is_named(tmp_path):
+    flags = ["--runner=FlinkRunner", f"--flink_job_server_jar={tmp_path}/a.jar"]
+    with pytest.raises(UsageError, match=r"^--flink_job_server_jar: there is no such file; name "):
+        check_job_service(PipelineOptions(flags))
 
 
 def test_both_lines_that_run_a_jar_are_given():

@@ -5,6 +5,7 @@ import json
 import time
 from types import SimpleNamespace
 
+import grpc
 import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -15,11 +16,11 @@ from apache_beam.runners.runner import PipelineState
 from beam_jobs.dataset.lease import note_remote
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.flags import job_name
-from beam_jobs.engines.remote import job as remote_job
-from beam_jobs.engines.remote import watch
-from beam_jobs.engines.remote.flink import FlinkJob, NoAnswer, Seen
-from beam_jobs.engines.remote.job import RemoteJob
-from beam_jobs.engines.remote.watch import Follow, Lines, Watch
+from beam_jobs.engines.remote import flink, watch
+from beam_jobs.engines.remote.flink import FlinkJob, NoAnswer, RemoteJob
+from beam_jobs.engines.remote.watch import Follow, Watch, phase_line
+from beam_jobs.engines.remote.worker_progress import Phase, WorkerProgress
+from beam_jobs.errors import UsageError
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from readers.format.schema import Schema
@@ -28,35 +29,29 @@ from tests.support.commands import refused, run
 
 JOB = RemoteJob("mine", "host:8099", "beam-1", FlinkJob("http://host:8081", "12ab"))
 
-FOUND = {"parts/found": 1000, "files/found": 9}
-
 
 @pytest.mark.parametrize(
-    ("counters", "phase"),
+    ("phase", "line"),
     [
-        ({}, "running for 00:30"),
-        ({"files/found": 7}, "listing: 7 files"),
-        ({"files/found": 7, "files/planned": 5}, "planning: 5 of 7 files"),
-        (FOUND, "reading: 1,000 records"),
-        (FOUND | {"parts/encoded": 400}, "encoding: 400 of 1,000 records"),
-        (FOUND | {"shards/records": 3, "shards/rejected": 2}, "writing: 5 of 1,000 records"),
-        ({"files/found": 9, "shards/records": 3}, "writing: 3 of 9 records"),
+        (Phase(began=100), "reading"),
+        (Phase("B", 5000, 0, began=100), "reading: 0 B of 4.9 KiB"),
+        (
+            Phase("records", 1000, 300, 2, began=100),
+            "reading: 300 of 1,000 records, 30/s, 00:23 left, 2 rejected",
+        ),
+        (Phase("files", 0, 70, began=100), "reading: 70 files, 7/s"),
+        (Phase("records", 1000, 1000, began=100), "reading: 1,000 of 1,000 records"),
+        (Phase("records", 1000, 1200, began=100), "reading: 1,200 records, 120/s"),
     ],
 )
-def test_the_phase_of_a_job_is_the_last_one_that_has_counted_something(counters, phase):
-    assert Lines(100).line(130, Seen(counters=counters), (0, 0)) == phase
+def test_lines_show_what_is_done_how_fast_and_how_long_it_takes(phase, line):
+    assert phase_line("reading", phase, 110.0) == line
 
 
-def test_lines_show_what_is_done_how_fast_and_how_long_it_takes():
-    lines = Lines(0)
-    assert lines.line(0, Seen(0, 14), (0, 0)) == "running for 00:00; 0 of 14 stages"
-    lines.line(10, Seen(4, 14, FOUND | {"parts/encoded": 100}), (0, 0))
-    line = lines.line(20, Seen(5, 14, FOUND | {"parts/encoded": 400}), (3, 8))
-    assert line == (
-        "encoding: 400 of 1,000 records, 30/s, 00:20 left; 5 of 14 stages; 3 of 8 shards"
-    )
-    # A commit deletes the notes of shards.
-    assert lines.line(30, Seen(), (0, 0)) == "running for 00:30; 3 of 8 shards"
+def test_a_line_says_that_nothing_changes():
+    phase = Phase("records", 1000, 300, began=100)
+    line = "reading: 300 of 1,000 records, nothing new for 00:40"
+    assert phase_line("reading", phase, 150.0, unchanged=40.0) == line
 
 
 @pytest.fixture
@@ -65,16 +60,16 @@ def quick(monkeypatch):
     monkeypatch.setattr(watch, "_POLL_SECONDS", 0.01)
     for name in ("_SECONDS_TO_LIST", "_SECONDS_TO_CANCEL"):
         monkeypatch.setattr(watch, name, 0.05)
-    monkeypatch.setattr(remote_job, "_SECONDS_TO_END", 0.0)
+    monkeypatch.setattr(flink, "SECONDS_TO_END", 0.0)
 
 
 class Followed:
-    """A job of the name `mine` that was submitted to a job service."""
+    """A job of the name `mine` that was submitted to a job service, and writes the first of four shards."""
 
-    def __init__(self, engine, page="", endpoint="host:8099"):
+    def __init__(self, engine, page="", staging="", endpoint="localhost:8099"):
         self.printed, self.notes = io.StringIO(), []
         options = PipelineOptions(["--job_name=mine", f"--job_endpoint={endpoint}"])
-        follow = Follow(engine, page, lambda: (1, 4), self.notes.append)
+        follow = Follow(engine, page, str(staging), lambda: (1, 4), self.notes.append)
         self.watch = Watch(follow, options, self.printed)
         self.watch.submitted("beam-1")
 
@@ -85,15 +80,18 @@ class Followed:
             time.sleep(0.01)
 
 
-def test_a_job_on_flink_is_followed_and_cancelled(service, quick):
+def test_a_job_on_flink_is_followed_and_cancelled(service, quick, tmp_path):
     service.add("mine", "an older one", "FINISHED")
-    job = Followed("flink", service.address)
+    job = Followed("flink", service.address, tmp_path)
     job.watch.begin()
-    job.until("; 1 of 4 shards\n")  # Flink does not list it yet.
-    service.add("mine", "12ab", files__found=7)
-    job.until("listing: 7 files; 1 of 3 stages; 1 of 4 shards\n")
-    del service.answers["/jobs/12ab/accumulators"]
-    job.until(f"1 of 4 shards; {service.address} does not answer (Not Found)\n")
+    job.until("\nrunning for 00:00; 1 of 4 shards\n")
+    service.add("mine", "12ab")
+    WorkerProgress(str(tmp_path)).advance("listing", 7, 0)
+    job.until("listing: 7 files, 7/s; 1 of 4 shards\n")
+    job.until("listing: 7 files, nothing new for 00:00; 1 of 4 shards\n")
+    answer = service.answers.pop("/jobs/12ab")
+    job.until(f"\nFlink at {service.address} answers 404 (Not Found); 1 of 4 shards\n")
+    service.answers["/jobs/12ab"] = answer
     assert job.watch.cancel(None) == (
         "interrupted; the job mine (12ab) ended as CANCELED; no dataset was written; run the same command "
         "again: it keeps the shards that are done"
@@ -103,9 +101,71 @@ def test_a_job_on_flink_is_followed_and_cancelled(service, quick):
     page = f"{service.address}/#/job/running/12ab/overview"
     assert f"\nFlink runs the job mine (12ab): {page}\n" in printed
     assert service.cancelled == ["12ab"]
-    submitted = RemoteJob("mine", "host:8099", "beam-1")
-    flink = FlinkJob(service.address, "12ab")
-    assert job.notes == [submitted, submitted._replace(flink=flink)]
+    submitted = RemoteJob("mine", "localhost:8099", "beam-1")
+    there = FlinkJob(service.address, "12ab")
+    assert job.notes == [submitted, submitted._replace(flink=there)]
+
+
+def test_a_job_is_not_submitted_while_flink_runs_an_earlier_one_of_the_same_output(service, quick):
+    service.add("mine", "12ab")
+    with pytest.raises(UsageError) as caught:
+        Followed("flink", service.address)
+    assert caught.value.message.startswith(
+        f"Flink runs the job mine (12ab) already, of an earlier command: {service.address}/#/job/running/12ab"
+    )
+    assert f"or cancel it with `curl -X PATCH '{service.address}/jobs/12ab?mode=" in str(
+        caught.value
+    )
+    service.answers["/jobs/12ab"]["state"] = "FINISHED"  # The list is some seconds old.
+    Followed("flink", service.address)
+
+
+def test_a_page_at_which_nothing_answers_is_a_mistake():
+    with pytest.raises(
+        UsageError, match=r"^--engine_page http://localhost:1: Flink does not answer"
+    ):
+        Followed("flink", "http://localhost:1")
+
+
+class Silent(grpc.RpcError):
+    """What gRPC raises if a job service has died."""
+
+    def details(self):
+        return "failed to connect"
+
+
+REFUSED = RuntimeError(
+    "Pipeline a failed in state FAILED: java.net.ConnectException: Connection refused"
+)
+WRITTEN = "; 1 of 4 shards are written, and no dataset; "
+AGAIN = "run the same command again: it keeps the shards that are done"
+
+
+def test_one_line_says_that_flink_does_not_answer_what_is_written_and_what_to_type(service, quick):
+    job = Followed("flink", service.address)
+    service.add("mine", "12ab")
+    job.watch.locate()
+    assert job.watch.lost(ValueError("its own")) is None
+    lost = job.watch.lost(Silent()).message
+    there = f"the job mine (12ab) continues: {service.address}/#/job/running/12ab/overview"
+    assert lost.startswith(
+        f"the job service at localhost:8099 does not answer (failed to connect): {there}{WRITTEN}when it "
+        f"has ended, {AGAIN}"
+    )
+    service.close()
+    lost = job.watch.lost(REFUSED).message
+    assert lost == (
+        f"Flink does not answer at {service.address} (Connection refused): the job mine (12ab) is lost, or out of "
+        f"sight{WRITTEN}start Flink, and {AGAIN}"
+    )
+
+
+def test_a_cluster_of_unknown_address_that_does_not_answer_is_named_by_its_job_service(quick):
+    job = Followed("spark")
+    assert job.watch.lost(ValueError("its own")) is None
+    assert job.watch.lost(REFUSED).message.startswith(
+        f"the cluster does not answer to the job service at localhost:8099: the job mine (beam-1) may continue{WRITTEN}"
+    )
 
 
 def test_a_job_that_flink_does_not_stop_may_continue(service, quick, monkeypatch):
@@ -120,7 +180,7 @@ def test_a_job_that_flink_does_not_stop_may_continue(service, quick, monkeypatch
 
 
 def test_a_job_on_a_flink_of_unknown_address_may_continue(quick):
-    job = Followed("flink", "http://localhost:1")
+    job = Followed("flink", endpoint="localhost:1")
     page = "Flink's page is unknown: add --engine_page http://JOBMANAGER:8081"
     assert page in job.printed.getvalue()
     line = job.watch.cancel(None)

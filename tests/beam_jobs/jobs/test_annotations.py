@@ -2,18 +2,19 @@
 
 import dataclasses
 import functools
-import io
 import json
 import os
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from beam_jobs.cli.images import ImageFlags
-from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.images import annotations as annotations_module
+from beam_jobs.errors import DataError, RejectError, UsageError
+from beam_jobs.jobs.images.annotation_files import Statuses
 from beam_jobs.jobs.images.annotations import ImageAnnotations
+from beam_jobs.jobs.images.boxes import MissingError
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, voc_boxes
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
@@ -55,7 +56,7 @@ def parse(boxes="", class_names="", captions="", masks="") -> ImageAnnotations:
 def annotated(annotations: ImageAnnotations, source: Source | str, path: Path | str) -> Source:
     """A source with its annotations, as a worker unpacks it from a reference."""
     source = Source(source) if isinstance(source, str) else source
-    found = annotations.with_annotations(source, str(path))
+    found = annotations.with_annotations(source, str(path), Statuses())
     return unpack_reference(pack_reference(found))
 
 
@@ -143,27 +144,43 @@ def test_a_folder_of_masks_repeats_the_folders_of_the_images_or_is_flat(tmp_path
             assert file.read() == expected
 
 
-def test_the_first_remote_file_that_exists_is_taken(monkeypatch):
-    held = {"gs://b/m/cat/1.png": b"deep", "gs://b/m/1.png": b"flat", "gs://b/m/2.png": b"two"}
+def test_files_in_a_store_are_found_by_one_listing_of_their_folder(s3):
+    for name in ("cat/1.png", "1.png", "2.png"):
+        s3.put(f"{s3.url}/m/{name}", name.encode())
+    annotations, statuses = parse(masks=f"{s3.url}/m"), Statuses()
+    s3.proxy.forget()
 
-    def opened(path):
-        if path not in held:
-            raise OSError("gone")
-        return io.BytesIO(held[path])
+    def joined(name: str) -> tuple:
+        return annotations.with_annotations(Source(name), f"{s3.url}/{name}", statuses).joined
 
-    monkeypatch.setattr(annotations_module, "open_seekable", opened)
-    annotations = parse(masks="gs://b/m")
-
-    def mask(name: str) -> bytes:
-        return annotations.open_mask(annotated(annotations, name, f"gs://b/{name}")).read()
-
-    assert [mask(name) for name in ("cat/1.jpg", "dog/1.jpg", "2.jpg")] == [
-        b"deep",
-        b"flat",
-        b"two",
+    found = [joined(name) for name in ("cat/1.jpg", "dog/1.jpg", "2.jpg", "dog/3.jpg")]
+    assert len(s3.proxy.seen()) == 3  # m/cat, m/dog and m
+    assert [[path.removeprefix(s3.url) for _, path, *_ in entries] for entries in found] == [
+        ["/m/cat/1.png"],
+        ["/m/1.png"],
+        ["/m/2.png"],
+        [],
     ]
-    with pytest.raises(RejectError, match=r"^gs://b/m/3\.png: cannot be read: gone$"):
-        mask("dog/3.jpg")
+    ((_, _, size, modified),) = found[0]
+    assert size == len("cat/1.png") and modified > 0
+    assert annotations.open_mask(Source("x", joined=found[2])).read() == b"2.png"
+    with pytest.raises(MissingError, match="no mask found"):
+        annotations.open_mask(Source("x", joined=found[3]))
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+def test_annotations_that_were_mended_in_a_store_change_the_reference_of_their_image(s3, kind):
+    def reference(boxes: str) -> bytes:
+        if kind == "folder":
+            s3.put(f"{s3.url}/boxes/1.xml", boxes.encode())
+        else:
+            s3.put(f"{s3.url}/boxes.zip", zipped([("1.xml", boxes.encode())], method=0))
+        annotations = parse(f"voc:{s3.url}/boxes{'.zip/' if kind == 'zip' else ''}")
+        return pack_reference(annotated(annotations, "1.jpg", f"{s3.url}/1.jpg"))
+
+    first = reference(VOC)
+    time.sleep(1.1)  # Stores note seconds.
+    assert reference(VOC.replace("<ymax>5<", "<ymax>6<")) != first
 
 
 @pytest.mark.parametrize(
@@ -254,7 +271,7 @@ def test_annotation_files_of_archive_members_are_refused_with_the_alternatives(
         "make it a .zip or .tar; --boxes coco:FILE"
     )
     with pytest.raises(UsageError, match=message):
-        parse(**flags).with_annotations(source, "/d/x")
+        parse(**flags).with_annotations(source, "/d/x", Statuses())
 
 
 # Members of archives.
@@ -271,8 +288,9 @@ def sources(annotations: ImageAnnotations, archive: Path) -> dict[str, Source]:
     skips = functools.partial(annotations.is_annotation, root=inputs.root)
     inputs = dataclasses.replace(inputs, skips=skips)
     annotations.check_files(inputs)
+    statuses = Statuses()
     found = [
-        annotations.with_annotations(source, inputs.path_of(source))
+        annotations.with_annotations(source, inputs.path_of(source), statuses)
         for source in inputs.sources(inputs.patterns[0])
     ]
     return {source.key: unpack_reference(pack_reference(source)) for source in found}
@@ -327,6 +345,26 @@ def test_damaged_and_missing_members_are_named(tmp_path):
     (source,) = sources(parse("voc"), large).values()
     with pytest.raises(RejectError, match=f"it has {MAX_BYTES + 1} bytes, more than {MAX_BYTES}"):
         parse("voc").boxes_of(source)
+
+
+def test_a_damaged_archive_of_annotations_ends_the_job(tmp_path):
+    labels = tarred((f"{n}.txt", b"0 .5 .5 1 1") for n in range(8))
+    images = [write(tmp_path / f"p/{n}.jpg") for n in range(8)]
+    archive = write(tmp_path / "labels.tar", labels[:2200])
+    annotations = parse(f"yolo:{archive}")
+    message = r"labels\.tar: the archive is damaged or cut off after '1\.txt': .* make it again$"
+    with pytest.raises(DataError, match=message):
+        check(annotations, tmp_path / "p")
+    with pytest.raises(DataError, match=message):
+        annotated(annotations, "0.jpg", images[0])
+
+
+def test_a_member_that_cannot_be_read_rejects_its_image(tmp_path):
+    data = bytearray(zipped([("1.txt", b"0 .5 .5 1 1")]))
+    data[data.index(b"PK\1\2") + 8] |= 1
+    archive = write(tmp_path / "x.zip", bytes(data))
+    source = annotated(parse(f"yolo:{archive}"), "1.jpg", tmp_path / "1.jpg")
+    assert source.error == f"{archive}/1.txt: the member is encrypted"
 
 
 # The contents of the files.
@@ -434,3 +472,22 @@ def test_a_file_that_would_be_boxes_and_captions_is_refused(tmp_path):
     check(parse("yolo", captions="txt"), tmp_path / "images")
     with pytest.raises(UsageError, match=r"1\.txt: it cannot be boxes and captions at once"):
         check(parse(f"yolo:{tmp_path}/images", captions="txt"), tmp_path / "images")
+
+
+@pytest.mark.parametrize("kind", ["coco", "csv"])
+def test_an_entry_without_a_folder_that_fits_two_images_is_refused(tmp_path, kind):
+    def boxes(*names: str) -> ImageAnnotations:
+        if kind == "csv":
+            rows = [f"{name},20,10,2,1,6,5,dog" for name in names]
+            text = "\n".join(["filename,width,height,xmin,ymin,xmax,ymax,class", *rows])
+            return parse(f"csv:{write(tmp_path / 'c.csv', text)}")
+        images = [IMAGES[0] | {"id": n, "file_name": name} for n, name in enumerate(names, 1)]
+        return parse(f"coco:{write(tmp_path / 'c.json', COCO | {'images': images})}")
+
+    for name in ("cats/1.jpg", "dogs/1.jpg", "dogs/2.jpg"):
+        write(tmp_path / "p" / name)
+    check(boxes("cats/1.jpg", "dogs/1.jpg", "2.jpg"), tmp_path / "p")
+    check(boxes("1.jpg", "2.jpg"), tmp_path / "p/dogs")
+    message = r"its entry '1\.jpg' would annotate both (cats|dogs)/1\.jpg and (cats|dogs)/1\.jpg: write the folders"
+    with pytest.raises(UsageError, match=f"--boxes {kind}:.*: {message}"):
+        check(boxes("1.jpg", "2.jpg"), tmp_path / "p")

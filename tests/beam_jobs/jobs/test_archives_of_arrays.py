@@ -12,7 +12,7 @@ import pytest
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.registry import read_recording
-from beam_jobs.jobs.sensors.recording import ReadOptions
+from beam_jobs.jobs.sensors.read_options import ReadOptions
 from tests.support.arrays import assert_same
 from tests.support.recordings import (
     h5,
@@ -262,14 +262,11 @@ def test_files_that_an_h5_file_names_are_not_followed(tmp_path):
 
 
 def test_an_h5_file_that_claims_a_huge_array_is_rejected_unread():
-    for shape, chunks in (((2**25 + 1,), (1000,)), ((10,), (2**25 + 1,))):
-        data = resizable(shape, chunks)
-        assert len(data) < 10_000
-        size = 2**28 + 8
-        expected = (
-            f"it unpacks to {size} bytes, more than 268435456: raise --max_record_bytes to keep it"
-        )
-        assert rejected("h5", data) == expected
+    data = resizable((2**25 + 1,), (1000,))
+    assert len(data) < 10_000
+    assert rejected("h5", data) == (
+        f"it unpacks to {2**28 + 8} bytes, more than 268435456: raise --max_record_bytes to keep it"
+    )
     halves = h5_of(lambda file: [file.create_dataset(name, 2**24 + 1, "f8") for name in "ab"])
     assert rejected("h5", halves).startswith("it unpacks to 268435472 bytes")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from beam_jobs.cli.images import ImageFlags
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from tests.support.images import encoded

@@ -10,9 +10,10 @@ import pytest
 
 from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.images.annotation_files import Statuses
 from beam_jobs.jobs.images.annotations import ImageAnnotations
-from beam_jobs.jobs.images.coco.reading import read_table
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.coco_file import read_table
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
@@ -36,7 +37,7 @@ def write(tmp_path: Path, text: str, name: str = "t.csv") -> str:
 
 
 def boxes(annotations: ImageAnnotations, name: str):
-    source = annotations.with_annotations(Source(name), f"/d/{name}")
+    source = annotations.with_annotations(Source(name), f"/d/{name}", Statuses())
     if source.error:
         raise RejectError(source.error)
     return annotations.boxes_of(source)

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import Boxes, Geometry, Resize, letterbox, move_boxes
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
@@ -144,6 +144,27 @@ def test_boxes_and_mask_of_one_image_are_about_the_same_pixels(tmp_path, orienta
         assert_around(record["boxes"], record["image"][..., 0])
     else:
         assert_around(record["boxes"], np.asarray(stored))
+
+
+# Pillow turns a TIFF when it decodes it, and states the upright size before that.
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+@pytest.mark.parametrize("orientation", ORIENTATIONS)
+@pytest.mark.parametrize("encoding", ["tensor", "source"])
+def test_boxes_about_the_stored_pixels_turn_with_every_kind_of_file(
+    tmp_path, kind, orientation, encoding
+):
+    image, corners = with_rectangle((40, 60), PLACES[0])
+    (tmp_path / "1").write_bytes(encoded(image, kind, orientation))
+    row = {"boxes": [[list(corners)], ["x"], [40, 60]]}
+    annotations = ImageAnnotations(boxes="coco", boxes_path="c.json")
+    inputs = Inputs((), str(tmp_path))
+    job = ImageJob(inputs, Labels("none"), encoding=encoding, annotations=annotations)
+    record = job.load(Source("1", row=row))
+    pixels = record["image"]
+    if encoding == "source":
+        pixels = np.asarray(Image.open(io.BytesIO(pixels)).convert("RGB"))
+    assert pixels.shape[:2] == upright((40, 60), orientation)
+    assert_around(record["boxes"], pixels[..., 0])
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 300, "6", (6,), b"6", None])

@@ -11,11 +11,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from beam_jobs.cli.parser import parse_flags
 from beam_jobs.cli.sensors import SensorFlags
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors import records as record_module
-from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning
-from beam_jobs.jobs.sensors.records import RecordingRecords
-from beam_jobs.jobs.sensors.signals import NanPolicy
-from beam_jobs.jobs.sensors.spans import Span
+from beam_jobs.jobs.sensors import windows
+from beam_jobs.jobs.sensors.arrays import NanPolicy
+from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning, Span
+from beam_jobs.jobs.sensors.recording import Recording
 from tests.support.arrays import assert_same
 
 NAN = np.nan
@@ -25,11 +24,10 @@ def noise(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-def records_of(flags, arrays, times=None, rate=None, convert=np.asarray):
+def records_of(flags, arrays, clocks=None, rate=None):
     """The records of a recording, after checking that their number is known before."""
-    parsed = SensorFlags(**flags).conditioning()
-    segments = parsed.segments(arrays, times or {}, rate)
-    records = RecordingRecords(parsed, segments, rate, convert)
+    recording = Recording(arrays, rate, clocks=clocks or {})
+    records = windows.Windows(SensorFlags(**flags).conditioning(), recording, "")
     found = list(records)
     assert len(found) == len(records)
     return found
@@ -58,13 +56,13 @@ def test_flags_are_parsed_with_their_units():
         sequence=True,
     ).conditioning()
     assert found == Conditioning(
-        "reject",
-        16_000.0,
-        50.0,
-        0.5,
-        Span(2.0, True, "--window 2s"),
-        Span(1.0, True, "--stride 1s"),
-        True,
+        nan="reject",
+        rate=16_000.0,
+        resample=50.0,
+        max_gap=0.5,
+        window=Span(2.0, True, "--window 2s"),
+        stride=Span(1.0, True, "--stride 1s"),
+        sequence=True,
     )
     assert SensorFlags(resample="50Hz", max_gap="10").conditioning().max_gap == 0.2
     assert (
@@ -144,9 +142,9 @@ def test_a_padded_window_tells_measured_samples_from_zeros():
     assert (first["length"], last["length"]) == (10, 3)
     assert first["length"].dtype == np.int64
     assert_same(last["x"], np.array([[11], [12], [13], *[[0]] * 7], np.int16))
-    assert_same(last["y"], np.array([1.0] * 3 + [0.0] * 7))
+    assert_same(last["y"], np.array([[1.0]] * 3 + [[0.0]] * 7))
     (short,) = records_of(flags, {"x": noise(4)})
-    assert (short["length"], short["x"].shape) == (4, (10,))
+    assert (short["length"], short["x"].shape) == (4, (10, 1))
     with pytest.raises(RejectError, match=r"^it has 0 samples, a window has 10$"):
         records_of(flags, {"x": noise(0)})
     with pytest.raises(RejectError, match=r"^a padded window takes 39999999960 bytes, more than"):
@@ -179,13 +177,13 @@ def test_arrays_of_different_lengths_have_no_common_windows():
     with pytest.raises(RejectError) as caught:
         records_of({"window": "5"}, {"x": noise(50, 1), "y": noise(40, 1)})
     assert str(caught.value) == (
-        "x has 50 samples, y 40: windows need arrays of one length; --resample brings them to one "
+        "'x' has 50 samples, 'y' 40: windows need arrays of one length; --resample brings them to one "
         "rate"
     )
 
 
 def test_too_many_windows_are_refused_before_one_is_made(monkeypatch):
-    monkeypatch.setattr(record_module, "_MAX_WINDOWS", 100)
+    monkeypatch.setattr(windows, "_MAX_WINDOWS", 100)
     assert len(records_of({"window": "1"}, {"x": noise(100, 1)})) == 100
     with pytest.raises(RejectError, match=r"101 windows are more than 100: is --stride correct\?"):
         records_of({"window": "1"}, {"x": noise(101, 1)})
@@ -216,7 +214,7 @@ def test_evenly_spaced_samples_are_filtered_and_timed_ones_interpolated():
     assert abs(filtered[16:-16]).max() < 1e-3
     assert_same(records_of({"resample": "100Hz"}, {"x": array}, {"x": 1000.0})[0]["x"], filtered)
     timed = records_of(flags, {"x": array}, {"x": seconds})[0]["x"]
-    np.testing.assert_allclose(timed, array[::10], atol=1e-9)
+    np.testing.assert_allclose(timed[:, 0], array[::10], atol=1e-9)
 
 
 GAP = np.concatenate([np.arange(20) / 10, 5 + np.arange(30) / 10])

@@ -10,7 +10,7 @@ import readers
 from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import parse_encodings, with_encodings
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from readers.format.decode.records import Decoder

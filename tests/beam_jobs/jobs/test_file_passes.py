@@ -18,9 +18,10 @@ from beam_jobs.errors import DataError
 from beam_jobs.jobs import file_passes
 from beam_jobs.jobs.file_passes import FileFirstPass
 from beam_jobs.jobs.images.annotations import ImageAnnotations
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.jobs.loading import Loader
-from beam_jobs.jobs.sensors.job import SensorJob
+from beam_jobs.jobs.record import Record
+from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
@@ -278,7 +279,7 @@ def test_a_window_that_fails_is_a_late_reject_and_so_are_those_after_it(tmp_path
 
     def failing(self: SensorJob, source: Any, data: bytes) -> Any:
         for number, found in enumerate(real(self, source, data)):
-            yield found if number != 3 else (found[0], {"signal": np.zeros((5, 7))})
+            yield found if number != 3 else (found[0], Record(signal=np.zeros((5, 7))))
 
     monkeypatch.setattr(SensorJob, "records_of", failing)
     found, written = find(job), encode(job)

@@ -10,8 +10,7 @@ import pytest
 from PIL import Image, ImageSequence
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.images.job import ImageJob
-from beam_jobs.jobs.record import MORE_FRAMES
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
@@ -55,15 +54,15 @@ def test_a_file_with_one_frame_is_one_record(kind):
     # The second image of an MPO is a preview or another view.
     data = animation(kind) if kind == "MPO" else encoded(FRAMES[0], kind)
     assert [key for key, _ in ALL.records_of(SOURCE, data)] == ["a#1"]
-    assert MORE_FRAMES not in FIRST.decode(SOURCE, io.BytesIO(data))
+    assert not FIRST.decode(SOURCE, io.BytesIO(data)).more_frames
 
 
 @pytest.mark.parametrize(("kind", "encoding"), [("GIF", "tensor"), ("PNG", "source")])
 def test_frames_that_are_left_out_are_noted(kind, encoding):
     job = dataclasses.replace(FIRST, encoding=encoding)
-    assert job.decode(SOURCE, io.BytesIO(animation(kind)))[MORE_FRAMES]
+    assert job.decode(SOURCE, io.BytesIO(animation(kind))).more_frames
     (record,) = (record for _, record in job.records_of(SOURCE, animation(kind)))
-    assert record[MORE_FRAMES]
+    assert record.more_frames
 
 
 @pytest.mark.parametrize("kind", ["GIF", "TIFF"])

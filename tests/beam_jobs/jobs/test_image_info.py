@@ -8,7 +8,7 @@ import tensorflow as tf
 from PIL import Image
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.extra_features import parse_extra_features
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageCms, ImageOps, PngImagePlugin
 
 import beam_jobs
 import readers
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.jobs.images.pixels import parse_image_size
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
@@ -284,16 +284,56 @@ PLAIN = {
     "rgb16.png": sixteen_bit_rgb_png(),
     "upright.jpg": encoded(smooth(), "JPEG", 1),
     "animated.png": encoded(smooth(), "PNG", save_all=True, append_images=[GRAY.convert("RGB")]),
-    "longer.png": encoded(smooth(), "PNG") + b"more",
+    "two views.jpg": encoded(smooth(), "MPO", save_all=True, append_images=[GRAY.convert("RGB")]),
 }
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_source_keeps_files_that_tensorflow_decodes_to_the_same_pixels(name):
     data = PLAIN[name]
-    assert stored(job(encoding="source"), data) == data
+    kept = stored(job(encoding="source"), data)
+    assert data.startswith(kept)
+    assert (kept == data) == (name != "two views.jpg")
     # Decoders of JPEG may differ by rounding.
-    assert error(by_tensorflow(data), stored(job(), data)) < 1
+    assert error(by_tensorflow(kept), stored(job(), data)) < 1
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_source_ends_with_the_image_whatever_follows_it_in_the_file(name):
+    kept = stored(job(encoding="source"), PLAIN[name])
+    for more in (b"more", b"\xff\xd9", PLAIN["rgb.jpg"], bytes(100_000)):
+        assert stored(job(encoding="source"), PLAIN[name] + more) == kept
+
+
+def with_metadata(kind: str) -> bytes:
+    """An image with EXIF, XMP, a comment and a color profile."""
+    image, exif = Image.fromarray(smooth()), Image.Exif()
+    exif[ExifTags.Base.Artist] = "somebody"
+    options = {
+        "exif": exif,
+        "icc_profile": ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes(),
+    }
+    if kind == "JPEG":
+        return encoded(
+            image, kind, comment=b"a word", xmp=b"<x:xmpmeta/>", progressive=True, **options
+        )
+    texts = PngImagePlugin.PngInfo()
+    texts.add_text("Comment", "a word")
+    texts.add_itxt("XML:com.adobe.xmp", "<x:xmpmeta/>")
+    return encoded(image, kind, pnginfo=texts, **options)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_metadata_is_left_out_of_kept_files_without_a_change_of_pixels(kind):
+    data = with_metadata(kind)
+    stripped = stored(dataclasses.replace(job(encoding="source"), strip_metadata=True), data + b"x")
+    for text in (b"somebody", b"xmpmeta", b"a word"):
+        assert text in data and text not in stripped
+    with Image.open(io.BytesIO(data)) as before, Image.open(io.BytesIO(stripped)) as after:
+        assert after.info["icc_profile"] == before.info["icc_profile"]
+        np.testing.assert_array_equal(after, before)
+    np.testing.assert_array_equal(by_tensorflow(stripped), by_tensorflow(data))
+    assert stored(job(encoding="source"), data) == data
 
 
 OTHERS = {
@@ -316,11 +356,16 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("channels", [1, 3])
-def test_source_turns_other_files_into_png(name, channels):
+def test_source_turns_other_files_into_jpeg_or_png(name, channels):
     kept = stored(job(channels=channels, encoding="source"), OTHERS[name])
-    assert kept.startswith(b"\x89PNG")
     pixels = stored(job(channels=channels), OTHERS[name])
-    np.testing.assert_array_equal(by_tensorflow(kept, channels), pixels)
+    if name.endswith(".jpg"):
+        assert kept.startswith(b"\xff\xd8\xff")
+        assert len(kept) < 3 * len(OTHERS[name])
+        assert error(by_tensorflow(kept, channels), pixels) < 2
+    else:
+        assert kept.startswith(b"\x89PNG")
+        np.testing.assert_array_equal(by_tensorflow(kept, channels), pixels)
 
 
 DAMAGED = {
@@ -342,7 +387,7 @@ def test_source_writes_a_png_anew_that_pillow_decodes_and_tensorflow_refuses(nam
 def test_source_in_gray_keeps_only_gray_files():
     gray = job(channels=1, encoding="source")
     assert stored(gray, PLAIN["gray.jpg"]) == PLAIN["gray.jpg"]
-    assert stored(gray, PLAIN["rgb.jpg"]).startswith(b"\x89PNG")
+    assert stored(gray, PLAIN["rgb.png"]).startswith(b"\x89PNG")
 
 
 WHOLE = {kind: encoded(smooth(), kind) for kind in ("JPEG", "PNG", "GIF", "TIFF", "BMP", "WEBP")}

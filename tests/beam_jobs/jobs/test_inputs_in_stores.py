@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from beam_jobs.errors import DataError
+from beam_jobs.errors import DataError, RejectError
 from beam_jobs.jobs.images.annotations import ImageAnnotations
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.reshard.examples import batches_of
-from beam_jobs.jobs.reshard.job import ReshardJob
+from beam_jobs.jobs.reshard.reshard_job import ReshardJob
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.split_texts import all_texts
+from beam_jobs.jobs.text.text_job import TextJob
 from beam_jobs.sources.chunks import CHUNK_BYTES, Task, batch_chunks
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
@@ -212,9 +213,9 @@ def test_lines_are_read_by_ranges_of_their_chunks(s3, tmp_path):
 
 
 def test_records_of_a_large_file_are_read_by_ranges(s3, tmp_path, monkeypatch):
-    from beam_jobs.jobs.reshard import job as reshard
+    from beam_jobs.jobs.reshard import reshard_job
 
-    monkeypatch.setattr(reshard, "RANGE_BYTES", 100_000)
+    monkeypatch.setattr(reshard_job, "RANGE_BYTES", 100_000)
     data = b"".join(frame(os.urandom(3000)) for _ in range(200))
     s3.put(f"{s3.url}/in/a.tfrecord", data)
     job = ReshardJob(Inputs.of([f"{s3.url}/in"]))
@@ -237,3 +238,14 @@ def test_files_on_a_disk_start_no_threads(tmp_path):
     assert set(threading.enumerate()) <= before
     job = images(str(tmp_path / "in"))
     assert list(job.reads(listed(job)[0])) == []
+
+
+def test_an_image_of_more_bytes_than_a_record_may_take_is_rejected_unread(tmp_path):
+    write_images(tmp_path / "in", 1)
+    job = images(str(tmp_path / "in" / "000.png"))
+    (source,) = job.sources(job.inputs.patterns[0])
+    job = replace(job, inputs=replace(job.inputs, max_bytes=source.size - 1))
+    with pytest.raises(
+        RejectError, match=rf"it has {source.size} bytes, more than {source.size - 1}"
+    ):
+        job.load(source)

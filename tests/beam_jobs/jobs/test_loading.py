@@ -1,21 +1,23 @@
 """Files become framed records in the processes of a pool."""
 
+import functools
 import pickle
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_jobs.dataset.shard_writer import Stretch
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.loading import Loader
-from beam_jobs.jobs.sensors.job import SensorJob
+from beam_jobs.jobs.record import Record
+from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.inputs import Inputs
@@ -63,6 +65,11 @@ def sensors(root: Path) -> Loader:
     return Loader(job, job.schema, {"label": ("rest", "walk")})
 
 
+def loaded_by(loader: Loader, references: list[bytes]) -> tuple[Stretch, Statistics]:
+    """What is loaded if the hash of each record is its number."""
+    return loader.load(np.arange(len(references), dtype=np.uint64), references)
+
+
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory) -> tuple[Path, list[str]]:
     root = tmp_path_factory.mktemp("sensors")
@@ -73,7 +80,7 @@ def test_loading_many_gives_the_same_as_encoding_one_by_one_in_the_requested_ord
     root, keys = recordings
     order = [keys[n] for n in np.random.default_rng(0).permutation(40)]
     loader = sensors(root)
-    found = loader.load(references_of(order))
+    found, counted = loaded_by(loader, references_of(order))
     reasons = {
         keys[5]: "not a whole .npy",
         keys[6]: "cannot be read",
@@ -89,13 +96,13 @@ def test_loading_many_gives_the_same_as_encoding_one_by_one_in_the_requested_ord
     assert found.lengths.dtype == np.int64
     assert found.lengths.tolist() == [len(framed) for framed in expected]
     good = [number for number, key in enumerate(order) if key not in reasons]
-    assert found.sources.tolist() == good
+    assert found.hashes.tolist() == good
     rows = [struct.pack("<qI", record["label"], len(record["signal"])) for record in records]
     assert found.rows == b"".join(rows)
     statistics = Statistics(loader.schema)
     for record in records:
         statistics.add([Encoder(loader.schema).check(record)])
-    assert found.statistics.state() == statistics.state()
+    assert counted.state() == statistics.state()
     assert [reject.key for reject in found.rejects] == [key for key in order if key in reasons]
     for reject in found.rejects:
         assert reject.stage == "decode" and reject.error.startswith(reasons[reject.key])
@@ -107,7 +114,7 @@ def test_a_file_whose_name_is_not_utf_8_is_a_reject(tmp_path):
     np.save(Path(str(tmp_path)) / name.decode("utf-8", "surrogateescape"), np.ones((1, 3), "f4"))
     loader = sensors(tmp_path)
     key = name.decode("utf-8", "surrogateescape")
-    (reject,) = loader.load(references_of([key])).rejects
+    (reject,) = loaded_by(loader, references_of([key]))[0].rejects
     assert reject == Reject(key, "decode", "the file's name is not UTF-8: rename it")
     assert loader.measure(references_of([key])) == [reject]
 
@@ -136,18 +143,18 @@ class OddJob:
     def reads(self, source: Source) -> tuple[()]:
         return ()
 
-    def load(self, source: Source) -> dict[str, Any]:
+    def load(self, source: Source) -> Record:
         match source.key.split()[0]:
             case "reject":
                 raise RejectError("broken")
             case "usage":
                 raise UsageError("it differs from the others")
             case "wide":
-                return {"x": np.ones((2, 2), np.float32)}
+                return Record(x=np.ones((2, 2), np.float32))
             case "other":
-                return {"y": 1}
+                return Record(y=1)
         # Statistics show the order of values unless they are added one by one.
-        return {"x": (np.arange(int(source.key.split()[1])) * 0.1).astype(np.float32)}
+        return Record(x=(np.arange(int(source.key.split()[1])) * 0.1).astype(np.float32))
 
 
 def odd() -> Loader:
@@ -155,7 +162,7 @@ def odd() -> Loader:
 
 
 def test_a_record_that_does_not_fit_the_schema_is_a_reject_of_another_stage():
-    loaded = odd().load(references_of(["reject", "wide", "other", "good 3"]))
+    loaded, statistics = loaded_by(odd(), references_of(["reject", "wide", "other", "good 3"]))
     assert [(r.key, r.stage) for r in loaded.rejects] == [
         ("reject", "decode"),
         ("wide", "encode"),
@@ -163,12 +170,12 @@ def test_a_record_that_does_not_fit_the_schema_is_a_reject_of_another_stage():
     ]
     assert loaded.rejects[0].error == "broken"
     assert "expected float32 [None], got float32 [2, 2]" in loaded.rejects[1].error
-    assert loaded.statistics.records == 1
+    assert statistics.records == 1
 
 
 def test_a_usage_error_ends_the_job():
     references = references_of(["good 1", "usage"])
-    for act in (odd().load, odd().measure):
+    for act in (functools.partial(loaded_by, odd()), odd().measure):
         with pytest.raises(UsageError, match="it differs from the others"):
             act(references)
 
@@ -178,11 +185,11 @@ def test_a_record_is_measured_to_the_byte_and_a_reject_is_returned(recordings):
     loader = sensors(root)
     sizes = loader.measure(references_of(keys))
     for n, (key, size) in enumerate(zip(keys, sizes, strict=True)):
-        loaded = loader.load(references_of([key]))
+        loaded, _ = loaded_by(loader, references_of([key]))
         assert size == (loaded.rejects[0] if n in (5, 6, 7) else len(loaded.frames))
         assert isinstance(size, Reject) == (n in (5, 6, 7))
     misfits = references_of(["wide", "reject", "other"])
-    assert odd().measure(misfits) == odd().load(misfits).rejects
+    assert odd().measure(misfits) == loaded_by(odd(), misfits)[0].rejects
     assert odd().measure([]) == []
 
 
@@ -190,30 +197,30 @@ def test_a_loader_can_be_pickled_before_and_after_its_use(recordings):
     root, keys = recordings
     loader = sensors(root)
     fresh = pickle.dumps(loader)
-    first = loader.load(references_of(keys))
+    first, counted = loaded_by(loader, references_of(keys))
     # Loaders with the same bytes are unpickled once in each process.
     assert pickle.dumps(sensors(root)) == fresh
     for pickled in (fresh, pickle.dumps(loader)):
-        again = pickle.loads(pickled).load(references_of(keys))
+        again, more = loaded_by(pickle.loads(pickled), references_of(keys))
         assert (again.frames, again.rejects) == (first.frames, first.rejects)
-        assert again.statistics.state() == first.statistics.state()
+        assert more.state() == counted.state()
 
 
 @pytest.mark.parametrize("layouts", [4096, 3])
 def test_threads_that_share_a_loader_get_the_same_as_each_alone(monkeypatch, layouts):
     monkeypatch.setattr("readers.format.encode.records._MAX_LAYOUTS", layouts)
     batches = [references_of([f"good {n * step % 300}" for n in range(150)]) for step in (1, 7)]
-    alone = [odd().load(batch) for batch in batches]
+    alone = [loaded_by(odd(), batch) for batch in batches]
     for _ in range(5):
         shared = odd()
         barrier = threading.Barrier(2)
 
         def load(batch, shared=shared, barrier=barrier):
             barrier.wait(10)
-            return shared.load(batch)
+            return loaded_by(shared, batch)
 
         with ThreadPoolExecutor(2) as threads:
             for expected, found in zip(alone, threads.map(load, batches), strict=True):
-                assert found.frames == expected.frames
-                assert found.lengths.tolist() == expected.lengths.tolist()
-                assert found.statistics.state() == expected.statistics.state()
+                assert found[0].frames == expected[0].frames
+                assert found[0].lengths.tolist() == expected[0].lengths.tolist()
+                assert found[1].state() == expected[1].state()

@@ -146,18 +146,12 @@ def test_a_function_is_told_what_the_job_knows_of_its_records(recordings, pictur
 SCHEMA = Schema({"id": ("int64", ()), "vector": ("float32", (3,)), "name": ("string", ())})
 
 
-@pytest.mark.parametrize("encoding", ["jpeg", "png", "tensor"])
+@pytest.mark.parametrize("encoding", ["jpeg", "png", "source", "tensor"])
 def test_pictures_are_given_as_pixels_and_stored_as_the_job_would(pictures, encoding):
     output = mapped("images", pictures, "smaller", "--label", "none", "--encoding", encoding)
     assert output.schema["image"] == Feature("uint8", (None, None, 3), encoding)
     assert output.schema["mean"] == Feature("float32", (3,))
     assert output.mapper.features["image"].encoding == "tensor"
-
-
-def test_files_that_are_kept_as_they_are_have_no_pixels_to_give(pictures):
-    for flags in (["--encoding", "source"], ["--encodings", "image=source"]):
-        message = refused("images", pictures, "same", "--label", "none", *flags)
-        assert message.startswith("--encoding source keeps the files as they are, and --map gets")
 
 
 @pytest.mark.parametrize("tokens", ["words", "bytes", "bpe"])
@@ -218,5 +212,6 @@ def test_near_duplicates_are_those_of_what_the_function_gets(recordings):
     arguments = ["sensors", "--input", str(recordings), "--output", "out"]
     arguments += ["--map", "functions_of_a_user:spectrum", "--drop_near_duplicates", "0.9"]
     command = parse_command(arguments)
-    assert list(command.near.compared.features) == ["signal"]
+    (near,) = command.drops
+    assert list(near.compared.features) == ["signal"]
     assert "signal" not in command.output.schema

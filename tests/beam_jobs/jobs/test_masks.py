@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.images.masks import read_mask
+from beam_jobs.jobs.images.features import read_mask
 from tests.support.images import encoded
 
 VALUES = np.arange(16, dtype=np.uint8).reshape(2, 8)

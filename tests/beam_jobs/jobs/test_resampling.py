@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors import lowpass
+from beam_jobs.jobs.sensors import resampling
 from beam_jobs.jobs.sensors.resampling import find_gaps, resample_arrays
 from tests.support.arrays import assert_same
 
@@ -275,7 +275,7 @@ def test_the_size_of_blocks_changes_no_sample(monkeypatch):
     array = noise(3000, 3).astype(np.float64)
     whole = lowered(array, found, 16_000)
     for block in (20_000, 1 << 30):
-        monkeypatch.setattr(lowpass, "_BLOCK", block)
+        monkeypatch.setattr(resampling, "_BLOCK", block)
         np.testing.assert_allclose(lowered(array, found, 16_000), whole, rtol=0, atol=1e-9)
 
 

@@ -20,14 +20,11 @@ from PIL import Image
 from beam_jobs.cli.reshard import ReshardedDatasetFlags
 from beam_jobs.errors import JobError, UsageError
 from beam_jobs.jobs.passes import EncodingPlan
+from beam_jobs.jobs.reshard.example_passes import ReshardFirstPass, ReshardSecondPass
 from beam_jobs.jobs.reshard.examples import single_values
-from beam_jobs.jobs.reshard.job import UNKNOWN_SCHEMA, ReshardJob, reshard_job
 from beam_jobs.jobs.reshard.manifests import InputSplits, manifests_in, read_schema, splits_of
-from beam_jobs.jobs.reshard.passes import (
-    ReshardFirstPass,
-    ReshardSecondPass,
-    with_features,
-)
+from beam_jobs.jobs.reshard.record_fit import with_features
+from beam_jobs.jobs.reshard.reshard_job import UNKNOWN_SCHEMA, ReshardJob, reshard_job
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement
@@ -361,7 +358,7 @@ def give(name, dtype, shape, encoding):
 def test_records_that_do_not_fit_the_first_ones_are_rejects_with_the_schema_that_holds_both(
     tmp_path, monkeypatch, usual, odd, error
 ):
-    monkeypatch.setattr("beam_jobs.jobs.reshard.passes.LEARNED", 40)
+    monkeypatch.setattr("beam_jobs.jobs.reshard.example_passes.LEARNED", 40)
     records = [example(id=n, **usual) for n in range(60)]
     records[50] = example(id=50, **odd)
     job = job_of(write_plain(tmp_path / "a", records))
@@ -381,7 +378,7 @@ def test_records_that_do_not_fit_the_first_ones_are_rejects_with_the_schema_that
 
 
 def test_steps_and_lists_of_steps_that_do_not_fit_the_first_ones_are_rejects(tmp_path, monkeypatch):
-    monkeypatch.setattr("beam_jobs.jobs.reshard.passes.LEARNED", 2)
+    monkeypatch.setattr("beam_jobs.jobs.reshard.example_passes.LEARNED", 2)
     odd = [
         sequence_example({"id": 1}, x=[[1, 2, 3]], words=["a"]),
         sequence_example({"id": 1}, x=[[1, 2]], words=[b"\xff"]),
@@ -399,7 +396,7 @@ def test_steps_and_lists_of_steps_that_do_not_fit_the_first_ones_are_rejects(tmp
 
 
 def test_features_that_are_dropped_need_not_be_those_of_the_first_records(tmp_path, monkeypatch):
-    monkeypatch.setattr("beam_jobs.jobs.reshard.passes.LEARNED", 2)
+    monkeypatch.setattr("beam_jobs.jobs.reshard.example_passes.LEARNED", 2)
     records = [example(id=n, x=1) for n in range(9)] + [example(id=9, x=[1, 2])]
     for flags in ({"drop": ("x",)}, {"keep": ("id",)}):
         job = job_of(write_plain(tmp_path / "a", records), **flags)
@@ -408,7 +405,7 @@ def test_features_that_are_dropped_need_not_be_those_of_the_first_records(tmp_pa
 
 
 def test_ranges_of_a_file_are_learned_from_as_files_are(tmp_path, monkeypatch):
-    monkeypatch.setattr("beam_jobs.jobs.reshard.passes.LEARNED", 2)
+    monkeypatch.setattr("beam_jobs.jobs.reshard.example_passes.LEARNED", 2)
     frames = [frame(example(id=n) if n < 7 else example(id=n, late=1.0)) for n in range(9)]
     (tmp_path / "a").write_bytes(b"".join(frames))
     job = job_of(tmp_path / "a")

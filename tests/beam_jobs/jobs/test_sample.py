@@ -97,10 +97,10 @@ def learned_from(texts: dict[int, bytes]) -> str:
 def test_lost_or_repeated_inputs_and_pieces_are_noticed():
     pieces = list(sample_of({1: b"a", 2: b"b" * 70_000}).pieces())
     wanted = wanted_pieces(piece.span for piece in pieces)
-    with pytest.raises(DataError, match="2 of 3 inputs contributed"):
+    with pytest.raises(DataError, match="inputs with training text: 2 of 3 arrived"):
         learn(pieces, wanted, [2], [3], 270)
     for wrong in (pieces[1:], [*pieces, pieces[0]]):
-        with pytest.raises(DataError, match=r"handed over \d+ of 70001 bytes of training text"):
+        with pytest.raises(DataError, match=r"bytes of training text: \d+ of 70001 arrived"):
             learn(wrong, wanted, [3], [3], 270)
 
 

@@ -185,8 +185,8 @@ def test_columns_inside_a_file_are_read_beside_its_arrays():
     }
     for kind, (data, single) in found.items():
         inside = ("n", *filter(None, [single]))
-        recording = read(kind, data, inside=inside, metadata_columns=inside)
+        recording = read(kind, data, own_columns=inside, metadata_columns=inside)
         assert "n" not in recording.arrays
         assert [int(value) for value in recording.columns["n"].of_rows()] == [0, 1, 2, 3]
         assert recording.metadata == ({"fs": 50.0} if single else {})
-        assert rejected(kind, data, inside=("what",)).count("'what'") == 1
+        assert rejected(kind, data, own_columns=("what",)).count("'what'") == 1

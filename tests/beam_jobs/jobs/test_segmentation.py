@@ -14,11 +14,11 @@ from PIL import Image
 
 from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.images import coco_entries
 from beam_jobs.jobs.images.boxes import Geometry, move_keypoints
-from beam_jobs.jobs.images.coco import entries
-from beam_jobs.jobs.images.coco.objects import CocoObject, object_masks
-from beam_jobs.jobs.images.coco.reading import read_coco
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.coco_file import read_coco
+from beam_jobs.jobs.images.coco_objects import CocoObject, object_masks
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from tests.support.commands import ONE, run
@@ -267,7 +267,7 @@ def test_a_segmentation_for_another_size_is_rejected_before_it_is_drawn(tmp_path
 
 
 def test_large_and_deep_segmentations_are_cut(tmp_path, monkeypatch):
-    monkeypatch.setitem(entries._MOST, "segmentation", 9)
+    monkeypatch.setitem(coco_entries._MOST, "segmentation", 9)
     path = tmp_path / "c.json"
     for whole, kept in (
         ([[1.5] * 40, [2]], [[1.5] * 8, "..."]),

@@ -13,9 +13,8 @@ import soundfile
 from beam_jobs.cli.sensors import SensorFlags
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.formats.registry import FORMATS, suffixes_of
-from beam_jobs.jobs.sensors.job import SensorJob
-from beam_jobs.jobs.sensors.recording import ReadOptions
-from beam_jobs.jobs.sensors.tables.channels import lay_out
+from beam_jobs.jobs.sensors.read_options import ReadOptions, lay_out
+from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source

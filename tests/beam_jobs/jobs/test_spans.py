@@ -3,7 +3,7 @@
 import pytest
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.sensors.spans import parse_rate, parse_span
+from beam_jobs.jobs.sensors.conditioning import Span, parse_rate
 
 RATES = {"50Hz": 50, "16kHz": 16e3, "0.5Hz": 0.5, "50": 50, "44.1 KHZ": 44_100, "0.1": 0.1}
 
@@ -39,7 +39,7 @@ def test_a_malformed_rate_is_refused(text):
     ],
 )
 def test_a_span_is_a_number_of_samples_or_of_seconds_at_a_rate(text, rate, samples):
-    assert parse_span(text).samples(rate) == samples
+    assert Span.parse(text).samples(rate) == samples
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_span_is_a_number_of_samples_or_of_seconds_at_a_rate(text, rate, sampl
 )
 def test_a_malformed_span_is_refused(text):
     with pytest.raises(UsageError) as caught:
-        parse_span(text, "--stride")
+        Span.parse(text, "--stride")
     assert caught.value.message.startswith(f"--stride {text}: expected a number of samples such as")
 
 
@@ -55,4 +55,4 @@ def test_a_span_in_seconds_needs_a_rate():
     with pytest.raises(
         UsageError, match="--window 2s: the recordings do not state how many samples a second has"
     ):
-        parse_span("2s").samples(None)
+        Span.parse("2s").samples(None)

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.lines import numbered_chunks
-from beam_jobs.jobs.text.reading import has_several_labels
+from beam_jobs.jobs.text.text_job import TextJob
+from beam_jobs.jobs.text.text_reader import has_several_labels
 from beam_jobs.jobs.text.texts import Text
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task
@@ -138,7 +138,7 @@ def test_a_large_file_in_utf16_is_one_reject_too(tmp_path):
 
 
 def test_a_large_file_in_another_encoding_is_read_as_a_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("beam_jobs.jobs.text.reading.CHUNK_BYTES", 100)
+    monkeypatch.setattr("beam_jobs.jobs.text.text_reader.CHUNK_BYTES", 100)
     # Both bytes of the character U+0A0A are those of a newline.
     lines = [f"{number} \u0a0a ü" for number in range(200)]
     found = read_all(tmp_path, "a.txt", "\n".join(lines).encode("utf-16"), Dialect("utf-16"))
@@ -372,7 +372,7 @@ def test_labels_with_a_fraction_are_refused_before_all_texts_are_read(tmp_path):
 
 
 def test_a_line_longer_than_any_text_is_one_reject(tmp_path, monkeypatch):
-    for module in ("beam_jobs.sources.rows", "beam_jobs.jobs.text.fields"):
+    for module in ("beam_jobs.sources.rows", "beam_jobs.jobs.text.texts"):
         monkeypatch.setattr(f"{module}.MAX_LINE_BYTES", 3 << 20)
     data = b"before\n" + b"x" * (6 << 20) + b"\nafter\n"
     found = read(tmp_path, "a.txt", data)

@@ -14,24 +14,21 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
 from beam_jobs.errors import DataError
+from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text import reading
-from beam_jobs.jobs.text.duplicates import (
-    find_duplicates,
-    pack_digests,
-    text_digests,
-    with_dropped,
-)
-from beam_jobs.jobs.text.job import TextJob
+from beam_jobs.jobs.text import text_reader as reading
 from beam_jobs.jobs.text.lines import numbered_chunks
-from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.sample import sample_texts
+from beam_jobs.jobs.text.split_texts import text_sketches
 from beam_jobs.jobs.text.subwords import train_bpe
+from beam_jobs.jobs.text.text_job import TextJob
+from beam_jobs.jobs.text.text_passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.tokens import words
+from beam_jobs.pipeline.planning.drop_near import with_dropped
 from beam_jobs.plan.group_splits import GroupSplits
-from beam_jobs.plan.groups import Groups
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.near_keys import PAIR, candidates
+from beam_jobs.plan.placement import Groups, Placement
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block, frame_lengths, unpack_reject
@@ -43,6 +40,7 @@ from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from readers.format.decode.records import Decoder
 from readers.format.manifest import RESERVED_IDS, UNKNOWN
+from readers.format.similarity.likeness import Equality
 from tests.support.datasets import parse_tfrecord, plain_sections
 from tests.support.passes import Kept
 
@@ -252,20 +250,25 @@ def test_the_sizes_of_records_are_estimated(tmp_path, kind, window):
 
 def without_duplicates(reader: TextJob, rules: SplitRules) -> list[Task]:
     """All tasks with the numbers of the texts that they drop, as the pipeline makes them."""
-    tasks, partitions = tasks_of(reader), {}
+    near = Near(Equality(), reader.compared)
+    tasks, partitions, blocks = tasks_of(reader), {}, {}
     for task in tasks:
-        name, found = text_digests(reader, rules, task)
-        assert name == task.id
-        for part, rows in pack_digests(*found):
-            partitions.setdefault(part, []).append((name, rows))
-    dropped: dict[str, list[bytes]] = {}
-    for members in partitions.values():
-        for name, rows in find_duplicates(members):
-            dropped.setdefault(name, []).append(rows)
+        for block in text_sketches(reader, near, rules, task).blocks:
+            blocks[block.name] = block.probes
+            for part, keys in block.partitions():
+                partitions.setdefault(part, []).append(keys)
+    dropped: dict[str, set[int]] = {}
+    for keys in partitions.values():
+        for _, packed in candidates(keys, True, near.likeness, True):
+            for _, second, block in np.frombuffer(packed, PAIR):
+                probes = blocks[block.tobytes()]
+                dropped.setdefault(probes.owner, set()).add(int(probes.numbers[second]))
     return [
         marked
         for task in tasks
-        for marked in with_dropped((task.id, ([task], dropped.get(task.id, []))))
+        for marked in with_dropped(
+            (task.id, ([task], [np.array(sorted(dropped.get(task.id, ())), "<i8").tobytes()]))
+        )
     ]
 
 
@@ -290,7 +293,6 @@ def test_of_equal_texts_the_first_that_can_be_a_record_is_kept(
     (tmp_path / name).write_bytes(gzip.compress(stored) if packed else stored)
     reader = job(
         tmp_path,
-        drop_duplicates=True,
         extras=parse_extra_features("n:int64"),
         columns=("split", "n"),
     )
@@ -327,7 +329,7 @@ def test_of_equal_texts_the_first_that_can_be_a_record_is_kept(
 
 def test_dropped_texts_are_counted_in_the_split_of_their_group(tmp_path):
     write_json(tmp_path, [{"text": "x", "g": group} for group in "aaabbb"])
-    reader = job(tmp_path, columns=("g",), drop_duplicates=True)
+    reader = job(tmp_path, columns=("g",))
     rules = rules_of(groups=Groups.parse("column:g"))
     hashes = np.sort(rules.placement.group_hashes([b"a", b"b"]))
     task = tasks_of(reader)[0].without(np.array([1, 2, 4, 5]))
@@ -366,8 +368,8 @@ def test_only_words_of_the_training_split_are_counted_and_sampled(tmp_path):
     read = first_pass(reader, rules, task)
     counts = read.learned[0].counts
     assert counts == Counter(word for text in training for word in words(text.encode()))
-    assert read.summary.words == counts.total() == 90
-    assert read.summary.word_hashes == sum(zlib.crc32(word) for word in counts.elements())
+    assert counts.total() == 90
+    assert read.summary.learned == sum(zlib.crc32(word) for word in counts.elements())
     sample = sample_texts(reader, rules, 2**64 - 1, task)
     keys = {
         f"a.jsonl#{n}": row["text"] for n, row in enumerate(rows, 1) if row.get("split") == "train"
@@ -433,8 +435,9 @@ def test_records_are_duplicates_if_all_fields_are_equal(tmp_path):
     pairs = [("x", "y"), ("x", "z"), ("x", "y"), ("xy", ""), ("", "xy"), ("y", "x")]
     write_json(tmp_path, [{"q": q, "a": a} for q, a in pairs])
     reader = job(tmp_path, text_field="q", more_fields=("a",))
-    _, (_, digests, _) = text_digests(reader, rules_of(), tasks_of(reader)[0])
-    found = [row.tobytes() for row in digests]
+    near = Near(Equality(), reader.compared)
+    (block,) = text_sketches(reader, near, rules_of(), tasks_of(reader)[0]).blocks
+    found = [row.tobytes() for row in block.probes.rows]
     assert found[0] == found[2]
     assert len(set(found)) == 5
     (task,) = tasks_of(reader)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.jobs.sensors.formats import delimited, json_lines
+from beam_jobs.jobs.sensors.formats import text_tables
 from tests.support.arrays import assert_same
 from tests.support.recordings import (
     limit_records,
@@ -227,7 +227,7 @@ def test_a_name_of_two_columns_cannot_be_chosen():
 
 
 def test_tables_of_several_blocks_are_read_and_their_rows_counted(monkeypatch):
-    monkeypatch.setattr(delimited, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 1000)
     lines = [f"{i},{i * 2},\n" for i in range(8000)]
     found = read("csv", "".join(["t,x,y\n", *lines]).encode(), time_column="t")
     assert_same(found.times, np.arange(8000.0))
@@ -241,7 +241,7 @@ def test_tables_of_several_blocks_are_read_and_their_rows_counted(monkeypatch):
 
 
 def test_a_row_may_be_longer_than_a_block(monkeypatch):
-    monkeypatch.setattr(delimited, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 1000)
     values = np.arange(2000.0).reshape(2, 1000)
     text = "\n".join(",".join(map(repr, row)) for row in values.tolist())
     assert_same(signal("csv", text.encode()), values)
@@ -337,7 +337,7 @@ def test_commas_are_decimal_points_between_semicolons():
 
 def test_names_and_labels_between_semicolons_keep_their_commas():
     data = b"acc, g;how,ever\n1,5;fast, slow\n2,5;3,5\n"
-    options = {"delimiter": ";", "inside": ("how,ever",), "metadata_columns": ("how,ever",)}
+    options = {"delimiter": ";", "own_columns": ("how,ever",), "metadata_columns": ("how,ever",)}
     found = read("csv", data, **options)
     assert_same(found.arrays["signal"], np.array([[1.5], [2.5]]))
     assert found.columns["how,ever"].of_rows() == ["fast, slow", "3,5"]
@@ -420,8 +420,8 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
     data = "\n".join(map(json.dumps, lines)).encode()
     for block in (1, 5, 4096):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(json_lines, "_BLOCK_LINES", block)
-            found = read("jsonl", data, inside=("y",), metadata_columns=("y",))
+            patch.setattr(text_tables, "_BLOCK_LINES", block)
+            found = read("jsonl", data, own_columns=("y",), metadata_columns=("y",))
         assert_same(found.arrays["signal"], np.arange(12.0)[:, None])
         column = found.columns["y"].of_rows()
         assert column == [1, "1", True, None, 1, "a"] * 2
@@ -438,10 +438,14 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
         (b'{"x":1,"s":"a"}', {"columns": ("s",)}, "line 1: 'a' of 's' is not a number"),
         (b"[1]", {"columns": ("s",)}, "its columns have no names for --columns"),
         (b'{"s":"a"}', {}, "none of its columns s is a channel; name channels with --columns"),
-        (b"[1]", {"inside": ("y",)}, "no column 'y' in its metadata: the file has columns without"),
+        (
+            b"[1]",
+            {"own_columns": ("y",)},
+            "no column 'y' in its metadata: the file has columns without",
+        ),
         (
             b'{"x":1,"y":"a"}\n{"x":1,"y":[2]}',
-            {"inside": ("y",)},
+            {"own_columns": ("y",)},
             "line 2: [2] of 'y' is no text or",
         ),
         (b"[1]\n[2", {}, "not a whole .jsonl file: line 2 is not JSON"),

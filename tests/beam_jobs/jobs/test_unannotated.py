@@ -9,8 +9,7 @@ from PIL import Image
 
 from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.images.job import ImageJob
-from beam_jobs.jobs.record import UNANNOTATED
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from readers.format.manifest import Manifest
@@ -81,9 +80,9 @@ def test_an_image_without_an_annotation_is_a_reject(folder, flags, message, unan
 @pytest.mark.parametrize("flags", [*(flags for flags, _ in EVERY), {"boxes": "yolo"}])
 def test_an_image_without_an_annotation_is_kept_on_request(folder, flags):
     annotated = load(folder, 1, **flags, unannotated="keep")
-    assert UNANNOTATED not in annotated
+    assert not annotated.unannotated
     record = load(folder, 2, **flags, unannotated="keep")
-    assert record.pop(UNANNOTATED)
+    assert record.unannotated
     assert record.keys() == annotated.keys()
     if "boxes" in flags:
         assert (record["boxes"].shape, record["box_labels"]) == ((0, 4), ())
@@ -97,7 +96,7 @@ def test_an_image_without_an_annotation_is_kept_on_request(folder, flags):
 
 
 def test_a_yolo_file_may_be_required(folder):
-    assert UNANNOTATED not in load(folder, 2, boxes="yolo")
+    assert not load(folder, 2, boxes="yolo").unannotated
     with pytest.raises(RejectError, match="no annotation file found"):
         load(folder, 2, boxes="yolo", unannotated="reject")
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Boxes
-from beam_jobs.jobs.images.coco.lookup import CocoAnnotations
-from beam_jobs.jobs.images.coco.reading import read_coco
+from beam_jobs.jobs.images.coco_file import CocoAnnotations, read_coco
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, read_class_names, voc_boxes, yolo_boxes
 
 # A file of VOC2012, shortened.

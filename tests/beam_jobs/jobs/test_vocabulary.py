@@ -22,11 +22,10 @@ from beam_jobs.jobs.text.tokens import (
     marks,
     rank_words,
     smallest_wanted,
-    word_hashes,
     words,
 )
+from beam_jobs.pipeline.planning.learn_tokens import BuildVocabulary
 from beam_jobs.pipeline.steps import AsMerged
-from beam_jobs.pipeline.text_steps import BuildVocabulary
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import merged
 from readers.format.manifest import PADDING, RESERVED_IDS, UNKNOWN
@@ -60,7 +59,7 @@ def vocabulary(counted: Counter[bytes], size: int) -> tuple[bytes, ...]:
 
 
 def summary_of(counted: Counter[bytes]) -> Summary:
-    return Summary([], words=counted.total(), word_hashes=word_hashes(counted))
+    return Summary([], learned=WordCounts(counted).contents())
 
 
 def counts_of(given_texts: list[str]) -> Counter[bytes]:
@@ -152,12 +151,12 @@ def test_the_transform_merges_counts_of_all_bundles(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda found: found[1:], "the texts have 5 words, 3 were counted"),
-        (lambda found: [*found, found[0]], "the texts have 5 words, 7 were counted"),
-        (lambda found: [found[1], found[1], *found[2:]], "are not those of the texts"),
+        (lambda found: found[1:], "counted for the vocabulary"),
+        (lambda found: [*found, found[0]], "counted for the vocabulary"),
+        (lambda found: [found[1], found[1], *found[2:]], "counted for the vocabulary"),
         (
             lambda found: [found[0]._replace(frequent=[]), *found[1:]],
-            "the vocabulary needs 3 words, 2 of 3 were ranked",
+            "ranked for the vocabulary: 2 of 3",
         ),
     ],
 )
@@ -166,7 +165,7 @@ def test_words_that_a_runner_lost_or_repeated_are_noticed(change, problem):
     found = [frequent_words(piece, (0, b"")) for piece in pieces]
     summary = summary_of(counts_of(["a a b b c"]))
     assert len(rank_words(summary, found, 5)) == 5
-    with pytest.raises(DataError, match=f"{problem}.*lost or repeated some"):
+    with pytest.raises(DataError, match=f"lost or repeated words that were {problem}"):
         rank_words(summary, change(found), 5)
 
 

@@ -12,7 +12,7 @@ import tifffile
 from PIL import Image
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source

@@ -5,15 +5,17 @@ from hypothesis import strategies as st
 
 from beam_jobs.columns import Ragged
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.plan.boundaries import (
-    SplitDraft,
-    draft_split,
+from beam_jobs.plan.shards import (
+    BIN_BITS,
+    BINS,
+    Draft,
+    Plan,
+    bin_counts,
     finish_plan,
     mean_bytes,
     pick_boundaries,
     wanted_hashes,
 )
-from beam_jobs.plan.shards import BIN_BITS, BINS, Plan, bin_counts
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.rejects import Reject
 
@@ -30,10 +32,9 @@ def block_of(splits: list[list[int]]) -> Block:
     return Block(hashes, numbers, Ragged.of([b""] * len(pairs)))
 
 
-def draft_of(splits: list[list[int]], shards: int):
-    return tuple(
-        draft_split(bin_counts(np.array(row, np.uint64)), 2, 99.6, shards, 1) for row in splits
-    )
+def draft_of(splits: list[list[int]], shards: int) -> Draft:
+    counts = (bin_counts(np.array(row, np.uint64)) for row in splits)
+    return Draft.of(((histogram, 2, 99.6, shards) for histogram in counts), 1)
 
 
 def handed_over(blocks: list[Block], draft) -> dict[int, list[bytes]]:
@@ -72,13 +73,12 @@ def test_the_plan_has_the_hash_of_the_first_record_of_each_shard(splits, shards)
 def test_only_bins_with_boundaries_are_handed_over():
     splits = [list(range(0, 2**64, 2**56)), []]
     draft = draft_of(splits, 4)
-    assert draft[0] == SplitDraft(
-        256, 2, 100, 4, {n << 14: [0] for n in (1, 2, 3)}, {n << 14: 1 for n in (1, 2, 3)}
-    )
-    assert draft[1] == SplitDraft(0, 2, 100, 0, {}, {})
+    assert draft.bins == {n << 14: (1, [0]) for n in (1, 2, 3)}
+    facts = [(s.records, s.rejected, s.record_bytes, s.shards) for s in draft.splits]
+    assert facts == [(256, 2, 100, 4), (0, 2, 100, 0)]
     keys = sorted(handed_over([block_of(splits)], draft))
     assert keys == [1 << 14, 2 << 14, 3 << 14]
-    assert draft_of(splits, 1)[0].ranks == {}
+    assert draft_of(splits, 1).bins == {}
 
 
 def test_the_key_of_a_bin_holds_its_split():
@@ -96,7 +96,7 @@ def test_keys_that_a_runner_loses_or_repeats_are_noticed():
     ((key, hashes),) = handed_over([block_of(splits)], draft).items()
     for wrong in ([], hashes * 2, [hashes[0][8:]]):
         found = sum(map(len, wrong)) // 8
-        message = f"the runner handed over {found} of 4 keys while shards were planned"
+        message = f"lost or repeated keys while shards were planned: {found} of 4 arrived"
         with pytest.raises(DataError, match=message):
             pick_boundaries(key, wrong, draft)
 
@@ -132,7 +132,7 @@ def test_boundaries_that_a_runner_loses_or_repeats_are_noticed():
     picked = pick_boundaries(key, hashes, draft)
     assert [split.shards for split in finish_plan(draft, [picked], "").splits] == [3, 0]
     for wrong, found in (([], 0), ([picked] * 2, 4)):
-        message = f"the runner handed over {found} of 2 shard boundaries"
+        message = f"lost or repeated shard boundaries: {found} of 2 arrived"
         with pytest.raises(DataError, match=message):
             finish_plan(draft, wrong, "")
 

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
-from beam_jobs.pipeline.planning.strata import plan_groups
+from beam_jobs.pipeline.planning.splits import plan_groups
 from beam_jobs.plan import group_splits
 from beam_jobs.plan.group_splits import GroupSizes, check_planned, deal_groups, unpack_splits
-from beam_jobs.plan.groups import Groups
-from beam_jobs.plan.labels import LabelHashes
-from beam_jobs.plan.placement import ALL, Placement
+from beam_jobs.plan.placement import ALL, Groups, Placement
 from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import merged
 
@@ -216,9 +215,9 @@ def test_groups_of_one_label_give_every_split_its_share_of_each_label():
 )
 def test_sizes_that_a_runner_lost_or_repeated_end_the_job(change):
     pieces = [piece for _, piece in sizes_of({n: n + 1 for n in range(20)}).pieces()]
-    deal_groups(merged(pieces, GroupSizes), THREE)
+    merged(pieces, GroupSizes).check()
     with pytest.raises(DataError, match="lost or repeated sizes of groups"):
-        deal_groups(merged(change(pieces), GroupSizes), THREE)
+        merged(change(pieces), GroupSizes).check()
 
 
 def test_inputs_that_a_runner_lost_end_the_job():
@@ -228,5 +227,5 @@ def test_inputs_that_a_runner_lost_end_the_job():
     check_planned(summary, packed, PLACEMENT)
     check_planned(summary, b"", PLACEMENT)
     summary.inputs = 4
-    with pytest.raises(DataError, match="handed over 3 of 4 inputs while groups were dealt"):
+    with pytest.raises(DataError, match="inputs while groups were dealt to splits: 3 of 4"):
         check_planned(summary, packed, PLACEMENT)

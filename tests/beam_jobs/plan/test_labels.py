@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.plan import labels as planned
-from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
+from beam_jobs.plan import strata as planned
+from beam_jobs.plan.strata import Histogram, LabelCounts, LabelHashes
 from beam_jobs.records.pieces import merged
 
 
@@ -24,9 +24,7 @@ def test_labels_without_records_are_no_records():
     block = LabelHashes(("a", "b", "c"), np.array([1, 1]), np.array([5, 6], np.uint64))
     counts = LabelCounts().add(block)
     assert +counts.counts == Counter(b=2)
-    bins = LabelBins(counts.counts)
-    found = {label: hashes.tolist() for label, hashes, _ in bins.by_label(block)}
-    assert found == {"a": [], "b": [5, 6], "c": []}
+    assert {label: hashes.tolist() for label, hashes in block.by_label()} == {"b": [5, 6]}
 
 
 def test_too_many_labels_are_refused_when_they_are_counted(monkeypatch):
@@ -37,7 +35,7 @@ def test_too_many_labels_are_refused_when_they_are_counted(monkeypatch):
 
 def test_a_label_that_was_not_counted_has_no_bins():
     with pytest.raises(DataError, match="label 'b' was not seen when splits were planned"):
-        LabelBins({"a": 1}).of("b", np.array([1], np.uint64))
+        LabelCounts(Counter(a=1)).bins("b", np.array([1], np.uint64))
 
 
 @given(st.lists(st.sampled_from("abé"), min_size=1, max_size=300), st.sampled_from([1, 2, 50]))
@@ -48,8 +46,7 @@ def test_histograms_count_the_top_bits_and_travel_in_pieces(labels, room):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planned, "_BIN_RECORDS", room)
         patch.setattr(planned, "_SLICE", 4)
-        bins = LabelBins(counts.counts)
-        histogram = Histogram().add(one, bins).add(other, bins)
+        histogram = Histogram().add(one, counts).add(other, counts)
         again = merged([piece for _, piece in histogram.pieces()], Histogram)
         for label, count in Counter(labels).items():
             bits = (2 * count // room).bit_length()

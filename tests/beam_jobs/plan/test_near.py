@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.errors import DataError
-from beam_jobs.plan.near import candidates as module
-from beam_jobs.plan.near import verify
-from beam_jobs.plan.near.blocks import PARTS, ROW, Probes, sketch_blocks
-from beam_jobs.plan.near.candidates import PAIR, candidates
-from beam_jobs.plan.near.tally import NearTally, check_near
-from beam_jobs.plan.near.verify import near_pairs, only_one, sent
+from beam_jobs.columns import unpack
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.plan import near_keys as module
+from beam_jobs.plan import near_pairs as comparing
+from beam_jobs.plan.near_keys import PAIR, PARTS, ROW, Keys, Probes, candidates, sketch_blocks
+from beam_jobs.plan.near_pairs import NearTally, check_near, near_pairs, only_one, sent
 from beam_jobs.plan.summary import Summary
-from readers.format.similarity.likeness import Likeness, Sketches
+from readers.format.similarity.likeness import Equality, Likeness, Sketches
 
 
 def packed(hashes, blocks, orders=None):
@@ -26,7 +28,12 @@ def packed(hashes, blocks, orders=None):
     for block in sorted(set(blocks)):
         of_block = rows[np.array(blocks) == block]
         of_block["row"] = np.flatnonzero(np.array(blocks) == block)
-        yield bytes([block]) * 16, False, of_block.tobytes()
+        yield Keys(bytes([block]) * 16, f"task{block}#0", False, of_block.tobytes())
+
+
+def alike(distance):
+    """A likeness whose digests may differ in so many bits."""
+    return SimpleNamespace(distance=distance)
 
 
 def listed(found, names):
@@ -36,11 +43,12 @@ def listed(found, names):
 
 
 def test_records_to_keep_out_come_first_and_are_in_no_pair_of_their_own():
-    ((name, _, rows),) = packed([7, 7], [0, 0], [50, 60])
-    ((other, _, more),) = packed([7, 7], [1, 1], [10, 20])
+    (out,) = packed([7, 7], [0, 0], [50, 60])
+    (own,) = packed([7, 7], [1, 1], [10, 20])
+    name, other = out.block, own.block
     for drops, expected in ((True, 2 * 2 + 1), (False, 2 * 2)):
         found = list(
-            listed(candidates([(name, True, rows), (other, False, more)], True, 0, drops), 0)
+            listed(candidates([out._replace(kept_out=True), own], True, alike(0), drops), 0)
         )
         assert len(found) == expected
         assert sum(pair[2] == name for pair in found) == 4
@@ -50,9 +58,59 @@ def test_records_to_keep_out_come_first_and_are_in_no_pair_of_their_own():
 def test_many_equal_records_are_paired_with_the_first_alone():
     count = 3000
     rows = list(packed(np.full(count, 9), [0] * count))
-    pairs = list(listed(candidates(rows, True, 6, True), 0))
+    pairs = list(listed(candidates(rows, True, alike(6), True), 0))
     assert {first for first, *_ in pairs} == {0}
     assert sorted(second for _, second, *_ in pairs) == list(range(1, count))
+
+
+def test_two_records_with_one_key_are_a_usage_error():
+    rows = list(packed([9, 9], [0, 1], [5, 5]))
+    for likeness in (alike(0), Equality()):
+        with pytest.raises(UsageError, match="duplicate key of a record in task1 or soon after"):
+            list(candidates(rows, True, likeness, True))
+    rows[0] = rows[0]._replace(kept_out=True)
+    assert list(candidates(rows, True, alike(0), True))
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([b"", b"a", b"b", b"ab", b"\0", b"a "]), max_size=9)),
+    st.booleans(),
+    st.data(),
+)
+@settings(max_examples=40, deadline=None)
+def test_of_equal_texts_all_but_the_first_are_in_a_pair(texts, collide, data):
+    count = sum(map(len, texts))
+    places = st.lists(st.integers(0, 2**64 - 1), min_size=count, max_size=count, unique=True)
+    orders = iter(data.draw(places))
+    tasks = {f"file {n}#0": (some, [next(orders) for _ in some]) for n, some in enumerate(texts)}
+    partitions: dict = {}
+    names = {}
+    for name, (some, its_orders) in tasks.items():
+        if not some:
+            continue
+        sketched = Equality().sketch(some)
+        if collide:  # All keys are one.
+            sketched = sketched._replace(keys=np.zeros_like(sketched.keys))
+        splits = np.zeros(len(some), np.uint8)
+        columns = np.arange(len(some)), np.array(its_orders, np.uint64), splits, sketched
+        (block,) = sketch_blocks(name, *columns)
+        names[block.name] = name
+        for partition, keys in block.partitions():
+            partitions.setdefault(partition, []).append(keys)
+    dropped: dict = {}
+    for some in partitions.values():
+        for first, second, one, other in listed(candidates(some, True, Equality(), True), 0):
+            assert tasks[names[one]][0][first] == tasks[names[other]][0][second]
+            dropped.setdefault(names[other], set()).add(second)
+    smallest: dict = {}
+    for some, its_orders in tasks.values():
+        for text, order in zip(some, its_orders, strict=True):
+            smallest[text] = min(order, smallest.get(text, order))
+    expected = {
+        name: {row for row, text in enumerate(some) if its_orders[row] != smallest[text]}
+        for name, (some, its_orders) in tasks.items()
+    }
+    assert dropped == {name: rows for name, rows in expected.items() if rows}
 
 
 def chosen(records, distance, first_band):
@@ -97,14 +155,14 @@ def test_of_many_records_with_one_key_each_is_paired_with_the_first_ones(
     for block, own in enumerate(in_block):
         of_block = rows[own]
         of_block["row"] = np.arange(len(own))
-        given_.append((bytes([block]) * 16, False, of_block.tobytes()))
+        given_.append(Keys(bytes([block]) * 16, "", False, of_block.tobytes()))
     drawn.shuffle(given_)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("_EACH", 6), ("_MOST_PAIRS", 60), ("_FEWEST", 4)):
             patch.setattr(module, name, value)
         patch.setattr(module, "_CHOSEN", 3)
         patch.setattr(module, "_ALL_CHOSEN", 22)
-        found = list(listed(candidates(given_, first_band, distance, True), None))
+        found = list(listed(candidates(given_, first_band, alike(distance), True), None))
         expected = chosen(records, distance, first_band)
     pairs = {(in_block[a[0]][i], in_block[b[0]][j]) for i, j, a, b in found}
     assert len(found) == len(pairs)
@@ -130,12 +188,12 @@ def test_pairs_do_not_depend_on_blocks_nor_on_the_order_of_elements(blocks, draw
     by_name = {block.name: block.probes for block in made}
     partitions: dict = {}
     for block in made:
-        for partition, data in block.partitions():
-            partitions.setdefault(partition, []).append((block.name, False, data))
+        for partition, keys in block.partitions():
+            partitions.setdefault(partition, []).append(keys)
     asked: dict = {}
     for partition, some in partitions.items():
         drawn.shuffle(some)
-        for name, pairs in candidates(some, partition < PARTS, -1, True):
+        for name, pairs in candidates(some, partition < PARTS, likeness, True):
             asked.setdefault(name, []).append(pairs)
     arrived: dict = {}
     for name, pairs in asked.items():
@@ -146,7 +204,7 @@ def test_pairs_do_not_depend_on_blocks_nor_on_the_order_of_elements(blocks, draw
     for name, records in arrived.items():
         probes = by_name[name]
         found = near_pairs(probes, records, likeness)
-        dropped |= set(np.frombuffer(probes.numbers, "<i8")[found.second].tolist())
+        dropped |= set(probes.numbers[found.second].tolist())
     every = sketches(texts).probes
     expected = {
         j
@@ -168,14 +226,13 @@ class Closeness:
 def probes_of(owner, count, rng, kept_out=False):
     numbers = rng.permutation(1000)[:count].astype("<i8")
     splits, probes = rng.integers(0, 3, count), rng.integers(0, 6, (count, 1))
-    columns = (column.astype(np.uint8).tobytes() for column in (splits, probes))
-    return Probes(owner, kept_out, numbers.tobytes(), *columns)
+    return Probes(owner, kept_out, numbers, splits.astype(np.uint8), probes.astype(np.uint8))
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
-    monkeypatch.setattr(verify, "PIECE_BYTES", 60)
-    monkeypatch.setattr(verify, "_AT_ONCE", 3)
+    monkeypatch.setattr(comparing, "PIECE_BYTES", 60)
+    monkeypatch.setattr(comparing, "_AT_ONCE", 3)
     rng = np.random.default_rng(seed)
     blocks = {
         bytes([number]) * 16: probes_of(owner, 9, rng, kept_out)
@@ -198,9 +255,9 @@ def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
             for part in (own[:7], own[7:9], own[9:])
         ]
         for second, records in sent(probes, partitions):
-            assert records.owner == probes.owner
-            assert records.probe_bytes == 1
-            assert len(records.rows) <= 60
+            rows, *columns = unpack(records)
+            assert Probes.of_columns(columns).owner == probes.owner
+            assert 1 <= len(rows) <= 60 // 14
             arrived[second].append(records)
     for name, probes in blocks.items():
         rng.shuffle(arrived[name])
@@ -212,9 +269,12 @@ def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
         expected = []
         for first, i, second, j in wanted:
             other = blocks[first]
-            if second == name and abs(other.probes[int(i)] - probes.probes[int(j)]) <= 1:
-                number = int(np.frombuffer(other.numbers, "<i8")[int(i)])
-                row = (other.owner, number, other.splits[int(i)], other.kept_out)
+            if (
+                second == name
+                and abs(int(other.rows[int(i), 0]) - int(probes.rows[int(j), 0])) <= 1
+            ):
+                number = int(other.numbers[int(i)])
+                row = (other.owner, number, int(other.splits[int(i)]), other.kept_out)
                 expected.append((int(j), *row))
         assert sorted(rows) == sorted(expected)
     nothing = near_pairs(probes, [], Closeness)
@@ -222,24 +282,35 @@ def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
 
 
 def test_a_block_of_sketches_is_handed_over_once():
-    probes = Probes("a", False, b"", b"", b"")
-    assert only_one(b"n", [probes], True) is only_one(b"n", [probes], False) is probes
+    rng = np.random.default_rng(0)
+    probes = probes_of("a.txt#0", 3, rng).pack()
+    for wanted in (True, False):
+        again = only_one(b"n", [probes], wanted)
+        assert again and again.pack() == probes
     assert only_one(b"n", [], False) is None
-    for found, wanted in (([], True), ([probes] * 2, True), ([probes] * 2, False)):
-        with pytest.raises(DataError, match=f"{len(found)} of 1 blocks of sketches \\(6e\\)"):
-            only_one(b"n", found, wanted)
+    with pytest.raises(DataError, match=r"lost or repeated a block of sketches \(6e\)"):
+        only_one(b"n", [], True)
+    for wanted in (True, False):
+        with pytest.raises(UsageError, match=r"duplicate key of a record in a\.txt or soon after"):
+            only_one(b"n", [probes] * 2, wanted)
 
 
 def test_a_tally_that_does_not_agree_is_an_error():
     summary = Summary.empty(1)
     summary.texts = 5
-    check_near(summary, NearTally(records=5))
-    check_near(summary, None)
-    for wrong in ({"records": 4}, {"records": 5, "dropped": 1}, {"records": 5, "keys_sent": 2}):
-        with pytest.raises(DataError, match="lost or repeated some: no dataset was written"):
-            check_near(summary, NearTally(**wrong))
-    with pytest.raises(DataError, match="0 of 1 blocks of sketches"):
-        only_one(b"n", [], True)
+    check_near(summary, [NearTally(records=5)])
+    check_near(summary, [])
+    for wrong in (
+        {"records": 4},
+        {"records": 5, "dropped": 1},
+        {"records": 5, "sent": Counter({"keys of sketches": 2})},
+    ):
+        with pytest.raises(DataError, match=r"lost or repeated .*; no dataset was written"):
+            check_near(summary, [NearTally(**wrong)])
+    summary.splits[0].duplicates = 3
+    check_near(summary, [NearTally(records=5, dropped=1), NearTally(records=4, dropped=2)])
+    with pytest.raises(DataError, match="records to compare: 5 of 4 arrived"):
+        check_near(summary, [NearTally(records=5, dropped=1), NearTally(records=5, dropped=2)])
 
 
 def random_block(count, bands, owner="a", kept_out=False):
@@ -273,14 +344,18 @@ def test_each_key_of_each_record_is_in_the_partition_of_its_band():
     )
     parts = list(block.partitions())
     assert len({part for part, _ in parts}) == len(parts) == bands * 32
-    assert sorted((p, *row) for p, data in parts for row in np.frombuffer(data, ROW).tolist()) == (
-        expected
-    )
+    assert sorted(
+        (p, *row) for p, keys in parts for row in np.frombuffer(keys.rows, ROW).tolist()
+    ) == (expected)
     probes = block.probes
-    assert (probes.owner, probes.kept_out) == ("a", False)
-    assert np.frombuffer(probes.numbers, "<i8").tolist() == list(range(7, count + 7))
-    assert probes.rows().tolist() == every.probes.tolist()
-    assert list(probes.splits) == splits.tolist()
+    assert {(keys.block, keys.owner, keys.kept_out) for _, keys in parts} == {
+        (block.name, "a", False)
+    }
+    for same in (probes, Probes.unpack(probes.pack())):
+        assert (same.owner, same.kept_out) == ("a", False)
+        assert same.numbers.tolist() == list(range(7, count + 7))
+        assert same.rows.tolist() == every.probes.tolist()
+        assert same.splits.tolist() == splits.tolist()
 
 
 def test_blocks_stay_below_the_limit_of_elements():
@@ -294,5 +369,5 @@ def test_blocks_stay_below_the_limit_of_elements():
     assert sum(len(block.probes.splits) for block in blocks) == count
     assert not any(block.probes.kept_out for block in blocks)
     for block in blocks:
-        elements = [block.probes.probes, *(data for _, data in block.partitions())]
-        assert max(map(len, elements)) <= 1 << 19
+        elements = [block.probes.pack(), *(keys.rows for _, keys in block.partitions())]
+        assert max(map(len, elements)) <= (1 << 19) + 100  # Their head.

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import UsageError
-from beam_jobs.plan.groups import Groups
-from beam_jobs.plan.placement import ALL, Placement, check_seed
+from beam_jobs.plan.placement import ALL, Groups, Placement, check_seed
 from beam_jobs.plan.splits import Splits
 
 HALVES = Splits.parse("a=0.5,b=0.5")

@@ -1,17 +1,17 @@
 """The ranges of a run that each shard reads, compared with the definition: block by block, shard by shard."""
 
 from bisect import bisect_right
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.plan import run_ranges
-from beam_jobs.plan.run_ranges import groups_of, locate, neighbours_of
-from beam_jobs.plan.shards import Plan, SplitPlan, shards_of
-from beam_jobs.records.runs import RunIndex
-from beam_jobs.records.spool import Locator
+from beam_jobs.plan.shards import Plan, SplitPlan, neighbours_of, shards_of
+from beam_jobs.records import runs
+from beam_jobs.records.runs import RunIndex, locate
+from beam_jobs.records.spool import LOCATOR
 
 # The least hash of each shard but the first of a split.
 edges = st.lists(st.integers(1, 99), max_size=6, unique=True).map(sorted)
@@ -24,7 +24,7 @@ def plan_of(splits: list[list[int]]) -> Plan:
 
 
 @st.composite
-def runs(draw) -> tuple[list[list[int]], list[tuple[int, int, int, int]]]:
+def drawn_runs(draw) -> tuple[list[list[int]], list[tuple[int, int, int, int]]]:
     """The edges of each split, and blocks (split, least hash, greatest hash, bytes) in order."""
     splits = draw(st.lists(edges, min_size=1, max_size=3))
     blocks = []
@@ -40,10 +40,10 @@ def index_of(blocks: list[tuple[int, int, int, int]], at: int) -> RunIndex:
     splits, first, last, sizes = np.array(blocks, np.int64).reshape(-1, 4).T
     stops = at + np.cumsum(sizes)
     columns = (splits.astype(np.uint8), first.astype(np.uint64), last.astype(np.uint64))
-    return RunIndex(b"run", *columns, stops - sizes, stops)
+    return RunIndex(bytes(range(240, 256)), *columns, stops - sizes, stops)
 
 
-@given(runs(), st.integers(0, 500), st.integers(1, 4))
+@given(drawn_runs(), st.integers(0, 500), st.integers(1, 4))
 @settings(max_examples=40)
 def test_each_shard_gets_the_blocks_that_may_hold_its_records(run, at, neighbours):
     splits, blocks = run
@@ -56,17 +56,18 @@ def test_each_shard_gets_the_blocks_that_may_hold_its_records(run, at, neighbour
         for group in sorted({shard // neighbours for shard in shards}):
             wanted.setdefault(split << 17 | group, []).append((start, stop))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_ranges, "LOCATED_BYTES", 100)
-        found: dict[int, list[Locator]] = {}
-        for key, locator in locate(index, plan_of(splits), neighbours):
-            found.setdefault(key, []).append(locator)
+        patch.setattr(runs, "LOCATED_BYTES", 100)
+        assign = partial(shards_of, plan_of(splits), neighbours=neighbours)
+        located = list(locate(index, assign))
+    found = {key: np.frombuffer(packed, LOCATOR).tolist() for key, packed in located}
+    assert len(found) == len(located)
     assert found.keys() == wanted.keys()
     for key, ranges in wanted.items():
         locators = found[key]
-        assert {locator.name for locator in locators} == {b"run"}
+        assert {name for name, _, _ in locators} == {index.name}
         # Consecutive, from the first byte to the last.
-        begins = [locator.start for locator in locators]
-        ends = [locator.start + locator.size for locator in locators]
+        begins = [start for _, start, _ in locators]
+        ends = [start + size for _, start, size in locators]
         assert [begins[0], *ends] == [*begins, ranges[-1][1]]
         assert begins[0] == ranges[0][0]
         for begin, end in zip(begins, ends, strict=True):
@@ -77,12 +78,13 @@ def test_each_shard_gets_the_blocks_that_may_hold_its_records(run, at, neighbour
 
 
 def test_groups_of_neighbours_begin_anew_in_each_split():
-    keys = np.array([split << 17 | shard for split in (0, 3) for shard in range(7)])
-    assert groups_of(keys, 1).tolist() == keys.tolist()
+    plan = plan_of([list(range(1, 7)), [], [], list(range(1, 7))])
+    splits, hashes = (
+        np.repeat(np.array([0, 3], np.uint8), 7),
+        np.tile(np.arange(7, dtype=np.uint64), 2),
+    )
     expected = [split << 17 | shard for split in (0, 3) for shard in (0, 0, 0, 1, 1, 1, 2)]
-    assert groups_of(keys, 3).tolist() == expected
-    largest = np.array([255 << 17 | 99_998])
-    assert groups_of(largest, 2).tolist() == [255 << 17 | 49_999]
+    assert shards_of(plan, splits, hashes, 3).tolist() == expected
 
 
 def test_the_shard_of_a_record_is_numbered_with_its_split():

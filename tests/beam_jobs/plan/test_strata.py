@@ -12,13 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
-from beam_jobs.pipeline.planning.strata import plan_strata
-from beam_jobs.plan import labels, strata
+from beam_jobs.pipeline.planning.splits import plan_strata
+from beam_jobs.plan import strata
 from beam_jobs.plan.group_splits import check_planned
-from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.strata import (
+    Cuts,
+    Histogram,
+    LabelCounts,
+    LabelHashes,
     Strata,
     cut_ranks,
     pick_edges,
@@ -54,14 +57,20 @@ def strata_of(blocks: list[LabelHashes], placement: Placement) -> Strata:
     for block in blocks:
         counts.merge(LabelCounts().add(block))
     for block in blocks:
-        histogram.merge(Histogram().add(block, LabelBins(counts.counts)))
+        histogram.merge(Histogram().add(block, counts))
     cuts = place_cuts(counts, histogram, placement)
     groups: dict[tuple[str, int], list[bytes]] = {}
     for block in blocks:
         for key, found in wanted_hashes(block, cuts):
             groups.setdefault(key, []).append(found)
     picked = [edge for key, found in groups.items() for edge in pick_edges(key, found, cuts)]
-    return Strata.of(counts.counts, len(placement.splits.names), picked)
+    return Strata.of(cuts, len(placement.splits.names), picked)
+
+
+def edges_of(counts: dict[str, int], *picked: tuple[str, int, int]) -> Strata:
+    """The strata of two splits, from the number of records with each label and the edges of bin 0."""
+    ranks = {(label, 0): [(split, 0)] for label, split, _ in picked}
+    return Strata.of(Cuts(LabelCounts(Counter(counts)), ranks, {}), 2, picked)
 
 
 def expected_splits(found: list[Record], placement: Placement) -> dict[Record, int]:
@@ -85,7 +94,7 @@ def test_every_split_gets_its_share_of_each_label_to_one_record(found, parts, se
     blocks = [block_of(found[at : at + size]) for at in range(0, len(found), size)]
     blocks = blocks or [block_of([])]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(labels, "_BIN_RECORDS", room)
+        patch.setattr(strata, "_BIN_RECORDS", room)
         planned = Strata.unpack(strata_of(blocks, placement).pack())
     split_of = expected_splits(found, placement)
     counts: Counter[tuple[str, int]] = Counter()
@@ -130,54 +139,55 @@ def test_turns_never_change():
 
 @pytest.mark.parametrize("label", ["a\nb", "é ü", "\0", "x" * 5000])
 def test_labels_may_contain_any_character(label):
-    planned = Strata.of({label: 3, "a": 2}, 2, [(label, 1, 7)])
+    planned = edges_of({label: 3, "a": 2}, (label, 1, 7))
     again = Strata.unpack(planned.pack())
     assert again.splits_of(block_of([(label, 6), (label, 7), ("a", 7)])).tolist() == [0, 1, 0]
 
 
 def test_strata_are_those_of_the_labels_that_were_read():
-    planned = Strata.of({"a": 2, "b": 1}, 2, [])
+    planned = edges_of({"a": 2, "b": 1})
     summary = Summary.empty(2)
     summary.add_labels({"a": 2, "b": 1, "none any more": 0})
     packed = planned.pack()
     placement = replace(placement_of((0.5, 0.5)), exact="labels")
     check_planned(summary, packed, placement)
     for labels_, message in (
-        ({"a": 1}, "2 of 3 records of label 'a'"),
-        ({"b": -1}, "1 of 0 records of label 'b'"),
-        ({"c": 1}, "0 of 1 records of label 'c'"),
+        ({"a": 1}, "records of label 'a' while splits were planned: 2 of 3"),
+        ({"b": -1}, "records of label 'b' while splits were planned: 1 of 0"),
+        ({"c": 1}, "records of label 'c' while splits were planned: 0 of 1"),
     ):
         changed = Summary.empty(2)
         changed.merge(summary)
         changed.add_labels(labels_)
-        with pytest.raises(DataError, match=f"handed over {message} while splits were planned"):
+        with pytest.raises(DataError, match=f"{message} arrived"):
             check_planned(changed, packed, placement)
-    with pytest.raises(DataError, match="handed over 2 of 0 records of label 'a'"):
-        Strata.of({"a": 2}, 2, []).check(Summary.empty(2))
+    with pytest.raises(DataError, match="records of label 'a' while splits were planned: 2 of 0"):
+        edges_of({"a": 2}).check(Summary.empty(2))
 
 
 def test_records_that_a_runner_loses_or_repeats_are_noticed():
     block = block_of([("a", 1), ("a", 2), ("a", 3)])
     placement = placement_of((0.5, 0.5))
     counts = LabelCounts().add(block)
-    bins = LabelBins(counts.counts)
     with pytest.raises(DataError) as caught:
-        place_cuts(counts, Histogram().add(block_of([("a", 1)]), bins), placement)
+        place_cuts(counts, Histogram().add(block_of([("a", 1)]), counts), placement)
     assert caught.value.message == (
-        "the runner handed over 1 of 3 records of label 'a' while splits were planned; no dataset "
-        "was written, run the job again"
+        "the runner lost or repeated records of label 'a' while splits were planned: 1 of 3 arrived; no "
+        "dataset was written, run the job again"
     )
-    with pytest.raises(DataError, match="handed over 0 of 3 records"):
+    with pytest.raises(DataError, match="planned: 0 of 3 arrived"):
         place_cuts(counts, Histogram(), placement)
-    cuts = place_cuts(counts, Histogram().add(block, bins), placement)
+    cuts = place_cuts(counts, Histogram().add(block, counts), placement)
     (key, data) = next(wanted_hashes(block, cuts))
     for wrong in ([], [data[:-8]], [data, data]):
-        with pytest.raises(DataError, match=r"the runner handed over \d of 3 records of label 'a'"):
+        with pytest.raises(
+            DataError, match=r"records of label 'a' while splits were planned: \d of 3"
+        ):
             list(pick_edges(key, wrong, cuts))
 
 
 def test_a_label_that_was_not_planned_means_that_inputs_have_changed():
-    planned = Strata.of({"a": 1}, 2, [])
+    planned = edges_of({"a": 1})
     with pytest.raises(DataError) as caught:
         planned.splits_of(block_of([("a", 1), ("b", 1)]))
     assert caught.value.message == (
@@ -211,14 +221,14 @@ def test_the_transform_makes_the_same_plan_as_the_functions():
 
 @pytest.mark.parametrize("change", [lambda edges: edges[1:], lambda edges: [*edges, edges[0]]])
 def test_lost_or_repeated_edges_are_noticed(change):
-    bins = LabelBins({"a": 10, "b": 4})
-    cuts = strata.Cuts(bins, {("a", 0): [(1, 7)], ("b", 0): [(1, 3)]}, {("a", 0): 10, ("b", 0): 4})
+    counts = LabelCounts(Counter({"a": 10, "b": 4}))
+    cuts = Cuts(counts, {("a", 0): [(1, 7)], ("b", 0): [(1, 3)]}, {("a", 0): 10, ("b", 0): 4})
     edges = [("b", 1, 5), ("a", 1, 9)]
-    strata.check_picked(edges, cuts)
+    planned = Strata.of(cuts, 2, edges)
     backwards = replace(cuts, ranks=dict(reversed(cuts.ranks.items())))
-    strata.check_picked(edges, backwards)
-    with pytest.raises(DataError, match=r"handed over [13] of 2 edges"):
-        strata.check_picked(change(edges), cuts)
+    assert Strata.of(backwards, 2, edges).pack() == planned.pack()
+    with pytest.raises(DataError, match=r"edges of splits: [13] of 2 arrived"):
+        Strata.of(cuts, 2, change(edges))
 
 
 @given(st.lists(hashes, max_size=60, unique=True), weights)

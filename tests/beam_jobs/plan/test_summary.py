@@ -115,9 +115,7 @@ def full(seed: int, records: int) -> Summary:
             summary.add_reject(split, Reject(f"r{seed}{split}{number}", "read", "why"))
     summary.add_sizes(np.array([0, 1, 0], np.uint8), np.array([next(numbers) for _ in range(3)]))
     summary.add_duplicates(np.array([1, 0, 1, 1, 2][: 1 + next(numbers) % 5], np.uint8))
-    summary.inputs, summary.texts, summary.words, summary.word_hashes = (
-        next(numbers) for _ in range(4)
-    )
+    summary.inputs, summary.texts, summary.learned = (next(numbers) for _ in range(3))
     summary.add_labels({f"l{n}": next(numbers) for n in range(9)})
     summary.add_labels({f"m{n}": next(numbers) for n in range(9)}, "box_labels")
     summary.add_sample(SampledRecord(h, b"x" * 9, h % 99) for h in hashes(40, seed).tolist())
@@ -129,7 +127,7 @@ def facts(summary: Summary) -> list:
         (s.rejected, s.bytes, s.records, s.duplicates, s.histogram().tolist())
         for s in summary.splits
     ]
-    numbers = (summary.inputs, summary.texts, summary.words, summary.word_hashes)
+    numbers = (summary.inputs, summary.texts, summary.learned, summary.checksum)
     return [counted, summary.labels, summary.sample, numbers, summary.rejects]
 
 
@@ -171,7 +169,7 @@ def test_a_piece_that_is_lost_or_merged_twice_is_noticed(place, times):
     pieces = [
         piece for key, piece in _pieces() for _ in range(times if place in (key or ("",)) else 1)
     ]
-    with pytest.raises(DataError, match=r"the runner lost or repeated .* of the first pass"):
+    with pytest.raises(DataError, match="lost or repeated records or labels of the first pass"):
         merged(pieces, lambda: Summary.empty(2)).check()
 
 
@@ -181,5 +179,31 @@ def test_a_piece_in_the_place_of_another_with_the_same_counts_is_noticed(place):
     merged([piece for _, piece in pieces], lambda: Summary.empty(2)).check()
     first, second = [n for n, (key, _) in enumerate(pieces) if place in key[:1]][:2]
     pieces[first] = pieces[second]
-    with pytest.raises(DataError, match=r"the runner lost or repeated .* of the first pass"):
+    with pytest.raises(DataError, match="lost or repeated records or labels of the first pass"):
         merged([piece for _, piece in pieces], lambda: Summary.empty(2)).check()
+
+
+def _sampled(records: int) -> Summary:
+    """A summary with as many records, of which some may be measured."""
+    summary = Summary.empty(2)
+    found = hashes(records, 3)
+    summary.add_block(Block(found, np.arange(records) % 2, [b""] * records))
+    summary.add_sample(SampledRecord(h, b"", 1) for h in found.tolist())
+    return summary
+
+
+@pytest.mark.parametrize("records", [1, 20, 500])
+def test_a_sample_that_lacks_or_repeats_a_record_is_noticed(records):
+    summary = _sampled(records)
+    summary.check_sample()
+    Summary.empty(2).check_sample()
+    sample = summary.sample
+    others = sorted(hashes(records, 3).tolist())[len(sample) :]
+    more = [SampledRecord(h, b"", 1) for h in others[:1]]
+    for wrong in (
+        sample[1:] + more,
+        [sample[0], *sample][: len(sample)] if more else [*sample, sample[0]],
+    ):
+        summary.sample = wrong
+        with pytest.raises(DataError, match="lost or repeated records to measure"):
+            summary.check_sample()

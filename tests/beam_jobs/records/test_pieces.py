@@ -1,5 +1,6 @@
 """Everything that may be too large for an element is cut in pieces and merged again."""
 
+import itertools
 import pickle
 from collections import Counter
 
@@ -9,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
-from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests
 from beam_jobs.jobs.text.tokens import WordCounts
 from beam_jobs.plan.group_splits import GroupSizes
-from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
+from beam_jobs.plan.strata import Histogram, LabelCounts, LabelHashes
 from beam_jobs.plan.summary import SampledRecord, Summary
 from beam_jobs.records.pieces import PIECE_BYTES, Divisible, cut, joined, merged
 from beam_jobs.records.rejects import Reject
@@ -34,7 +34,7 @@ def test_cut_bytes_are_joined_in_any_order(data, random):
 def test_lost_and_repeated_pieces_are_noticed():
     pieces = list(cut(b"x" * (3 * PIECE_BYTES)))
     for wrong in ([], pieces[:2], pieces[1:], [*pieces, pieces[1]]):
-        with pytest.raises(DataError, match=rf"handed over {len(wrong)} of [13] pieces"):
+        with pytest.raises(DataError, match=rf"every worker needs: {len(wrong)} of [13] arrived"):
             joined(wrong)
 
 
@@ -69,14 +69,14 @@ def test_summaries_are_cut():
     whole.splits[1].duplicates = 4
     whole.add_labels(many_labels())
     whole.add_labels({}, "boxes")
-    whole.inputs, whole.texts, whole.words = 7, 8, 9
+    whole.inputs, whole.texts, whole.learned = 7, 8, 9
     whole.add_reject(3, Reject("key", "read", "why"))
     whole.add_sample(SampledRecord(n, bytes([n]) * 100_000, n) for n in range(40))
     before = pickle.dumps(whole)
     again, largest = in_pieces(whole)
     assert largest < LIMIT < len(before)
     assert isinstance(again, Summary)
-    for name in ("labels", "sample", "inputs", "texts", "words", "rejects"):
+    for name in ("labels", "sample", "inputs", "texts", "learned", "checksum", "rejects"):
         assert getattr(again, name) == getattr(whole, name)
     for mine, expected in zip(again.splits, whole.splits, strict=True):
         np.testing.assert_array_equal(mine.histogram(), expected.histogram())
@@ -106,8 +106,8 @@ def test_labels_and_histograms_of_records_are_cut():
     assert [name for part in pieces for name in (part.names[c] for c in part.codes)] == labels
     np.testing.assert_array_equal(np.concatenate([p.hashes for p in pieces]), block.hashes)
     counts = LabelCounts().add(block)
-    bins = LabelBins({**counts.counts, "common": 1 << 34})
-    whole = Histogram().add(block, bins)
+    total = LabelCounts(Counter({**counts.counts, "common": 1 << 34}))
+    whole = Histogram().add(block, total)
     assert len(whole.of("common")) == 1 << 19
     again, largest = in_pieces(whole)
     assert largest < LIMIT < len(pickle.dumps(whole))
@@ -149,13 +149,23 @@ def test_statistics_are_cut_by_feature_and_value():
     assert again.by_split(first._schema)[2].features["tokens"].counted is None
 
 
-def test_digests_and_numbers_of_duplicates_are_cut(monkeypatch):
-    monkeypatch.setattr("beam_jobs.jobs.text.duplicates.PIECE_BYTES", 1000)
-    digests = np.zeros((500, 16), np.uint8)
-    digests[:, 1] = np.arange(500) % 2
-    packed = list(pack_digests(np.arange(500), digests, np.arange(500, dtype=np.uint64)))
-    assert {part for part, _ in packed} == {0}
-    found = list(find_duplicates(("a#0", rows) for _, rows in packed))
-    assert max(len(rows) for _, rows in [*packed, *found]) <= 1000
-    numbers = np.concatenate([np.frombuffer(rows, "<i8") for _, rows in found])
-    assert sorted(numbers.tolist()) == list(range(2, 500))
+@pytest.mark.parametrize("times", [0, 2])
+@pytest.mark.parametrize("place", [(), (2, "f1", -1), (2, "tokens", -1), (2, "tokens", 3)])
+def test_statistics_that_a_runner_lost_or_repeated_are_noticed(place, times):
+    pieces = list(SplitStatistics.of(2, statistics_of(np.arange(99))).pieces())
+    merged((piece for _, piece in pieces), SplitStatistics).check()
+    assert place in dict(pieces)
+    found = [piece for key, piece in pieces for _ in range(times if key == place else 1)]
+    with pytest.raises(DataError, match="lost or repeated statistics"):
+        merged(found, SplitStatistics).check()
+
+
+def test_values_in_the_place_of_others_are_noticed():
+    pieces = dict(SplitStatistics.of(0, statistics_of(np.arange(99))).pieces())
+    values = {k: len(p.features[k[:2]].counted) for k, p in pieces.items() if k and k[2] >= 0}
+    one, other = next(
+        pair for pair in itertools.combinations(values, 2) if len({values[k] for k in pair}) == 1
+    )
+    pieces[one] = pieces[other]
+    with pytest.raises(DataError, match="lost or repeated statistics"):
+        merged(pieces.values(), SplitStatistics).check()

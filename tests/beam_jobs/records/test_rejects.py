@@ -2,7 +2,7 @@
 
 import pytest
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import DataError, UsageError
 from beam_jobs.records.rejects import MaxRejects, Reject, format_rejects
 
 
@@ -20,31 +20,57 @@ def test_a_list_of_rejects_is_sorted_and_readable_in_utf_8():
     [
         ("0", 100, 0),
         ("7", 100, 7),
-        ("29%", 100, 29),
-        ("0.5%", 100, 0),
-        ("1.0%", 100, 1),
-        ("0.7%", 11_000, 77),  # 76 in floating-point numbers
+        ("0.29", 100, 29),
+        ("0.005", 100, 0),
+        (".01", 100, 1),
+        ("0.07", 1_100, 77),  # 77.00000000000001 in floating-point numbers
         ("1" * 18, 10**18, int("1" * 18)),
     ],
 )
 def test_a_number_or_a_share_of_the_inputs_may_be_rejected(text, found, most):
     limit = MaxRejects.parse(text)
-    assert limit.excess(most, found) == ""
-    message = f"{most + 1:,} of {found:,} inputs are rejected, more than --max_rejects {text}"
-    assert limit.excess(most + 1, found) == message
+    limit.check(most, found, [])
+    message = (
+        f"^{most + 1:,} of {found:,} inputs are rejected, more than --max_rejects {text}: no data"
+    )
+    with pytest.raises(DataError, match=message):
+        limit.check(most + 1, found, [])
 
 
-@pytest.mark.parametrize("text", ["", "100%"])
+def test_without_a_limit_one_in_twenty_of_ten_inputs_may_be_rejected():
+    limit = MaxRejects.parse("")
+    for rejected, found in ((5, 100), (8, 9), (0, 10)):
+        limit.check(rejected, found, [])
+    for rejected, found in ((6, 100), (1, 10)):
+        with pytest.raises(
+            DataError, match=f"^{rejected} of {found} inputs are .* more than 5 %: "
+        ):
+            limit.check(rejected, found, [])
+
+
+def test_too_many_rejects_are_told_with_their_reasons_and_the_cure():
+    rejects = [Reject(f"{n}.jpg", "decode", f"byte {n}: cut off") for n in range(3)]
+    with pytest.raises(DataError) as caught:
+        MaxRejects.parse("").check(3, 11, [*rejects, Reject("x", "read", "not UTF-8")])
+    assert caught.value.message == (
+        "3 of 11 inputs are rejected, more than 5 %: no dataset was written; byte …: cut off, such as 0.jpg; not "
+        "UTF-8, such as x. Mend them, or add --max_rejects 0.28 (or all) to the same command, which keeps the shards "
+        "that are done"
+    )
+    MaxRejects.parse("0.28").check(3, 11, rejects)
+
+
+@pytest.mark.parametrize("text", ["all", "1.0"])
 def test_all_inputs_may_be_rejected(text):
-    assert MaxRejects.parse(text).excess(100, 100) == ""
+    MaxRejects.parse(text).check(100, 100, [])
 
 
 @pytest.mark.parametrize(
     "text",
-    ["-1", "1.5", "%", "few", "100.1%", "9" * 5000, "9" * 5000 + "%"],
+    ["-1", "1.5", "1%", "%", "few", "1.", "9" * 5000, "0." + "9" * 5000],
     ids=lambda text: text[:9],
 )
 def test_other_limits_are_refused(text):
-    expected = f"--max_rejects {text[:80]}: expected a number such as 20, or"
+    expected = f"--max_rejects {text[:80]}: expected a number such as 20, a share of all inputs"
     with pytest.raises(UsageError, match=expected):
         MaxRejects.parse(text)

@@ -8,14 +8,11 @@ import pytest
 from beam_jobs.columns import Ragged
 from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import DataError
-from beam_jobs.plan import run_ranges
-from beam_jobs.plan.run_ranges import groups_of, locate
 from beam_jobs.plan.shards import Plan, SplitPlan, shards_of
 from beam_jobs.records import runs
 from beam_jobs.records.blocks import Block
-from beam_jobs.records.runs import Held, RunBuilder, RunIndex
-from beam_jobs.records.spool import Spool
-from beam_jobs.records.spool_reader import SpoolReader
+from beam_jobs.records.runs import BundleRuns, RunBuilder, RunIndex, locate
+from beam_jobs.records.spool import Spool, SpoolReader
 
 PLACES = {"disk": True, "elsewhere": False}
 
@@ -58,9 +55,10 @@ def read(spool: Spool, locators: list[bytes]) -> list[tuple[int, int, bytes]]:
 
 def located(indexes: list[RunIndex], plan: Plan, neighbours: int = 1) -> dict[int, list[bytes]]:
     found: dict[int, list[bytes]] = {}
+    assign = functools.partial(shards_of, plan, neighbours=neighbours)
     for index in indexes:
-        for key, locator in locate(RunIndex.unpack(index.pack()), plan, neighbours):
-            found.setdefault(key, []).append(locator.pack())
+        for key, locators in locate(RunIndex.unpack(index.pack()), assign):
+            found.setdefault(key, []).append(locators)
     return found
 
 
@@ -72,7 +70,7 @@ def test_every_record_is_in_the_ranges_of_its_shard(spool, monkeypatch, shards, 
     monkeypatch.setattr(runs, "_UNKNOWN_BYTES", 300)
     monkeypatch.setattr(runs, "_KNOWN_BYTES", 700)
     monkeypatch.setattr(runs, "_INDEX_BLOCKS", 7)
-    monkeypatch.setattr(run_ranges, "LOCATED_BYTES", 2_000)
+    monkeypatch.setattr(runs, "LOCATED_BYTES", 2_000)
     rng = np.random.default_rng(shards)
     plan = plan_of(*(rng.integers(0, 2**64, shards - 1, np.uint64).tolist() for _ in range(2)))
     assign = functools.partial(shards_of, plan)
@@ -83,7 +81,7 @@ def test_every_record_is_in_the_ranges_of_its_shard(spool, monkeypatch, shards, 
     found = located(indexes, plan, neighbours)
     expected: dict[int, list] = {}
     for block in blocks:
-        keys = groups_of(assign(block.splits, block.hashes), neighbours).tolist()
+        keys = shards_of(plan, block.splits, block.hashes, neighbours).tolist()
         for key, row in zip(keys, rows_of(block), strict=True):
             expected.setdefault(key, []).append(row)
     assert set(found) >= set(expected)
@@ -91,7 +89,7 @@ def test_every_record_is_in_the_ranges_of_its_shard(spool, monkeypatch, shards, 
         rows = read(spool, locators)
         splits = np.array([row[0] for row in rows], np.uint8)
         hashes = np.array([row[1] for row in rows], np.uint64)
-        ours = groups_of(assign(splits, hashes), neighbours) == key
+        ours = shards_of(plan, splits, hashes, neighbours) == key
         assert ours.all() or not known
         kept = [row for row, mine in zip(rows, ours.tolist(), strict=True) if mine]
         assert sorted(kept) == sorted(expected.get(key, []))
@@ -126,7 +124,7 @@ def test_every_process_of_a_pool_writes_what_it_holds_at_the_end_of_a_bundle(tmp
     rng, spool, pool = np.random.default_rng(0), Spool(str(tmp_path)), Pool(2)
     try:
         for bundle in "ab":
-            held = Held(spool, bundle)
+            held = BundleRuns(spool, bundle)
             blocks = [block_of(rng, 5) for _ in range(100)]
             first = list(pool.map(held.add, ((block, assign) for block in blocks)))
             assert not any(first)

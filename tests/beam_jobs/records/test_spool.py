@@ -2,10 +2,11 @@
 
 import errno
 
+import numpy as np
 import pytest
 
 from beam_jobs.errors import DataError
-from beam_jobs.records.spool import HeldLocators, Locator, Spool, SpoolFile
+from beam_jobs.records.spool import LOCATOR, LocatorsByShard, Spool, SpoolFile
 from readers.files.local import LocalFiles
 
 
@@ -33,12 +34,13 @@ def test_a_directory_that_cannot_be_made_is_a_data_error(tmp_path):
 
 
 def test_locators_are_joined_by_shard_and_no_element_is_above_a_megabyte():
-    held = HeldLocators()
-    locators = [Locator(bytes([n % 256] * 16), n, 2 * n) for n in range(100_000)]
-    given = [(n % 3 and 7, locator) for n, locator in enumerate(locators)]
-    released = [*held.add(given), *held.release()]
+    waiting = LocatorsByShard()
+    locators = np.zeros(100_000, LOCATOR)
+    locators["start"] = np.arange(len(locators))
+    given = [(n % 3 and 7, locator.tobytes()) for n, locator in enumerate(locators)]
+    released = [*waiting.add(given), *waiting.release()]
     assert max(len(packed) for _, packed in released) <= 1 << 20
     for key in (0, 7):
-        found = [one for k, packed in released if k == key for one in Locator.unpack_all(packed)]
-        assert found == [locator for k, locator in given if k == key]
-    assert list(held.release()) == []
+        found = b"".join(packed for k, packed in released if k == key)
+        assert found == b"".join(locator for k, locator in given if k == key)
+    assert list(waiting.release()) == []

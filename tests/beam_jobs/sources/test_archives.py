@@ -20,8 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources.archives.archive import archive_kind, members, open_member, read_member, walk
-from beam_jobs.sources.archives.member import IN_TAR, Member, MemberLocation
+from beam_jobs.sources.archives.archive import archive_kind, members, walk
+from beam_jobs.sources.archives.member import (
+    IN_TAR,
+    Member,
+    MemberLocation,
+    open_member,
+    read_member,
+)
 from tests.support.archives import zipped
 from tests.support.memory import peak_below
 
@@ -237,12 +243,17 @@ def test_an_invalid_name_is_an_error_of_only_its_member(name, shown, error):
 
 
 def test_a_name_that_is_not_utf8_is_an_error_of_only_its_member():
-    flagged = zip_of({"dög": b"x", "whole": b"y"}).replace("ö".encode(), b"\xff\xfe")
     latin = tar_of([entry("d\udcf6g", b"x"), entry("whole", b"y")], tarfile.GNU_FORMAT)
-    for data, kind, shown in ((flagged, "zip", "d%FF%FEg"), (latin, "tar", "d%F6g")):
-        wrong, whole = listed(data, kind)
-        assert (wrong.name, wrong.error) == (shown, "the member's name is not UTF-8: rename it")
-        assert whole.error == ""
+    wrong, whole = listed(latin, "tar")
+    assert (wrong.name, wrong.error) == ("d%F6g", "the member's name is not UTF-8: rename it")
+    assert whole.error == ""
+
+
+def test_a_zip_with_a_name_that_is_not_the_utf8_it_claims_is_rejected():
+    flagged = zip_of({"dög": b"x", "whole": b"y"}).replace("ö".encode(), b"\xff\xfe")
+    names, message = until_broken(flagged, "zip")
+    assert names == []
+    assert re.match(f"{BROKEN}a name in its directory is not UTF-8 .*: pack it again$", message)
 
 
 def test_a_nul_in_a_name_is_an_error_of_its_member():
@@ -495,42 +506,23 @@ def test_a_member_stream_behaves_like_a_file(kind):
     assert io.TextIOWrapper(opened(text, kind)).read() == text.decode()
 
 
-@pytest.mark.parametrize("kind", ["0", "tar"])
-@given(
-    st.lists(st.tuples(st.integers(-5, 400_000), st.sampled_from([0, 1, 2]), st.integers(0, 99)))
-)
-@settings(max_examples=30, deadline=None)
-def test_seeking_in_a_stored_member_works_as_in_a_file(kind, steps):
-    stream, expected = opened(NOISE, kind), io.BytesIO(NOISE)
-    assert stream.seekable()
-    for offset, whence, size in steps:
-        base = (0, expected.tell(), len(NOISE))[whence]
-        if base + offset < 0:
-            with pytest.raises(OSError, match="before the beginning"):
-                stream.seek(offset, whence)
-        else:
-            assert stream.seek(offset, whence) == expected.seek(base + offset)
-            assert stream.tell() == expected.tell()
-        assert stream.read(size) == expected.read(size)
-        assert stream.tell() == expected.tell()
-
-
-def test_a_deflated_member_cannot_seek():
-    stream = opened(NOISE, "8")
+@pytest.mark.parametrize("kind", ["0", "8", "tar"])
+def test_a_member_stream_cannot_seek(kind):
+    stream = opened(NOISE, kind)
     assert not stream.seekable()
     with pytest.raises(io.UnsupportedOperation):
         stream.seek(0)
 
 
-def test_seeking_back_does_not_skip_the_checksum():
-    data = zip_of({"a": NOISE}, 0)
+@pytest.mark.parametrize("method", [0, 8])
+def test_the_last_bytes_of_a_damaged_member_are_not_returned(method):
+    data = zip_of({"a": NOISE}, method)
     place = listed(data, "zip")[0].location
     stream = open_member(io.BytesIO(data), place._replace(crc=place.crc ^ 1), "a")
-    assert stream.read(70_000) == NOISE[:70_000]
-    stream.seek(10)
-    assert stream.read(100_000) == NOISE[10:100_010]
+    assert stream.read(60_000) == NOISE[:60_000]
     with pytest.raises(RejectError, match="damaged: the CRC-32"):
-        stream.read()
+        while stream.read(10_000):
+            pass
 
 
 def length(stream: BinaryIO) -> int:

@@ -10,12 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.errors import UsageError
-from beam_jobs.sources import chunks
-from beam_jobs.sources.columns import first_value, stated_classes
-from beam_jobs.sources.embedded import EmbeddedInputs
-from beam_jobs.sources.formats.parquet import class_names
+from beam_jobs.sources import chunks, tables
+from beam_jobs.sources.arrow_rows import class_names
+from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
-from beam_jobs.sources.table_inputs import TableInputs
+from beam_jobs.sources.table_inputs import EmbeddedInputs, TableInputs
+from beam_jobs.sources.tables import stated_classes
+from beam_jobs.storage.listing import match
 
 HELD = Path(__file__).parents[2] / "support" / "hugging_face"
 
@@ -131,12 +132,12 @@ def test_damage_is_an_error_of_its_row_groups(tmp_path, monkeypatch):
 
 def test_files_come_before_paths_and_ambiguous_columns_are_refused(tmp_path):
     file = [{"bytes": b"x", "path": "a"}]
-    assert inputs_of(written(tmp_path, file, path=["gone.png"])).column == "image"
-    assert inputs_of(written(tmp_path, file, mask=pa.array(file, FILE))).column == "image"
+    assert inputs_of(written(tmp_path, file, path=["gone.png"])).path_column == "image"
+    assert inputs_of(written(tmp_path, file, mask=pa.array(file, FILE))).path_column == "image"
     table = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": pa.array(file, FILE), "b": pa.array(file, FILE)}), table)
     assert refused(table).startswith(f"--table {table}: no column path/file/filename/")
-    assert inputs_of(table, column="b").column == "b"
+    assert inputs_of(table, column="b").path_column == "b"
     assert refused(table, column="b", root=tmp_path) == (
         f"--input {tmp_path}: the files are in --table itself, in column 'b': drop it"
     )
@@ -191,8 +192,24 @@ def test_tables_must_agree_on_the_names_of_classes(tmp_path):
     shutil.copy(HELD / "images.parquet", tmp_path / "a.parquet")
     inputs = inputs_of(tmp_path / "*.parquet", column="image", columns=("label",))
     assert stated_classes(inputs, "label") == ("zebra", "ant", "cat")
-    assert first_value(inputs, "label") == 0
+    assert inputs.first_value("label") == 0
     table = pq.read_table(tmp_path / "a.parquet").replace_schema_metadata(None)
     pq.write_table(table, tmp_path / "b.parquet")
     with pytest.raises(UsageError, match=r"b\.parquet states other classes than .*a\.parquet: "):
         stated_classes(inputs, "label")
+
+
+def test_one_file_that_is_no_parquet_states_that_there_are_no_classes(tmp_path, monkeypatch):
+    """Text jobs have millions of files, which are listed only once."""
+    for n in range(5):
+        (tmp_path / f"{n}.txt").write_text("x")
+    listed = []
+
+    def counted(*arguments, **options):
+        for file in match(*arguments, **options):
+            listed.append(file)
+            yield file
+
+    monkeypatch.setattr(tables, "match", counted)
+    assert stated_classes(Inputs.of([f"{tmp_path}/*.txt"]), "y") == ()
+    assert len(listed) == 1

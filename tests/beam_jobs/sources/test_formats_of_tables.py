@@ -12,7 +12,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.text.job import TextJob
+from beam_jobs.jobs.text.text_job import TextJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source

@@ -20,7 +20,7 @@ from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.sidecars import ALONE
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
-from beam_jobs.storage.ranges import ALL
+from beam_jobs.storage.listing import ALL
 from readers.files.files import FileInfo
 from tests.support.archives import tarred, zipped
 from tests.support.memory import peak_below

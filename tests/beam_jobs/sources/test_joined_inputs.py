@@ -1,4 +1,6 @@
 import os
+import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -166,4 +168,15 @@ def test_arrays_with_names_of_other_features_are_refused(tmp_path, name):
     assert caught.value.message == (
         f"--join {{recording}}_{{array}}.csv: an array may not be called {name!r}: narrow --input, "
         "or rename its files"
+    )
+
+
+def test_a_recording_whose_files_are_too_large_together_is_an_error(tmp_path):
+    job = inputs(tmp_path, "r1_acc.csv", "r1_gyr.csv", "r2_acc.csv", "r2_gyr.csv")
+    (tmp_path / "r1_acc.csv").write_bytes(bytes(1000))
+    found = errors(replace(job, max_bytes=1000))
+    (error,) = found.values()
+    assert list(found) == ["r1"]
+    assert re.fullmatch(
+        r"its files have \d+ bytes, more than 1000: raise --max_record_bytes .*", error
     )

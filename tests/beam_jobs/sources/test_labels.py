@@ -1,3 +1,4 @@
+import gzip
 import pickle
 
 import pytest
@@ -6,8 +7,10 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.classes import LabelIds, label_names
+from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels, field_label, label_text
 from beam_jobs.sources.source import Source
+from tests.support.archives import tarred, zipped
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1).map(str)
 WORDS = st.text(min_size=1).filter(lambda text: not text.strip().lstrip("-+").isdigit())
@@ -175,3 +178,73 @@ def test_a_relative_table_is_found_from_another_directory(tmp_path, monkeypatch)
     labels = Labels.parse("csv:t.csv")
     monkeypatch.chdir("/")
     assert pickle.loads(pickle.dumps(labels)).of(Source("a")) == "b"
+
+
+def shared_names(tmp_path, text, *files):
+    """The error of names in a table that several files have; empty if there is none."""
+    for file in files:
+        path = tmp_path / "in" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        members = [("cats/1.jpg", b""), ("dogs/2.jpg", b"")]
+        path.write_bytes(gzip.compress(tarred(members)) if file.endswith(".tar.gz") else b"")
+        if file.endswith(".zip"):
+            path.write_bytes(zipped(members))
+    try:
+        table(tmp_path, text).check_names(Inputs.of([f"{tmp_path}/in"]))
+    except UsageError as error:
+        return error.message.removeprefix(f"--label csv:{tmp_path}/labels.csv: ")
+    return ""
+
+
+HINT = "a name without a folder may mean {} and {}: write folders there, too, such as {}"
+
+
+@pytest.mark.parametrize(
+    ("text", "files", "error"),
+    [
+        ("1.jpg,cat", ["cats/1.jpg", "dogs/1.jpg"], ("cats/1.jpg", "dogs/1.jpg", "dogs/1.jpg")),
+        ("1.jpg,cat", ["1.jpg", "dogs/1.jpg"], ("1.jpg", "dogs/1.jpg", "dogs/1.jpg")),
+        ("1.jpg,cat", ["cats/1.jpg", "dogs/2.jpg", "cats/3.jpg", "dogs/3.jpg"], None),
+        ("1.jpg,cat\ndogs/1.jpg,dog", ["cats/1.jpg", "dogs/1.jpg"], None),
+        ("cats/1.jpg,cat\ndogs/1.jpg,dog", ["cats/1.jpg", "dogs/1.jpg"], None),
+        ("1.jpg,cat", ["a.zip", "b/1.jpg"], ("a.zip/cats/1.jpg", "b/1.jpg", "b/1.jpg")),
+        ("1.jpg,cat", ["a.zip", "b/2.jpg"], None),
+        ("1.jpg,cat", ["a.tar.gz"], None),
+        ("1.jpg,cat", ["a.tar.gz", "b.tar.gz"], ("a.tar.gz", "b.tar.gz", "b.tar.gz/NAME")),
+        ("1.jpg,cat", ["b/1.jpg", "c.tar.gz"], ("b/1.jpg", "c.tar.gz", "c.tar.gz/NAME")),
+    ],
+)
+def test_a_name_without_a_folder_that_two_inputs_share_is_refused(tmp_path, text, files, error):
+    first = shared_names(tmp_path, f"path,label\n{text}\n", *files)
+    assert first == (HINT.format(*error) if error else "")
+
+
+def test_a_name_alone_means_no_member_in_a_folder_of_a_packed_archive(tmp_path):
+    labels = table(tmp_path, "path,label\n1.jpg,cat\na.tar.gz/dogs/1.jpg,dog\n")
+    assert labels.of(Source("a.tar.gz/1.jpg", archive="a.tar.gz")) == "cat"
+    assert labels.of(Source("a.tar.gz/dogs/1.jpg", archive="a.tar.gz")) == "dog"
+    with pytest.raises(UsageError, match=r"a.tar.gz/cats/1.jpg: .* has no line for it"):
+        labels.of(Source("a.tar.gz/cats/1.jpg", archive="a.tar.gz"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "one"),
+    [
+        ("*.jpg", True),
+        ("1.jpg", True),
+        ("*", False),
+        ("*.zip", False),
+        ("*.gz", False),
+        ("a?b.jpg", False),
+        ("", False),
+    ],
+)
+def test_inputs_in_one_folder_are_not_listed_for_their_names(tmp_path, pattern, one):
+    (tmp_path / "1.jpg").touch()
+    assert (
+        Inputs(
+            (f"{tmp_path}/{pattern}" if pattern else f"{tmp_path}/**",), str(tmp_path)
+        ).in_one_folder
+        == one
+    )
+    assert not Inputs((f"{tmp_path}/a/*.jpg", f"{tmp_path}/b/*.jpg"), str(tmp_path)).in_one_folder

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,11 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.columns import first_value, holds_lists, split_names
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.rows import Dialect
+from beam_jobs.sources.labels import holds_lists
+from beam_jobs.sources.rows import Dialect, Row
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
 from beam_jobs.sources.table_inputs import TableInputs
+from beam_jobs.sources.tables import split_names
 
 ROWS = [
     {"path": "a/1.jpg", "label": "cat", "fold": 0},
@@ -174,7 +176,7 @@ def test_a_row_that_points_out_of_the_root_is_a_source_with_an_error(tmp_path, p
 def test_no_row_leads_out_of_the_root(path):
     inputs = TableInputs(("/data/t.jsonl",), "/data", path_column="path")
     try:
-        source = inputs._source(1, {"path": path})
+        source = inputs._source(Row(1, {"path": path}))
     except Exception as error:
         assert type(error).__name__ == "RejectError"
         assert "\n" not in str(error)
@@ -265,13 +267,13 @@ def test_the_root_of_the_filesystem_is_above_all_paths(tmp_path):
     assert inputs_of(table, root="/").path_of(found[0]) == f"{tmp_path}/a.npy"
 
 
-def test_rows_of_remote_files_need_no_requests():
+def test_rows_may_name_files_by_their_urls():
     inputs = TableInputs(("/t.csv",), "gs://bucket/data", path_column="path")
     for path in ("a.npy", "gs://bucket/data/a.npy"):
-        assert inputs._source(1, {"path": path}) == Source("a.npy")
+        assert inputs._source(Row(1, {"path": path})) == Source("a.npy")
     assert inputs.path("a.npy") == "gs://bucket/data/a.npy"
     with pytest.raises(RejectError, match=r"expected a path without .. below gs://bucket/data"):
-        inputs._source(1, {"path": "gs://bucket/database/a.npy"})
+        inputs._source(Row(1, {"path": "gs://bucket/database/a.npy"}))
 
 
 @pytest.mark.parametrize("root", ["nope", "t.csv", "*"])
@@ -403,9 +405,9 @@ def test_values_of_parquet_that_json_lacks_become_text(tmp_path):
 def test_the_first_value_is_that_of_the_first_row_that_has_one(tmp_path):
     rows = [{"path": "a"}, {"path": "b", "y": None}, {"path": "c", "y": ""}, {"path": "d", "y": []}]
     table = write(tmp_path, "t.jsonl", lines([*rows, {"path": "e", "y": "x"}]))
-    assert first_value(inputs_of(table, columns=("y",)), "y") == []
+    assert inputs_of(table, columns=("y",)).first_value("y") == []
     table = write(tmp_path, "t.jsonl", lines([{"path": "a", "y": ""}]))
-    assert first_value(inputs_of(table, columns=("y",)), "y") is None
+    assert inputs_of(table, columns=("y",)).first_value("y") is None
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
@@ -449,7 +451,8 @@ def test_a_table_with_another_delimiter_gets_a_hint(tmp_path):
 
 
 def test_names_of_splits_may_be_numbers_in_several_tables(tmp_path):
-    write(tmp_path, "1.jsonl", lines([{"fold": 1}, {"fold": 0}, {"fold": None}, {}]))
+    folds = [{"fold": fold} for fold in (1, 0, None, "", 1.5, [2])]
+    write(tmp_path, "1.jsonl", lines([*folds, {}]) + b"no JSON\n")
     write(tmp_path, "2.csv", "fold\n2\n1\n\n")
     assert split_names(Inputs((f"{tmp_path}/*",), ""), "fold") == ["0", "1", "2"]
 
@@ -462,7 +465,7 @@ def test_names_of_splits_may_be_numbers_in_several_tables(tmp_path):
         (
             "t.csv",
             "split\n" + "".join(f"{n}\n" for n in range(300)),
-            "{path}: column 'split' has more than 256 different values: these are not classes; name",
+            "{path}: it has more than 256 different values, which are no splits; name another column",
         ),
         ("t.csv", "split,a,a\nx,1,2\n", "{path}: two columns are called 'a'"),
         (
@@ -478,3 +481,46 @@ def test_a_column_that_names_no_splits_is_refused(tmp_path, name, data, message)
     message = re.escape(f"--split_column split: {message.format(path=path)}")
     with pytest.raises(UsageError, match=message):
         split_names(Inputs((str(path),), ""), "split")
+
+
+def test_files_in_a_store_have_their_size_and_time_and_may_be_missing(store, tmp_path):
+    for n in range(40):
+        store.put(f"{store.url}/in/{n:02}.npy", bytes(n + 1))
+    rows = [{"path": f"{n:02}.npy", "n": n} for n in (*range(5, 45), 5)]
+    table = write(tmp_path, "t.csv", delimited(rows))
+    inputs = inputs_of(table, root=f"{store.url}/in", columns=("n",), key="row")
+    store.proxy.forget()
+    found = sources_of(inputs)
+    assert [s.path for s in found] == [row["path"] for row in rows]
+    good, lost = [s for s in found if not s.error], [s for s in found if s.error]
+    assert [s.size for s in good] == [*range(6, 41), 6]
+    if not store.url.startswith("az"):
+        assert len(store.proxy.seen(method=None)) <= 2  # Google's first asks for the bucket.
+    listed = {
+        s.key: s.modified for s in Inputs.of([f"{store.url}/in/*"]).files(f"{store.url}/in/*")
+    }
+    assert all(0 <= listed[s.path] - s.modified < 10**9 and s.modified > 0 for s in good)
+    assert [s.path for s in lost] == [f"{n}.npy" for n in range(40, 45)]
+    assert all(s.error.startswith(f"there is no file '{s.path}' below the folder") for s in lost)
+    with pytest.raises(
+        RejectError, match="it has 40 bytes, more than 39: raise --max_record_bytes"
+    ):
+        replace(inputs, max_bytes=39).read(good[34])
+    assert len(replace(inputs, max_bytes=40).read(good[34])) == 40
+
+
+def test_the_reference_of_a_row_changes_with_its_object(s3, tmp_path):
+    s3.put(f"{s3.url}/in/a.npy", bytes(10))
+    table = write(tmp_path, "t.csv", "path\na.npy\n")
+    inputs = inputs_of(table, root=f"{s3.url}/in")
+    (before,) = map(pack_reference, sources_of(inputs))
+    assert [pack_reference(s) for s in sources_of(inputs)] == [before]
+    s3.put(f"{s3.url}/in/a.npy", bytes(11))
+    assert [pack_reference(s) for s in sources_of(inputs)] != [before]
+
+
+def test_a_bucket_that_does_not_exist_is_the_users_mistake(s3, tmp_path):
+    table = write(tmp_path, "t.csv", "path\na.npy\n")
+    inputs = inputs_of(table, root="s3://no-such-bucket/in")
+    with pytest.raises(UsageError, match="there is no bucket 'no-such-bucket'"):
+        sources_of(inputs)

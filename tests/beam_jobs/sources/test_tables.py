@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources import rows
-from beam_jobs.sources.formats import json_objects
-from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
+from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
 from beam_jobs.sources.rows import Dialect, Row, delimiter_hint
 from beam_jobs.sources.source import value_at
-from beam_jobs.sources.tables import column_names, distinct, read_rows, table_kind
+from beam_jobs.sources.tables import column_names, read_rows, table_kind
 from tests.support.memory import peak_below
 
 NAME_IT = "; name its --text_encoding, such as cp1252"
@@ -518,19 +517,6 @@ def test_parquet_without_pyarrow_is_the_users_mistake(monkeypatch):
         read("parquet", b"")
 
 
-def test_the_different_labels_of_a_column_are_sorted_texts():
-    found = [{"y": y} for y in ("b", 10, True, "b", None, "", 1.5, "é")]
-    rows = [Row(number, values) for number, values in enumerate([*found, {"z": "c"}], 1)]
-    rows += [Row(10, None, "broken"), Row(0, None, "cannot be read to its end")]
-    assert distinct(rows, "y", 4) == ["10", "b", "true", "é"]
-    assert distinct([], "y", 0) == []
-    with pytest.raises(UsageError) as caught:
-        distinct(rows, "y", 3)
-    assert caught.value.message == (
-        "column 'y' has more than 3 different values: these are not classes; name another column"
-    )
-
-
 class Counting(io.BytesIO):
     """A file that counts the bytes that are read from it."""
 
@@ -573,7 +559,7 @@ OBJECTS = st.dictionaries(
 def test_objects_of_json_are_those_of_the_library(objects, ascii_only, indent, block):
     written = json.dumps(objects, ensure_ascii=ascii_only, indent=indent)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_objects, "_BLOCK_BYTES", block)
+        patch.setattr(rows, "_BLOCK_BYTES", block)
         assert values(read("json", written)) == json.loads(written)
         one_by_one = "\n".join(json.dumps(value, indent=indent) for value in objects)
         assert values(read("json", one_by_one)) == objects

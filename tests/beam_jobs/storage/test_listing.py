@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from beam_jobs.errors import UsageError
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
-from beam_jobs.storage import files, listing, ranges
+from beam_jobs.storage import files, listing, paths
 from beam_jobs.storage.files import read_bytes
-from beam_jobs.storage.listing import match, spans_of_pattern
+from beam_jobs.storage.listing import ALL, match, spans_of_pattern
 from beam_jobs.storage.paths import absolute, common_root, is_local
-from beam_jobs.storage.ranges import ALL
 from readers.files.files import FileInfo
 
 names = st.text("abcXYZ019_ .-é", min_size=1, max_size=5).filter(lambda s: s not in (".", ".."))
@@ -270,7 +269,7 @@ def test_spans_of_a_disk_hold_every_file_once(tree, enough, most, processes):
         mock.patch.object(listing, "_MOST_LISTED_HERE", enough),
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(listing, "_ENOUGH_FOLDERS", enough),
-        mock.patch.object(ranges, "_SPANS", most),
+        mock.patch.object(listing, "_SPANS", most),
     ):
         write(Path(folder), *(f"{name}.x" for name in tree), "link to/c.x")
         (Path(folder) / "link").symlink_to(Path(folder) / "link to")
@@ -347,7 +346,7 @@ def test_no_match_is_lost_in_a_folder_that_is_not_looked_into(tree, pattern):
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), *(f"{name}.x" for name in tree), "[a/b/c")
         found = sorted(match(f"{folder}/{pattern}"))
-        with mock.patch.object(listing, "_leading", lambda _: lambda _: True):
+        with mock.patch.object(listing, "leading", lambda _: lambda _: True):
             assert found == sorted(match(f"{folder}/{pattern}"))
 
 
@@ -361,6 +360,6 @@ def test_patterns_match_what_beams_filesystems_match(pattern, path):
             expected = bool(re.match(translated, path))
         except re.error:  # Such as [b-a].
             with pytest.raises(re.error):
-                listing._matching(pattern)
+                paths.matching(pattern)
             return
-    assert bool(listing._matching(pattern).match(path)) == expected
+    assert bool(paths.matching(pattern).match(path)) == expected

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.errors import DataError
-from beam_jobs.storage import ranges
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.storage import files, listing
 from beam_jobs.storage.files import store_of
-from beam_jobs.storage.listing import match
-from beam_jobs.storage.ranges import Span, listed_in_ranges, spans_of
-from readers.files.files import FileInfo
+from beam_jobs.storage.listing import Span, listed_in_ranges, match, spans_of
+from readers.files.files import FileInfo, Stat
 from readers.files.stores.store import Page, RangeListed
 
 TOP = "s3://b/k/"
@@ -53,6 +52,20 @@ class Listed:
         for first in range(0, max(len(found), 1), self.size):
             yield found[first : first + self.size]
 
+    def stat(self, path):
+        with self._lock:
+            self.stats = getattr(self, "stats", 0) + 1
+        if path not in self.names:
+            raise FileNotFoundError(path)
+        return Stat(1, "", modified=1_999_999_999)
+
+
+class Unlisted(Listed):
+    """A store whose user may not list it."""
+
+    def page(self, prefix, after):
+        raise UsageError("the store refuses to list")
+
 
 def urls(found):
     return [file.path for file in found]
@@ -66,8 +79,8 @@ NAMES = st.sets(st.text("ab/0é\U0001f600", max_size=6), max_size=60)
 def test_ranges_hold_every_object_once_and_in_order(names, page, at_once, held):
     store = Listed(names, page)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "_AT_ONCE", at_once)
-        patch.setattr(ranges, "_PAGES_HELD", held)
+        patch.setattr(listing, "_AT_ONCE", at_once)
+        patch.setattr(listing, "_PAGES_HELD", held)
         assert urls(listed_in_ranges(store, TOP)) == store.names
 
 
@@ -76,8 +89,8 @@ def test_ranges_hold_every_object_once_and_in_order(names, page, at_once, held):
 def test_spans_hold_every_object_once_and_in_order(names, page, most, pages):
     store = Listed(names, page)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "_SPANS", most)
-        patch.setattr(ranges, "_FOLDER_PAGES", pages)
+        patch.setattr(listing, "_SPANS", most)
+        patch.setattr(listing, "_FOLDER_PAGES", pages)
         spans = spans_of(store, TOP, lambda path: path.endswith("a"))
     found = [file for span in spans for file in listed_in_ranges(store, TOP, span)]
     assert urls(found) == store.names
@@ -97,7 +110,7 @@ def test_objects_of_one_folder_are_listed_page_by_page():
     store = Listed([f"{n:05}" for n in range(950)], page=100)
     assert urls(listed_in_ranges(store, TOP)) == store.names
     assert store.requests == 11, "one to look for folders"
-    assert spans_of(store, TOP, lambda path: False) == [ranges.ALL]
+    assert spans_of(store, TOP, lambda path: False) == [listing.ALL]
 
 
 def test_a_short_listing_is_one_request():
@@ -141,3 +154,44 @@ def test_a_store_is_listed_in_ranges_as_it_is_page_by_page(store):
         assert found.page(url, listed[1].path).files == listed[2:]
         assert next(found.folders(url)) == [f"{url}a/", f"{url}b/", f"{url}c/"]
     assert urls(match(f"{url}**")) == [url + name for name in sorted(names)[:-1]]
+
+
+def infos(monkeypatch, store, *names):
+    monkeypatch.setattr(files, "files_of", lambda _: store)
+    found = files.file_infos([TOP + name for name in names])
+    return [info if isinstance(info, FileInfo) else type(info) for info in found]
+
+
+def test_objects_in_one_folder_are_looked_up_by_pages_and_others_one_by_one(monkeypatch):
+    names = [f"{n:05}" for n in range(10_000)]
+    near, gone, far = names[2000:2060], ["02030x", "99999"], names[5000::500]
+    for asked, pages, stats in ((near + gone, 2, 0), (far, 1, 8), ([*near, *far], 2, 8)):
+        store = Listed(names)
+        found = infos(monkeypatch, store, *reversed(asked))
+        expected = [FileNotFoundError if n in gone else TOP + n for n in reversed(asked)]
+        assert [info if isinstance(info, type) else info.path for info in found] == expected
+        assert (store.requests, getattr(store, "stats", 0)) == (pages, stats)
+
+
+def test_times_are_those_of_whole_seconds_however_an_object_is_looked_up(monkeypatch):
+    assert infos(monkeypatch, Unlisted(["a"]), "a") == [FileInfo(TOP + "a", 1, 10**9)]
+    assert infos(monkeypatch, Listed(["a"]), "a") == [FileInfo(TOP + "a", 1, 0)]
+
+
+def test_a_user_who_may_not_list_may_still_read(monkeypatch):
+    assert infos(monkeypatch, Unlisted(["a"]), "c", "a")[0] is FileNotFoundError
+    with pytest.raises(UsageError, match="refuses to list"):
+        infos(monkeypatch, Unlisted(["a"]), "c", "d")
+
+
+def test_a_listing_begins_right_before_a_name():
+    for name in (
+        "s3://b/a",
+        "s3://b/img_0001.jpg",
+        "s3://b/ä",
+        "s3://b/\ue000",
+        "s3://b/\U0001f600",
+    ):
+        before = files._name_before(name)
+        assert before.encode() < name.encode()
+        assert before < name

@@ -76,6 +76,39 @@ def test_an_object_has_the_bytes_that_were_written(store, data):
     assert (known.size, known.crc32c) == (len(data), google_crc32c.value(data))
 
 
+def test_objects_that_s3_fails_to_delete_are_deleted_again(s3, monkeypatch):
+    """S3 answers a request for many objects with a result for each."""
+    paths, store, asked = [f"{s3.url}/{n}" for n in range(4)], store_of(s3.url), []
+    for path in paths:
+        s3.put(path, b"x")
+    delete, codes = store._client.delete_objects, ["InternalError", "SlowDown"]
+
+    def answer(Delete, **where):
+        keys = [key["Key"] for key in Delete["Objects"]]
+        asked.append(keys)
+        if not codes:
+            return delete(Delete=Delete, **where)
+        kept, others = keys[-2:], [{"Key": key} for key in keys[:-2]]
+        if others:
+            delete(Delete={"Objects": others}, **where)
+        code = codes.pop(0)
+        return {"Errors": [{"Key": key, "Code": code, "Message": "Wait."} for key in kept]}
+
+    monkeypatch.setattr(store._client, "delete_objects", answer)
+    delete_files(paths)
+    assert asked == [["0", "1", "2", "3"], ["2", "3"], ["2", "3"]]
+    assert list_files(s3.url) == []
+    codes += ["SlowDown"] * 100
+    with pytest.raises(
+        DataError, match=rf"{s3.url}/3: the store keeps failing \(cannot be deleted: SlowDown"
+    ):
+        delete_files(paths)
+    codes[:] = ["AccessDenied"]
+    message = rf"{s3.url}/2: cannot be deleted \(AccessDenied: Wait.\)"
+    with pytest.raises(UsageError, match=message):
+        delete_files(paths)
+
+
 @pytest.mark.parametrize("data", [b"some", LARGE])
 def test_an_object_is_created_and_never_replaced(store, data):
     path = f"{store.url}/x"
@@ -302,7 +335,7 @@ def test_a_process_that_loads_from_google_imports_no_beam(no_google_credentials)
     code = (
         "import sys\n"
         "from beam_jobs.storage.files import store_of\n"
-        "from beam_jobs.storage.options import ProcessContext, adopt\n"
+        "from beam_jobs.storage.files import ProcessContext, adopt\n"
         "adopt(ProcessContext({}, {}))\n"
         "print(type(store_of('gs://bucket/x')._client._credentials).__name__)\n"
         "assert 'apache_beam' not in sys.modules"

@@ -28,7 +28,7 @@ from beam_jobs.dataset.generations import begun
 from beam_jobs.dataset.lease import leased, refuse_if_held
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import CompleteError, JobError
-from beam_jobs.plan import run_ranges
+from beam_jobs.plan import shards as plan_shards
 from beam_jobs.records import runs
 from beam_jobs.records.spool import Spool
 from readers.files.stores import clients, store
@@ -64,7 +64,7 @@ def simulated(world: World, chance: random.Random, name: str) -> Iterator[None]:
         mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128))),
         mock.patch.object(runs, "RUN_BYTES", 400),
         mock.patch.object(runs, "_UNKNOWN_BYTES", 100),
-        mock.patch.object(run_ranges, "MOST_RANGES", 0 if name == "merged" else 1 << 40),
+        mock.patch.object(plan_shards, "MOST_RANGES", 0 if name == "merged" else 1 << 40),
         mock.patch.object(Output, "__deepcopy__", _of_run, create=True),
         mock.patch.object(Spool, "__deepcopy__", _of_run, create=True),
     ):
@@ -224,6 +224,10 @@ def _drawn_faults(chance: random.Random) -> Faults:
     return Faults(**rates)
 
 
+# After these faults a runner tries a bundle again, maybe that of the commit.
+_AGAIN = ("dies", "retried", "refused", "unanswered", "full")
+
+
 def simulate(seed: int, name: str = "") -> Counter[str]:
     """Runs a job under faults until it is complete; returns how often each fault struck.
 
@@ -260,7 +264,7 @@ def simulate(seed: int, name: str = "") -> Counter[str]:
             assert not reader.wrong, f"{what}: {reader.wrong}"
             assert not reader.newest or found in (expected, other), f"{what}: other files"
             if ended == "complete" and runner.is_alone:
-                if reader.left() and (has_rival or world.struck["dies"] or world.struck["retried"]):
+                if reader.left() and (has_rival or any(map(world.struck.get, _AGAIN))):
                     # The next command deletes what a commit leaves that dies, is tried again, or sees another run.
                     world.calm()
                     _run(runner, reader, name)

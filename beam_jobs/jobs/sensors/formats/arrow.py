@@ -12,11 +12,10 @@ import pyarrow.parquet
 
 from beam_jobs.engines.memory import limited
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.inside.columns import Column
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, single_signal
-from beam_jobs.jobs.sensors.tables.cells import seconds
-from beam_jobs.jobs.sensors.tables.channels import column_indexes, lay_out
-from beam_jobs.sources.formats.arrow_rows import arrow_memory
+from beam_jobs.jobs.sensors.formats.cells import seconds
+from beam_jobs.jobs.sensors.read_options import ReadOptions, column_places, lay_out
+from beam_jobs.jobs.sensors.recording import Column, Recording
+from beam_jobs.sources.arrow_rows import arrow_memory
 from beam_jobs.storage.limits import check_bytes
 
 _NUMBERS = frozenset(
@@ -30,20 +29,22 @@ _TEXT = ("string", "large_string", "dictionary")
 
 
 def read_parquet(data: bytes, options: ReadOptions) -> Recording:
-    """Reads [rows, channels] in the dtype that holds all of the columns; nulls are NaN."""
+    """A signal [rows, channels] in the dtype that holds all of the columns; nulls are NaN."""
     file = pyarrow.parquet.ParquetFile(io.BytesIO(data))
 
     def read(names: list[str]) -> pyarrow.Table:
         # A text that is repeated in each of a billion rows takes a few bytes of a file.
-        whole = pyarrow.parquet.ParquetFile(io.BytesIO(data), read_dictionary=list(options.inside))
+        table = pyarrow.parquet.ParquetFile(
+            io.BytesIO(data), read_dictionary=list(options.own_columns)
+        )
         with limited(arrow_memory(file.metadata.num_columns, options.max_bytes)):
-            return whole.read(names, use_threads=False)
+            return table.read(names, use_threads=False)
 
     return _read(file.schema_arrow, file.metadata.num_rows, read, options)
 
 
 def read_feather(data: bytes, options: ReadOptions) -> Recording:
-    """Reads a table as `read_parquet` does."""
+    """The same of a table in Arrow's own format."""
     # As a part of a dataset, a file states its number of rows before any is unpacked.
     file = pyarrow.dataset.IpcFileFormat().make_fragment(pyarrow.py_buffer(data))
 
@@ -68,28 +69,27 @@ def _read(
             raise RejectError(
                 f"column {names[place]!r} is not numeric but {types[place]}: choose others with --columns"
             )
-    time, inside = layout.time, layout.inside
+    time, own_columns = layout.time, layout.own_columns
     if time is not None and not (types[time] in _NUMBERS or types[time].startswith(_TIMES)):
         raise RejectError(
             f"column {names[time]!r} is {types[time]}: expected numbers, timestamps or dates as times"
         )
-    for name, place in inside.items():
+    for name, place in own_columns.items():
         if types[place] not in _NUMBERS and not types[place].startswith(_TEXT):
             raise RejectError(f"column {name!r} is {types[place]}, expected text or numbers")
     chosen = [names[place] for place in layout.channels]
-    column_indexes(names, chosen)
-    wanted = sorted({*chosen, options.time_column, *inside} - {""})
-    check_bytes(8 * rows * len(wanted), options.max_bytes)
-    table = read(wanted)
+    column_places(names, chosen)
+    used = sorted({*chosen, options.time_column, *own_columns} - {""})
+    check_bytes(8 * rows * len(used), options.max_bytes)
+    table = read(used)
     if table.num_rows != rows:
         raise ValueError(f"it has {table.num_rows} of {rows} rows")
     times = table[options.time_column] if options.time_column else None
-    return single_signal(
-        np.stack([_arrow_numbers(table[name]) for name in chosen], 1),
-        options,
+    return Recording(
+        {"signal": np.stack([_arrow_numbers(table[name]) for name in chosen], 1)},
         times=None if times is None else _arrow_seconds(times, options.time_unit),
         notes=layout.notes,
-        columns={name: Column.of_cells(table[name].chunks) for name in inside},
+        columns={name: Column.of_cells(table[name].chunks) for name in own_columns},
     )
 
 

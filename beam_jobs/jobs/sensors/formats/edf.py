@@ -9,28 +9,20 @@ import edfio
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.recording import (
-    TEXT_DTYPE,
-    ReadOptions,
-    Recording,
-    single_signal,
-)
-from beam_jobs.jobs.sensors.tables.channels import lay_out
-from beam_jobs.storage.limits import check_bytes
+from beam_jobs.jobs.sensors.read_options import ReadOptions, lay_out
+from beam_jobs.jobs.sensors.recording import Recording
 
 # About files that are cut, which `_read` rejects, and signals without a range, which stay integers.
 warnings.filterwarnings("ignore", module="edfio")
 
 
 def read_edf(data: bytes, options: ReadOptions) -> Recording:
-    """Reads [time, channels] in physical units: the wanted signals, or all; annotations are left out."""
-    check_bytes(4 * len(data), options.max_bytes)  # 16 bits become 64
+    """Samples [time, channels] in physical units: the chosen signals, or all; annotations are left out."""
     return _read(data, edfio.read_edf(data, header_encoding="latin-1"), options)
 
 
 def read_bdf(data: bytes, options: ReadOptions) -> Recording:
-    """Reads a file of 24 bits as `read_edf` does."""
-    check_bytes(8 * len(data) // 3, options.max_bytes)
+    """The same of a file of 24 bits."""
     return _read(data, edfio.read_bdf(data, header_encoding="latin-1"), options)
 
 
@@ -48,8 +40,8 @@ def _read(data: bytes, file: Any, options: ReadOptions) -> Recording:
     signals = [file.signals[place] for place in lay_out(names, len(names), options).channels]
     rates = sorted({signal.sampling_frequency for signal in signals})
     if len(rates) > 1:
-        found = ", ".join(f"{signal.label} {signal.sampling_frequency:g} Hz" for signal in signals)
-        raise RejectError(f"its signals differ in their rates: {found}; choose with --columns")
+        listed = ", ".join(f"{signal.label} {signal.sampling_frequency:g} Hz" for signal in signals)
+        raise RejectError(f"its signals differ in their rates: {listed}; choose with --columns")
     signal = np.stack([signal.data for signal in signals], 1)
     # Its integers have as many digits as this dtype or less.
-    return single_signal(signal, options, rates[0], dtype=TEXT_DTYPE)
+    return Recording({"signal": signal}, rates[0], dtype="float32")

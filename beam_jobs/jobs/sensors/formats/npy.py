@@ -10,37 +10,30 @@ import zipfile
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.inside.columns import find_values
-from beam_jobs.jobs.sensors.recording import (
-    ReadOptions,
-    Recording,
-    choose_arrays,
-    name_arrays,
-    single_signal,
-)
+from beam_jobs.jobs.sensors.read_options import ReadOptions, choose_arrays
+from beam_jobs.jobs.sensors.recording import Recording, archive_recording
 from beam_jobs.storage.limits import check_bytes
 
 
 def read_npy(data: bytes, options: ReadOptions) -> Recording:
-    """Reads the array of a `.npy` file."""
-    return single_signal(parse_npy(data), options)
+    """The array of a `.npy` file."""
+    return Recording({"signal": parse_npy(data)})
 
 
 def parse_npy(data: bytes) -> np.ndarray:
-    """Returns the array that `np.load` reads from the bytes of a `.npy` file; never unpickles.
+    """The array that `np.load` reads from the bytes of a `.npy` file; never unpickles.
 
     Raises:
-        RejectError: the array holds Python objects.
-        ValueError: the bytes are not a complete `.npy` file.
+        RejectError: The array holds Python objects.
+        ValueError: The bytes are not a complete `.npy` file.
     """
     # Cached, because NumPy takes 30 us to parse a header and a dataset has few different ones.
-    shape, fortran_order, dtype = _npy_header(data[: _npy_header_bytes(data)])
+    start = _npy_header_bytes(data)
+    shape, fortran_order, dtype = _npy_header(data[:start])
     if dtype.hasobject:
         raise RejectError("it holds pickled objects, which are never loaded")
     count = math.prod(shape)
-    array = (
-        np.frombuffer(data, dtype, count, _npy_header_bytes(data)) if count else np.empty(0, dtype)
-    )
+    array = np.frombuffer(data, dtype, count, start) if count else np.empty(0, dtype)
     return array.reshape(shape[::-1]).T if fortran_order else array.reshape(shape)
 
 
@@ -65,24 +58,22 @@ def _npy_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 
 def read_npz(data: bytes, options: ReadOptions) -> Recording:
-    """Reads the wanted arrays of a `.npz` archive."""
+    """The chosen arrays of a `.npz` archive."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        check_bytes(sum(member.file_size for member in archive.infolist()), options.max_bytes)
+        infos = archive.infolist()
+        check_bytes(sum(info.file_size for info in infos), options.max_bytes)
         members = {
-            member.filename.removesuffix(".npy"): member
-            for member in archive.infolist()
-            if member.filename.endswith(".npy")
+            info.filename.removesuffix(".npy"): info
+            for info in infos
+            if info.filename.endswith(".npy")
         }
 
-        def unpacked(name: str) -> bytes:
+        def read(name: str) -> np.ndarray:
             # At most the bytes that it states: `ZipFile.read` unpacks all that are there.
             with archive.open(members[name]) as file:
-                return file.read(members[name].file_size)
+                return parse_npy(file.read(members[name].file_size))
 
-        def read(name: str) -> np.ndarray | None:
-            return parse_npy(unpacked(name)) if name in members else None
-
-        columns, metadata = find_values(options.inside, read)
-        names = choose_arrays(members, options)
-        arrays = {name: parse_npy(unpacked(name)) for name in names}
-        return Recording(name_arrays(arrays), columns=columns, metadata=metadata)
+        arrays = {name: read(name) for name in choose_arrays(members, options)}
+        return archive_recording(
+            arrays, options.own_columns, lambda name: read(name) if name in members else None
+        )

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from beam_jobs.errors import DataError, JobError, RejectError, UsageError
 from beam_jobs.packages import require
+from beam_jobs.storage.limits import check_bytes
 
 if TYPE_CHECKING:
-    from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+    from beam_jobs.jobs.sensors.read_options import ReadOptions
+    from beam_jobs.jobs.sensors.recording import Recording
 
     Reader = Callable[[bytes, ReadOptions], Recording]
 
@@ -42,7 +44,6 @@ class Format:
         flags: Those of `FLAGS` that apply to its files.
         libraries: The modules that the reader imports, if not everybody has them.
         extra: The extra of this package that installs them.
-        crashes: Whether they crash on some damaged files, and so read them in another process.
     """
 
     suffixes: tuple[str, ...]
@@ -50,41 +51,35 @@ class Format:
     flags: tuple[str, ...] = FLAGS
     libraries: tuple[str, ...] = ()
     extra: str = ""
-    crashes: bool = False
+
+
+# Libraries that crash on some damaged files, and so read them in another process.
+_CRASHING = {"h5py"}
+
+_SOUNDS = ".flac .ogg .oga .opus .mp3 .aiff .aif .aifc .au .snd .caf .w64 .sph .voc"
 
 
 def _own(
-    suffixes: str,
-    reader: str,
-    flags: tuple[str, ...],
-    libraries: str = "",
-    extra: str = "",
-    crashes: bool = False,
+    suffixes: str, reader: str, flags: tuple[str, ...], libraries: str = "", extra: str = ""
 ) -> Format:
     names = tuple(suffixes.split())
-    return Format(names, f"{__package__}.{reader}", flags, tuple(libraries.split()), extra, crashes)
+    return Format(names, f"{__package__}.{reader}", flags, tuple(libraries.split()), extra)
 
 
 FORMATS = (
     _own(".npy", "npy:read_npy", ()),
     _own(".npz", "npy:read_npz", _ARRAYS),
-    _own(".csv .csv.gz", "delimited:read_csv", _CELLS, "pyarrow", "beam"),
-    _own(".tsv .tsv.gz", "delimited:read_tsv", _CELLS, "pyarrow", "beam"),
-    _own(".txt .txt.gz", "delimited:read_txt", _CELLS, "pyarrow", "beam"),
-    _own(".jsonl .jsonl.gz", "json_lines:read_jsonl", _LINES, "pyarrow", "beam"),
-    _own(".wav", "wav:read_wav", _AUDIO),
-    _own(
-        ".flac .ogg .oga .opus .mp3 .aiff .aif .aifc .au .snd .caf .w64 .sph .voc",
-        "sndfile:read_sound",
-        _AUDIO,
-        "soundfile",
-        "audio",
-    ),
+    _own(".csv .csv.gz", "text_tables:read_csv", _CELLS, "pyarrow", "beam"),
+    _own(".tsv .tsv.gz", "text_tables:read_tsv", _CELLS, "pyarrow", "beam"),
+    _own(".txt .txt.gz", "text_tables:read_txt", _CELLS, "pyarrow", "beam"),
+    _own(".jsonl .jsonl.gz", "text_tables:read_jsonl", _LINES, "pyarrow", "beam"),
+    _own(".wav", "audio:read_wav", _AUDIO),
+    _own(_SOUNDS, "audio:read_sound", _AUDIO, "soundfile", "audio"),
     _own(".parquet", "arrow:read_parquet", _TABLE, "pyarrow", "beam"),
     _own(".feather .arrow", "arrow:read_feather", _TABLE, "pyarrow", "beam"),
-    _own(".h5 .hdf5", "hdf5:read_h5", _ARRAYS, "h5py", "hdf5", crashes=True),
-    _own(".mat", "matlab:read_mat", _ARRAYS, "scipy h5py", "matlab", crashes=True),
-    _own(".nc", "netcdf:read_nc", _ARRAYS, "scipy h5py", "netcdf", crashes=True),
+    _own(".h5 .hdf5", "hdf5:read_h5", _ARRAYS, "h5py", "hdf5"),
+    _own(".mat", "hdf5:read_mat", _ARRAYS, "scipy h5py", "matlab"),
+    _own(".nc", "hdf5:read_nc", _ARRAYS, "scipy h5py", "netcdf"),
     _own(".edf", "edf:read_edf", _CHANNELS, "edfio", "edf"),
     _own(".bdf", "edf:read_bdf", _CHANNELS, "edfio", "edf"),
 )
@@ -100,7 +95,7 @@ REFUSED = {
 
 
 def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
-    """Reads a recording from the bytes of a file.
+    """The recording in the bytes of a file.
 
     Times that are dates count from 1970-01-01 UTC; in float64 they are exact to a microsecond.
 
@@ -108,28 +103,21 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
         name: The name of the file, or its path.
 
     Raises:
-        RejectError: no format has such a name, or the bytes are not a complete file of it, or lack
+        RejectError: No format has such a name, or the bytes are not a complete file of it, or lack
             what `options` ask for.
-        UsageError: the library for the format is not installed.
+        UsageError: The library for the format is not installed.
     """
     from beam_jobs.engines.guarded import guarded  # The help, which lists formats, does without.
 
-    suffix, found = _find(name)
-    if not found:
+    suffix, form = _format_of(name)
+    if not form:
         raise RejectError(_refusal(name))
-    read = _reader(found, suffix)
+    read = _reader(form, suffix)
     try:
-        if found.crashes:
-            recording = guarded(read, data, options, memory=len(data) + 4 * options.max_bytes)
-        else:
-            recording = read(data, options)
-        known = {*recording.columns, *recording.metadata}
-        if missing := [name for name in options.inside if name not in known]:
-            raise RejectError(
-                f"neither its metadata nor the file has {missing[0]!r}: expected a column of a --table, "
-                "or a column, an array or an attribute of the file"
-            )
-        return recording if options.recording_column else recording.in_order(options.times)
+        if _CRASHING.isdisjoint(form.libraries):
+            return _checked(form, read(data, options), options)
+        memory = len(data) + 4 * options.max_bytes
+        return _checked(form, guarded(read, data, options, memory=memory), options)
     except DataError as error:  # The process that reads it was killed.
         raise DataError(f"{name}: {error.message}") from None
     except (RejectError, JobError):
@@ -145,6 +133,22 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
         raise RejectError(f"not a whole {suffix} file: {reason}") from None
 
 
+def _checked(form: Format, recording: Recording, options: ReadOptions) -> Recording:
+    """The recording in order; raises RejectError if it lacks what the options ask for."""
+    check_bytes(sum(array.nbytes for array in recording.arrays.values()), options.max_bytes)
+    if "arrays" not in form.flags:
+        from beam_jobs.jobs.sensors.read_options import choose_arrays
+
+        choose_arrays(recording.arrays, options)
+    for name in options.own_columns:
+        if name not in recording.columns and name not in recording.metadata:
+            raise RejectError(
+                f"neither its metadata nor the file has {name!r}: expected a column of a --table, "
+                "or a column, an array or an attribute of the file"
+            )
+    return recording if options.recording_column else recording.in_order(options.times)
+
+
 def _refusal(name: str) -> str:
     ending = f".{name.rsplit('.', 1)[-1].lower()}"
     for endings, cure in REFUSED.items():
@@ -155,51 +159,49 @@ def _refusal(name: str) -> str:
 
 
 def flags_of(name: str) -> tuple[str, ...]:
-    """Returns the flags that apply to a file, by its name; none if no format has such a name."""
-    _, found = _find(name)
-    return found.flags if found else ()
+    """The flags that apply to a file, by its name; none if no format has such a name."""
+    _, form = _format_of(name)
+    return form.flags if form else ()
 
 
 def suffixes_of(*formats: Format) -> list[str]:
-    """Returns the suffixes of formats; without those of packed files, which they have as well."""
-    return [suffix for found in formats for suffix in found.suffixes if not suffix.endswith(".gz")]
+    """The suffixes of formats; without those of packed files, which they have as well."""
+    return [suffix for form in formats for suffix in form.suffixes if not suffix.endswith(".gz")]
 
 
 def suffixes_with(flag: str) -> str:
-    """Returns the suffixes of this package's formats that a flag applies to, as help texts list them."""
-    *most, last = suffixes_of(*(found for found in FORMATS if flag in found.flags))
+    """The suffixes of this package's formats that a flag applies to, as help texts list them."""
+    *most, last = suffixes_of(*(form for form in FORMATS if flag in form.flags))
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def _find(name: str) -> tuple[str, Format | None]:
-    """Returns the longest known suffix of a name, and its format."""
+def _format_of(name: str) -> tuple[str, Format | None]:
+    """The longest known suffix of a name, and its format; this package's formats go first."""
     parts = name.rsplit("/", 1)[-1].lower().split(".")
     suffixes = [f".{'.'.join(parts[start:])}" for start in range(1, len(parts))]
-    for known in (_OWN, _others):
-        formats = known if isinstance(known, dict) else known()
-        for suffix in suffixes:
-            if suffix in formats:
-                return suffix, formats[suffix]
-    return "", None
+    if own := next((suffix for suffix in suffixes if suffix in _OWN), ""):
+        return own, _OWN[own]
+    other = next((suffix for suffix in suffixes if suffix in _others()), "")
+    return other, _others().get(other)
 
 
-_OWN = {suffix: found for found in FORMATS for suffix in found.suffixes}
+_OWN = {suffix: form for form in FORMATS for suffix in form.suffixes}
 
 
 @functools.cache
 def _others() -> dict[str, Format]:
-    """Returns the formats of other packages by suffix."""
+    """The formats of other packages by suffix."""
     from importlib import metadata
 
-    found = metadata.entry_points(group=ENTRY_POINTS)
-    return {f".{point.name.lower()}": Format((f".{point.name}",), point.value) for point in found}
+    points = metadata.entry_points(group=ENTRY_POINTS)
+    return {f".{point.name.lower()}": Format((f".{point.name}",), point.value) for point in points}
 
 
 @functools.cache
-def _reader(found: Format, suffix: str) -> Reader:
-    for library in found.libraries:
-        require(library, found.extra, f"{suffix} files")
+def _reader(form: Format, suffix: str) -> Reader:
+    for library in form.libraries:
+        require(library, form.extra, f"{suffix} files")
     try:
-        return pkgutil.resolve_name(found.reader)
+        return pkgutil.resolve_name(form.reader)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"{suffix} files are read by {found.reader}: {error}") from None
+        raise UsageError(f"{suffix} files are read by {form.reader}: {error}") from None

@@ -130,7 +130,8 @@ class AzureStore(Store):
     def stat(self, path: str) -> Stat:
         there = self.call(path, self.blob(path).get_blob_properties, reads=True)
         known = there.metadata.get(_CRC32C)
-        return Stat(there.size, there.etag, int(known, 16) if known else None)
+        modified = int(there.last_modified.timestamp() * 1e9)
+        return Stat(there.size, there.etag, int(known, 16) if known else None, modified)
 
     def put(self, path: str, data: bytes, replace: bool) -> None:
         # The store compares an MD5 with the bytes that arrived.

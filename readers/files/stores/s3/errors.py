@@ -38,9 +38,11 @@ _STATUSES = dict.fromkeys(
     [
         "BandwidthLimitExceeded",
         "ConditionalRequestConflict",
+        "InternalError",
         "OperationAborted",
         "RequestLimitExceeded",
         "RequestTimeout",
+        "ServiceUnavailable",
         "SlowDown",
         "Throttling",
         "ThrottlingException",
@@ -59,6 +61,11 @@ def may_pass(error: BotoCoreError | ClientError) -> bool:
     if isinstance(error, ClientError):
         return backoff.may_pass(_status(error))
     return isinstance(error, HTTPClientError)  # No answer arrived, or only a part of one.
+
+
+def code_may_pass(code: str) -> bool:
+    """Whether what failed with an error code, for one object of several, may succeed a moment later."""
+    return backoff.may_pass(_STATUSES.get(code, 0))
 
 
 def _status(error: ClientError) -> int:

@@ -19,7 +19,13 @@ from readers.files.files import FileInfo, Stat
 from readers.files.stores.ahead import Part
 from readers.files.stores.environment import is_set
 from readers.files.stores.errors import Errors, one_line
-from readers.files.stores.s3.errors import NO_CREDENTIALS, BeyondEnd, may_pass, meaning
+from readers.files.stores.s3.errors import (
+    NO_CREDENTIALS,
+    BeyondEnd,
+    code_may_pass,
+    may_pass,
+    meaning,
+)
 from readers.files.stores.store import (
     Page,
     RangeListed,
@@ -167,7 +173,7 @@ class S3Store(RangeListed):
     def stat(self, path: str) -> Stat:
         there = self.call("head_object", path, ChecksumMode="ENABLED")
         crc32c = crc32c_number(there.get("ChecksumCRC32C"))
-        return Stat(there["ContentLength"], there.get("ETag"), crc32c)
+        return Stat(there["ContentLength"], there.get("ETag"), crc32c, _time_of(there))
 
     def put(self, path: str, data: bytes, replace: bool) -> None:
         # The store compares the checksum with the bytes that arrived, and keeps it for `stat`.
@@ -183,15 +189,27 @@ class S3Store(RangeListed):
             buckets.setdefault(path.split("/", 3)[2], []).append(path)
         for named in buckets.values():
             for start in range(0, len(named), _DELETED_AT_ONCE):
-                some = named[start : start + _DELETED_AT_ONCE]
-                keys = [{"Key": bucket_and_key(path)[1]} for path in some]
-                answer = self.call(
-                    "delete_objects", some[0], Delete={"Objects": keys, "Quiet": True}
-                )
-                for error in answer.get("Errors", ()):
-                    raise self.errors.refused(
-                        f"{some[0]}: cannot be deleted: {one_line(error.get('Message'))}"
-                    )
+                self._delete(named[start : start + _DELETED_AT_ONCE])
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        """Deletes objects of one bucket, with one request for all."""
+        bucket = paths[0].split("/", 3)[2]
+        keys = [bucket_and_key(path)[1] for path in paths]
+        for _ in backoff.tries(self._tries):
+            objects = [{"Key": key} for key in keys]
+            answer = self.call(
+                "delete_objects", paths[0], Delete={"Objects": objects, "Quiet": True}
+            )
+            # The answer for each object may be an error of its own.
+            failed = answer.get("Errors", ())
+            for error in failed:
+                path, code = f"s3://{bucket}/{error['Key']}", error.get("Code", "")
+                why = one_line(f"{code}: {error.get('Message')}")
+                if not code_may_pass(code):
+                    raise self.errors.refused(f"{path}: cannot be deleted ({why})")
+            if not (keys := [error["Key"] for error in failed]):
+                return
+        raise self.errors.failing(path, f"cannot be deleted: {why}")
 
     def drop_uploads(self, prefix: str) -> None:
         bucket, _ = bucket_and_key(prefix)
@@ -218,10 +236,15 @@ def _files_in(prefix: str, page: Mapping[str, Any]) -> list[FileInfo]:
         FileInfo(
             f"s3://{bucket}/{found['Key']}",
             found["Size"],
-            int(found["LastModified"].timestamp() * 1e9),
+            _time_of(found),
         )
         for found in page.get("Contents", ())
     ]
+
+
+def _time_of(found: Mapping[str, Any]) -> int:
+    """When an object was modified, in nanoseconds since the epoch."""
+    return int(found["LastModified"].timestamp() * 1e9)
 
 
 def _keep_read_headers(response_dict: dict[str, Any], **_: Any) -> None:

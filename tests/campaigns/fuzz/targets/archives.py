@@ -9,7 +9,8 @@ import tarfile
 import zipfile
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources.archives.archive import members, open_member, read_member, walk
+from beam_jobs.sources.archives.archive import members, walk
+from beam_jobs.sources.archives.member import open_member, read_member
 from beam_jobs.sources.archives.sidecars import is_companion, is_sidecar, row_of
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import archived

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+from beam_jobs.jobs.sensors.read_options import ReadOptions
+from beam_jobs.jobs.sensors.recording import Recording
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import archived
 from tests.campaigns.fuzz.target import Target, after_choice
@@ -68,8 +69,8 @@ def _npz(compressed: bool, **arrays: Any) -> bytes:
 
 _NPZ = (
     ReadOptions(max_bytes=MOST_BYTES),
-    ReadOptions(max_bytes=MOST_BYTES, arrays=("x",), inside=("y",)),
-    ReadOptions(max_bytes=MOST_BYTES, inside=("y",), recording_column="y"),
+    ReadOptions(max_bytes=MOST_BYTES, arrays=("x",), own_columns=("y",)),
+    ReadOptions(max_bytes=MOST_BYTES, own_columns=("y",), recording_column="y"),
 )
 
 

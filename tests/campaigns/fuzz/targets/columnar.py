@@ -11,8 +11,8 @@ import pyarrow.feather
 import pyarrow.parquet
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors.recording import ReadOptions
-from beam_jobs.sources.formats.parquet import class_names
+from beam_jobs.jobs.sensors.read_options import ReadOptions
+from beam_jobs.sources.arrow_rows import class_names
 from beam_jobs.sources.tables import column_names, read_rows
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.target import Target
@@ -21,7 +21,7 @@ from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, chosen, examinin
 _VARIANTS = (
     ReadOptions(max_bytes=MOST_BYTES),
     ReadOptions(max_bytes=MOST_BYTES, columns=("x",), time_column="t", times="sort"),
-    ReadOptions(max_bytes=MOST_BYTES, columns=("x",), inside=("s",), recording_column="s"),
+    ReadOptions(max_bytes=MOST_BYTES, columns=("x",), own_columns=("s",), recording_column="s"),
 )
 
 

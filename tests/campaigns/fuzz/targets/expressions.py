@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.sensors.spans import parse_rate, parse_span
+from beam_jobs.jobs.sensors.conditioning import Span, parse_rate
 from beam_jobs.plan.splits import Splits
 from readers.order.split import parse_split, shard_ranges, split_name
 from tests.campaigns.fuzz.limits import Limits
@@ -49,7 +49,7 @@ def _examine_splits(data: bytes) -> None:
 
 def _examine_span(data: bytes) -> None:
     text = _text(data)
-    for parse in (parse_rate, parse_span):
+    for parse in (parse_rate, Span.parse):
         try:
             parse(text)
         except UsageError as error:

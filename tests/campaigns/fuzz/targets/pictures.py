@@ -11,9 +11,9 @@ import numpy as np
 from PIL import Image
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.images.features import read_mask
 from beam_jobs.jobs.images.image_files import decoding, header_of
-from beam_jobs.jobs.images.job import ImageJob
-from beam_jobs.jobs.images.masks import read_mask
+from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source

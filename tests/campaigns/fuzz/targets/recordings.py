@@ -8,7 +8,8 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.registry import read_recording
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+from beam_jobs.jobs.sensors.read_options import ReadOptions
+from beam_jobs.jobs.sensors.recording import Recording
 from tests.campaigns.fuzz.target import by_choice
 
 # Small, so that a file that unpacks to more than it should shows in the memory of the process.

@@ -10,14 +10,14 @@ import h5py
 import numpy as np
 import scipy.io
 
-from beam_jobs.jobs.sensors.recording import ReadOptions
+from beam_jobs.jobs.sensors.read_options import ReadOptions
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.target import Target
 from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, chosen, examining
 
 _VARIANTS = (
     ReadOptions(max_bytes=MOST_BYTES),
-    ReadOptions(max_bytes=MOST_BYTES, arrays=("x",), inside=("label",)),
+    ReadOptions(max_bytes=MOST_BYTES, arrays=("x",), own_columns=("label",)),
 )
 
 

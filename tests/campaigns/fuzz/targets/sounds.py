@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+from beam_jobs.jobs.sensors.read_options import ReadOptions
+from beam_jobs.jobs.sensors.recording import Recording
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.target import Target
 from tests.campaigns.fuzz.targets.recordings import MOST_BYTES, chosen, examining

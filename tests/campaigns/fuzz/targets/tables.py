@@ -12,7 +12,8 @@ import json
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+from beam_jobs.jobs.sensors.read_options import ReadOptions
+from beam_jobs.jobs.sensors.recording import Recording
 from beam_jobs.sources.rows import Dialect
 from beam_jobs.sources.tables import column_names, read_rows
 from tests.campaigns.fuzz.limits import Limits
@@ -26,7 +27,9 @@ _VARIANTS = (
     ReadOptions(max_bytes=MOST_BYTES),
     ReadOptions(max_bytes=MOST_BYTES, columns=("x", "y")),
     ReadOptions(max_bytes=MOST_BYTES, time_column="time", times="sort"),
-    ReadOptions(max_bytes=MOST_BYTES, columns=("y",), inside=("label",), recording_column="label"),
+    ReadOptions(
+        max_bytes=MOST_BYTES, columns=("y",), own_columns=("label",), recording_column="label"
+    ),
     ReadOptions(max_bytes=MOST_BYTES, encoding="utf-16"),
     ReadOptions(max_bytes=MOST_BYTES, encoding="cp1252", delimiter=";"),
     ReadOptions(max_bytes=MOST_BYTES, time_column="time", time_unit="ms", drop_columns=("label",)),

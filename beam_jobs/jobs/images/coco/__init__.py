@@ -1,1 +1,0 @@
-"""Files of COCO: their boxes, captions, segmentations and keypoints."""

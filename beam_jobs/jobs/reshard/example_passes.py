@@ -1,0 +1,217 @@
+"""The passes over TFRecord files: their keys, the sketches that find near duplicates, and their records."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
+from beam_jobs.jobs.passes import (
+    EncodedRecords,
+    FirstPass,
+    FoundRecords,
+    Learner,
+    SecondPass,
+    mapped_records,
+)
+from beam_jobs.jobs.reshard.examples import Examples, ReshardSpec, examples_of
+from beam_jobs.jobs.reshard.record_fit import (
+    RecordFit,
+    with_features,
+)
+from beam_jobs.jobs.reshard.schema_guess import LEARNED, SchemaGuess
+from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.records.encode import RecordCounter, RecordEncoder
+from beam_jobs.records.rejects import Reject
+from beam_jobs.sources.chunks import Task
+from readers.format.decode.records import Decoder
+from readers.format.encode.index_rows import IndexRows
+from readers.format.schema import Feature, Schema
+from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, frame
+
+# The number of a shard, in its name.
+_SHARD = re.compile(r"-([0-9]{1,7})-of-[0-9]+")
+
+# Enough for the records of a shard, and leaves as many for its number.
+_RECORD_BITS = 32
+
+# Records that are sketched together: pictures of 2 MiB take 128 MiB.
+_AT_ONCE = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReshardFirstPass(FirstPass):
+    """Task -> keys of records, and facts about the features of the first ones.
+
+    Attributes:
+        spec: Defines the records.
+    """
+
+    spec: ReshardSpec
+
+    def learner(self) -> Learner | None:
+        return SchemaGuess()
+
+    def found(self, task: Task) -> Iterator[FoundRecords]:
+        for examples in examples_of(self.spec, self.rules, task):
+            yield FoundRecords(
+                examples.keys,
+                examples.splits,
+                self._sizes(examples),
+                [None] * len(examples.keys),
+                examples.rejects,
+                learned=None if self.spec.given else _learned(examples),
+                duplicates=examples.duplicates,
+                texts=len(examples.keys),
+            )
+
+    def _sizes(self, examples: Examples) -> np.ndarray:
+        """The size of each record's frame in bytes, without the features that are dropped."""
+        if not self.spec.changes_records:
+            return examples.stops - examples.starts + FRAME_BYTES
+        sizes = [self._kept_bytes(examples.record(row)) for row in range(len(examples.keys))]
+        return np.array(sizes, np.int64) + FRAME_BYTES
+
+    def _kept_bytes(self, record: memoryview) -> int:
+        try:
+            return len(with_features(record, lambda n: self.spec.keeps(n.removesuffix("/shape"))))
+        except ValueError:  # The second pass rejects it.
+            return 0
+
+
+def _learned(examples: Examples) -> SchemaGuess:
+    """Facts about those records of a batch that are among the first ones of their chunk."""
+    chunk, batch, guess = examples.chunk, examples.batch, SchemaGuess()
+    starts, stops = batch.spans
+    good = batch.good & (starts < stops)
+    for row in np.flatnonzero(good[: max(chunk.first + LEARNED - batch.first, 0)]).tolist():
+        key = f"{chunk.source.key}#{batch.first + row}"
+        guess.learn(key, batch.data.data[starts[row] : stops[row]])
+    return guess
+
+
+@dataclass(frozen=True)
+class ReshardSecondPass(SecondPass):
+    """Task -> records, as they are or without some features, and their statistics.
+
+    Attributes:
+        spec: Defines the records.
+    """
+
+    spec: ReshardSpec
+
+    @functools.cached_property
+    def _fit(self) -> RecordFit:
+        return RecordFit(self.plan.schema, self._keeps, self.spec.given is None)
+
+    @functools.cached_property
+    def _index_rows(self) -> IndexRows:
+        return IndexRows(self.plan.schema)
+
+    @functools.cached_property
+    def _counted(self) -> dict[str, Feature]:
+        return {name: f for name, f in self.plan.schema.items() if not f.step}
+
+    def counter(self) -> RecordCounter:
+        return super().counter() if self.plan.mapper else RecordCounter(self._counted)
+
+    def encoded(self, task: Task, encoder: RecordCounter) -> Iterator[EncodedRecords]:
+        decoder = Decoder(self.plan.job_schema)
+        for examples in examples_of(self.spec, self.plan.rules, task):
+            if isinstance(encoder, RecordEncoder):  # It has a mapper.
+                yield mapped_records(
+                    encoder,
+                    examples.keys,
+                    examples.splits,
+                    lambda row, examples=examples: decoder.decode(examples.record(row)),
+                    examples.rejects,
+                )
+            else:
+                yield self._kept(examples, encoder)
+
+    def _kept(self, examples: Examples, counter: RecordCounter) -> EncodedRecords:
+        """Those of some Examples that fit the schema, and the others as rejects."""
+        data = examples.batch.data
+        values, errors = self._fit.check(data, examples.starts, examples.stops)
+        late = []
+        for row, error in sorted(errors.items()):
+            where = examples.batch.place_of(examples.starts[row])
+            key = examples.keys[row].decode("utf-8", "surrogateescape")
+            reject = Reject.of(key, "decode", f"{where}: {error}")
+            late.append((reject, int(examples.splits[row])))
+        good = [row for row in range(len(examples.keys)) if row not in errors]
+        columns = {name: [values[name][row] for row in good] for name in self._counted}
+        splits = examples.splits[good]
+        counter.count(splits, columns)
+        return EncodedRecords(
+            [examples.keys[row] for row in good],
+            splits,
+            [self._frame(examples, row) for row in good],
+            self._index_rows.pack_all(columns, len(good)),
+            examples.rejects,
+            late,
+        )
+
+    def _frame(self, examples: Examples, row: int) -> bytes | memoryview:
+        if self.spec.changes_records:
+            return frame(with_features(examples.record(row), self._keeps))
+        start, stop = int(examples.starts[row]), int(examples.stops[row])
+        return examples.batch.data.data[start - HEADER_BYTES : stop + FOOTER_BYTES]
+
+    def _keeps(self, name: str) -> bool:
+        """Whether to keep a feature of an Example, which may hold the shapes of another feature."""
+        of, schema = name.removesuffix("/shape"), self.plan.schema
+        if self.spec.keep:
+            return name in schema or (of in schema and schema[of].has_companion)
+        return name not in self.spec.drop and (of not in self.spec.drop or name in schema)
+
+
+def example_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Task) -> Sketched:
+    """The sketches of a task's records; one that does not fit the schema has none."""
+    builder = SketchBuilder(near, task.id)
+    for examples in examples_of(spec, rules, task):
+        numbers = np.arange(len(examples.keys)) + examples.before
+        _sketch(builder, examples, numbers, rules.placement.orders(examples.keys))
+    return builder.finish(task.count)
+
+
+def dataset_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Task) -> Sketched:
+    """As `example_sketches`, with the file and the row of each record, in the order of reading."""
+    builders: dict[str, SketchBuilder] = {}
+    for examples in examples_of(spec, rules, task):
+        file = examples.chunk.source.key
+        numbers = np.array([key.rpartition(b"#")[2] for key in examples.keys], object).astype(
+            np.int64
+        )
+        shard = _SHARD.search(file)
+        places = numbers + ((int(shard[1]) if shard else 0) << _RECORD_BITS)
+        orders = examples.splits.astype(np.uint64) << np.uint64(56) | places.astype(np.uint64)
+        _sketch(builders.setdefault(file, SketchBuilder(near, file)), examples, numbers, orders)
+    made = [builder.finish() for builder in builders.values()]
+    blocks = [block for sketched in made for block in sketched.blocks]
+    return Sketched(blocks, sum(sketched.records for sketched in made), task.count)
+
+
+def _sketch(
+    builder: SketchBuilder, examples: Examples, numbers: np.ndarray, orders: np.ndarray
+) -> None:
+    """Adds some Examples, a few at a time."""
+    decoder = Decoder(Schema(dict(builder.near.compared.features)))
+    for start in range(0, len(numbers), _AT_ONCE):
+        rows = range(start, min(start + _AT_ONCE, len(numbers)))
+        values = [_value_of(builder.near, decoder, examples.record(row)) for row in rows]
+        at = slice(rows.start, rows.stop)
+        builder.add(numbers[at], orders[at], examples.splits[at], values)
+
+
+def _value_of(near: Near, decoder: Decoder, data: memoryview) -> Any:
+    """What is compared of a serialized record; None if it cannot be decoded."""
+    try:
+        return near.value_of(decoder.decode(data))
+    except ValueError:
+        return None

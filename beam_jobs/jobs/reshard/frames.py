@@ -1,0 +1,202 @@
+"""Reads the records of any TFRecord file, and finds the places where it is damaged."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import io
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_jobs.errors import RejectError
+from beam_jobs.storage.limits import exceeds
+from readers.format.decode.scanner import MARGIN
+from readers.format.tfrecord import (
+    FOOTER_BYTES,
+    FRAME_BYTES,
+    HEADER_BYTES,
+    intact,
+    masked_crc32c,
+)
+
+# Bytes read at once: a few thousand records, so that each NumPy call works on many.
+_BLOCK_BYTES = 4 << 20
+
+_LENGTH = struct.Struct("<Q")
+
+_CRC = struct.Struct("<I")
+
+_GZIP = b"\x1f\x8b"
+
+_ZLIB_HEADERS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+
+_WRONG_CHECKSUM = "its checksum does not match its data"
+
+
+class FrameBatch(NamedTuple):
+    """Consecutive records of a file.
+
+    Attributes:
+        data: uint8 [n], their frames, followed by at least `MARGIN` bytes without meaning.
+        lengths: int64 [B], the bytes of each frame.
+        good: bool [B], whether its checksums match.
+        first: The number of the first record in the file, from 1.
+        offset: The position of the first record in the file, in bytes.
+        broken: (number from 1, reason with the byte) of records whose checksum differs, and of the end of
+            the file if that is damaged; (0, reason) of a file that cannot be read.
+    """
+
+    data: np.ndarray
+    lengths: np.ndarray
+    good: np.ndarray
+    first: int
+    offset: int
+    broken: list[tuple[int, str]]
+
+    @property
+    def stops(self) -> np.ndarray:
+        """The end of each frame in `data`, int64 [B]."""
+        return np.cumsum(self.lengths)
+
+    @property
+    def spans(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each record begins and ends in `data`, int64 [B]."""
+        stops = self.stops
+        return stops - self.lengths + HEADER_BYTES, stops - FOOTER_BYTES
+
+    def place_of(self, start: int) -> str:
+        """The byte of the file at which the frame of a record begins, for errors.
+
+        Args:
+            start: Where the record begins in `data`.
+        """
+        return f"byte {self.offset + int(start) - HEADER_BYTES:,}"
+
+
+def no_frames(error: str) -> FrameBatch:
+    """The records of a file that cannot be read."""
+    nothing = np.zeros(0, np.int64)
+    return FrameBatch(np.zeros(MARGIN, np.uint8), nothing, nothing > 0, 1, 0, [(0, error)])
+
+
+# A file that is read from its beginning.
+Stream = io.BufferedReader | gzip.GzipFile
+
+
+def decompressed(file: io.BufferedReader) -> Stream:
+    """The file itself, or its decompressed content if it is GZIP.
+
+    The content decides, not the file's name. A first record of 35,615 bytes begins with the same two
+    bytes as GZIP, but its length has a checksum.
+
+    Args:
+        file: A file positioned at its beginning.
+
+    Raises:
+        OSError: The file cannot be read.
+        RejectError: The file is compressed with ZLIB.
+    """
+    head = file.peek(HEADER_BYTES)[:HEADER_BYTES]
+    if len(head) == HEADER_BYTES and masked_crc32c(head[:8]) == _CRC.unpack_from(head, 8)[0]:
+        return file
+    if head[:2] in _ZLIB_HEADERS:
+        raise RejectError(
+            "compressed with ZLIB, expected GZIP or no compression; write it again with "
+            "tf.io.TFRecordOptions(compression_type='GZIP')"
+        )
+    return gzip.GzipFile(fileobj=file) if head[:2] == _GZIP else file
+
+
+def frame_batches(
+    file: Stream, limit: int, start: int = 0, end: int = 0, first: int = 1
+) -> Iterator[FrameBatch]:
+    """Yields the records of a file, a few megabytes at a time.
+
+    Damaged data costs its record alone. After a damaged length the next record cannot be found, so
+    the rest of the file counts as one broken record. So does a rest that cannot be read or
+    decompressed.
+
+    Args:
+        file: A file positioned at `start`.
+        limit: The most bytes of a record.
+        start, end: The bytes between which the records are; `end` is 0 for the end of the file.
+        first: The number of the first record.
+    """
+    rest, room = np.empty(0, np.uint8), _BLOCK_BYTES
+    offset, number, ended = start, first, False
+    while not ended:
+        size = max(min(room, end - offset) if end else room, len(rest))
+        buffer = np.empty(size + MARGIN, np.uint8)
+        buffer[: len(rest)] = rest
+        count, error = _read_into(file, buffer.data[len(rest) : size])
+        data = buffer[: len(rest) + count]
+        ended = len(data) < size or offset + len(data) == end
+        sizes, needed, wrong = frames_of(data, limit)
+        used = int(sizes.sum())
+        if wrong or (ended and len(data) > used):
+            error = wrong or error or f"cut off after {len(data) - used:,} bytes"
+            ended = True
+        good = intact(buffer, sizes) if len(sizes) else np.zeros(0, bool)
+        starts = offset + np.cumsum(sizes) - sizes
+        broken = [
+            (number + row, f"byte {int(starts[row]):,}: {_WRONG_CHECKSUM}")
+            for row in np.flatnonzero(~good).tolist()
+        ]
+        if error:
+            broken.append((number + len(sizes), f"byte {offset + used:,}: {error}"))
+        if len(sizes) or broken:
+            yield FrameBatch(buffer, sizes, good, number, offset, broken)
+        rest = data[used:].copy()
+        # At most twice of what is there, since a length does not prove that so much data follows.
+        room = max(_BLOCK_BYTES, min(needed, 2 * len(rest)))
+        offset, number = offset + used, number + len(sizes)
+
+
+def _read_into(file: Stream, room: memoryview) -> tuple[int, str]:
+    """Fills some memory: the number of bytes read, and the error that ended it before, if any."""
+    count = 0
+    try:
+        # One read of the file at a time: if a longer one failed near its end, all would be lost.
+        while count < len(room) and (read := file.readinto1(room[count:])):
+            count += read
+    except (OSError, EOFError, zlib.error, RejectError) as error:
+        return count, f"the rest cannot be read: {error}"
+    return count, ""
+
+
+def frames_of(data: np.ndarray, limit: int) -> tuple[np.ndarray, int, str]:
+    """The complete frames that some bytes, uint8 [n], begin with.
+
+    A length is trusted if its own checksum matches.
+
+    Returns:
+        Their lengths, int64 [B]; the length of the frame after them, 0 if unknown; and the error in
+        that frame's header, if any.
+    """
+    lengths, at, view = list[int](), 0, data.data
+    while at + HEADER_BYTES <= len(data):
+        header = bytes(view[at : at + HEADER_BYTES])
+        if wrong := header_error(header, limit):
+            return np.array(lengths, np.int64), 0, wrong
+        frame = FRAME_BYTES + int(_LENGTH.unpack_from(header)[0])
+        at += frame
+        if at > len(data):
+            return np.array(lengths, np.int64), frame, ""
+        lengths.append(frame)
+    return np.array(lengths, np.int64), 0, ""
+
+
+@functools.lru_cache(4096)
+def header_error(header: bytes, limit: int) -> str:
+    """The error in the header of a record, whose limit is in bytes; "" if the header is intact."""
+    if masked_crc32c(header[:8]) != _CRC.unpack_from(header, 8)[0]:
+        return (
+            "the checksum of its length does not match: the next record cannot be found, so the "
+            "rest of the file is lost"
+        )
+    (length,) = _LENGTH.unpack_from(header)
+    return exceeds(length, limit, "a record of") if length > limit else ""

@@ -1,0 +1,119 @@
+"""Cuts large TFRecord files by bytes, finds the records in each range, and numbers them.
+
+Nothing in a TFRecord file marks where a record begins but the checksum of its length. So a range begins
+with the first header whose checksum fits, and from which one intact header follows another to the end
+of the range. If the records of all ranges follow each other from the first byte of the file to its last
+one, they are those that are found from its front. If they do not, the file is compressed or damaged, or
+its records hold TFRecord files themselves: it is read from its front, as a small one is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+import numpy as np
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.reshard.frames import frames_of, header_error
+from beam_jobs.sources.chunks import Chunk, RangeCount, in_order
+from beam_jobs.sources.inputs import Inputs
+from readers.format.tfrecord import HEADER_BYTES
+
+# Finding the records of a file costs reading it once more, which many workers make up for.
+RANGE_BYTES = 32 << 20
+
+_BLOCK_BYTES = 4 << 20
+
+# A length below 2 GiB, and its checksum. That of a length, also of 0, is not 0, as what follows a zero among zeros is.
+_HEADER = re.compile(rb"(?=([\s\S]{3}[\x00-\x7f]\0{4}(?!\0{4})[\s\S]{4}))")
+
+# Headers that other headers do not follow, before a range counts as damaged.
+_TRIES = 8
+
+
+def count_records(inputs: Inputs, chunk: Chunk) -> RangeCount:
+    """The records that begin in a range of a file."""
+    start, end, limit = chunk.start, chunk.end, inputs.max_bytes
+    try:
+        with inputs.stream(chunk.source) as file:
+            # The first record of a file is nowhere else.
+            begins = _headers(file, start, end, limit) if start else iter([0])
+            for begin in itertools.islice(begins, _TRIES):
+                if followed := _follow(file, begin, end, limit):
+                    records, last = followed
+                    return RangeCount(chunk, records, begin, last)
+            if start and next(begins, None) is None:
+                return RangeCount(chunk, begin=end, last=start)
+    except (OSError, RejectError) as error:
+        return RangeCount(chunk, error=str(error))
+    return RangeCount(chunk, error="its records do not follow each other")
+
+
+def _headers(file: BinaryIO, start: int, end: int, limit: int) -> Iterator[int]:
+    """Yields where a record may begin in a range: the bytes there have the form of a header."""
+    for at in range(start, end, _BLOCK_BYTES):
+        file.seek(at)
+        block = file.read(min(_BLOCK_BYTES, end - at) + HEADER_BYTES - 1)
+        for match in _HEADER.finditer(block):
+            if not header_error(match[1], limit):
+                yield at + match.start()
+
+
+def _follow(file: BinaryIO, begin: int, end: int, limit: int) -> tuple[int, int] | None:
+    """The number of records that begin from `begin` to `end`, and where the last one ends.
+
+    None if one of their headers is damaged, or the file ends within one.
+    """
+    at, records = begin, 0
+    while at < end:
+        file.seek(at)
+        block = np.frombuffer(file.read(min(_BLOCK_BYTES, end - at) + HEADER_BYTES), np.uint8)
+        lengths, needed, wrong = frames_of(block, limit)
+        starts = at + np.cumsum(lengths) - lengths
+        inside = int(np.searchsorted(starts, end))
+        records += inside
+        at += int(lengths[:inside].sum())
+        if at >= end:
+            break
+        if wrong or not (needed or inside):
+            return None
+        # The data of a record that is longer than the block is not read.
+        records += bool(needed)
+        at += needed
+    return records, at
+
+
+def number_ranges(counts: Iterable[RangeCount]) -> Iterator[Chunk]:
+    """Yields one numbered chunk of whole records for each range of a file.
+
+    The chunk is empty if no record begins in the range. If the records of the ranges do not follow each
+    other, the first chunk is the whole file, and all others are empty.
+
+    Args:
+        counts: The counts of all ranges of the file, in any order.
+
+    Raises:
+        DataError: The ranges do not cover the file, or overlap.
+    """
+    ranges = in_order(counts, "records")
+    source = ranges[0].range.source
+    chunks: list[Chunk] = []
+    number, at = 1, 0
+    for count in ranges:
+        end = count.range.end
+        if not count.newlines and not count.error:
+            chunks.append(Chunk(source, end, end, 1, 0))
+            continue
+        if count.error or count.begin != at:
+            break
+        chunks.append(Chunk(source, at, count.last, number, count.last - at))
+        number, at = number + count.newlines, count.last
+    if len(chunks) == len(ranges) and at == source.size:
+        yield from chunks
+        return
+    yield Chunk(source, 0, 0, 1, source.size)
+    for count in ranges[1:]:
+        yield Chunk(source, count.range.end, count.range.end, 1, 0)

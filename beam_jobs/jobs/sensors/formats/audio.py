@@ -1,0 +1,207 @@
+"""Recordings in .wav files, and in the other formats of audio that libsndfile reads."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from typing import Any, Literal
+
+import numpy as np
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.sensors.read_options import ReadOptions
+from beam_jobs.jobs.sensors.recording import Recording
+from beam_jobs.packages import require
+from beam_jobs.storage.limits import check_bytes
+
+# How files in formats other than WAV begin, of those that libsndfile reads; it would open many more,
+# whatever their name. An MPEG frame begins with 11 bits that are set.
+_OTHER_AUDIO = re.compile(
+    rb"fLaC|OggS|ID3|\xff[\xe0-\xff]|FORM|\.snd|caff|riff|NIST_1A|Creative Voice File"
+)
+
+_PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
+
+# The rest of a GUID whose first two bytes are one of the formats above.
+_WAVE_GUID = bytes.fromhex("000000001000800000aa00389b71")
+
+_WAVE_DTYPES = {
+    (_PCM, 8): "u1",
+    (_PCM, 16): "<i2",
+    (_PCM, 24): "<i4",
+    (_PCM, 32): "<i4",
+    (_FLOAT, 32): "<f4",
+    (_FLOAT, 64): "<f8",
+}
+
+# A size that was unknown when the header was written.
+_UNKNOWN_SIZE = 0xFFFFFFFF
+
+# The dtypes of libsndfile's encodings. Decoders compute floats; what is not listed has at most 16 bits.
+_DTYPES = {
+    "DOUBLE": "float64",
+    **dict.fromkeys(("FLOAT", "VORBIS", "OPUS"), "float32"),
+    **dict.fromkeys(("MPEG_LAYER_I", "MPEG_LAYER_II", "MPEG_LAYER_III"), "float32"),
+    **dict.fromkeys(("PCM_24", "PCM_32", "ALAC_20", "ALAC_24", "ALAC_32"), "int32"),
+    **dict.fromkeys(("DWVW_16", "DWVW_24"), "int32"),
+}
+
+# What libsndfile logs about a file that is cut or has a hole, and opens nevertheless.
+_DAMAGE = re.compile(
+    r"^.*(?:: (\d+) \(should be (\d+)\)|unexpectedly|truncated|Junk after|lacks an|a hole at).*$",
+    re.MULTILINE,
+)
+
+# The count that libsndfile gives for FLAC that was written to a pipe.
+_UNKNOWN_FRAMES = 2**63 - 1
+
+# An MP3 file without a header of its own states no number of samples; the library estimates it.
+_MP3_FRAME = 1152
+
+_MPEG_FRAME = re.compile(rb"\xff[\xe0-\xff]")
+
+
+def read_wav(data: bytes, options: ReadOptions) -> Recording:
+    """Samples [time, channels] of a RIFF file, or one of its forms RF64 (large) and RIFX (big-endian).
+
+    libsndfile cuts damaged files short without an error, and `wave` knows no floats
+    (docs/design.md). So the chunks are checked here, and libsndfile gets whole files alone, with
+    samples other than plain numbers. Some files with this name are of another format altogether.
+    """
+    if data[:4] not in (b"RIFF", b"RF64", b"RIFX") or data[8:12] != b"WAVE":
+        if _OTHER_AUDIO.match(data):
+            require("soundfile", "audio", ".wav files of another format")
+            return read_sound(data, options)
+        raise ValueError("it does not begin with a RIFF WAVE header")
+    order: Literal["little", "big"] = "big" if data[:4] == b"RIFX" else "little"
+    form, at, long_size = b"", 12, _UNKNOWN_SIZE
+    while at + 8 <= len(data):
+        name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], order)
+        at += 8
+        rest = len(data) - at
+        if name == b"data":
+            if not form:
+                raise ValueError("its format does not come before its audio")
+            size = long_size if size == _UNKNOWN_SIZE else size
+            if size == _UNKNOWN_SIZE or (not size and _is_unfinished(data, at, order)):
+                frame = int.from_bytes(form[12:14], order)
+                size = rest - rest % max(1, frame)
+        if size > rest:
+            what = "audio" if name == b"data" else "header"
+            raise ValueError(f"the file ends in its {what}, after {rest} of {size} bytes")
+        if name == b"data":
+            if order == "big":
+                return _by_libsndfile(data, options, "big-endian audio")
+            return _wav_samples(form, data, at, size, options)
+        if name == b"fmt ":
+            form = data[at : at + size]
+        if name == b"ds64":
+            long_size = int.from_bytes(data[at + 8 : at + 16], "little")
+        at += size + size % 2
+    raise ValueError("the file ends before its audio")
+
+
+def _is_unfinished(data: bytes, at: int, order: Literal["little", "big"]) -> bool:
+    """Whether a header was never completed: it ends the file at its audio, or before."""
+    end = 8 + int.from_bytes(data[4:8], order)
+    return end <= at or end == 8 + _UNKNOWN_SIZE
+
+
+def _wav_samples(form: bytes, data: bytes, at: int, size: int, options: ReadOptions) -> Recording:
+    if len(form) < 16:
+        raise ValueError(f"its format has {len(form)} bytes, expected at least 16")
+    tag, channels, rate, _, frame, bits = struct.unpack_from("<HHIIHH", form)
+    if tag == _EXTENSIBLE and form[26:40] == _WAVE_GUID:
+        tag = int.from_bytes(form[24:26], "little")
+    if (tag, bits) not in _WAVE_DTYPES:
+        return _by_libsndfile(data, options, f"audio of format {tag} with {bits} bits")
+    if not rate or not channels or frame != channels * bits // 8 or size % frame:
+        raise ValueError(f"{size} bytes at {rate} Hz, {channels} channels in {frame} bytes")
+    dtype = np.dtype(_WAVE_DTYPES[tag, bits])
+    count = size // frame * channels
+    check_bytes(count * max(dtype.itemsize, 4 if options.float_audio else 0), options.max_bytes)
+    if bits == 24:
+        wide = np.zeros((count, 4), np.uint8)  # the upper three bytes: full scale as for 32 bits
+        wide[:, 1:] = np.frombuffer(data, np.uint8, size, at).reshape(count, 3)
+        samples = wide.view(dtype)
+    else:
+        samples = np.frombuffer(data, dtype, count, at)
+    return _sound(samples.reshape(-1, channels), float(rate), options)
+
+
+def _by_libsndfile(data: bytes, options: ReadOptions, what: str) -> Recording:
+    require("soundfile", "audio", f".wav files with {what}")
+    try:
+        return _decoded(data, options)
+    except ValueError as error:
+        raise RejectError(f"{what} cannot be read: {error}") from None
+
+
+def read_sound(data: bytes, options: ReadOptions) -> Recording:
+    """Samples [time, channels]: floats if their encoding has some, otherwise int16 or int32."""
+    if not _OTHER_AUDIO.match(data):
+        raise ValueError("it does not begin as audio of any such format")
+    return _decoded(data, options)
+
+
+class _Bytes(io.BytesIO):
+    """Bytes in which a decoder may seek to a place before the first."""
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        place = offset + (0, self.tell(), len(self.getbuffer()))[whence]
+        return super().seek(max(place, 0))
+
+
+def _decoded(data: bytes, options: ReadOptions) -> Recording:
+    """Audio of any format that libsndfile knows."""
+    import soundfile
+
+    stream = _Bytes(data)
+    try:
+        with soundfile.SoundFile(stream) as file:
+            samples = _samples(file, options)
+            _check_end(file, data[stream.tell() :])
+            return _sound(samples, float(file.samplerate), options)
+    except soundfile.LibsndfileError as error:
+        raise ValueError(error.error_string) from None
+
+
+def _samples(file: Any, options: ReadOptions) -> np.ndarray:
+    if file.frames >= _UNKNOWN_FRAMES:
+        raise RejectError("its header does not state the number of samples: encode it again")
+    dtype = np.dtype(_DTYPES.get(file.subtype, "int16"))
+    size = file.frames * file.channels * max(dtype.itemsize, 4 * options.float_audio)
+    check_bytes(size, options.max_bytes)
+    samples: np.ndarray = file.read(file.frames, dtype.name, always_2d=True)
+    tolerance = _MP3_FRAME if file.format == "MP3" else 0
+    if len(samples) < file.frames - tolerance:
+        raise ValueError(f"it has {len(samples)} of {file.frames} samples")
+    return samples
+
+
+def _check_end(file: Any, rest: bytes) -> None:
+    """Raises ValueError if the file is cut, or was not read to its end, as far as that shows."""
+    # The chunks of a WAV file are checked by its own reader, and may lack the byte that pads them.
+    log = "" if file.format.startswith("WAV") else file.extra_info
+    for match in _DAMAGE.finditer(log):
+        if not match[1] or int(match[2]) < int(match[1]) < 0xFFFFFFFF:
+            raise ValueError(f"it is cut or damaged: {match[0].strip()}")
+    if file.format == "MP3" and _MPEG_FRAME.match(rest):
+        raise ValueError(
+            "it has a variable bitrate and no header that states the number of samples: encode it again"
+        )
+
+
+def _sound(samples: np.ndarray, rate: float, options: ReadOptions) -> Recording:
+    """The recording of samples [time, channels] at a rate in Hz, scaled and mixed as asked for."""
+    if not len(samples):
+        raise RejectError("the recording has no samples")
+    if options.float_audio and samples.dtype.kind in "iu":
+        middle = 128 if samples.dtype == np.uint8 else 0
+        scale = np.float32(2.0 ** (1 - 8 * samples.dtype.itemsize))
+        samples = (samples.astype(np.float32) - np.float32(middle)) * scale
+    if options.mono and samples.shape[1] > 1:
+        mean = samples.mean(1, np.float64, keepdims=True)
+        samples = (np.rint(mean) if samples.dtype.kind in "iu" else mean).astype(samples.dtype)
+    return Recording({"signal": samples}, rate)

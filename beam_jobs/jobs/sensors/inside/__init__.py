@@ -1,1 +1,0 @@
-"""What a recording file states itself: labels, metadata, and the records it holds."""

@@ -1,0 +1,217 @@
+"""What the records of a sensors job are, and the check that they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from beam_jobs.errors import UsageError
+from beam_jobs.jobs.encodings import Encodings
+from beam_jobs.jobs.near import Compared, compared_of
+from beam_jobs.jobs.protocols import complete_schema
+from beam_jobs.jobs.sensors.arrays import describe, fits_feature
+from beam_jobs.jobs.sensors.conditioning import Conditioning
+from beam_jobs.jobs.sensors.formats.registry import flags_of
+from beam_jobs.jobs.sensors.read_options import ReadOptions
+from beam_jobs.jobs.sensors.recording import Recording
+from beam_jobs.sources.classes import Names
+from beam_jobs.sources.extra_features import ExtraFeature
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import Labels
+from readers.format.manifest import SAMPLE_RATE
+from readers.format.schema import Feature, Schema
+
+SensorEncoding = Literal["tensor", "raw", "list"]
+
+# What makes shapes agree, by the flag that a format has.
+_CURES = {
+    "arrays": ", or choose with --arrays",
+    "columns": ", or choose with --columns",
+    "channels": ", or mix audio to one channel with --channels 1",
+}
+
+# Bytes of an Example besides its arrays; affects only the planned sizes of shards.
+_OVERHEAD_BYTES = 150
+
+
+@dataclass(frozen=True)
+class SensorSpec:
+    """The records of a sensors job: recordings, or parts of them.
+
+    Attributes:
+        inputs: Files of the kinds that `read_recording` reads.
+        labels: Where labels come from.
+        features: Name and feature of every array of a record.
+        read_options: How files are read.
+        dtype: The dtype to convert every array to; "" keeps the input's own.
+        example: The key of the file that `features` was learned from.
+        encoding: The encoding of every array.
+        extras: Columns that are kept as features.
+        conditioning: The steps from a recording to its records.
+        rows: Whether each row of a file is a record.
+        window_label: How labels of samples become labels of windows: a rule of `window_labels`.
+        rate_column: The column of metadata with the samples per second of files that do not state it.
+        rate: Samples per second of all records, if the first file states it.
+        encodings: The encodings of features that are chosen by name.
+        warnings: Remarks about the first file, to be printed before the job runs.
+    """
+
+    inputs: Inputs
+    labels: Labels
+    features: tuple[tuple[str, Feature], ...] = ()
+    read_options: ReadOptions = field(default_factory=ReadOptions)
+    dtype: str = ""
+    example: str = ""
+    encoding: SensorEncoding = "tensor"
+    extras: tuple[ExtraFeature, ...] = ()
+    conditioning: Conditioning = field(default_factory=Conditioning)
+    rows: bool = False
+    window_label: str = "majority"
+    rate_column: str = ""
+    rate: float | None = None
+    encodings: Encodings = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def has_windows(self) -> bool:
+        return self.conditioning.cuts
+
+    @property
+    def needs_content(self) -> bool:
+        """Whether the records of a file, or what is stated of them, are known only when it is read."""
+        return self.rows or bool(self.read_options.own_columns)
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the records: their arrays, key, label and extra columns."""
+        return complete_schema(dict(self.features), self.labels, self.extras, self.encodings)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The sampling rate of all files, if they state one and `--resample` does not replace it."""
+        return {SAMPLE_RATE: self.rate} if self.rate and not self.conditioning.resample else {}
+
+    @property
+    def record_rate(self) -> float | None:
+        return None if self.rows else self.conditioning.record_rate(self.rate)
+
+    @property
+    def record_channels(self) -> int | None:
+        counts = {feature.shape[-1] for _, feature in self.features if len(feature.shape) > 1}
+        return None if self.rows or len(counts) != 1 else counts.pop()
+
+    @property
+    def class_names(self) -> Names:
+        return self.labels.class_names
+
+    @property
+    def compared(self) -> Compared:
+        signals = {name: f for name, f in self.features if f.encoding == "sequence" or f.shape}
+        if self.rows or any(len(feature.shape) > 2 for feature in signals.values()):
+            raise UsageError(
+                "--drop_near_duplicates, --keep_out and --check compare signals [time] or [time, channels]: "
+                f"drop {'--record row' if self.rows else 'other arrays'}, or these flags"
+            )
+        return compared_of(signals)
+
+    def record_size(self, record: Mapping[str, Any]) -> int:
+        """Roughly how many bytes a record takes in its shard."""
+        arrays = (value if isinstance(value, list) else [value] for value in record.values())
+        return _OVERHEAD_BYTES + sum(array.nbytes for some in arrays for array in some)
+
+    def features_of(self, key: str, record: Mapping[str, Any]) -> tuple[tuple[str, Feature], ...]:
+        """The value of `features` that a record defines, which all records must fit.
+
+        Args:
+            key: The key of its file.
+            record: Its arrays, or lists of arrays, by name.
+
+        Raises:
+            UsageError: The arrays cannot be encoded.
+        """
+        try:
+            features = tuple((name, self._feature(name, value)) for name, value in record.items())
+        except ValueError as error:
+            raise UsageError(
+                f"{key}: {error}; choose another --encoding, or convert with --dtype"
+            ) from None
+        for name, feature in features:
+            if not fits_feature(record[name], feature):
+                raise UsageError(
+                    f"{key}: {describe(name, record[name])}: the arrays of a --sequence must "
+                    "agree: convert with --dtype, or choose with --arrays"
+                )
+        try:
+            replace(self, features=features).schema  # noqa: B018  (raises if no feature has such a name)
+        except ValueError as error:
+            raise UsageError(f"{key}: {error}; choose others with --arrays") from None
+        return features
+
+    def _feature(self, name: str, value: Any) -> Feature:
+        if isinstance(value, list):
+            first = value[0]
+            return Feature(first.dtype.name, (None, None, *first.shape[1:]), "sequence")
+        if value.ndim == 0:  # the share of interpolated samples
+            return Feature(value.dtype.name)
+        length = len(value) if self.conditioning.cuts or self.rows else None
+        encoding = "tensor" if name in self.encodings else self.encoding
+        return Feature(value.dtype.name, (length, *value.shape[1:]), encoding)
+
+    def warnings_of(self, key: str, recording: Recording) -> tuple[str, ...]:
+        """The value of `warnings` for a recording of a file."""
+        notes = [f"{key}: {note}" for note in recording.notes]
+        rate = self.conditioning.resample
+        for name in recording.arrays:
+            clock = recording.clock(name)
+            if not rate or not isinstance(clock, np.ndarray) or len(clock) < 2:
+                continue
+            own_rate = 1 / float(np.median(np.diff(clock)))
+            if own_rate > 1.1 * rate:
+                notes.append(
+                    f"{key}: {name!r} has about {own_rate:.6g} samples a second, at the times of "
+                    f"--time_column: --resample {rate:g}Hz interpolates them without a filter, and "
+                    f"frequencies above {rate / 2:g} Hz appear as lower ones; if they are evenly "
+                    "spaced, --rate instead of --time_column filters them"
+                )
+        return tuple(notes)
+
+    def check(self, key: str, recording: Recording, record: Mapping[str, Any]) -> None:
+        """Checks that a record of a recording fits the schema, once that is known.
+
+        Raises:
+            UsageError: The record does not fit, or its rate is another.
+        """
+        if not self.features:
+            return
+        if recording.rate != self.rate and not self.conditioning.resample:
+            raise UsageError(
+                f"{key}: {format_rate(recording.rate)}, but {self.example} has "
+                f"{format_rate(self.rate)}; records of one dataset must agree: narrow --input, or "
+                "add --resample"
+            )
+        expected = dict(self.features)
+        for name in sorted(expected.keys() | record.keys()):
+            value, feature = record.get(name), expected.get(name)
+            if not feature or not fits_feature(value, feature):
+                raise UsageError(
+                    f"{key}: {describe(name, value, self.rows)}, but {self.example} has "
+                    f"{describe(name, feature)}; records of one dataset must agree: narrow "
+                    f"--input{self._cure(key, value, feature)}"
+                )
+
+    def _cure(self, key: str, value: Any, feature: Feature | None) -> str:
+        """The flag that makes a value fit the feature; empty if no flag does."""
+        if value is None or feature is None:
+            return ", or choose with --arrays"
+        if isinstance(value, list) or value.dtype.name != feature.dtype:
+            return ", or convert with --dtype"
+        flags = flags_of(key)
+        return next((cure for flag, cure in _CURES.items() if flag in flags), "")
+
+
+def format_rate(rate: float | None) -> str:
+    """A rate in samples per second as errors state it."""
+    return f"{rate:g} Hz" if rate else "no rate"

@@ -1,0 +1,276 @@
+"""The two passes of a text job: what it finds, and what it encodes."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, compress
+from typing import Any
+
+import numpy as np
+
+from beam_jobs.errors import UsageError
+from beam_jobs.jobs.passes import (
+    EncodedRecords,
+    FirstPass,
+    FoundRecords,
+    Learner,
+    SecondPass,
+    mapped_records,
+)
+from beam_jobs.jobs.text.split_texts import split_texts
+from beam_jobs.jobs.text.subwords import Subwords
+from beam_jobs.jobs.text.text_spec import TextSpec
+from beam_jobs.jobs.text.texts import Texts
+from beam_jobs.jobs.text.tokens import (
+    Tokenizer,
+    WordCounts,
+    slice_of,
+    window_bounds,
+    words,
+)
+from beam_jobs.plan.group_splits import GroupSizes
+from beam_jobs.plan.strata import LabelHashes
+from beam_jobs.records.encode import RecordEncoder
+from beam_jobs.sources.chunks import Task
+from beam_jobs.sources.extra_features import extra_values
+from beam_jobs.sources.source import Label
+from readers.format.encode.values import checked
+
+# Estimates that only the sizes of shards depend on, all in bytes: what a token takes in an Example,
+# how much text makes a token (counting tokens would take as long as making them), and what an
+# Example adds to its text, key and tokens: names, lengths, framing.
+_TOKEN_BYTES = {"none": 0, "bytes": 1, "words": 2, "bpe": 2, "file": 2}
+_TEXT_BYTES_PER_TOKEN = {"none": 1, "bytes": 1, "words": 6, "bpe": 4, "file": 4}
+_EXAMPLE_BYTES, _TOKENS_BYTES, _LABEL_BYTES, _EXTRA_BYTES = 50, 40, 16, 30
+
+
+def _overhead(spec: TextSpec) -> int:
+    """Roughly how many bytes an Example adds to its text, its key and its tokens."""
+    fields = len(spec.text_features)
+    tokens = _TOKENS_BYTES * len(spec.token_features)
+    label = _LABEL_BYTES if spec.has_labels else 0
+    return (
+        _EXAMPLE_BYTES
+        + _EXTRA_BYTES * (fields - 1)
+        + tokens
+        + label
+        + _EXTRA_BYTES * len(spec.extras)
+    )
+
+
+def _tokenizer_of(
+    spec: TextSpec, vocabulary: tuple[bytes, ...], file: str
+) -> Tokenizer | Subwords | None:
+    """The tokenizer of a job; None without tokens.
+
+    Args:
+        spec: Defines the records.
+        vocabulary: All words by id; empty if they are not known yet.
+        file: The contents of the tokenizer's file; empty without subwords.
+    """
+    if spec.tokens == "none":
+        return None
+    if spec.tokens in ("words", "bytes"):
+        return Tokenizer(spec.tokens, vocabulary, spec.max_length)
+    return Subwords(file, spec.max_length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFirstPass(FirstPass):
+    """Task -> keys, labels and words of texts.
+
+    Attributes:
+        spec: Defines the records.
+        tokenizer: The contents of the tokenizer's file; empty without subwords.
+    """
+
+    spec: TextSpec
+    tokenizer: str = ""
+
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
+        return _tokenizer_of(self.spec, (), self.tokenizer)
+
+    def learner(self) -> Learner | None:
+        return WordCounts() if self.spec.tokens == "words" else None
+
+    def found(self, task: Task) -> Iterator[FoundRecords]:
+        for texts, splits, duplicates in split_texts(self.spec, task, self.rules):
+            counted: Counter[bytes] | None = None
+            text_per_token: float = _TEXT_BYTES_PER_TOKEN[self.spec.tokens]
+            if self.spec.tokens == "words":
+                training = (splits == self.rules.placement.splits.training).tolist()
+                joined = b" ".join(
+                    text
+                    for number in range(len(self.spec.text_features))
+                    for text in compress(texts.of_field(number), training)
+                )
+                counted = Counter(words(joined))
+                text_per_token = len(joined) / counted.total() if counted else text_per_token
+            if self.spec.window:
+                found = self._windows(texts, splits)
+            else:
+                sizes = self._sizes(texts, text_per_token)
+                found = FoundRecords(texts.keys, splits, sizes, texts.labels, texts.rejects)
+            yield found._replace(
+                classes=texts.classes,
+                learned=counted,
+                duplicates=duplicates,
+                texts=len(texts.keys),
+            )
+
+    def group_sizes(self, task: Task) -> GroupSizes:
+        sizes = GroupSizes(inputs=task.count)
+        for texts, groups, _ in split_texts(self.spec, task, self.rules):
+            # Windows are not known yet if their tokens are learned from a split; bytes are like them.
+            lengths = map(len, texts.texts) if self.spec.window else None
+            labels = self.rules.placement.strata(texts.labels)
+            sizes.add(LabelHashes.of(labels, groups), lengths)
+        return sizes
+
+    def _sizes(self, texts: Texts, text_per_token: float) -> np.ndarray:
+        fields = range(len(self.spec.text_features))
+        lengths = np.sum([_lengths(texts.of_field(number)) for number in fields], axis=0)
+        keys = _lengths(texts.keys)
+        tokens = (lengths / text_per_token).astype(np.int64)
+        return lengths + keys + _overhead(self.spec) + _TOKEN_BYTES[self.spec.tokens] * tokens
+
+    def _windows(self, texts: Texts, splits: np.ndarray) -> FoundRecords:
+        """The windows of texts; their sizes assume that all tokens of a text are of one length."""
+        spec = self.spec
+        keys: list[bytes] = []
+        sizes: list[int] = []
+        repeats = np.zeros(len(texts.keys), np.int64)
+        for row, (key, text) in enumerate(zip(texts.keys, texts.texts, strict=True)):
+            if spec.tokens == "bpe" and len(text) <= spec.window:
+                # No token is shorter than a byte, so this is one window without tokenizing it.
+                tokens = len(text) // _TEXT_BYTES_PER_TOKEN["bpe"]
+            else:
+                tokens = self._tokenizer.count(text)
+            bounds = window_bounds(tokens, spec.window, spec.stride)
+            repeats[row] = len(bounds)
+            keys += _window_keys(key, len(bounds))
+            each = len(text) / max(tokens, 1) + _TOKEN_BYTES[spec.tokens]
+            fixed = len(key) + _overhead(spec)
+            sizes += [fixed + int(each * (stop - start)) for start, stop in bounds]
+        labels = [texts.labels[row] for row in np.repeat(np.arange(len(repeats)), repeats)]
+        every = np.repeat(splits, repeats)
+        return FoundRecords(keys, every, np.array(sizes, np.int64), labels, texts.rejects)
+
+
+def _lengths(values: list[bytes]) -> np.ndarray:
+    return np.fromiter(map(len, values), np.int64, len(values))
+
+
+def _window_keys(key: bytes, windows: int) -> list[bytes]:
+    """The keys of the windows of a text, numbered from 1."""
+    return [b"%s@%d" % (key, number) for number in range(1, windows + 1)]
+
+
+@dataclass(frozen=True)
+class TextSecondPass(SecondPass):
+    """Task -> encoded texts.
+
+    Attributes:
+        spec: Defines the records.
+    """
+
+    spec: TextSpec
+
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
+        return _tokenizer_of(self.spec, self.plan.vocabulary, self.plan.tokenizer)
+
+    def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
+        for texts, splits, _ in split_texts(self.spec, task, self.plan.rules):
+            columns = self._columns(texts)
+            if self.spec.window:
+                repeats = [len(tokens) for tokens in columns["tokens"]]
+                columns = _flattened(columns, repeats)
+                splits = np.repeat(splits, repeats)
+            keys, columns = columns["key"], self._recoded(columns)
+            if self.plan.mapper:
+                record = functools.partial(_record_of, columns)
+                yield mapped_records(encoder, keys, splits, record, texts.rejects)
+                continue
+            frames, rows = encoder.encode_all(splits, columns)
+            yield EncodedRecords(keys, splits, frames, rows, texts.rejects)
+
+    def _columns(self, texts: Texts) -> dict[str, list[Any]]:
+        """The columns of texts; with windows, key, text and tokens hold a list for each text."""
+        columns: dict[str, list[Any]] = {"key": texts.keys}
+        for number, name in enumerate(self.spec.text_features):
+            columns[name] = texts.of_field(number)
+        if self.spec.has_labels:
+            labels = [label for label in texts.labels if label is not None]
+            ids = {label: self._label(label) for label in set(labels)}
+            columns["label"] = [ids[label] for label in labels]
+        if self._tokenizer and not self.spec.window:
+            for number, name in enumerate(self.spec.token_features):
+                columns[name] = self._encoded(texts.keys, texts.of_field(number))
+        elif self._tokenizer:
+            pairs = list(map(self._windows, texts.texts))
+            columns["text"] = [text for text, _ in pairs]
+            columns["tokens"] = [tokens for _, tokens in pairs]
+            columns["key"] = [
+                _window_keys(key, len(tokens))
+                for key, (_, tokens) in zip(texts.keys, pairs, strict=True)
+            ]
+        if self.spec.extras:
+            rows = [extra_values(self.spec.extras, row) for row in texts.rows]
+            for name, feature, _ in self.spec.extras:
+                columns[name] = [checked(name, feature, row[name]) for row in rows]
+        return columns
+
+    def _encoded(self, keys: list[bytes], texts: list[bytes]) -> list[np.ndarray]:
+        """The ids of each text; an error names the first text on which the tokenizer fails."""
+        try:
+            found: list[np.ndarray] = self._tokenizer.encode_all(texts)
+        except UsageError:
+            for key, text in zip(keys, texts, strict=True):
+                try:
+                    self._tokenizer.encode_all([text])
+                except UsageError as error:
+                    name = key.decode(errors="backslashreplace")
+                    raise UsageError(f"{error.message}: {name}") from None
+            raise
+        return found
+
+    def _recoded(self, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        """The columns in the form that the encodings chosen by name take."""
+        schema = self.plan.job_schema
+        recoded = {
+            name: [checked(name, schema[name], value) for value in columns[name]]
+            for name in self.spec.encodings
+        }
+        return {**columns, **recoded}
+
+    def _label(self, label: Label) -> Any:
+        ids = self.label_ids[label]
+        return np.array(ids, np.int64) if isinstance(ids, list) else ids
+
+    def _windows(self, text: bytes) -> tuple[list[bytes], list[np.ndarray]]:
+        """The text of each window, and its tokens."""
+        ids, spans = self._tokenizer.encode_spans(text)
+        bounds = window_bounds(len(ids), self.spec.window, self.spec.stride)
+        parts = [slice_of(text, spans, start, stop) for start, stop in bounds]
+        return parts, [ids[start:stop] for start, stop in bounds]
+
+
+def _record_of(columns: dict[str, list[Any]], row: int) -> dict[str, Any]:
+    return {name: values[row] for name, values in columns.items()}
+
+
+def _flattened(columns: dict[str, list[Any]], repeats: list[int]) -> dict[str, list[Any]]:
+    """The columns of all windows, given the number of windows of each text."""
+    flat = {}
+    for name, values in columns.items():
+        if name in ("key", "text", "tokens"):
+            flat[name] = list(chain.from_iterable(values))
+        else:
+            pairs = zip(values, repeats, strict=True)
+            flat[name] = [value for value, times in pairs for _ in range(times)]
+    return flat

@@ -1,0 +1,296 @@
+"""Cuts files into chunks and reads the texts in them: lines, rows of tables, or whole files."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import itertools
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import BinaryIO, Literal
+
+import orjson
+
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.text.texts import TABLES, Text, TextFields, Texts, file_kind
+from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
+from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, row_group_sources
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import Labels, holds_lists, label_of
+from beam_jobs.sources.rows import (
+    MAX_LINE_BYTES,
+    Row,
+    delimiter_hint,
+    json_row,
+    numbered_lines,
+    opened_text,
+)
+from beam_jobs.sources.source import NOT_UTF8, Label, Source
+from beam_jobs.sources.tables import column_names, read_rows
+from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, is_utf8
+from readers.files.stores.ahead import Read
+from readers.files.stores.reading import EAGER_BYTES
+
+TextUnit = Literal["line", "file"]
+
+# Files whose lines can be cut by bytes.
+_CUTTABLE = (".txt", ".jsonl")
+
+# Files of a pattern, and texts of a file, in which a label is looked for.
+_MAX_TRIED = 100
+
+
+@dataclass(frozen=True)
+class TextReader(TextFields):
+    """Cuts files into chunks and reads the texts in them.
+
+    Attributes:
+        inputs: `.txt` files and tables of all formats; any text files if each is a record.
+        labels: Where the labels of files come from, if no field holds them.
+        record: "line", or "file" if each file is one text.
+    """
+
+    inputs: Inputs
+    labels: Labels
+    record: TextUnit = "line"
+
+    def chunks(self, source: Source) -> Iterator[Chunk]:
+        """Yields the pieces of a source: row groups of a table, or byte ranges of a large file."""
+        on_its_own = source.location is None and not source.error
+        if self.record == "file":
+            yield Chunk(source, 0, 0, 1, source.size)
+        elif on_its_own and source.file.lower().endswith(".parquet"):
+            for part in row_group_sources(source, self.inputs.open):
+                start, end, first = part.groups or (0, 0, 1)
+                yield Chunk(part if part.error else source, start, end, first, part.size)
+        elif source.size > CHUNK_BYTES and self._has_lines_to_cut(source):
+            yield from self._byte_chunks(source)
+        else:
+            yield Chunk(source, 0, 0, 1, source.size)
+
+    @property
+    def max_bytes(self) -> int:
+        return self.inputs.max_bytes
+
+    @property
+    def _encoding(self) -> str:
+        return self.inputs.dialect.encoding
+
+    def _has_lines_to_cut(self, source: Source) -> bool:
+        # In other encodings the byte of a newline may be a part of another character.
+        by_lines = self.record == "line" and source.file.lower().endswith(_CUTTABLE)
+        alone = source.location is None and not source.error
+        return by_lines and alone and self._encoding == UTF8
+
+    def _byte_chunks(self, source: Source) -> Iterator[Chunk]:
+        try:
+            with self.inputs.stream(source) as file:
+                check_head(file.read(HEAD_BYTES), UTF8)
+        except OSError:
+            pass  # The pass that counts the lines says why the file cannot be read.
+        except RejectError as error:
+            yield Chunk(source._replace(error=str(error)), 0, 0, 1, source.size)
+            return
+        yield from byte_ranges(source)
+
+    def reads(self, chunk: Chunk) -> Iterator[Read]:
+        """Yields what `batches` reads of a store at first."""
+        source = chunk.source
+        if self._has_lines_to_cut(source) and chunk.end and not chunk.is_empty:
+            yield from self.inputs.range_reads(chunk)
+        elif not chunk.end:
+            yield from self.inputs.reads(source, EAGER_BYTES)
+
+    def batches(self, chunk: Chunk) -> Iterator[Texts]:
+        """Yields the texts that `read` yields, a few megabytes at a time.
+
+        Raises:
+            UsageError: A table lacks a column that is needed.
+        """
+        if chunk.is_empty:
+            return
+        if (data := self._whole_lines(chunk)) is not None:
+            yield self._parse_lines(chunk, data)
+            return
+        texts, size = Texts.empty(), 0
+        for text in self.read(chunk):
+            texts.add(text)
+            size += text.size
+            if size >= CHUNK_BYTES:
+                yield texts
+                texts, size = Texts.empty(), 0
+        yield texts
+
+    def _whole_lines(self, chunk: Chunk) -> bytes | None:
+        """The bytes of a chunk of lines; None if `_parse_lines` cannot parse them."""
+        limit = 2 * CHUNK_BYTES
+        end = chunk.end or chunk.start + limit
+        source = chunk.source
+        if not self._has_lines_to_cut(source) or not is_utf8(source.key):
+            return None
+        if self.columns or self.more_fields or self.labels.columns or self.key_column:
+            return None
+        if "." in self.text_field + self.label_field:
+            return None
+        # It may have a line that is too long.
+        if end - chunk.start > limit or self.max_bytes < limit:
+            return None
+        try:
+            with self.inputs.stream(source) as file:
+                file.seek(chunk.start)
+                data = file.read(end - chunk.start)
+        except OSError:
+            return None
+        try:
+            check_head(data[:HEAD_BYTES] if not chunk.start else b"", UTF8)
+        except RejectError:
+            return None
+        # As long as the limit, though its end is unknown: the file has grown since it was listed.
+        return None if not chunk.end and len(data) == limit else data
+
+    def _parse_lines(self, chunk: Chunk, data: bytes) -> Texts:
+        """The texts of whole lines, as `read` yields them, in half the time."""
+        texts = Texts.empty()
+        source = chunk.source
+        kind, _ = file_kind(source.file)
+        prefix, file_label = f"{source.key}#".encode(), self.labels.of(source)
+        is_json, text_field, label_field = kind == "jsonl", self.text_field, self.label_field
+        add_key, add_text, add_label = texts.keys.append, texts.texts.append, texts.labels.append
+        if chunk.first == 1:
+            data = data.removeprefix(codecs.BOM_UTF8)
+        for number, line in enumerate(data.split(b"\n"), chunk.first):
+            if not line or line.isspace():
+                continue
+            label = file_label
+            try:
+                if is_json:
+                    fields = orjson.loads(line)
+                    text = fields[text_field].encode()
+                    if label_field:
+                        label = fields[label_field]
+                        if type(label) is not str or not label or self.several_labels:
+                            label = label_of(label, self.several_labels)
+                else:
+                    text = line.rstrip(b"\r")
+                    if label_field:
+                        raise LookupError(label_field)
+                    if not text.isascii():
+                        text.decode()
+            except (ValueError, LookupError, TypeError, AttributeError, RejectError):
+                # `_line` knows what is wrong with it, if anything is.
+                texts.add(self._line(source, number, kind, line.rstrip(b"\r"), file_label))
+                continue
+            add_key(b"%s%d" % (prefix, number))
+            add_text(text)
+            add_label(label)
+        return texts
+
+    def read(self, chunk: Chunk) -> Iterator[Text]:
+        """Yields all texts of a chunk, including those that cannot become records.
+
+        Raises:
+            UsageError: A table lacks a column that is needed.
+        """
+        source = chunk.source
+        if source.packed and not source.error:
+            for member, data in self.inputs.unpacked(source):
+                whole = Chunk(member, 0, 0, 1, len(data))
+                yield from self._read_file(whole, io.BytesIO(data))
+        else:
+            yield from self._read_file(chunk)
+
+    def _read_file(self, chunk: Chunk, unpacked: io.BytesIO | None = None) -> Iterator[Text]:
+        """Yields all texts of a chunk of one file, which may come out of an archive."""
+        source = chunk.source
+        if not is_utf8(source.key):
+            yield Text.of_error(source.key, NOT_UTF8)
+            return
+        label = None
+        try:
+            if source.error:
+                raise RejectError(source.error)
+            label = self.labels.of(source)
+            kind, packed = file_kind(source.file, self.record == "file")
+            open_source = self.inputs.open if kind in TABLES else self.inputs.stream
+            with unpacked or open_source(source) as raw:
+                if kind in TABLES:
+                    yield from self._table_texts(chunk, raw, kind, packed, label)
+                    return
+                # A file is cut by bytes only if it is in UTF-8.
+                file = raw if chunk.end else opened_text(raw, packed, self._encoding)
+                if kind == "json":
+                    rows = read_rows(raw, kind, packed, dialect=self.inputs.dialect)
+                    yield from self._row_texts(source, rows, label)
+                    return
+                if self.record == "file":
+                    data = file.read(MAX_LINE_BYTES + 1).removeprefix(codecs.BOM_UTF8)
+                    yield self.plain_text(source.key, data, self._encoding, label, source.row)
+                    return
+                for number, line in numbered_lines(file, chunk.start, chunk.end, chunk.first):
+                    yield self._line(source, number, kind, line, label)
+        except RejectError as error:
+            yield Text.of_error(source.key, error, label)
+        except (OSError, EOFError, zlib.error) as error:
+            yield Text.of_error(source.key, f"cannot be read to its end: {error}", label)
+
+    def _table_texts(
+        self, chunk: Chunk, file: BinaryIO, kind: str, packed: bool, label: Label | None
+    ) -> Iterator[Text]:
+        source = chunk.source
+        try:
+            header = column_names(file, kind, packed, self.inputs.dialect)
+        except UsageError as error:
+            raise UsageError(f"{source.key}: {error.message}") from None
+        file.seek(0)
+        if not header:
+            return
+        needed = self.needed
+        for name in needed:
+            if name not in header and name not in source.row:
+                raise UsageError(
+                    f"{source.key}: no column {name!r}, it has {', '.join(header)}"
+                    f"{delimiter_hint(header)}"
+                )
+        if kind == "parquet":
+            groups = range(chunk.start, chunk.end or len(row_groups(file)))
+            rows = read_row_groups(file, groups, needed, chunk.first, self.max_bytes)
+        else:
+            rows = read_rows(file, kind, packed, needed, self.inputs.dialect, self.max_bytes)
+        yield from self._row_texts(source, rows, label)
+
+    def _row_texts(
+        self, source: Source, rows: Iterator[Row], label: Label | None
+    ) -> Iterator[Text]:
+        for row in rows:
+            key = f"{source.key}#{row.number}" if row.number else source.key
+            yield self.row_text(key, row, label, source.row)
+
+    def _line(
+        self, source: Source, number: int, kind: str, line: bytes | None, label: Label | None
+    ) -> Text:
+        """The text of a line; None is a line that is too long."""
+        key = f"{source.key}#{number}"
+        if kind == "jsonl":
+            row = json_row(number, line, self._encoding)
+            return self.row_text(key, row, label, source.row)
+        return self.plain_text(key, line, self._encoding, label, source.row)
+
+
+def has_several_labels(reader: TextReader) -> bool:
+    """Whether the label field of the first text that has one holds a list.
+
+    Raises:
+        UsageError: It holds a number with a fraction.
+    """
+    name = reader.label_field
+    if not name:
+        return False
+    reader = replace(reader, label_field="", columns=(name,))
+    for pattern in reader.inputs.patterns:
+        for source in reader.inputs.sources(pattern, limit=_MAX_TRIED):
+            texts = itertools.chain.from_iterable(map(reader.read, reader.chunks(source)))
+            for text in itertools.islice(texts, _MAX_TRIED):
+                if text.row and text.row.get(name) is not None:
+                    return holds_lists(name, text.row[name])
+    return False

@@ -1,0 +1,156 @@
+"""Learns the tokens of texts: a tokenizer from a sample, a vocabulary from counts of words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import AsIter, AsList, AsSideInput, AsSingleton, TaggedOutput
+
+from beam_jobs.dataset.output import Output
+from beam_jobs.errors import loss_error
+from beam_jobs.jobs.protocols import LearnSubwords
+from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.jobs.text.sample import Sample, learn, wanted_pieces
+from beam_jobs.jobs.text.tokens import (
+    WordCounts,
+    frequent_words,
+    marks,
+    rank_words,
+    smallest_wanted,
+)
+from beam_jobs.pipeline.planning.shards import Side
+from beam_jobs.pipeline.steps import (
+    MergeInPieces,
+    TaskStep,
+    at_end_of_bundle,
+    in_pieces,
+    once,
+)
+from beam_jobs.sources.chunks import Task
+from readers.format.manifest import RESERVED_IDS
+
+# The name of the pass in progress.
+SAMPLING = "sampling"
+
+
+class _SampleFn(TaskStep[Sample]):
+    """Task -> pieces of the texts to train a tokenizer on, and (chunks they come from, bytes of them)."""
+
+    INPUTS = "inputs"
+
+    def __init__(self, learns: LearnSubwords, output: Output, processes: int) -> None:
+        super().__init__(SAMPLING, processes)
+        self._learns, self._output = learns, output
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        self._sample = Sample()
+
+    def work(self, strata: bytes, size: int) -> Callable[[Task], Sample]:
+        rules = SplitRules(self._output.placement, strata)
+        return self._learns.sampler(rules, size)
+
+    def outputs(self, result: Sample) -> Iterator[Any]:
+        self._sample.merge(result)
+        return iter(())
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from super().finish_bundle()
+        pieces = list(self._sample.pieces())
+        size = sum(piece.span.bytes for piece in pieces)
+        yield at_end_of_bundle(TaggedOutput(self.INPUTS, (self._sample.inputs, size)))
+        yield from map(at_end_of_bundle, pieces)
+
+
+def _span(piece: Sample) -> Any:
+    return piece.span
+
+
+def _wanted(spans: list[Any], sampled: list[tuple[int, int]]) -> Any:
+    found, sent = sum(span.bytes for span in spans), sum(size for _, size in sampled)
+    if found != sent:
+        raise loss_error("bytes of training text", found, sent)
+    return wanted_pieces(spans)
+
+
+def _is_wanted(piece: Sample, wanted: Any) -> bool:
+    return piece.span.first <= wanted.last
+
+
+def _learn(
+    pieces: Iterable[Any],
+    wanted: Any,
+    sampled: list[tuple[int, int]],
+    listed: list[int],
+    size: int,
+) -> str:
+    return learn(pieces, wanted, [inputs for inputs, _ in sampled], listed, size)
+
+
+class LearnTokenizer(beam.PTransform):
+    """(tasks, bytes by pattern, chunks by pattern) -> the text of the tokenizer's file, in pieces.
+
+    Args:
+        learns: What is learned.
+        output: The dataset.
+        processes: The number of processes that read, in each of the runner's workers.
+        strata: The packed splits by label or by group.
+    """
+
+    def __init__(
+        self, learns: LearnSubwords, output: Output, processes: int, strata: Side[bytes]
+    ) -> None:
+        super().__init__()
+        self._learns, self._strata = learns, strata
+        self._sample = _SampleFn(learns, output, processes)
+
+    def expand(self, inputs: tuple[beam.PCollection, ...]) -> beam.PCollection:
+        tasks, sizes, listed = inputs
+        size = sizes | "AllBytes" >> beam.CombineGlobally(sum)
+        sampled = (
+            tasks
+            | "SpreadSample" >> beam.Reshuffle()
+            | "Sample"
+            >> beam.ParDo(self._sample, self._strata, AsSingleton(size)).with_outputs(
+                _SampleFn.INPUTS, main="texts"
+            )
+        )
+        sent = AsList(sampled[_SampleFn.INPUTS])
+        spans = sampled["texts"] | "Spans" >> beam.Map(_span)
+        wanted = AsSingleton(once(tasks.pipeline, "Wanted", _wanted, AsList(spans), sent))
+        chosen = (
+            sampled["texts"]
+            | "SpreadTexts" >> beam.Reshuffle()
+            | "Choose" >> beam.Filter(_is_wanted, wanted)
+        )
+        found = (AsIter(chosen), wanted, sent, AsList(listed))
+        text = once(tasks.pipeline, "Learn", _learn, *found, self._learns.size)
+        return in_pieces(text, "Tokenizer")
+
+
+class BuildVocabulary(beam.PTransform):
+    """PCollection of `WordCounts` -> one tuple of all tokens by id.
+
+    Args:
+        size: The largest number of ids, including the two reserved ones.
+        summary: The side input of the summary of all texts.
+    """
+
+    def __init__(self, size: int, summary: AsSideInput) -> None:
+        super().__init__()
+        self._size, self._summary = size, summary
+
+    def expand(self, counts: beam.PCollection) -> beam.PCollection:
+        pipeline = counts.pipeline
+        pieces = counts | "Count" >> MergeInPieces(WordCounts)
+        found = pieces | "Marks" >> beam.FlatMap(marks)
+        sides = AsList(found), self._size - RESERVED_IDS
+        smallest = once(pipeline, "Smallest", smallest_wanted, *sides)
+        frequent = (
+            pieces
+            | "SpreadWords" >> beam.Reshuffle()
+            | "Frequent" >> beam.Map(frequent_words, AsSingleton(smallest))
+        )
+        return once(pipeline, "Rank", rank_words, self._summary, AsList(frequent), self._size)

@@ -1,0 +1,184 @@
+"""Lists the tasks of a job, and numbers the records of files that are cut into ranges."""
+
+from __future__ import annotations
+
+import abc
+import itertools
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import TaggedOutput
+
+from beam_jobs import progress
+from beam_jobs.engines.pool import list_pickled
+from beam_jobs.jobs.protocols import RangeCounter, RecordJob
+from beam_jobs.pipeline.steps import PLANNING, ReadTasks, WindowStep
+from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.storage.listing import Span
+
+T = TypeVar("T")
+
+# The names of passes in progress.
+LISTING, NUMBERING = "listing", "counting records"
+
+
+def _cut(pattern: str, inputs: Inputs, processes: int) -> Iterator[Any]:
+    """Yields (pattern, the span of names that a task lists), and the number of these spans."""
+    spans = inputs.spans(pattern, processes)
+    yield TaggedOutput("cut", len(spans))
+    for span in spans:
+        yield pattern, span
+
+
+def cut_patterns(
+    pipeline: beam.Pipeline, inputs: Inputs, processes: int
+) -> tuple[beam.PCollection, beam.PCollection]:
+    """(Pattern, span of names) of all patterns, spread over the workers; and the numbers of spans of patterns."""
+    patterns = pipeline | "Patterns" >> beam.Create(inputs.patterns)
+    cut = patterns | "Cut" >> beam.FlatMap(_cut, inputs, processes).with_outputs(
+        "cut", main="parts"
+    )
+    parts = cut["parts"]
+    if processes == 1:
+        parts |= "SpreadParts" >> beam.Reshuffle()
+    return parts, cut["cut"]
+
+
+class ListStep(WindowStep[Iterable[T]], abc.ABC):
+    """(Pattern, span) -> what a function yields for the inputs in it, and their number.
+
+    Args:
+        list_: The function, of a pattern and a span.
+        processes: The number of processes of the pool.
+    """
+
+    FOUND = "found"
+
+    def __init__(self, list_: Callable[[str, Span], Iterable[T]], processes: int) -> None:
+        super().__init__(processes)
+        self._list = list_
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        self._packed = pickle.dumps(self._list)
+
+    def process(self, part: tuple[str, Span]) -> Iterator[Any]:
+        progress.advance(LISTING, 0)
+        if self._processes == 1:  # Nothing is held until all inputs are listed.
+            yield from self.outputs(self._list(*part))
+        else:
+            yield from self.submit(list_pickled, self._packed, *part)
+
+    def outputs(self, result: Iterable[T]) -> Iterator[Any]:
+        total = 0
+        for each in result:
+            count = self.count(each)
+            total += count
+            progress.advance(LISTING, count)
+            Metrics.counter("files", "found").inc(count)
+            yield from self.outputs_of(each)
+        yield TaggedOutput(self.FOUND, total)
+
+    @abc.abstractmethod
+    def count(self, listed: T) -> int:
+        """The number of inputs in something that the function yields."""
+
+    @abc.abstractmethod
+    def outputs_of(self, listed: T) -> Iterator[Any]:
+        """Yields the outputs of the step for something that the function yields."""
+
+
+class _ListTasks(ListStep[Task]):
+    """(Pattern, span) -> tasks, tasks of ranges whose records must be counted first, and their numbers.
+
+    Args:
+        phases: The names of the passes over all tasks in progress.
+    """
+
+    BYTES, UNCOUNTED = "bytes", "uncounted"
+
+    def __init__(self, job: RecordJob, phases: Sequence[str], processes: int) -> None:
+        super().__init__(job.tasks, processes)
+        self._phases = phases
+
+    def count(self, listed: Task) -> int:
+        return listed.count
+
+    def outputs_of(self, listed: Task) -> Iterator[Any]:
+        if listed.numbered:
+            yield listed
+        else:
+            progress.expect(NUMBERING, listed.size, "B")
+            yield TaggedOutput(self.UNCOUNTED, listed)
+        for phase in self._phases:
+            in_files = phase == PLANNING
+            progress.expect(phase, *((listed.count, "files") if in_files else (listed.size, "B")))
+        yield TaggedOutput(self.BYTES, listed.size)
+
+
+def _by_file(counts: list[RangeCount]) -> tuple[str, list[RangeCount]]:
+    """The counts of ranges of a file, with the key of the file."""
+    return counts[0].range.source.key, counts
+
+
+def _numbered(
+    element: tuple[str, Iterable[list[RangeCount]]], counter: RangeCounter, task_bytes: int
+) -> Iterator[Task]:
+    """Yields the tasks of a file whose ranges have been counted."""
+    counts = itertools.chain.from_iterable(element[1])
+    yield from batch_chunks(counter.number(counts), task_bytes)
+
+
+class Listed(NamedTuple):
+    """The answers of `ListTasks`.
+
+    Attributes:
+        tasks: All tasks.
+        found: The numbers of chunks in parts of patterns.
+        bytes: The sizes of tasks.
+        cut: The numbers of parts of the patterns.
+    """
+
+    tasks: beam.PCollection
+    found: beam.PCollection
+    bytes: beam.PCollection
+    cut: beam.PCollection
+
+
+class ListTasks(beam.PTransform):
+    """A pipeline -> `Listed`.
+
+    Args:
+        job: Defines the records.
+        processes: The number of processes that read, in each of the runner's workers.
+        phases: The names of the passes over all tasks in progress.
+    """
+
+    def __init__(self, job: RecordJob, processes: int, phases: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._job, self._processes, self._phases = job, processes, phases
+
+    def expand(self, pipeline: beam.Pipeline) -> Listed:
+        step = _ListTasks(self._job, self._phases, self._processes)
+        parts, cut = cut_patterns(pipeline, self._job.inputs, self._processes)
+        listed = parts | "List" >> beam.ParDo(step).with_outputs(
+            step.FOUND, step.BYTES, step.UNCOUNTED, main="tasks"
+        )
+        tasks = listed["tasks"]
+        if counter := self._job.range_counter():
+            numbered = (
+                listed[step.UNCOUNTED]
+                | "SpreadRanges" >> beam.Reshuffle()
+                | "CountRanges" >> beam.ParDo(ReadTasks(NUMBERING, counter.count, self._processes))
+                | "ByFile" >> beam.Map(_by_file)
+                | "GroupByFile" >> beam.GroupByKey()
+                | "NumberRanges" >> beam.FlatMap(_numbered, counter, self._job.inputs.task_bytes)
+            )
+            tasks = (tasks, numbered) | "AllTasks" >> beam.Flatten()
+        return Listed(
+            tasks | "Spread" >> beam.Reshuffle(), listed[step.FOUND], listed[step.BYTES], cut
+        )

@@ -1,0 +1,90 @@
+"""Splits by label or by group, planned in the pipeline: only numbers cross the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import apache_beam as beam
+from apache_beam.pvalue import AsList
+
+from beam_jobs.pipeline.steps import AsMerged, MergeInPieces, as_whole, in_pieces, once
+from beam_jobs.plan.group_splits import GroupSizes, deal_groups
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.strata import (
+    Cuts,
+    Histogram,
+    LabelCounts,
+    LabelHashes,
+    Strata,
+    pick_edges,
+    place_cuts,
+    wanted_hashes,
+)
+
+
+def _count(block: LabelHashes) -> LabelCounts:
+    return LabelCounts().add(block)
+
+
+def _fill(block: LabelHashes, counts: LabelCounts) -> Histogram:
+    return Histogram().add(block, counts)
+
+
+def _finish(cuts: Cuts, picked: list[tuple[str, int, int]], splits: int) -> bytes:
+    return Strata.of(cuts, splits, picked).pack()
+
+
+def _pick_edges(
+    bin_: tuple[tuple[str, int], Iterable[bytes]], cuts: Cuts
+) -> Iterator[tuple[str, int, int]]:
+    return pick_edges(*bin_, cuts)
+
+
+def plan_strata(blocks: beam.PCollection, placement: Placement) -> beam.PCollection:
+    """The step from `LabelHashes`, of any size, to one packed `Strata`."""
+    blocks |= "CutLabels" >> beam.FlatMap(LabelHashes.pieces)
+    counted = (
+        blocks | "CountLabels" >> beam.Map(_count) | "MergeCounts" >> MergeInPieces(LabelCounts)
+    )
+    counts = AsMerged(counted, LabelCounts)
+    again = blocks | "RebalanceLabels" >> beam.Reshuffle()
+    filled = again | "FillBins" >> beam.Map(_fill, counts) | "MergeBins" >> MergeInPieces(Histogram)
+    sides = counts, AsMerged(filled, Histogram), placement
+    cuts = as_whole(once(blocks.pipeline, "PlaceCuts", place_cuts, *sides), "Cuts")
+    picked = (
+        again
+        | "SelectLabelHashes" >> beam.FlatMap(wanted_hashes, cuts)
+        | "GroupByLabelBin" >> beam.GroupByKey()
+        | "PickEdges" >> beam.FlatMap(_pick_edges, cuts)
+    )
+    splits = len(placement.splits.names)
+    return once(blocks.pipeline, "FinishStrata", _finish, cuts, AsList(picked), splits)
+
+
+def _deal(sizes: GroupSizes, placement: Placement) -> bytes:
+    dealt = deal_groups(sizes, placement.splits)
+    return dealt.pack() if dealt else b""
+
+
+def plan_groups(sizes: beam.PCollection, placement: Placement) -> beam.PCollection:
+    """The step from `GroupSizes` to one packed `GroupSplits`; empty bytes if hashes decide."""
+    merged = AsMerged(sizes | "MergeSizes" >> MergeInPieces(GroupSizes), GroupSizes)
+    return once(sizes.pipeline, "Deal", _deal, merged, placement)
+
+
+class PlanSplits(beam.PTransform):
+    """PCollection of `GroupSizes` if groups are dealt, else `LabelHashes` -> the packed splits.
+
+    The result is cut for `AsWhole`.
+
+    Args:
+        placement: The seed and the shares of the splits.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        super().__init__()
+        self._placement = placement
+
+    def expand(self, counted: beam.PCollection) -> beam.PCollection:
+        plan = plan_groups if self._placement.deals_groups else plan_strata
+        return in_pieces(plan(counted, self._placement), "Splits")

@@ -1,0 +1,149 @@
+"""`ReadShards`: a split of a dataset as a PCollection of records, read by as many workers as there are."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.metrics import Metrics
+
+from beam_jobs.engines.notebooks import allow_notebooks
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.jobs.reshard.frames import frames_of
+from beam_jobs.jobs.reshard.manifests import manifests_in
+from beam_jobs.packages import check_crc32c
+from beam_jobs.storage.files import files_of
+from beam_jobs.storage.paths import absolute_path
+from readers.format.decode.records import owned_value
+from readers.format.decode.rows import RowDecoder
+from readers.format.decode.scanner import MARGIN
+from readers.format.index import checked_offsets, head_crc32c, parse_head
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST, Manifest, join
+from readers.format.schema import Schema
+from readers.format.splits import Shard
+from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, MAX_RECORD_BYTES, intact
+
+allow_notebooks()  # Now, because `ReadShards` begins pipelines.
+RANGE_BYTES = 16 << 20  # What a task holds: enough for a request to a store.
+
+
+class ShardRange(NamedTuple):
+    """The bytes of a shard from `start` to `stop`, and the number of the first record in them, from 0."""
+
+    path: str
+    start: int
+    stop: int
+    first: int
+
+
+def shard_ranges(path: str, shard: Shard) -> list[ShardRange]:
+    """The ranges of a shard, of about `RANGE_BYTES` each; the index of a larger shard says where records begin."""
+    if shard.bytes <= RANGE_BYTES:
+        return [ShardRange(path, 0, shard.bytes, 0)]
+    file = path + INDEX_SUFFIX
+    data = _read(file, 0, shard.index_bytes)
+    try:
+        offsets = checked_offsets(data, parse_head(data, file), file)
+    except ValueError as error:
+        raise DataError(str(error)) from None
+    if head_crc32c(data) != shard.index_crc32c:
+        raise DataError(f"{file}: not the index that {MANIFEST} lists; copy the dataset again")
+    firsts = np.unique(np.searchsorted(offsets, np.arange(0, shard.bytes, RANGE_BYTES)))
+    rows = np.union1d(firsts, [shard.records]).tolist()
+    return [ShardRange(path, int(offsets[a]), int(offsets[b]), a) for a, b in pairwise(rows)]
+
+
+def _read(path: str, start: int, stop: int) -> bytes:
+    try:
+        return files_of(path).read(path, start, stop - start)
+    except OSError as error:
+        cure = "build the pipeline again if a job has replaced the dataset meanwhile"
+        raise DataError(f"{path}: {error.strerror or error}; {cure}") from None
+
+
+class _ReadRanges(beam.DoFn):
+    """Range of a shard -> its records."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    def setup(self) -> None:
+        check_crc32c()
+        self._decoder = RowDecoder(self._schema)
+
+    def process(self, part: ShardRange) -> Iterator[dict[str, Any]]:
+        found = _read(part.path, part.start, part.stop)
+        data = np.frombuffer(found + bytes(MARGIN), np.uint8)
+        lengths, _, wrong = frames_of(data[: len(found)], MAX_RECORD_BYTES)
+        stops = np.cumsum(lengths)
+        starts = stops - lengths + HEADER_BYTES
+        rows = self._decoder.decode(data, starts, stops - FOOTER_BYTES)
+        damaged = np.flatnonzero(~intact(data, lengths)).tolist()
+        faults = rows.errors | dict.fromkeys(damaged, "it fails its CRC32C")
+        if part.start + lengths.sum() < part.stop:
+            faults[len(lengths)] = wrong or "it is cut off"
+        if faults:
+            row = min(faults)
+            place = f"record {part.first + row} at byte {part.start + lengths[:row].sum()}"
+            raise DataError(f"{part.path}: {place}: {faults[row]}")
+        for row in range(len(lengths)):
+            yield {name: owned_value(values[row]) for name, values in rows.values.items()}
+        Metrics.counter("records", "read").inc(len(lengths))
+
+
+class ReadShards(beam.PTransform):
+    """A pipeline -> a PCollection of the records of a split, dicts of their features, in any order.
+
+    Values are as in `readers.RecordSource`: arrays, NumPy scalars, `bytes` of texts and encoded images, and lists.
+    All workers read the generation that is the newest when the pipeline is built. A task reads 16 MiB of a shard.
+
+    Args:
+        directory: The path or URL of the dataset, on any Beam filesystem.
+        split: The split to read; None is the only one, or `train`.
+        columns: The features to read; None reads all.
+
+    Raises:
+        UsageError: There is no such dataset, split or feature: when the pipeline is built.
+        DataError: A file is missing, or a record is damaged: while it runs; the message names it.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        split: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__()
+        if columns is not None and (isinstance(columns, str) or not columns):
+            raise UsageError(f"columns={columns!r}: expected a list of features, such as ['image']")
+        self._directory, self._split, self._columns = os.fspath(directory), split, columns
+
+    def expand(self, pipeline: beam.pvalue.PBegin) -> beam.PCollection[dict[str, Any]]:
+        directory = absolute_path(self._directory)
+        # Here, because the pipeline has the options of the store by now.
+        manifest = manifests_in([directory])[directory]
+        if not isinstance(manifest, Manifest):
+            raise UsageError(manifest or f"directory {directory}: no dataset: it has no {MANIFEST}")
+        names = list(manifest.splits)
+        split = self._split or (names[0] if len(names) == 1 else "train")
+        columns = list(self._columns or manifest.schema)
+        _check_known("split", split, manifest.splits)
+        for column in columns:
+            _check_known("column", column, manifest.schema)
+        shards = [(join(directory, s.path), s) for s in manifest.splits[split].shards if s.records]
+        ranges = pipeline | beam.Create(shards) | "Ranges" >> beam.FlatMapTuple(shard_ranges)
+        if any(shard.bytes > RANGE_BYTES for _, shard in shards):
+            ranges |= "SpreadRanges" >> beam.Reshuffle()
+        return ranges | "Read" >> beam.ParDo(_ReadRanges(manifest.schema.select(columns)))
+
+
+def _check_known(kind: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        close = difflib.get_close_matches(str(name), list(known), 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise UsageError(f"{kind} {name!r}: the dataset has {', '.join(known)}{hint}")

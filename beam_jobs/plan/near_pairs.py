@@ -1,0 +1,217 @@
+"""Near duplicates, second half: the probes of candidates are compared, and what is near is counted.
+
+The probe of the first of each pair travels to the block of the second, where both are compared, so no worker holds
+more than the probes of a block. Counts of what the steps of a search hand over and receive have to be the same.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_jobs.columns import unpack
+from beam_jobs.errors import loss_error
+from beam_jobs.plan.near_keys import PAIR, Probes, duplicate_key
+from beam_jobs.plan.summary import Summary
+from beam_jobs.records.blocks import rows_by
+from beam_jobs.records.pieces import PIECE_BYTES
+from readers.format.similarity.likeness import Similarity
+
+# Pairs that are compared at a time: their probes as float64 take 16 MiB.
+_AT_ONCE = 1 << 13
+
+# Pairs that are named.
+EXAMPLES = 5
+
+# What steps hand over.
+CHUNKS, KEYS, PAIRS = "chunks of files", "keys of sketches", "pairs of records"
+PROBES = "probes of records"
+
+# A record of a dataset: its file, and its number in it, from 1.
+Place = tuple[str, int]
+
+
+class NearPairs(NamedTuple):
+    """Near duplicates whose second is in one block.
+
+    Attributes:
+        second: int64 [pairs], rows of the block, in ascending order.
+        owner: object [pairs], the owner of the first.
+        first: int64 [pairs], its number there.
+        split: uint8 [pairs], its split.
+        kept_out: bool [pairs], whether it is a record to keep out.
+    """
+
+    second: np.ndarray
+    owner: np.ndarray
+    first: np.ndarray
+    split: np.ndarray
+    kept_out: np.ndarray
+
+
+def only_one(name: bytes, packed: Sequence[bytes], needed: bool) -> Probes | None:
+    """The probes of a block, which are there once if they are needed.
+
+    Raises:
+        UsageError: Two tasks have one id, so their records have the same keys.
+        DataError: The runner lost them.
+    """
+    if len(packed) > 1:
+        raise duplicate_key(Probes.unpack(packed[0]).owner)
+    if needed and not packed:
+        raise loss_error(f"a block of sketches ({name.hex()})")
+    return Probes.unpack(packed[0]) if packed else None
+
+
+def sent(probes: Probes, pairs: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yields (block, rows of it and the earlier records to compare them with, for `near_pairs`).
+
+    A pair that several partitions have found is sent once.
+
+    Args:
+        probes: The probes of the first's block.
+        pairs: Packed `PAIR`s from all partitions.
+    """
+    every = np.unique(np.frombuffer(b"".join(pairs), f"V{PAIR.itemsize}")).view(PAIR)
+    # Beside a probe, the rows, the number and the split.
+    step = max(1, PIECE_BYTES // (probes.rows.shape[1] + 13))
+    for block, rows in rows_by(every["block"]):
+        for start in range(0, len(rows), step):
+            some = every[rows[start : start + step]]
+            yield block.tobytes(), probes.pack(some["first"], some["second"])
+
+
+def near_pairs(probes: Probes, arrived: Iterable[bytes], likeness: Similarity) -> NearPairs:
+    """The pairs of which both are near, of those whose second is in a block, by the number of the first.
+
+    Args:
+        probes: The probes of the block.
+        arrived: The records that `sent` has sent to it.
+        likeness: Decides.
+    """
+    parts = []
+    for packed in [probes.pack(slice(0), np.empty(0, np.uint32)), *arrived]:
+        second, *columns = unpack(packed)
+        parts.append((second.astype(np.int64), Probes.of_columns(columns)))
+    sizes = [len(second) for second, _ in parts]
+    second = np.concatenate([second for second, _ in parts])
+    first, split, rows = (
+        np.concatenate([getattr(some, name) for _, some in parts])
+        for name in ("numbers", "splits", "rows")
+    )
+    kept_out = np.repeat([some.kept_out for _, some in parts], sizes)
+    names = sorted({some.owner for _, some in parts})
+    owner = np.repeat([names.index(some.owner) for _, some in parts], sizes)
+    # In an order of their own, so that examples are the same in every run.
+    order = np.lexsort((first, owner, second))
+    near = [np.empty(0, np.int64)]
+    for start in range(0, len(order), _AT_ONCE):
+        some = order[start : start + _AT_ONCE]
+        near.append(some[likeness.near(rows[some], probes.rows[second[some]])])
+    some = np.concatenate(near)
+    owners = np.array(names, object)[owner[some]]
+    return NearPairs(second[some], owners, first[some], split[some], kept_out[some])
+
+
+@dataclass
+class NearSurvey:
+    """The near duplicates of a dataset.
+
+    Attributes:
+        within: Split -> the number of its records that are near an earlier one of it.
+        across: Split -> the number of its records that are near an earlier one of another split.
+        within_examples, across_examples: The first of these records, each after the one that it is near.
+    """
+
+    within: Counter[int] = field(default_factory=Counter)
+    across: Counter[int] = field(default_factory=Counter)
+    within_examples: list[tuple[Place, Place]] = field(default_factory=list)
+    across_examples: list[tuple[Place, Place]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, probes: Probes, pairs: NearPairs) -> NearSurvey:
+        """The survey of the pairs whose second is in one block."""
+        survey = cls()
+        splits, numbers = probes.splits[pairs.second], probes.numbers[pairs.second]
+        same = splits == pairs.split
+        for chosen, counts, examples in (
+            (same, survey.within, survey.within_examples),
+            (~same, survey.across, survey.across_examples),
+        ):
+            rows = np.flatnonzero(chosen)
+            _, once = np.unique(pairs.second[rows], return_index=True)
+            counts.update(splits[rows[once]].tolist())
+            examples += [
+                ((probes.owner, int(numbers[row])), (pairs.owner[row], int(pairs.first[row])))
+                for row in rows[once[:EXAMPLES]].tolist()
+            ]
+        return survey
+
+    def merge(self, other: NearSurvey) -> None:
+        """Adds what another instance counts."""
+        self.within.update(other.within)
+        self.across.update(other.across)
+        for mine, theirs in (
+            (self.within_examples, other.within_examples),
+            (self.across_examples, other.across_examples),
+        ):
+            mine[:] = heapq.nsmallest(EXAMPLES, [*mine, *theirs])
+
+
+@dataclass
+class NearTally:
+    """Counts of a search for near duplicates.
+
+    Attributes:
+        records: The records of the job, with a sketch or without.
+        dropped: The records that are dropped.
+        sent, received: What steps hand over -> how much of it.
+    """
+
+    records: int = 0
+    dropped: int = 0
+    sent: Counter[str] = field(default_factory=Counter)
+    received: Counter[str] = field(default_factory=Counter)
+
+    def merge(self, other: NearTally) -> None:
+        """Adds the counts of another instance."""
+        self.records += other.records
+        self.dropped += other.dropped
+        self.sent.update(other.sent)
+        self.received.update(other.received)
+
+    def check(self, records: int) -> None:
+        """Checks that so many records were compared, and that everything was received that was handed over.
+
+        Raises:
+            DataError: The runner lost or repeated something.
+        """
+        for what in (CHUNKS, KEYS, PAIRS, PROBES):
+            if self.received[what] != self.sent[what]:
+                raise loss_error(what, self.received[what], self.sent[what])
+        if self.records != records:
+            raise loss_error("records to compare", self.records, records)
+
+
+def check_near(summary: Summary, tallies: Sequence[NearTally]) -> None:
+    """Checks that all records of a summary were compared, and that it counts what is dropped.
+
+    Args:
+        summary: The summary of all records.
+        tallies: Of each search for duplicates, in order: each compares what those before it have left.
+
+    Raises:
+        DataError: The runner lost or repeated something.
+    """
+    left = summary.texts
+    for tally in tallies:
+        tally.check(left)
+        left -= tally.dropped
+    dropped = sum(split.duplicates for split in summary.splits)
+    if tallies and summary.texts - left != dropped:
+        raise loss_error("duplicates to drop", dropped, summary.texts - left)
