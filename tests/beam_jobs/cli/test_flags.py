@@ -1,6 +1,7 @@
 """Flags as dataclass fields: their declarations, what a command line makes of them, and the help."""
 
 import argparse
+import pkgutil
 import shlex
 import subprocess
 import sys
@@ -8,8 +9,6 @@ from dataclasses import FrozenInstanceError, asdict, dataclass
 from typing import Literal, get_type_hints
 
 import pytest
-from beam_jobs.jobs.sensors.signals import NanPolicy
-from beam_jobs.jobs.sensors.spec import SensorEncoding
 
 from beam_jobs.__main__ import main
 from beam_jobs.cli import images, sensors
@@ -25,7 +24,9 @@ from beam_jobs.jobs.images import boxes, image_files
 from beam_jobs.jobs.images import image_job as images_job
 from beam_jobs.jobs.images.annotations import Unannotated
 from beam_jobs.jobs.images.coco_objects import Segmentation
-from beam_jobs.jobs.sensors import recording
+from beam_jobs.jobs.sensors import read_options, recording
+from beam_jobs.jobs.sensors.arrays import NanPolicy
+from beam_jobs.jobs.sensors.sensor_spec import SensorEncoding
 from beam_jobs.jobs.text.text_reader import TextUnit
 from beam_jobs.records.rejects import OnReject
 from readers.format.dtypes import TENSORFLOW_DTYPES
@@ -176,7 +177,7 @@ def test_the_flags_of_beam_are_those_of_the_installed_one():
 @pytest.mark.parametrize(
     ("flags", "name", "words"),
     [
-        (ImageFlags, "encoding", images_job.ImageEncoding),
+        (ImageFlags, "encoding", Literal["auto", images_job.ImageEncoding]),
         (ImageFlags, "dtype", images_job.ImageDtype),
         (ImageFlags, "resize", boxes.Resize),
         (ImageFlags, "box_order", boxes.BoxOrder),
@@ -186,7 +187,7 @@ def test_the_flags_of_beam_are_those_of_the_installed_one():
         (ImageFlags, "unannotated", Unannotated),
         (TextFlags, "record", TextUnit),
         (SensorFlags, "encoding", SensorEncoding),
-        (SensorFlags, "time_unit", recording.TimeUnit),
+        (SensorFlags, "time_unit", read_options.TimeUnit),
         (SensorFlags, "times", recording.TimesPolicy),
         (SensorFlags, "nan", NanPolicy),
         (DatasetFlags, "on_reject", OnReject),
@@ -199,6 +200,13 @@ def test_the_choices_of_a_flag_are_those_of_its_job(flags, name, words):
 def test_numbers_and_dtypes_of_flags_are_those_of_their_jobs():
     assert images.MAX_PIXELS == image_files.MAX_PIXELS
     assert set(sensors.DTYPES) == set(TENSORFLOW_DTYPES) - {"string", "bfloat16"}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_checks_that_are_named_are_there(job):
+    checks = [flag.check for flag in declared_flags()[job].values() if isinstance(flag.check, str)]
+    for check in filter(None, checks):
+        assert callable(pkgutil.resolve_name(f"beam_jobs.{check.split()[0]}"))
 
 
 DECLARED = [
