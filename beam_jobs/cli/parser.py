@@ -58,7 +58,7 @@ _JOBS = {
         "(docs/inputs.md lists formats).",
         (
             "images --input photos/ --output shards/photos --image_size 224x224 --splits train=0.9,val=0.1",
-            "images --table photos.csv --label column:species --output shards/photos --encoding source",
+            "images --table photos.csv --label column:species --output shards/photos --splits train=0.8,val=0.2 --stratify",
         ),
         ImageFlags,
         EncodedDatasetFlags,

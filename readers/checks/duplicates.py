@@ -110,7 +110,7 @@ def _near(facts: Facts, name: str, words: str, in_one_split: bool) -> Iterator[F
             name, "warning", feature, mask, f"are nearly the same as {words}"
         ):
             pairs = np.stack([first[chosen], second[chosen]], axis=1)[:EXAMPLES]
-            examples = tuple(" = ".join(facts.names_of_records(pair)) for pair in pairs)
+            examples = tuple(" and ".join(facts.names_of_records(pair)) for pair in pairs)
             yield replace(finding, examples=examples, places=facts.places(pairs.reshape(-1)))
 
 

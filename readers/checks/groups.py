@@ -70,7 +70,7 @@ def _in_several_splits(
     feature = "" if name == "key" else name
     examples = [np.flatnonzero(chosen & (groups == group)) for group in shared[:EXAMPLES]]
     ends = [(rows[0], rows[splits[rows] != splits[rows[0]]][0]) for rows in examples]
-    named = tuple(" = ".join(facts.names_of_records(pair)) for pair in ends)
+    named = tuple(" and ".join(facts.names_of_records(pair)) for pair in ends)
     count = int(chosen.sum())
     yield Finding("groups_across_splits", "warning", words, feature, "", count, len(there), named)
 

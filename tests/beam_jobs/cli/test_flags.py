@@ -1,6 +1,7 @@
 """Flags as dataclass fields: their declarations, what a command line makes of them, and the help."""
 
 import argparse
+import pkgutil
 import shlex
 import subprocess
 import sys
@@ -199,6 +200,13 @@ def test_the_choices_of_a_flag_are_those_of_its_job(flags, name, words):
 def test_numbers_and_dtypes_of_flags_are_those_of_their_jobs():
     assert images.MAX_PIXELS == image_files.MAX_PIXELS
     assert set(sensors.DTYPES) == set(TENSORFLOW_DTYPES) - {"string", "bfloat16"}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_checks_that_are_named_are_there(job):
+    checks = [flag.check for flag in declared_flags()[job].values() if isinstance(flag.check, str)]
+    for check in filter(None, checks):
+        assert callable(pkgutil.resolve_name(f"beam_jobs.{check.split()[0]}"))
 
 
 DECLARED = [

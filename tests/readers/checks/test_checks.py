@@ -229,8 +229,8 @@ def test_copies_are_found(tmp_path):
         ("contradictions", "image"): 14,
         ("contradictions", "text"): 14,
     }
-    assert found["near_duplicates", "image"].examples[0] == "00010 = 00060"
-    assert found["near_leaks", "image"].examples[0] == "00070 = 00240"
+    assert found["near_duplicates", "image"].examples[0] == "00010 and 00060"
+    assert found["near_leaks", "image"].examples[0] == "00070 and 00240"
 
 
 def test_faults_of_features_are_found(tmp_path):

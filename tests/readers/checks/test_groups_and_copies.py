@@ -36,8 +36,8 @@ def test_scaled_shifted_and_noisy_signals_are_near_duplicates(tmp_path):
     directory = write_dataset(tmp_path / "d", SIGNALS, splits)
     near, leaks = of_check(directory, "near_duplicates", "near_leaks")
     assert (near.count, near.feature, near.seen) == (4, "signal", 24)
-    assert near.examples == ("s0 = s20", "s1 = s21")
-    assert (leaks.count, leaks.examples) == (4, ("s2 = s22", "s3 = s23"))
+    assert near.examples == ("s0 and s20", "s1 and s21")
+    assert (leaks.count, leaks.examples) == (4, ("s2 and s22", "s3 and s23"))
 
 
 def of_speakers(name, speakers, first=0):
@@ -57,7 +57,7 @@ def test_a_speaker_in_two_splits_is_found(tmp_path):
     directory = speakers(tmp_path / "d", [*"aabbccdd"], [*"eeffa"])
     (found,) = of_check(directory, "groups_across_splits")
     assert (found.feature, found.count, found.seen) == ("speaker_id", 3, 13)
-    assert found.examples == ("a/0.wav = a/104.wav",)
+    assert found.examples == ("a/0.wav and a/104.wav",)
     assert found.message.startswith("1 of 6 values have records in several splits")
 
 
