@@ -59,7 +59,7 @@ class Reject:
 
 @dataclass(frozen=True)
 class MaxRejects:
-    """The most inputs that a job may reject, as it was given: a number, or a share of all; None for any number."""
+    """The most inputs that a job may reject: a number, a share of all, or None for any; and the text that states it."""
 
     text: str = ""
     limit: int | Fraction | None = None
