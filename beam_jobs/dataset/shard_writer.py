@@ -157,7 +157,7 @@ class ShardWriter:
         return Digest(self._output, self.name, names or {})
 
     def find_done(self, digest: Callable[[], str]) -> tuple[ShardResult, Any] | None:
-        """The (result, figures) of the shard if an earlier run wrote it with the same digest; else it gets its name.
+        """The (result, figures) of the shard if an earlier run wrote it with the same digest; else decides its name.
 
         Its complete digest is asked for only if an earlier run has left a note.
         """

@@ -14,7 +14,7 @@ import numpy as np
 from beam_jobs.columns import text_bytes
 from beam_jobs.errors import UsageError, loss_error
 from beam_jobs.plan.shards import BIN_BITS, BINS, bin_counts, bins_of
-from beam_jobs.records.blocks import Block
+from beam_jobs.records.blocks import Block, grouped
 from beam_jobs.records.pieces import Divisible, batches, checksum_of, parts_of
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.classes import MAX_LABELS, Names, label_names
@@ -113,9 +113,7 @@ class SplitSummary:
         """Yields (number of a slice of the bins, the records in it)."""
         if self.counts is None:  # Fewer than `BINS` hashes, which take less than their histogram.
             hashes = np.concatenate([np.empty(0, np.uint64), *self.pending])
-            numbers = bins_of(hashes) // _SLICE
-            for number in np.unique(numbers).tolist():
-                part = hashes[numbers == number]
+            for number, part in grouped(bins_of(hashes) // _SLICE, hashes):
                 yield number, SplitSummary(pending=[part], records=len(part))
             return
         histogram = self.histogram()

@@ -155,7 +155,7 @@ class Mapper:
         return {name: self.fit(name, f, made[name]) for name, f in self.schema.items()}
 
     def fit(self, name: str, feature: Feature, value: Any) -> Any:
-        """The value of one feature, as `Encoder.check` returns it; RejectError, which says which feature it fits, if not this."""
+        """The value of one feature, as `Encoder.check` returns it; RejectError, which says what holds it, if it does not fit."""
         try:
             if feature.encoding in IMAGE_ENCODINGS and isinstance(value, np.ndarray):
                 pixels = checked(name, Feature(feature.dtype, feature.shape, "tensor"), value)
