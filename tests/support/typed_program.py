@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from apache_beam import Pipeline
 from apache_beam.pvalue import PCollection, PValue
 from numpy.typing import NDArray
 
@@ -21,6 +22,11 @@ def write(records: PCollection[tuple[str, Mapping[str, Any]]], directory: str) -
         directory, schema=schema, shard_size="128MiB", splits={"train": 0.9, "val": 0.1}
     )
     return written
+
+
+def read(pipeline: Pipeline, directory: Path) -> PValue:
+    records: PValue = pipeline | beam_jobs.ReadShards(directory, "train", columns=["signal"])
+    return records
 
 
 def read_ecg(data: bytes, options: beam_jobs.ReadOptions) -> beam_jobs.Recording:
