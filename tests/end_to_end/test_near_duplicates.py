@@ -278,7 +278,7 @@ def test_check_compares_all_records_of_the_written_dataset(inputs, tmp_path, cap
     assert near["count"] + leaks["count"] >= sum(map(len, groups)) - len(groups)
     assert near["seen"] == leaks["seen"] == sum(map(len, groups)) + 13
     for example in [*near["examples"], *leaks["examples"]]:
-        pair = example.split(" = ")
+        pair = example.split(" and ")
         assert any(set(pair) <= set(keys) for keys in groups)
     assert not (tmp_path / "all" / ".staging").exists()
     checked = [*images, "--drop_near_duplicates", 0.9, "--fail_on", "warning"]
