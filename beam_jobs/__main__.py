@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beam_jobs.errors import JobError
@@ -54,8 +55,21 @@ def _failed(message: str, code: int, as_json: bool) -> int:
     else:
         print(f"error: {message}", file=sys.stderr)
     if as_json:
-        print(json.dumps({"error": message, "warnings": [], "exit_code": code}))
+        _print(json.dumps({"error": message, "warnings": [], "exit_code": code}))
     return code
+
+
+def _print(text: str) -> int:
+    """Prints on stdout; returns the exit code, which is 0 for a closed pipe, as after `head`."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        # Python would write the rest at its end, and fail once more.
+        with Path(os.devnull).open("w") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            return _failed(f"stdout cannot be written: {error}", 1, as_json=False)
+    return 0
 
 
 def main(arguments: list[str]) -> int:
@@ -70,8 +84,7 @@ def main(arguments: list[str]) -> int:
             print(help_for([*arguments, "--help"]), file=sys.stderr)
             return 2
         if text := help_for(arguments):
-            print(text)
-            return 0
+            return _print(text)
         if arguments[0] == "plan":
             arguments = [*arguments[1:], "--dry_run"]
         flags = parse_flags(with_config(arguments))

@@ -273,8 +273,8 @@ class RunFlags(Flags):
     )
     engine_page: str = flag(
         "",
-        "the page of Flink's JobManager (port 8081): its stages and counters are shown, and Ctrl-C cancels the "
-        "job",
+        "the page of Flink's JobManager (port 8081), which is asked whether an earlier job of the output runs, and "
+        "whether this one does; Ctrl-C cancels the job there",
         unset="--flink_master, or this port of the job service's machine",
         metavar="URL",
     )

@@ -202,7 +202,6 @@ class InputFlags(JobFlags):
         labels = Labels.parse(label or "parent")
         wanted = tuple(dict.fromkeys(filter(None, (*labels.columns, *columns))))
         inputs = self._inputs(wanted, output, join, in_files)
-        labels.check_names(inputs)
         if labels.columns:
             value = inputs.first_value(labels.table)
             labels = replace(
@@ -218,9 +217,14 @@ class InputFlags(JobFlags):
         return inputs, labels
 
     def effective_labels(self, label: str, labels: Labels, inputs: Inputs) -> Labels:
-        """The labels; none if no flag asks for them, and all inputs lie in one folder."""
+        """The labels; none if no flag asks for them, and all inputs lie in one folder.
+
+        Raises:
+            UsageError: A table of labels has a name that several inputs share.
+        """
         from beam_jobs.sources.labels import Labels
 
+        labels.check_names(inputs)
         return Labels() if not (label or self.table) and _lie_in_one_folder(inputs) else labels
 
     def without_label(self, label: str, job: RecordJob) -> Iterator[str]:

@@ -159,14 +159,12 @@ class CommandFlags:
     def _check_text(self) -> None:
         """Refuses text that is not UTF-8, which the manifest could not state."""
         for name, value in self.options.items():
-            for text in value if isinstance(value, list) else [value]:
-                try:
-                    str(text).encode()
-                except UnicodeEncodeError:
-                    raise UsageError(
-                        f"--{name} {text}: expected UTF-8, because the manifest states this flag; "
-                        "rename files and folders whose names are not"
-                    ) from None
+            text = " ".join(value) if isinstance(value, list) else str(value)
+            if text.encode(errors="replace").decode() != text:
+                raise UsageError(
+                    f"--{name} {text}: expected UTF-8, because the manifest states this flag; "
+                    "rename files and folders whose names are not"
+                )
 
 
 def _check_exists(flag: str, path: str) -> None:

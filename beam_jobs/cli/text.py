@@ -179,6 +179,7 @@ class TextFlags(InputFlags):
         columns = tuple(dict.fromkeys((*columns, *(extra.column for extra in extras))))
         tokens, tokenizer = self._tokenizer()
         inputs, labels, label_field = self._find_texts(columns, output)
+        labels.check_names(inputs)
         job = TextJob(
             inputs=replace(inputs, max_bytes=max_bytes),
             labels=labels,
@@ -228,7 +229,6 @@ class TextFlags(InputFlags):
             tables_of(table)
         inputs = Inputs.of(self.table or self.input, output, dialect=self.dialect, key=self.key)
         labels, label_field = replace(Labels.parse(self.label), root=inputs.root), self.label_field
-        labels.check_names(inputs)
         if labels.columns:
             labels, label_field = Labels(), labels.table
         self.check_delimiter(inputs)

@@ -76,7 +76,7 @@ class EncodedShard:
     Args:
         files: The files; `blocks` may add to them.
         blocks: (number of the file, offset of the payloads in it, the block).
-        owns: Which records of a block are of this shard: splits uint8 [n], hashes uint64 [n] -> bool [n].
+        owns: `ShardWriter.owns`.
         row_size: The size of a row of the index in bytes, which follows each frame.
 
     Attributes:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from apache_beam.io.filesystem import BeamIOError
 
-from beam_jobs.dataset.lease import is_held, is_lease
+from beam_jobs.dataset.lease import is_busy, is_lease
 from beam_jobs.dataset.output import STAGING, Output, not_writable
 from beam_jobs.dataset.resume import DONE
 from beam_jobs.errors import CompleteError, DataError, JobError, TakenError, UsageError
@@ -69,20 +69,16 @@ class State(NamedTuple):
     @property
     def folders(self) -> frozenset[str]:
         """The folders of jobs: the first file in each is a note."""
-        return self.named | {found[1] for found in map(_NOTE.fullmatch, self.sizes) if found}
+        return self.named | {note[1] for note in map(_NOTE.fullmatch, self.sizes) if note}
 
     @property
     def generations(self) -> list[int]:
         """The numbers of the generations."""
-        return sorted(int(found[1]) for found in map(_GENERATION.fullmatch, self.sizes) if found)
+        return sorted(int(name[1]) for name in map(_GENERATION.fullmatch, self.sizes) if name)
 
 
 def state_of(directory: str) -> State:
-    """The state of a directory.
-
-    Raises:
-        UsageError: It cannot be listed, holds what is not part of a dataset, or its manifest is damaged.
-    """
+    """The state of a directory; UsageError if it cannot be listed, holds what is not part of a dataset, or is damaged."""
     try:
         refuse_links(directory)
         start = len(join(directory, ""))
@@ -131,39 +127,35 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
     """
     state = state_of(output.directory)
     output = replace(output, run=uuid.uuid4().hex[:8])
-    found = state.manifest
-    if found is None:
+    if state.manifest is None:
         return output
     sha256 = hashlib.sha256(state.content).hexdigest()
     output = replace(output, generation=state.generations[-1] + 1, parent=sha256)
-    if output.overwrite and (card := _CARD.intersection(state.sizes)):
-        raise UsageError(
-            f"--output {output.directory}: {min(card)} describes the dataset that would be replaced; move it away"
-        )
     if output.overwrite:
+        if card := _CARD.intersection(state.sizes):
+            raise UsageError(
+                f"--output {output.directory}: {min(card)} describes the dataset that would be replaced; move it away"
+            )
         return output
     if cleans:
         with contextlib.suppress(OSError, JobError):  # The answer below is what matters.
             copied = content_of(join(output.directory, MANIFEST))
             staging = join(output.directory, STAGING)
             if _copy_newest(output.directory, staging, copied) == state.content:
-                _finish(output.directory, state, found, _abandoned(state))
-    if not repeats or found.options != json.loads(json.dumps(output.options)):
+                _finish(output.directory, state, state.manifest, _abandoned(state))
+    if not repeats or state.manifest.options != json.loads(json.dumps(output.options)):
         raise _refusal(output.directory)
-    return replace(output, written=found.job)
+    return replace(output, written=state.manifest.job)
 
 
 def _refusal(directory: str) -> UsageError:
-    what = "a dataset is here already; add --overwrite to replace it"
-    return UsageError(f"--output {directory}: {what}")
+    return UsageError(
+        f"--output {directory}: a dataset is here already; add --overwrite to replace it"
+    )
 
 
 def prepare(output: Output, job: str, folder: str) -> None:
-    """Makes a directory ready for the files of a job, before it writes the first.
-
-    Args:
-        output: The dataset.
-        job, folder: What `Output.job` and `Output.folder` return.
+    """Makes a directory ready for the files of a job, given its `Output.job` and `Output.folder`.
 
     Raises:
         CompleteError: This job has completed the dataset.
@@ -183,12 +175,7 @@ def prepare(output: Output, job: str, folder: str) -> None:
 
 
 def refuse_newer(output: Output, job: str = "") -> None:
-    """Refuses a directory in which the generation of this run is complete.
-
-    Raises:
-        CompleteError: The job named, which is this one, has completed it.
-        UsageError: Another job has.
-    """
+    """Refuses a directory in which the generation of this run is complete, with the error that `prepare` raises."""
     state = state_of(output.directory)
     if max(state.generations, default=0) < output.generation:
         return
@@ -201,13 +188,9 @@ def refuse_newer(output: Output, job: str = "") -> None:
 
 
 def commit(output: Output, manifest: Manifest, before: State) -> None:
-    """Makes a dataset complete, whose files are all written.
+    """Makes a dataset complete, whose files are all written, given the state of its directory.
 
     A runner may call it again.
-
-    Args:
-        output, manifest: The dataset.
-        before: The state of the directory.
 
     Raises:
         DataError: Another job has completed a dataset there meanwhile.
@@ -217,14 +200,16 @@ def commit(output: Output, manifest: Manifest, before: State) -> None:
     name = generation_file(output.generation)
     # The manifest must not survive a loss of power that a shard does not survive.
     sync_names(directory, manifest.paths)
-    what = "another job has completed a dataset here while this one ran"
-    taken = DataError(f"--output {directory}: {what}; add --overwrite to replace it")
+    too_late = DataError(
+        f"--output {directory}: another job has completed a dataset here while this one ran; add "
+        "--overwrite to replace it"
+    )
     if max(before.generations, default=0) > output.generation:
-        raise taken  # The generation of this number has been replaced, and its manifest deleted.
+        raise too_late  # The generation of this number has been replaced, and its manifest deleted.
     try:
         write_file(join(directory, name), data, output.staging)
     except TakenError:
-        raise taken from None
+        raise too_late from None
     sync_names(directory, [name])
     # Whoever had a folder before the first attempt can commit no more; after it, somebody may have begun the next.
     folders = before.named if name in before.sizes else before.folders
@@ -250,17 +235,16 @@ def _copy_newest(directory: str, staging: str, copied: bytes | None = None) -> b
 def _finish(
     directory: str, state: State, manifest: Manifest, folders: frozenset[str], run: str = ""
 ) -> None:
-    """Ends a commit: deletes what the newest generation does not need.
+    """Ends a commit: deletes what the newest generation, whose manifest is given, does not need.
 
     Nothing is deleted while another run is at work. What an interruption leaves, the next job deletes.
 
     Args:
-        directory, state: The dataset, and the state of its directory.
-        manifest: The newest generation.
+        directory, state, manifest: The dataset.
         folders: The folders that may be deleted unless the newest generation names them.
         run: The run that has committed; empty if another job found the dataset complete.
     """
-    if is_held(directory, run):
+    if is_busy(directory, run):
         return
     named = frozenset(map(folder_of, manifest.paths))
     unnamed, left, dead = [], [], []
@@ -271,7 +255,7 @@ def _finish(
             unnamed.append(name)
         elif folder == STAGING and not is_lease(name, run):
             left.append(name)
-        elif (found := _GENERATION.fullmatch(name)) and int(found[1]) < manifest.generation:
+        elif (older := _GENERATION.fullmatch(name)) and int(older[1]) < manifest.generation:
             dead.append(name)
     # Notes, and manifests of older generations, last: as long as one is there, the next job knows what is a job's.
     for names in (left, sorted(unnamed, key=lambda name: name.endswith(DONE)), dead):

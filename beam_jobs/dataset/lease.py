@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,19 +109,12 @@ def _beginning(pid: int) -> str:
 
 
 class _Run(NamedTuple):
-    """A run that has a folder in `STAGING`.
+    """A run that has a folder in `STAGING`."""
 
-    Attributes:
-        paths: The paths of its files.
-        lease: Its lease; None without one.
-        words: The run in words if it is at work; empty if it has ended.
-        begins: Whether its lease is being written, before it has a name.
-    """
-
-    paths: list[str]
+    paths: list[str]  # of its files
     lease: Lease | None
-    words: str
-    begins: bool
+    words: str  # what it is if it is at work; empty if it has ended
+    begins: bool  # its lease is being written, before it has a name
 
 
 def _runs(directory: str, but: str = "") -> dict[str, _Run]:
@@ -130,23 +123,21 @@ def _runs(directory: str, but: str = "") -> dict[str, _Run]:
     paths: dict[str, list[str]] = {}
     for file in list_files(top.rstrip("/")):
         paths.setdefault(file.path[len(top) :].split("/")[0], []).append(file.path)
-    return {run: _run(top + run, found) for run, found in paths.items() if run != but}
+    return {run: _run(top + run, some) for run, some in paths.items() if run != but}
 
 
 def _run(folder: str, paths: list[str]) -> _Run:
-    def content(name: str) -> bytes | None:
-        path = join(folder, name)
-        return content_of(path) if path in paths else None
-
-    lease, note = Lease.parse(content(_LEASE)), content(_REMOTE)
-    path = join(folder, _LEASE)
-    begins = path not in paths and any(name.startswith(f"{path}.") for name in paths)
+    path, note = join(folder, _LEASE), join(folder, _REMOTE)
+    lease = Lease.parse(content_of(path) if path in paths else None)
+    words = ""
     if lease and lease.is_alive():
         words = (
             f"another job is writing here: {lease}; wait for it to end, or name another directory"
         )
-        return _Run(paths, lease, words, begins)
-    return _Run(paths, lease, _remote_job(note) if note else "", begins)
+    elif note in paths:
+        words = _remote_job(content_of(note) or b"")
+    begins = path not in paths and any(name.startswith(f"{path}.") for name in paths)
+    return _Run(paths, lease, words, begins)
 
 
 def _remote_job(note: bytes) -> str:
@@ -168,17 +159,13 @@ def is_lease(name: str, run: str) -> bool:
     return name == f"{STAGING}/{run}/{_LEASE}"
 
 
-def is_held(directory: str, but: str = "") -> bool:
+def is_busy(directory: str, but: str = "") -> bool:
     """Whether a run is at work in a directory, one that may be excepted aside."""
     return any(run.words for run in _runs(directory, but).values())
 
 
-def refuse_if_held(directory: str) -> None:
-    """Refuses a directory in which a run is at work.
-
-    Raises:
-        UsageError: A run is at work there.
-    """
+def refuse_if_busy(directory: str) -> None:
+    """Raises a UsageError if a run is at work in a directory."""
     for run in _runs(directory).values():
         if run.words:
             raise _refusal(directory, run)
@@ -193,7 +180,7 @@ def clear_ended(directory: str, but: str) -> None:
     _delete_ended(_runs(directory, but).values())
 
 
-def _delete_ended(runs: Collection[_Run]) -> None:
+def _delete_ended(runs: Iterable[_Run]) -> None:
     ended = (run for run in runs if not (run.words or run.begins))
     delete_files(path for run in ended for path in run.paths)
 
@@ -213,7 +200,7 @@ def leased(output: Output, job: str, keeps: bool) -> Iterator[None]:
     """
     directory = output.directory
     was_there = os.path.isdir(directory)
-    refuse_if_held(directory)
+    refuse_if_busy(directory)
     lease = Lease.of_this_process(output.run, job)
     ended = threading.Event()
     renewing = threading.Thread(target=_keep_renewing, args=(output, lease, ended), daemon=True)
@@ -232,10 +219,10 @@ def leased(output: Output, job: str, keeps: bool) -> Iterator[None]:
         if renewing.is_alive():
             renewing.join()
         with contextlib.suppress(OSError, JobError):
-            if not keeps:
-                delete_files(file.path for file in list_files(output.staging))
-            else:
-                delete_files([join(output.staging, _LEASE)])
+            lease_alone = [join(output.staging, _LEASE)]
+            delete_files(
+                lease_alone if keeps else [file.path for file in list_files(output.staging)]
+            )
         drop_empty_directory(join(directory, STAGING))
         if not was_there:
             drop_empty_directory(directory)

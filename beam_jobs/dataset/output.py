@@ -32,14 +32,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 2
 
 
 def parse_size(text: str, name: str = "--shard_size") -> int:
-    """The number of bytes in `128MiB`, `1GB`, `500k` or `1000`.
-
-    Args:
-        name: The flag, for the error.
-
-    Raises:
-        UsageError: The text is not a size, or not a positive one.
-    """
+    """The number of bytes in `128MiB`, `1GB`, `500k` or `1000`, the value of a flag; UsageError if it is no positive size."""
     digits = text.strip().lower().removesuffix("b")
     unit = digits.lstrip("0123456789.")
     try:
@@ -143,11 +136,7 @@ def resolve(directory: str) -> str:
 
 
 def parse_num_shards(given: str | int | None, splits: tuple[str, ...]) -> tuple[int, ...]:
-    """The number of shards of every split, from `16` or `train=16,val=2`; 0 if it is not given.
-
-    Raises:
-        UsageError: A split is unknown, or a number is not in 1..99999.
-    """
+    """The number of shards of every split, from `16` or `train=16,val=2`, 0 if it is not given; UsageError if it is wrong."""
     shards, text = dict.fromkeys(splits, 0), str(given)
     for part in [] if given is None else text.split(","):
         name, equals, number = part.strip().rpartition("=")
@@ -163,11 +152,7 @@ def parse_num_shards(given: str | int | None, splits: tuple[str, ...]) -> tuple[
 
 
 def parse_names(text: str, schema: Schema) -> dict[str, str]:
-    """Name in the schema -> name in Examples, from `image=image_raw,…`.
-
-    Raises:
-        UsageError: A feature is unknown, or two would have the same name.
-    """
+    """Name in the schema -> name in Examples, from `image=image_raw,…`; UsageError if it is wrong."""
     names: dict[str, str] = {}
     for part in text.split(","):
         name, equals, stored = part.strip().partition("=")
@@ -185,11 +170,7 @@ def parse_names(text: str, schema: Schema) -> dict[str, str]:
 
 
 def renamed_schema(schema: Schema, names: Mapping[str, str]) -> Schema:
-    """The schema with some features renamed.
-
-    Raises:
-        ValueError: Two features would have the same name, or a name is not allowed.
-    """
+    """The schema with some features renamed; ValueError if two would have the same name, or a name is not allowed."""
     features: dict[str, Feature] = {}
     for name, feature in schema.items():
         stored = names.get(name, name)

@@ -22,7 +22,7 @@ def reconcile(
     """The results of every split by shard, after checking that nothing was lost.
 
     Args:
-        plan: The plan, which states how many records were found.
+        plan: States how many records there are.
         results: The results of all shards; if a shard has several, the last one counts.
         counted: Split -> number of records in its statistics.
         names: The names of the splits.
@@ -48,16 +48,16 @@ def reconcile(
     return splits
 
 
-def _check_complete(name: str, split: SplitPlan, results: list[ShardResult], known: int) -> None:
+def _check_complete(name: str, split: SplitPlan, results: list[ShardResult], counted: int) -> None:
     """Checks that a split has all of its shards and records, which the statistics know, too."""
     sizes = [result.shard.records for result in results if result.shard]
     written = sum(sizes)
     rejected = sum(result.rejected for result in results)
     found = split.records + split.rejected
-    if len(sizes) != split.shards or found != written + rejected or known != written:
+    if len(sizes) != split.shards or found != written + rejected or counted != written:
         raise DataError(
             f"split {name}: found {found} records, written {written}, rejected {rejected}, "
-            f"{known} in the statistics; {len(sizes)} of {split.shards} shards arrived: the "
+            f"{counted} in the statistics; {len(sizes)} of {split.shards} shards arrived: the "
             "runner lost or repeated some; no dataset was written, run the job again"
         )
 
@@ -85,15 +85,12 @@ def _check_balance(name: str, results: list[ShardResult]) -> None:
 
 
 def check_files(directory: str, results: Iterable[ShardResult], sizes: Mapping[str, int]) -> None:
-    """Checks that the files of all shards are there, with the sizes as written.
+    """Checks that the files of all shards are there, with the sizes as written; DataError if not.
 
     Args:
         directory: The dataset.
         results: The results of all shards.
         sizes: Path in the dataset -> size in bytes, of its files.
-
-    Raises:
-        DataError: A file is missing or has another size.
     """
     for result in results:
         if not result.shard:

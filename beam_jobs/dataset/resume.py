@@ -88,12 +88,7 @@ def noted_shards(names: Iterable[str]) -> tuple[int, int]:
 
 
 class Note:
-    """The note about a shard, which has the shard's regular name.
-
-    Args:
-        output: The dataset.
-        name: The regular path of the shard in the dataset.
-    """
+    """The note about a shard, which has the shard's regular name, given its regular path in the dataset."""
 
     def __init__(self, output: Output, name: str) -> None:
         self._output, self._name = output, name
@@ -107,8 +102,7 @@ class Note:
     def find(self, digest: Callable[[], str]) -> tuple[ShardResult, Any] | str:
         """The (result, figures) of the shard, or the path under which it must be written.
 
-        Args:
-            digest: Returns the digest of the shard; called if an earlier run has left a note.
+        Its digest is asked for only if an earlier run has left a note.
         """
         try:
             note = json.loads(content_of(self._path) or b"")

@@ -93,12 +93,7 @@ def check_records(
 
 
 class ShardFile(contextlib.ExitStack):
-    """A TFRecord file being written; leaving the context removes it unless it was committed.
-
-    Args:
-        output: The dataset.
-        path: The file's path in the dataset.
-    """
+    """A TFRecord file of a dataset; leaving the context removes it unless it was committed."""
 
     def __init__(self, output: Output, path: str) -> None:
         super().__init__()
@@ -114,11 +109,7 @@ class ShardFile(contextlib.ExitStack):
         return Shard(self._path, len(index.lengths), *sizes, smallest)
 
     def commit(self) -> None:
-        """Makes the file appear, after its index.
-
-        Raises:
-            DataError: There is a file of its name with other bytes.
-        """
+        """Makes the file appear, after its index; DataError if there is a file of its name with other bytes."""
         path = join(self._output.directory, self._path + INDEX_SUFFIX)
         write_file(path, self._index, self._output.staging)
         self._file.publish()
@@ -129,8 +120,8 @@ class ShardWriter:
 
     Args:
         output: The dataset.
-        plan: The plan of the whole dataset.
-        key: Split and shard in one number, as `assign_shards` yields it.
+        plan: The plan of all shards.
+        key: Split and shard in one number, as `shards_of` gives it.
         schema: The features of every record.
 
     Attributes:
@@ -166,12 +157,9 @@ class ShardWriter:
         return Digest(self._output, self.name, names or {})
 
     def find_done(self, digest: Callable[[], str]) -> tuple[ShardResult, Any] | None:
-        """The (result, figures) of the shard if an earlier run wrote it with the same digest.
+        """The (result, figures) of the shard if an earlier run wrote it with the same digest; else it gets its name.
 
-        If that run wrote another one, the shard may be written under a second name.
-
-        Args:
-            digest: Returns the complete digest of the shard; called if there is a note of an earlier run.
+        Its complete digest is asked for only if an earlier run has left a note.
         """
         done = self._note.find(digest)
         if isinstance(done, str):

@@ -32,12 +32,7 @@ _COPY_BYTES = 4 << 20
 
 
 class Move(NamedTuple):
-    """Consecutive records of one shard that move to the end of another.
-
-    Attributes:
-        donor: The shard that they leave.
-        first, records: The number of the first of them in it, and how many.
-    """
+    """Consecutive records that leave a shard: the number of the first of them in it, and how many."""
 
     donor: Shard
     first: int
@@ -49,8 +44,7 @@ class Change:
     """A change of one shard.
 
     Attributes:
-        before: The result of its writer.
-        shard: The shard as its writer left it.
+        before, shard: The result of its writer, and the shard in it.
         keep: The number of its first records that stay.
         intake: The records to append, in this order.
     """
@@ -116,11 +110,7 @@ def plan_changes(results: Iterable[ShardResult]) -> Iterator[Change]:
 
 
 def read_index(directory: str, shard: Shard) -> Index:
-    """The index of a shard of a dataset.
-
-    Raises:
-        DataError: The index has changed since its writer left it.
-    """
+    """The index of a shard of a dataset; DataError if the index has changed since its writer left it."""
     path = join(directory, shard.path + INDEX_SUFFIX)
     data = read_bytes(path)
     if shard.index_crc32c != head_crc32c(data):
@@ -145,11 +135,7 @@ def _read_records(directory: str, move: Move) -> tuple[bytes, Index]:
 
 
 def apply_change(output: Output, change: Change) -> ShardResult:
-    """Writes a shard once more: the records it keeps, followed by those it receives.
-
-    Raises:
-        DataError: A shard or its index has changed since it was written.
-    """
+    """Writes a shard once more: what it keeps, then what it receives; DataError if a shard or its index has changed."""
     directory, shard = output.directory, change.shard
     leaving = Move(shard, change.keep, shard.records - change.keep)
     suffix = _read_records(directory, leaving)[0] if leaving.records else b""

@@ -60,7 +60,6 @@ def prepare_dataflow(options: PipelineOptions, output: str, inputs: Sequence[str
     Raises:
         UsageError: A path is on this machine, the workers would lack this package, or the bucket
             for staged files cannot be used.
-        DataError: Google Cloud Storage does not answer.
     """
     try:
         from apache_beam.runners.dataflow.internal import apiclient  # noqa: F401
@@ -100,7 +99,7 @@ def _check_package(setup: Any, worker: Any) -> None:
 
 def _check_bucket(options: PipelineOptions) -> None:
     """Asks for the bucket of staged files, as Beam would, which retries for minutes, and makes one if none is named."""
-    from google.api_core.exceptions import ClientError, GoogleAPIError
+    from google.api_core.exceptions import GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
     from google.cloud.storage.retry import DEFAULT_RETRY
 
@@ -121,17 +120,10 @@ def _check_bucket(options: PipelineOptions) -> None:
         client.get_bucket(bucket, timeout=_SECONDS_TO_ANSWER, retry=retry)
     except GoogleAuthError as error:
         raise _no_credentials(error) from None
-    except (ClientError, ValueError) as error:
-        if isinstance(error, ClientError) and error.code == 401:
-            raise _no_credentials(error) from None
+    except (GoogleAPIError, OSError, ValueError) as error:
         raise UsageError(
             f"--{flag} {location}: bucket {bucket} cannot be used ({_gist(str(error))}); expected an "
-            "existing one that your account may read and write"
-        ) from None
-    except (GoogleAPIError, OSError) as error:
-        raise DataError(
-            f"--{flag} {location}: Google Cloud Storage does not answer ({_gist(str(error))}); nothing was "
-            "started; look at the network, and run the same command again"
+            "existing one that your account may read and write, and a network that reaches it"
         ) from None
 
 
@@ -165,15 +157,15 @@ def refusal(error: BaseException | None) -> JobError | None:
 
 
 class _Lines(logging.Handler):
-    """Prints the first line of each message, or the last line of a traceback."""
+    """Prints the first line of each message of the service, or the last line of a traceback."""
 
     def __init__(self, stream: TextIO) -> None:
-        super().__init__(logging.INFO)
+        super().__init__()
         self._stream = stream
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if _ADVICE in text:
+        if record.name not in _LOGGERS or _ADVICE in text:
             return
         retried = record.name.endswith("retry")
         line = text.splitlines()[0] if retried and text else _gist(text)
@@ -188,20 +180,15 @@ def service_log_shown(stream: TextIO) -> Iterator[None]:
     """
     handler, beam = _Lines(stream), logging.getLogger("apache_beam")
     level = beam.level
-    beam.setLevel(logging.CRITICAL + 1)
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
+    beam.addHandler(handler)
+    beam.setLevel(logging.INFO)
+    beam.propagate = False
     try:
         yield
     finally:
+        beam.removeHandler(handler)
         beam.setLevel(level)
-        for logger in loggers:
-            logger.removeHandler(handler)
-            logger.setLevel(logging.NOTSET)
-            logger.propagate = True
+        beam.propagate = True
 
 
 def follow_dataflow(runner: Any, result: Any, options: PipelineOptions, watch: Watch) -> None:

@@ -51,15 +51,18 @@ def guarded(function: Callable[..., T], data: bytes, *arguments: Any, memory: in
         DataError: Both were killed, or could not start.
         Exception: What the function raises.
     """
-    guard = _GUARDS.get()
+    guard = _guards.get()
     try:
         for _ in range(2):
+            guard = guard or _Guard()
             try:
                 result, error = guard.call(function, data, arguments, memory)
             except EOFError:
                 code, words = guard.end()
+                guard = None
             except BaseException:  # The answer to this call must not become that to the next.
                 guard.kill()
+                guard = None
                 raise
             else:
                 if error:
@@ -67,7 +70,7 @@ def guarded(function: Callable[..., T], data: bytes, *arguments: Any, memory: in
                 found: T = result
                 return found
     finally:
-        _GUARDS.put(guard)
+        _guards.put(guard)
     _fail(code, words)
 
 
@@ -85,85 +88,73 @@ def _fail(code: int, words: str) -> NoReturn:
 
 
 class _Guard:
-    """A process that answers calls; it is started for the first one."""
+    """A process that answers calls."""
 
     def __init__(self) -> None:
-        self._connection: Connection | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._words: IO[bytes] | None = None
+        self._connection, there = Pipe()
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it.
+        with there:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"import {__name__} as g; g.serve({there.fileno()})"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._words,
+                pass_fds=[there.fileno()],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+            )
 
     def call(
         self, function: Callable[..., T], data: bytes, arguments: tuple[Any, ...], memory: int
     ) -> tuple[Any, Exception | None]:
-        """The result of a call, or the exception that the function raised.
-
-        Raises:
-            EOFError: The process has ended.
-        """
-        connection = self._connection or self._start()
+        """The result of a call, or the exception that the function raised; EOFError if the process has ended."""
         try:
-            _send(connection, (function, arguments, memory), [data])
-            (packed, error), buffers = _receive(connection)
+            _send(self._connection, (function, arguments, memory), [data])
+            (packed, error), buffers = _receive(self._connection)
         except OSError:  # A broken pipe.
             raise EOFError from None
         return (None if error else pickle.loads(packed, buffers=buffers)), error
 
-    def _start(self) -> Connection:
-        here, there = Pipe()
-        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it.
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"import {__name__} as g; g.serve({there.fileno()})"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._words,
-            pass_fds=[there.fileno()],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
-        )
-        there.close()
-        self._connection = here
-        return here
-
     def end(self) -> tuple[int, str]:
         """Ends the process; returns its exit code, and the last line that it wrote."""
-        if not self._process or not self._connection or not self._words:
-            return 0, ""
         self._connection.close()
         code = self._process.wait()
-        self._words.seek(0)
-        lines = self._words.read().decode(errors="replace").splitlines()
-        self._words.close()
-        self._connection = self._process = self._words = None
+        with self._words as words:
+            words.seek(0)
+            lines = words.read().decode(errors="replace").splitlines()
         return code, lines[-1] if lines else "it wrote nothing"
 
     def kill(self) -> None:
         """Ends the process, whatever it does."""
-        if self._process:
-            self._process.kill()
+        self._process.kill()
         self.end()
 
 
-class _Guards(queue.LifoQueue[_Guard]):
-    """The processes that no thread calls; the one that answered last comes first."""
+def _none_started() -> queue.LifoQueue[_Guard | None]:
+    """One place for a process for each processor."""
+    found = queue.LifoQueue[_Guard | None]()
+    for _ in range(processors()):
+        found.put(None)
+    return found
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._all = [_Guard() for _ in range(processors())]
-        for guard in self._all:
-            self.put(guard)
 
-    def kill(self) -> None:
-        """Ends all processes."""
-        for guard in self._all:
+# The processes that no thread calls, the one that answered last on top.
+_guards = _none_started()
+
+
+def _forget() -> None:
+    """Leaves the processes to the one that this one was forked from."""
+    global _guards
+    _guards = _none_started()
+
+
+@atexit.register
+def _kill() -> None:
+    while not _guards.empty():
+        if guard := _guards.get():
             guard.kill()
 
-    def forget(self) -> None:
-        """Leaves the processes to the one that this one was forked from."""
-        self.__init__()  # type: ignore[misc]
 
-
-_GUARDS = _Guards()
-atexit.register(_GUARDS.kill)
-os.register_at_fork(after_in_child=_GUARDS.forget)
+os.register_at_fork(after_in_child=_forget)
 
 
 def serve(descriptor: int) -> None:
@@ -212,11 +203,7 @@ def _send(connection: Connection, message: Any, buffers: Sequence[bytes | memory
 
 
 def _receive(connection: Connection) -> tuple[Any, list[memoryview]]:
-    """A message and its buffers, in memory of their own that can be written.
-
-    Raises:
-        EOFError: The other end is closed.
-    """
+    """A message and its buffers, in memory of their own that can be written; EOFError if the other end is closed."""
     message, sizes = connection.recv()
     if not any(sizes):
         return message, [memoryview(bytearray()) for _ in sizes]

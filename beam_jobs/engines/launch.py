@@ -22,11 +22,7 @@ from apache_beam.options.pipeline_options import (
     SetupOptions,
     StandardOptions,
 )
-from apache_beam.runners.portability.flink_runner import FlinkJarJobServer
-from apache_beam.runners.portability.job_server import JavaJarJobServer
-from apache_beam.runners.portability.spark_runner import SparkJarJobServer
 from apache_beam.runners.runner import PipelineResult
-from apache_beam.utils.subprocess_server import JavaJarServer
 
 from beam_jobs import progress
 from beam_jobs.engines.dataflow import (
@@ -36,16 +32,12 @@ from beam_jobs.engines.dataflow import (
     service_log_shown,
 )
 from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
-from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.engines.pool import close_shared_pools
 from beam_jobs.engines.remote.watch import Watch
 from beam_jobs.errors import DataError, UsageError, find_job_error
 from beam_jobs.packages import check_crc32c
 
 EXECUTABLE, NO_WAIT = "--output_executable_path", "--no_wait_until_finish"
-
-# Runners that start a job server from a jar.
-_WITH_JAR = {"FlinkRunner": FlinkJarJobServer, "SparkRunner": SparkJarJobServer}
 
 # A running job service accepts a connection immediately.
 _SECONDS_TO_ANSWER = 10
@@ -99,14 +91,11 @@ def check_job_service(options: PipelineOptions) -> None:
         UsageError: Beam would wait in silence for the service, or end with a trace.
     """
     endpoint = options.view_as(PortableOptions).job_endpoint
-    if endpoint and endpoint != "embed":
-        _check_endpoint(endpoint)
     runner = (options.view_as(StandardOptions).runner or "").rpartition(".")[2]
-    if runner in _WITH_JAR and not endpoint:
-        _get_jar(runner, options)
-
-
-def _check_endpoint(endpoint: str) -> None:
+    if not endpoint and runner in ("FlinkRunner", "SparkRunner"):
+        _get_jar(runner.removesuffix("Runner").lower(), options)
+    if not endpoint or endpoint == "embed":
+        return
     host, _, port = endpoint.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_ANSWER).close()
@@ -117,25 +106,28 @@ def _check_endpoint(endpoint: str) -> None:
         ) from None
 
 
-def _get_jar(runner: str, options: PipelineOptions) -> None:
-    """Downloads the jar of the job server that a runner starts, unless it is on this machine."""
-    flag = f"--{runner.removesuffix('Runner').lower()}_job_server_jar"
+def _get_jar(engine: str, options: PipelineOptions) -> None:
+    """Downloads the jar of the job server that Beam starts, unless it is on this machine."""
+    from apache_beam.runners.portability.flink_runner import FlinkJarJobServer
+    from apache_beam.runners.portability.spark_runner import SparkJarJobServer
+    from apache_beam.utils.subprocess_server import JavaJarServer
+
+    server = {"flink": FlinkJarJobServer, "spark": SparkJarJobServer}[engine](options)
     folder = options.view_as(JobServerOptions).jar_cache_dir or JavaJarServer.JAR_CACHE
-    elsewhere = "or give --job_endpoint HOST:PORT of a job server that runs"
+    how = f"with --{engine}_job_server_jar; or give --job_endpoint HOST:PORT of a job server that runs"
     try:
-        url = _WITH_JAR[runner](options).path_to_jar()
+        url = server.path_to_jar()
     except ValueError:
-        raise UsageError(f"{flag}: there is no such file; name the jar, {elsewhere}") from None
+        raise UsageError(f"Beam's job server is not there: name its jar {how}") from None
     if os.path.exists(url) or os.path.exists(os.path.join(folder, os.path.basename(url))):
         return
     print(f"downloading Beam's job server: {url}", file=sys.stderr, flush=True)
     try:
-        JavaJarJobServer.local_jar(url, folder)
+        server.local_jar(url, folder)
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"Beam's job server for --runner {runner} is not on this machine, and cannot be downloaded "
-            f"({error.__context__ or error}): download {url} and put it into {folder}, or name it with {flag}; "
-            f"{elsewhere}"
+            f"Beam's job server for --engine {engine} is not on this machine, and cannot be downloaded "
+            f"({error.__context__ or error}): download {url} and put it into {folder}, or name it {how}"
         ) from None
 
 
@@ -155,7 +147,6 @@ def launch(
         JobError: The pipeline failed.
     """
     check_crc32c()
-    allow_notebooks()
     if on_this_machine(options):
         prepare_direct_runner(options)
     options.view_as(SetupOptions).save_main_session = False

@@ -50,22 +50,22 @@ def worker_environment(
         info: The runner's answer to the worker.
         given: Name -> endpoint on the command line; these take precedence over those of `info`.
     """
-
-    def endpoint(name: str) -> str:
-        asked = getattr(info, f"{name}_endpoint")
-        url = given.get(name) or asked.url
-        return text_format.MessageToString(endpoints_pb2.ApiServiceDescriptor(url=url))
-
-    found = {
+    endpoints = {
+        name: given.get(name) or getattr(info, f"{name}_endpoint").url
+        for name in ("logging", "control", "status")
+    }
+    return {
         "WORKER_ID": worker_id,
         "PIPELINE_OPTIONS": json_format.MessageToJson(info.pipeline_options),
-        "LOGGING_API_SERVICE_DESCRIPTOR": endpoint("logging"),
-        "CONTROL_API_SERVICE_DESCRIPTOR": endpoint("control"),
         "RUNNER_CAPABILITIES": " ".join(info.runner_capabilities),
+        **{
+            f"{name.upper()}_API_SERVICE_DESCRIPTOR": text_format.MessageToString(
+                endpoints_pb2.ApiServiceDescriptor(url=url)
+            )
+            for name, url in endpoints.items()
+            if url
+        },
     }
-    if info.HasField("status_endpoint"):
-        found["STATUS_API_SERVICE_DESCRIPTOR"] = endpoint("status")
-    return found
 
 
 def ask(worker_id: str, endpoint: str) -> beam_provision_api_pb2.ProvisionInfo:
@@ -84,13 +84,9 @@ def ask(worker_id: str, endpoint: str) -> beam_provision_api_pb2.ProvisionInfo:
 
 def to_be_installed(info: beam_provision_api_pb2.ProvisionInfo) -> list[str]:
     """The names of files that the driver wants installed on workers."""
-    names = (
-        beam_runner_api_pb2.ArtifactStagingToRolePayload.FromString(
-            artifact.role_payload
-        ).staged_name
-        for artifact in info.dependencies
-    )
-    return sorted(name for name in names if name in _INSTALLED)
+    staged = beam_runner_api_pb2.ArtifactStagingToRolePayload
+    names = {staged.FromString(file.role_payload).staged_name for file in info.dependencies}
+    return sorted(names.intersection(_INSTALLED))
 
 
 def main(arguments: list[str]) -> int:

@@ -14,8 +14,8 @@ from apache_beam.metrics import Metrics
 
 from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.reshard.frames import frames_of
 from beam_jobs.jobs.reshard.manifests import manifests_in
+from beam_jobs.jobs.reshard.record_frames import frames_of
 from beam_jobs.packages import check_crc32c
 from beam_jobs.storage.files import files_of
 from beam_jobs.storage.paths import absolute_path
@@ -77,9 +77,9 @@ class _ReadRanges(beam.DoFn):
         self._decoder = RowDecoder(self._schema)
 
     def process(self, part: ShardRange) -> Iterator[dict[str, Any]]:
-        found = _read(part.path, part.start, part.stop)
-        data = np.frombuffer(found + bytes(MARGIN), np.uint8)
-        lengths, _, wrong = frames_of(data[: len(found)], MAX_RECORD_BYTES)
+        content = _read(part.path, part.start, part.stop)
+        data = np.frombuffer(content + bytes(MARGIN), np.uint8)
+        lengths, _, wrong = frames_of(data[: len(content)], MAX_RECORD_BYTES)
         stops = np.cumsum(lengths)
         starts = stops - lengths + HEADER_BYTES
         rows = self._decoder.decode(data, starts, stops - FOOTER_BYTES)
@@ -132,9 +132,9 @@ class ReadShards(beam.PTransform):
         names = list(manifest.splits)
         split = self._split or (names[0] if len(names) == 1 else "train")
         columns = list(self._columns or manifest.schema)
-        _check_known("split", split, manifest.splits)
+        _check_name("split", split, manifest.splits)
         for column in columns:
-            _check_known("column", column, manifest.schema)
+            _check_name("column", column, manifest.schema)
         shards = [(join(directory, s.path), s) for s in manifest.splits[split].shards if s.records]
         ranges = pipeline | beam.Create(shards) | "Ranges" >> beam.FlatMapTuple(shard_ranges)
         if any(shard.bytes > RANGE_BYTES for _, shard in shards):
@@ -142,8 +142,8 @@ class ReadShards(beam.PTransform):
         return ranges | "Read" >> beam.ParDo(_ReadRanges(manifest.schema.select(columns)))
 
 
-def _check_known(kind: str, name: str, known: Collection[str]) -> None:
-    if name not in known:
-        close = difflib.get_close_matches(str(name), list(known), 1)
+def _check_name(kind: str, name: str, names: Collection[str]) -> None:
+    if name not in names:
+        close = difflib.get_close_matches(str(name), list(names), 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise UsageError(f"{kind} {name!r}: the dataset has {', '.join(known)}{hint}")
+        raise UsageError(f"{kind} {name!r}: the dataset has {', '.join(names)}{hint}")

@@ -17,7 +17,7 @@ from apache_beam.pvalue import AsList, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_jobs.dataset.generations import begun, prepare, refuse_newer
-from beam_jobs.dataset.lease import clear_ended, refuse_if_held
+from beam_jobs.dataset.lease import clear_ended, refuse_if_busy
 from beam_jobs.dataset.output import (
     DEFAULT_SHARD_SIZE,
     Output,
@@ -172,10 +172,9 @@ class _EncodeRecords(beam.DoFn):
                 raise not_writable(self._output.directory, error) from None
         self._ready = True
 
-    def _emit(self, packed: bytes) -> Iterator[Any]:
+    def _emit(self, block: Block) -> Iterator[Any]:
         if not self._ready:
             self._check_directory()
-        block = Block.unpack(packed)
         yield from (run.pack() for run in self._runs.add(block))
         summary = Summary.empty(len(self._output.num_shards))
         frames = frame_lengths(block.payloads)
@@ -285,7 +284,7 @@ class WriteShards(beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         # Here, because the pipeline has the options of the store by now.
         with _named_as_arguments():
-            refuse_if_held(self._output.directory)
+            refuse_if_busy(self._output.directory)
             output = begun(self._output)
         spool = Spool(output.staging)
         # A dataset has no event time, so windows of the input do not matter.

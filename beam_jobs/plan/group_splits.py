@@ -109,21 +109,17 @@ class GroupSplits:
     splits: np.ndarray
     others: Splits
 
-    def splits_of(self, found: LabelHashes) -> np.ndarray:
+    def splits_of(self, block: LabelHashes) -> np.ndarray:
         """The splits of some records, uint8 [n]."""
-        splits = self.others.of(found.hashes)
-        at = np.minimum(np.searchsorted(self.hashes, found.hashes), len(self.hashes) - 1)
+        splits = self.others.of(block.hashes)
         if len(self.hashes):
-            dealt = self.hashes[at] == found.hashes
+            at = np.minimum(np.searchsorted(self.hashes, block.hashes), len(self.hashes) - 1)
+            dealt = self.hashes[at] == block.hashes
             splits[dealt] = self.splits[at[dealt]]
         return splits
 
     def check(self, summary: Summary) -> None:
-        """Checks that the groups of all inputs were dealt.
-
-        Raises:
-            DataError: The runner lost or repeated groups.
-        """
+        """Checks that the groups of all inputs were dealt; DataError if the runner lost or repeated groups."""
         if self.inputs != summary.inputs:
             what = "inputs while groups were dealt to splits"
             raise loss_error(what, self.inputs, summary.inputs)
@@ -139,7 +135,7 @@ class GroupSplits:
         return cls(int(inputs), hashes, splits, others)
 
 
-def deal_groups(found: GroupSizes, to: Splits) -> GroupSplits | None:
+def deal_groups(sizes: GroupSizes, to: Splits) -> GroupSplits | None:
     """Deals groups, those that hold most of a label first; None if hashes decide.
 
     Each goes to the split that lacks most of its labels: the sum of the squared deviations from the
@@ -147,11 +143,11 @@ def deal_groups(found: GroupSizes, to: Splits) -> GroupSplits | None:
     of their hashes, so the result depends on nothing but the sizes and the hashes. The first split
     wins a tie.
     """
-    if found.sizes is None:
+    if sizes.sizes is None:
         return None
     groups: dict[int, Counter[str]] = {}
     totals: Counter[str] = Counter()
-    for (hash_, label), size in sorted(found.sizes.items()):
+    for (hash_, label), size in sorted(sizes.sizes.items()):
         for name in dict.fromkeys([ALL, label]):
             groups.setdefault(hash_, Counter())[name] += size
             totals[name] += size
@@ -163,7 +159,7 @@ def deal_groups(found: GroupSizes, to: Splits) -> GroupSplits | None:
             lacks[label][splits[hash_]] -= size
     ordered = sorted(splits)
     return GroupSplits(
-        found.inputs,
+        sizes.inputs,
         np.array(ordered, np.uint64),
         np.array([splits[hash_] for hash_ in ordered], np.uint8),
         to,
@@ -194,10 +190,6 @@ def unpack_splits(packed: bytes, placement: Placement) -> Strata | GroupSplits:
 
 
 def check_planned(summary: Summary, packed: bytes, placement: Placement) -> None:
-    """Checks that the planned splits, if there are any, saw the records of a summary.
-
-    Raises:
-        DataError: The runner lost or repeated some.
-    """
+    """Checks that the planned splits, if there are any, saw the records of a summary; DataError if not."""
     if packed:
         unpack_splits(packed, placement).check(summary)

@@ -20,7 +20,7 @@ import numpy as np
 
 from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.errors import UsageError
-from beam_jobs.records.blocks import rows_by
+from beam_jobs.records.blocks import grouped
 from beam_jobs.records.pieces import PIECE_BYTES
 from readers.format.similarity.likeness import Equality, Similarity, Sketches
 from readers.format.similarity.pairs import pairs_in_runs, popcount
@@ -96,13 +96,7 @@ class Probes:
 
 
 class Keys(NamedTuple):
-    """The keys of the records of a block in a partition.
-
-    Attributes:
-        block: The name of the block.
-        owner, kept_out: The same as in `Probes`.
-        rows: Packed `ROW`s.
-    """
+    """The keys of the records of a block in a partition: its name, the facts of its `Probes`, and packed `ROW`s."""
 
     block: bytes
     owner: str
@@ -137,9 +131,9 @@ class SketchBlock:
             rows["digest"] = self.digests[there]
             rows["order"] = self.orders[there]
             rows["row"] = there
-            for part, some in rows_by(rows["key"] % PARTS):
-                keys = self.name, self.probes.owner, self.probes.kept_out, rows[some].tobytes()
-                yield band * PARTS + int(part), Keys(*keys)
+            for part, some in grouped(rows["key"] % PARTS, rows):
+                keys = self.name, self.probes.owner, self.probes.kept_out, some.tobytes()
+                yield band * PARTS + part, Keys(*keys)
 
 
 def sketch_blocks(
@@ -150,16 +144,7 @@ def sketch_blocks(
     sketches: Sketches,
     kept_out: bool = False,
 ) -> Iterator[SketchBlock]:
-    """Yields blocks of records, so small that each of their elements is within the limit.
-
-    Args:
-        owner: The id of the task that the records are dropped from.
-        numbers: int64 [n], the number of each record in its owner.
-        orders: uint64 [n], its place in the global order.
-        splits: uint8 [n], its split.
-        sketches: Its sketch.
-        kept_out: Whether they are records to keep out.
-    """
+    """Yields blocks of records, so small that each of their elements is within the limit; arguments as in `SketchBlock`."""
     step = max(1, PIECE_BYTES // (sketches.probes.shape[1] + _RECORD_BYTES))
     for start in range(0, len(numbers), step):
         part = slice(start, start + step)
@@ -212,9 +197,9 @@ def candidates(
     names = np.array([block.block for block in blocks] or [b""], f"V{_NAME_BYTES}")
     pairs["block"] = names[owners[second]]
     step = PIECE_BYTES // PAIR.itemsize
-    for owner, some in rows_by(owners[first]):
+    for owner, some in grouped(owners[first], pairs):
         for start in range(0, len(some), step):
-            yield blocks[owner].block, pairs[some[start : start + step]].tobytes()
+            yield blocks[owner].block, some[start : start + step].tobytes()
 
 
 def _firsts(keys: np.ndarray, digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

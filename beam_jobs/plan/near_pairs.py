@@ -18,7 +18,7 @@ from beam_jobs.columns import unpack
 from beam_jobs.errors import loss_error
 from beam_jobs.plan.near_keys import PAIR, Probes, duplicate_key
 from beam_jobs.plan.summary import Summary
-from beam_jobs.records.blocks import rows_by
+from beam_jobs.records.blocks import grouped
 from beam_jobs.records.pieces import PIECE_BYTES
 from readers.format.similarity.likeness import Similarity
 
@@ -55,11 +55,9 @@ class NearPairs(NamedTuple):
 
 
 def only_one(name: bytes, packed: Sequence[bytes], needed: bool) -> Probes | None:
-    """The probes of a block, which are there once if they are needed.
+    """The probes of a block, which are there once if they are needed; DataError if the runner lost them.
 
-    Raises:
-        UsageError: Two tasks have one id, so their records have the same keys.
-        DataError: The runner lost them.
+    There are two if two tasks have one id, which is a UsageError: their records have the same keys.
     """
     if len(packed) > 1:
         raise duplicate_key(Probes.unpack(packed[0]).owner)
@@ -71,29 +69,20 @@ def only_one(name: bytes, packed: Sequence[bytes], needed: bool) -> Probes | Non
 def sent(probes: Probes, pairs: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """Yields (block, rows of it and the earlier records to compare them with, for `near_pairs`).
 
-    A pair that several partitions have found is sent once.
-
-    Args:
-        probes: The probes of the first's block.
-        pairs: Packed `PAIR`s from all partitions.
+    A pair that several partitions have found is sent once. Given are the probes of the first's block, and the packed
+    `PAIR`s from all partitions.
     """
     every = np.unique(np.frombuffer(b"".join(pairs), f"V{PAIR.itemsize}")).view(PAIR)
     # Beside a probe, the rows, the number and the split.
     step = max(1, PIECE_BYTES // (probes.rows.shape[1] + 13))
-    for block, rows in rows_by(every["block"]):
-        for start in range(0, len(rows), step):
-            some = every[rows[start : start + step]]
-            yield block.tobytes(), probes.pack(some["first"], some["second"])
+    for block, to_block in grouped(every["block"], every):
+        for start in range(0, len(to_block), step):
+            some = to_block[start : start + step]
+            yield block, probes.pack(some["first"], some["second"])
 
 
 def near_pairs(probes: Probes, arrived: Iterable[bytes], likeness: Similarity) -> NearPairs:
-    """The pairs of which both are near, of those whose second is in a block, by the number of the first.
-
-    Args:
-        probes: The probes of the block.
-        arrived: The records that `sent` has sent to it.
-        likeness: Decides.
-    """
+    """The pairs that are near, of those whose second is in a block, given its probes and what `sent` has sent to it."""
     parts = []
     for packed in [probes.pack(slice(0), np.empty(0, np.uint32)), *arrived]:
         second, *columns = unpack(packed)
@@ -186,11 +175,7 @@ class NearTally:
         self.received.update(other.received)
 
     def check(self, records: int) -> None:
-        """Checks that so many records were compared, and that everything was received that was handed over.
-
-        Raises:
-            DataError: The runner lost or repeated something.
-        """
+        """Checks that so many records were compared, and all was received that was handed over; DataError if not."""
         for what in (CHUNKS, KEYS, PAIRS, PROBES):
             if self.received[what] != self.sent[what]:
                 raise loss_error(what, self.received[what], self.sent[what])
@@ -199,14 +184,9 @@ class NearTally:
 
 
 def check_near(summary: Summary, tallies: Sequence[NearTally]) -> None:
-    """Checks that all records of a summary were compared, and that it counts what is dropped.
+    """Checks that all records of a summary were compared, and that it counts what is dropped; DataError if not.
 
-    Args:
-        summary: The summary of all records.
-        tallies: Of each search for duplicates, in order: each compares what those before it have left.
-
-    Raises:
-        DataError: The runner lost or repeated something.
+    There is a tally of each search for duplicates, in order: each compares what those before it have left.
     """
     left = summary.texts
     for tally in tallies:

@@ -21,8 +21,7 @@ from beam_jobs.sources.source import COLUMN
 def hash64(seed: int, purpose: bytes, text: str) -> int:
     """A uniform 64-bit hash, the same on every machine: BLAKE2b keyed with the seed.
 
-    Args:
-        purpose: At most 16 bytes; hashes for different purposes are independent.
+    Hashes for different purposes, of at most 16 bytes, are independent.
     """
     state = _keyed(seed, purpose).copy()
     state.update(text.encode("utf-8", "surrogateescape"))
@@ -49,7 +48,7 @@ def _keyed(seed: int, purpose: bytes) -> hashlib.blake2b:
 
 @dataclass(frozen=True)
 class Groups:
-    """How the group of a record is found; by default each record is its own group.
+    """Which group a record is of; by default each record is its own group.
 
     Attributes:
         pattern: A regular expression searched in the key: the record's group is the expression's
@@ -62,11 +61,7 @@ class Groups:
 
     @classmethod
     def parse(cls, text: str) -> Groups:
-        """Parses the value of `--group_by`.
-
-        Raises:
-            UsageError: The value is neither a regular expression nor `column:NAME`.
-        """
+        """Parses the value of `--group_by`; UsageError if the value is neither a regular expression nor `column:NAME`."""
         if text == COLUMN:
             raise UsageError(f"--group_by {text}: expected {COLUMN}NAME")
         if text.startswith(COLUMN):
@@ -85,11 +80,7 @@ class Groups:
         return re.compile(self.pattern)
 
     def of(self, key: str, row: Mapping[str, Any]) -> str:
-        """The group of a record, from its key and its columns.
-
-        Raises:
-            RejectError: The record has no group.
-        """
+        """The group of a record, from its key and its columns; RejectError if the record has no group."""
         if self.column:
             try:
                 return column_text(row, self.column)
@@ -97,8 +88,8 @@ class Groups:
                 raise RejectError(f"--group_by {COLUMN}{self.column}: {error}") from None
         if not self.pattern:
             return key
-        found = self._regex.search(key)
-        group = found and found[min(found.re.groups, 1)]
+        match = self._regex.search(key)
+        group = match and match[min(match.re.groups, 1)]
         if not group:
             # An empty match is not a group: all records with one would share a split.
             raise RejectError(f"--group_by {self.pattern} finds nothing in the key")
@@ -170,11 +161,7 @@ class Placement:
         return bisect_right(self.splits.edges, hash64(self.seed, b"split", group))
 
     def split_of(self, key: str, row: Mapping[str, Any]) -> int:
-        """The index of the split of a record, from its key and its columns.
-
-        Raises:
-            RejectError: The row has no valid split or group.
-        """
+        """The index of the split of a record, from its key and its columns; RejectError if they give no valid split or group."""
         if not self.split_column:
             return self.split(self.groups.of(key, row))
         name = column_text(row, self.split_column)
@@ -207,10 +194,6 @@ class Placement:
 
 
 def check_seed(seed: int) -> None:
-    """Refuses a seed that eight bytes cannot hold.
-
-    Raises:
-        UsageError: The seed is not a number from -2**63 to 2**63 - 1.
-    """
+    """Raises a UsageError if a seed is not a number from -2**63 to 2**63 - 1, which eight bytes hold."""
     if not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
         raise UsageError(f"--seed {seed!r}: expected a number from -2**63 to 2**63 - 1")

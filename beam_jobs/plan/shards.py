@@ -15,7 +15,7 @@ import numpy as np
 
 from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.errors import UsageError, loss_error
-from beam_jobs.records.blocks import Block, rows_by
+from beam_jobs.records.blocks import Block, grouped
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.runs import RUN_BYTES
 
@@ -70,9 +70,7 @@ def shard_sizes(records: int, shards: int) -> list[int]:
 def boundary_ranks(counts: np.ndarray, shards: int) -> dict[int, list[int]]:
     """The bins that hold shard boundaries: bin -> ascending ranks within it.
 
-    Args:
-        counts: The number of the split's records in each bin, int64 [BINS].
-        shards: The number of the split's shards, at most its number of records.
+    Of a split with at most as many shards as records, given the number of records in each bin, int64 [BINS].
     """
     ends = np.cumsum(counts)
     ranks = np.array(first_ranks(int(ends[-1]), shards), np.int64)
@@ -85,13 +83,9 @@ def boundary_ranks(counts: np.ndarray, shards: int) -> dict[int, list[int]]:
 
 
 def count_shards(records: int, record_bytes: float, num_shards: int, shard_size: int) -> int:
-    """The number of shards of a split; none of them is empty.
+    """The number of shards of a split, none of them empty: as many as asked for, or if that is 0, of about a size.
 
-    Args:
-        records: The number of the split's records.
-        record_bytes: The mean size of a framed record in bytes.
-        num_shards: The number asked for; 0 chooses it from `shard_size`.
-        shard_size: The size in bytes that a shard should not exceed by much.
+    Both `record_bytes`, the mean of framed records, and `shard_size` are in bytes.
     """
     ideal = num_shards or max(1, math.ceil(records * record_bytes / shard_size))
     return min(ideal, records, MAX_SHARDS)
@@ -100,8 +94,7 @@ def count_shards(records: int, record_bytes: float, num_shards: int, shard_size:
 def mean_bytes(mean_file: float, sizes: list[int], measured: list[int | Reject]) -> float:
     """The mean size in bytes of records made of files: a regression estimate from a sample.
 
-    Larger files make larger records, in proportion (or not at all, if all records have one size),
-    and the mean size of all files is known.
+    Larger files make larger records, in proportion (or not at all, if all records have one size).
 
     Args:
         mean_file: The mean size of all files in bytes.
@@ -147,12 +140,7 @@ class SplitPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The shards of a dataset.
-
-    Attributes:
-        splits: The shards of every split, in order.
-        folder: The folder of the dataset that has them.
-    """
+    """The shards of every split of a dataset, in order, and its folder that has them."""
 
     splits: tuple[SplitPlan, ...]
     folder: str = ""
@@ -214,8 +202,8 @@ def wanted_hashes(block: Block, draft: Draft) -> Iterator[tuple[int, bytes]]:
     keys = block.splits.astype(np.int64) << BIN_BITS | bins_of(block.hashes)
     rows = np.flatnonzero(np.isin(keys, np.fromiter(draft.bins, np.int64, len(draft.bins))))
     keys, hashes = keys[rows], block.hashes[rows]
-    for key, some in rows_by(keys):
-        yield int(key), hashes[some].astype("<u8").tobytes()
+    for key, some in grouped(keys, hashes):
+        yield key, some.astype("<u8").tobytes()
 
 
 def pick_boundaries(key: int, hashes: Iterable[bytes], draft: Draft) -> tuple[int, bytes]:
@@ -236,11 +224,7 @@ def pick_boundaries(key: int, hashes: Iterable[bytes], draft: Draft) -> tuple[in
 
 
 def finish_plan(draft: Draft, boundaries: Iterable[tuple[int, bytes]], folder: str) -> Plan:
-    """The plan, from the draft, the boundaries of all bins in any order, and the folder of the shards.
-
-    Raises:
-        DataError: The runner lost or repeated boundaries.
-    """
+    """The plan, from the boundaries of all bins in any order; DataError if the runner lost or repeated some."""
     picked: list[list[bytes]] = [[] for _ in draft.splits]
     for number, values in boundaries:
         picked[number].append(values)
@@ -281,24 +265,15 @@ def neighbours_of(plan: Plan) -> int:
     return 1 if shards * size <= MOST_RANGES * RUN_BYTES else math.isqrt(shards - 1) + 1
 
 
-def assign_shards(block: Block, plan: Plan) -> Iterator[tuple[int, Block]]:
-    """Yields (split and shard in one number, that shard's records)."""
-    yield from block.by(shards_of(plan, block.splits, block.hashes))
-
-
 def divided(blocks: Sequence[bytes], plan: bytes) -> list[tuple[int, bytes]]:
-    """(Split and shard in one number, packed references of it) of some packed blocks, which are divided together.
+    """(Split and shard in one number, packed references of it) of packed blocks, one or more, by a packed plan.
 
-    A block of 512 references has two or three for each of 200 shards, and such a part takes 98 bytes a
-    reference; a part of 50 takes 27.
-
-    Args:
-        blocks: One or more.
-        plan: The packed plan.
+    They are divided together: a block of 512 references has two or three for each of 200 shards, and such a part
+    takes 98 bytes a reference; a part of 50 takes 27.
     """
-    whole = Block.join(list(map(Block.unpack, blocks)))
+    every = Block.join(list(map(Block.unpack, blocks)))
     return [
         (key, piece.pack(compress=True))
-        for key, part in assign_shards(whole, Plan.unpack(plan))
+        for key, part in every.by(shards_of(Plan.unpack(plan), every.splits, every.hashes))
         for piece in part.pieces(_PART_BYTES)
     ]

@@ -40,11 +40,7 @@ class Splits:
 
     @classmethod
     def parse(cls, text: str) -> Splits:
-        """Parses the value of `--splits`, such as `train=0.8,val=0.2`.
-
-        Raises:
-            UsageError: A name or number is wrong, or the shares do not add up to 1.
-        """
+        """Parses the value of `--splits`, such as `train=0.8,val=0.2`; UsageError if its names or shares are wrong."""
         shares: dict[str, float] = {}
         for part in text.split(","):
             name, equals, share = part.strip().partition("=")
@@ -69,24 +65,14 @@ class Splits:
 
     @classmethod
     def folds(cls, text: str) -> Splits:
-        """The splits of the value of `--folds`: `3` gives fold0, fold1 and fold2, with equal shares.
-
-        Raises:
-            UsageError: It is not a number from 2 to `MAX_SPLITS`.
-        """
+        """The splits of the value of `--folds`: `3` gives fold0, fold1 and fold2; UsageError if it is no such number."""
         if not (text.isascii() and text.isdecimal() and 2 <= int(text[:9]) <= MAX_SPLITS):
             raise UsageError(f"--folds {text}: expected a number from 2 to {MAX_SPLITS}")
-        names = tuple(f"fold{number}" for number in range(int(text)))
-        return cls(names, (1 / len(names),) * len(names))
+        return cls._equal([f"fold{number}" for number in range(int(text))])
 
     @classmethod
     def named(cls, names: Sequence[str], column: str) -> Splits:
-        """The splits whose names are the values of a column.
-
-        Raises:
-            UsageError: A file name cannot begin with a name, a name is repeated, or there are more
-                than `MAX_SPLITS`.
-        """
+        """The splits whose names are the values of a column; UsageError if they are no names, not distinct, or too many."""
         for name in names:
             try:
                 check_split_name(name)
@@ -97,21 +83,21 @@ class Splits:
                 f"--split_column {column}: expected up to {MAX_SPLITS} names of splits, each once, "
                 f"got {len(names)}: {', '.join(names):.200}"
             )
-        return cls(tuple(names), (1 / len(names),) * len(names))
+        return cls._equal(names)
 
     @classmethod
     def of_shards(cls, names: Sequence[str]) -> Splits:
-        """The splits of existing shards, which their records keep.
-
-        Raises:
-            UsageError: There are more than `MAX_SPLITS`.
-        """
+        """The splits of existing shards, which their records keep; UsageError if there are more than `MAX_SPLITS`."""
         if len(names) > MAX_SPLITS:
             raise UsageError(
                 f"--input: the files belong to {len(names)} splits, at most {MAX_SPLITS} are "
                 "possible: reshard fewer datasets at once, or give --splits"
             )
-        return cls(tuple(names), (1 / len(names),) * len(names), kept=True)
+        return cls._equal(names, kept=True)
+
+    @classmethod
+    def _equal(cls, names: Sequence[str], kept: bool = False) -> Splits:
+        return cls(tuple(names), (1 / len(names),) * len(names), kept)
 
     @property
     def training(self) -> int:

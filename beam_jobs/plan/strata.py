@@ -21,7 +21,7 @@ from beam_jobs.columns import Ragged, pack, text_bytes, unpack
 from beam_jobs.errors import DataError, loss_error
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.summary import Summary, check_labels
-from beam_jobs.records.blocks import rows_by
+from beam_jobs.records.blocks import grouped
 from beam_jobs.records.pieces import PIECE_BYTES, Divisible, batches, parts_of
 from beam_jobs.sources.labels import LABEL
 
@@ -77,15 +77,15 @@ class LabelHashes:
         """Yields the records in pieces of less than `PIECE_BYTES` beside the first record of each."""
         sizes = np.array([len(text_bytes(name)) for name in self.names], np.int64)
         ends = np.cumsum(_RECORD_BYTES + sizes[self.codes])
-        for _, rows in rows_by(ends // PIECE_BYTES):
+        for _, rows in grouped(ends // PIECE_BYTES, np.arange(len(ends))):
             used, codes = np.unique(self.codes[rows], return_inverse=True)
             names = tuple(self.names[code] for code in used.tolist())
             yield LabelHashes(names, codes, self.hashes[rows])
 
     def by_label(self) -> Iterator[tuple[str, np.ndarray]]:
         """Yields (label, hashes of its records) for each label that a record has."""
-        for code, rows in rows_by(self.codes):
-            yield self.names[code], self.hashes[rows]
+        for code, hashes in grouped(self.codes, self.hashes):
+            yield self.names[code], hashes
 
 
 @dataclass
@@ -111,11 +111,7 @@ class LabelCounts(Divisible):
             yield number, LabelCounts(Counter(some))
 
     def bits(self, label: str) -> int:
-        """How many top bits of the hash of a record with a label are the number of its bin.
-
-        Raises:
-            DataError: The label was not counted.
-        """
+        """How many top bits of a hash are the number of its bin; DataError if the label was not counted."""
         if label not in self.counts:
             raise _unseen(label)
         return (self.counts[label] // _BIN_RECORDS).bit_length()
@@ -203,11 +199,7 @@ class Cuts:
 
 
 def place_cuts(counts: LabelCounts, histogram: Histogram, placement: Placement) -> Cuts:
-    """The cuts, from the counts of all records.
-
-    Raises:
-        DataError: The two passes have not read the same records.
-    """
+    """The cuts, from the counts of all records; DataError if the two passes have not read the same records."""
     ranks: dict[tuple[str, int], list[tuple[int, int]]] = {}
     sizes: dict[tuple[str, int], int] = {}
     for number, (label, records) in enumerate(sorted(counts.counts.items())):
@@ -228,20 +220,15 @@ def place_cuts(counts: LabelCounts, histogram: Histogram, placement: Placement) 
 def wanted_hashes(block: LabelHashes, cuts: Cuts) -> Iterator[tuple[tuple[str, int], bytes]]:
     """Yields ((label, bin), hashes as bytes) for the bins that hold a cut."""
     for label, hashes in block.by_label():
-        for bin_, rows in rows_by(cuts.counts.bins(label, hashes)):
-            key = label, int(bin_)
-            if key in cuts.ranks:
-                yield key, hashes[rows].astype("<u8").tobytes()
+        for bin_, some in grouped(cuts.counts.bins(label, hashes), hashes):
+            if (label, bin_) in cuts.ranks:
+                yield (label, bin_), some.astype("<u8").tobytes()
 
 
 def pick_edges(
     key: tuple[str, int], hashes: Iterable[bytes], cuts: Cuts
 ) -> Iterator[tuple[str, int, int]]:
-    """Yields (label, split, the split's smallest hash) for the cuts in a bin, from all its hashes.
-
-    Raises:
-        DataError: The runner lost or repeated hashes.
-    """
+    """Yields (label, split, the split's smallest hash) for the cuts in a bin; DataError if some of its hashes are lost."""
     ordered = np.sort(np.frombuffer(b"".join(hashes), "<u8"))
     if len(ordered) != cuts.sizes[key]:
         raise _lost(key[0], len(ordered), cuts.sizes[key])
@@ -265,11 +252,7 @@ class Strata:
 
     @classmethod
     def of(cls, cuts: Cuts, splits: int, picked: Iterable[tuple[str, int, int]]) -> Strata:
-        """The strata, from what `pick_edges` has yielded for all bins.
-
-        Raises:
-            DataError: The runner lost or repeated edges.
-        """
+        """The strata, from what `pick_edges` has yielded for all bins; DataError if the runner lost or repeated edges."""
         edges = sorted(picked)
         places = sorted((label, to) for (label, _), some in cuts.ranks.items() for to, _ in some)
         if [(label, split) for label, split, _ in edges] != places:
@@ -290,29 +273,21 @@ class Strata:
         return {name: row for row, name in enumerate(self.names)}
 
     def splits_of(self, block: LabelHashes) -> np.ndarray:
-        """The splits of some records, uint8 [n].
-
-        Raises:
-            DataError: A label was not seen when splits were planned.
-        """
+        """The splits of some records, uint8 [n]; DataError if a label was not seen when splits were planned."""
         if new := next((name for name in block.names if name not in self._rows), None):
             raise _unseen(new)
         rows = np.array([self._rows[name] for name in block.names], np.int64)[block.codes]
         return (block.hashes[:, None] >= self.edges[rows]).sum(axis=1).astype(np.uint8)
 
     def check(self, summary: Summary) -> None:
-        """Checks that the strata count the records of a summary.
-
-        Raises:
-            DataError: The runner lost or repeated labels.
-        """
-        found = {label: n for label, n in summary.labels.get(LABEL, {}).items() if n}
+        """Checks that the strata count the records of a summary; DataError if the runner lost or repeated labels."""
+        read = summary.labels.get(LABEL, Counter())
         if self.names == (ALL,):
-            found = {ALL: sum(split.records for split in summary.splits)}
-        counted = dict(zip(self.names, self.counts, strict=True))
-        for label in found.keys() | counted.keys():
-            if found.get(label, 0) != counted.get(label, 0):
-                raise _lost(label, counted.get(label, 0), found.get(label, 0))
+            read = Counter({ALL: sum(split.records for split in summary.splits)})
+        planned = Counter(dict(zip(self.names, self.counts, strict=True)))
+        for label in read.keys() | planned.keys():
+            if read[label] != planned[label]:
+                raise _lost(label, planned[label], read[label])
 
     def pack(self) -> bytes:
         """The strata as bytes."""

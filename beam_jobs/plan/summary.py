@@ -15,7 +15,7 @@ from beam_jobs.columns import text_bytes
 from beam_jobs.errors import UsageError, loss_error
 from beam_jobs.plan.shards import BIN_BITS, BINS, bin_counts, bins_of
 from beam_jobs.records.blocks import Block
-from beam_jobs.records.pieces import Divisible, batches, parts_of
+from beam_jobs.records.pieces import Divisible, batches, checksum_of, parts_of
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.classes import MAX_LABELS, Names, label_names
 from beam_jobs.sources.labels import LABEL
@@ -26,9 +26,6 @@ SAMPLE = 32
 
 # Rejects that a dry run prints.
 FIRST_REJECTS = 10
-
-# An odd number whose products spread over 64 bits: 2^64 divided by the golden ratio.
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 # A histogram is merged in slices of this many bins, 32 KiB: a runner holds those of all bundles.
 _SLICE = BINS // 16
@@ -43,11 +40,7 @@ class SampledRecord(NamedTuple):
 
 
 def check_labels(labels: Collection[str]) -> None:
-    """Refuses more labels than a classification could have.
-
-    Raises:
-        UsageError: There are more than `MAX_LABELS` labels.
-    """
+    """Raises a UsageError for more than `MAX_LABELS` labels, which no classification has."""
     if len(labels) > MAX_LABELS:
         raise UsageError(
             f"more than {MAX_LABELS} different labels, {min(labels)!r} among them: "
@@ -57,10 +50,7 @@ def check_labels(labels: Collection[str]) -> None:
 
 def _places(split: int, bins: np.ndarray, counts: np.ndarray | int) -> int:
     """A checksum of records, which adds up: bins of a split, int64 [n], and how many records are in each."""
-    places = (np.uint64(split << BIN_BITS) | bins.astype(np.uint64)) * _MIX
-    return int(
-        ((places ^ places >> np.uint64(32)) * np.asarray(counts, np.uint64)).sum(dtype=np.uint64)
-    )
+    return checksum_of(np.uint64(split << BIN_BITS) | bins.astype(np.uint64), counts)
 
 
 def _occurrences(labels: Mapping[str, int], feature: str) -> int:
@@ -77,10 +67,8 @@ class SplitSummary:
         rejected: The number of inputs known not to become records.
         bytes: The size of the encoded records if they are encoded already; otherwise that of the files.
         pending: Hashes of records that are not in `counts` yet, arrays of uint64.
-        counts: The number of records in each bin, int64 [BINS], or in a piece int64 [_SLICE]; None
-            before the first.
+        counts: The number of records in each bin, int64 [BINS], or in a piece int64 [_SLICE]; None at first.
         first: The first bin of `counts`.
-        records: The number of records.
         duplicates: The number of records that were dropped because they equal others, or are near them.
     """
 
@@ -175,12 +163,12 @@ class Summary(Divisible):
     def facts(self) -> list[Any]:
         """What names the inputs, as JSON values: counts, sums and labels."""
         splits = [[split.records, split.rejected, split.duplicates] for split in self.splits]
-        labels = [[name, sorted(found.items())] for name, found in sorted(self.labels.items())]
+        labels = [[name, sorted(counts.items())] for name, counts in sorted(self.labels.items())]
         return [splits, labels, self.texts, self.learned, self.identities]
 
     def contents(self) -> int:
         """The checksum of the split and the bin of each record, and of all labels."""
-        total = sum(_occurrences(found, name) for name, found in self.labels.items())
+        total = sum(_occurrences(counts, name) for name, counts in self.labels.items())
         for number, split in enumerate(self.splits):
             counts = split.histogram()
             bins = np.flatnonzero(counts)
@@ -188,11 +176,7 @@ class Summary(Divisible):
         return total
 
     def check_sample(self) -> None:
-        """Checks that the sample has the records with the smallest hashes.
-
-        Raises:
-            DataError: The runner lost or repeated some.
-        """
+        """Checks that the sample has the records with the smallest hashes; DataError if the runner lost or repeated some."""
         counts = np.sum([split.histogram() for split in self.splits], axis=0)
         bins = bins_of(np.array([sampled.hash for sampled in self.sample], np.uint64))
         complete = len(bins) == min(SAMPLE, int(counts.sum()))
@@ -204,9 +188,9 @@ class Summary(Divisible):
         if not complete:
             raise loss_error("records to measure")
 
-    def identify(self, hashes: np.ndarray, known: np.ndarray) -> None:
-        """Adds the identities of records: their hashes, uint64 [n], and what else is known of each, of any integer dtype [n]."""
-        values = hashes * (2 * known.astype(np.uint64) + np.uint64(1))
+    def identify(self, hashes: np.ndarray, numbers: np.ndarray) -> None:
+        """Adds the identities of records: their hashes, uint64 [n], and a number of any integer dtype [n] of each."""
+        values = hashes * (2 * numbers.astype(np.uint64) + np.uint64(1))
         self.identities = (self.identities + int(values.sum(dtype=np.uint64))) % (1 << 64)
 
     def add_block(self, block: Block) -> None:
@@ -226,18 +210,14 @@ class Summary(Divisible):
             self.splits[split].duplicates += count
 
     def add_labels(self, labels: Mapping[str, int], feature: str = LABEL) -> None:
-        """Adds labels of a feature with the number of their occurrences.
-
-        Raises:
-            UsageError: There are more than `MAX_LABELS` labels.
-        """
+        """Adds labels of a feature with the number of their occurrences; raises what `check_labels` does."""
         self.checksum += _occurrences(labels, feature)
         self._merge_labels(labels, feature)
 
     def _merge_labels(self, labels: Mapping[str, int], feature: str) -> None:
-        found = self.labels.setdefault(feature, Counter())
-        found.update(labels)
-        check_labels(found)
+        counts = self.labels.setdefault(feature, Counter())
+        counts.update(labels)
+        check_labels(counts)
 
     def add_reject(self, split: int, reject: Reject) -> None:
         """Adds an input known not to become a record."""
@@ -271,8 +251,8 @@ class Summary(Divisible):
         yield (), replace(self, splits=splits, labels=features, sample=[])
         for sample in batches(self.sample, lambda sampled: len(sampled.reference)):
             yield "sample", self._piece(sample=sample)
-        for split, known in enumerate(self.splits):
-            for number, part in known.slices():
+        for split, own in enumerate(self.splits):
+            for number, part in own.slices():
                 piece = self._piece()
                 piece.splits[split] = part
                 yield (split, number), piece
@@ -284,7 +264,7 @@ class Summary(Divisible):
         return replace(Summary.empty(len(self.splits)), **facts)
 
 
-def label_names_of(summary: Summary, known: Names) -> Names:
-    """Feature -> names of its classes by id; `known` has those that no record decides."""
-    found = {feature: label_names(labels) for feature, labels in sorted(summary.labels.items())}
-    return found | dict(known)
+def label_names_of(summary: Summary, given: Names) -> Names:
+    """Feature -> names of its classes by id; `given` has those that no record decides."""
+    names = {feature: label_names(labels) for feature, labels in sorted(summary.labels.items())}
+    return names | dict(given)

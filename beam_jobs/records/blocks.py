@@ -38,13 +38,14 @@ _REJECTED = b"\xff" * 8
 _PLANNED = b"\xfe" + b"\xff" * 7
 
 
-def rows_by(keys: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
-    """Yields (key, the rows that have it, int64 [m]) in ascending order of both, for keys [n] of any dtype."""
+def grouped(keys: np.ndarray, values: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
+    """Yields (key, the values that have it, in their order) in ascending order of keys [n] of any dtype, for values [n]."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
-    for rows in np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1):
-        if rows.size:
-            yield keys[rows[0]], rows
+    starts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    if len(keys):
+        firsts = ordered[np.append(0, starts)].tolist()
+        yield from zip(firsts, np.split(values[order], starts), strict=True)
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,8 @@ class Block:
     def pack(self, compress: bool = False) -> bytes:
         """The block as bytes.
 
-        Args:
-            compress: Whether to compress everything but the hashes. References of neighbours shrink to
-                a third, and a runner in one process holds several copies of them.
+        Compression leaves the hashes as they are. References of neighbours shrink to a third, and a runner in one
+        process holds several copies of them.
         """
         return pack(self.hashes, self.splits, self.payloads, compress=compress)
 
@@ -81,8 +81,7 @@ class Block:
 
     def hashes_by_split(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yields (split, hashes of its records) for each split in the block."""
-        for split in np.unique(self.splits).tolist():
-            yield split, self.hashes[self.splits == split]
+        yield from grouped(self.splits, self.hashes)
 
     @classmethod
     def join(cls, blocks: Sequence[Block]) -> Block:
@@ -101,8 +100,7 @@ class Block:
 
     def parts(self, records: int) -> Iterator[Block]:
         """Yields the block in parts of at most some number of records."""
-        for start in range(0, len(self.hashes), records):
-            yield self.take(np.arange(start, min(start + records, len(self.hashes))))
+        yield from (part for _, part in self.by(np.arange(len(self.hashes)) // records))
 
     def take(self, rows: np.ndarray) -> Block:
         """The block of some rows, int [m]."""
@@ -110,71 +108,42 @@ class Block:
 
     def by(self, groups: np.ndarray) -> Iterator[tuple[int, Block]]:
         """Yields (group, block of its rows); `groups` is int [n]."""
-        for group, rows in rows_by(groups):
-            yield int(group), self.take(rows)
+        for group, rows in grouped(groups, np.arange(len(groups))):
+            yield group, self.take(rows)
 
 
 class BlockBuilder:
-    """Collects records into blocks.
-
-    Args:
-        max_records: The most records of a block.
-        max_bytes: The most bytes of a block, unless one record alone has more.
-        compress: Whether to compress the blocks.
-    """
+    """Collects records into blocks, each of at most some records and, unless one alone has more, some bytes packed."""
 
     def __init__(
-        self,
-        max_records: int = REFERENCES_PER_BLOCK,
-        max_bytes: int = BYTES_PER_BLOCK,
-        compress: bool = False,
+        self, max_records: int = REFERENCES_PER_BLOCK, max_bytes: int = BYTES_PER_BLOCK
     ) -> None:
         self._max_records, self._max_bytes = max_records, max_bytes
-        self._compress = compress
-        self._clear()
-
-    def _clear(self) -> None:
-        self._hashes: list[int] = []
-        self._splits: list[int] = []
-        self._payloads: list[bytes] = []
+        self._records: list[tuple[int, int, bytes]] = []
         self._bytes = _HEAD_BYTES
 
-    def add(self, hash_: int, split: int, payload: bytes) -> bytes | None:
-        """Adds a record; returns the packed block of those before it if there is no room for it."""
+    def add(self, hash_: int, split: int, payload: bytes) -> Block | None:
+        """Adds a record; returns the block of those before it if there is no room for it."""
         size = _RECORD_BYTES + len(payload)
-        full = len(self._hashes) >= self._max_records or self._bytes + size > self._max_bytes
-        packed = self.flush() if full else None
-        self._hashes.append(hash_)
-        self._splits.append(split)
-        self._payloads.append(payload)
+        full = len(self._records) >= self._max_records or self._bytes + size > self._max_bytes
+        block = self.flush() if full else None
+        self._records.append((hash_, split, payload))
         self._bytes += size
-        return packed
+        return block
 
-    def flush(self) -> bytes | None:
-        """Returns the packed block of the remaining records; None if there are none."""
-        if not self._hashes:
+    def flush(self) -> Block | None:
+        """Returns the block of the remaining records; None if there are none."""
+        if not self._records:
             return None
-        block = Block(
-            np.array(self._hashes, np.uint64),
-            np.array(self._splits, np.uint8),
-            Ragged.of(self._payloads),
-        )
-        self._clear()
-        return block.pack(self._compress)
+        hashes, splits, payloads = zip(*self._records, strict=True)
+        self._records, self._bytes = [], _HEAD_BYTES
+        return Block(np.array(hashes, np.uint64), np.array(splits, np.uint8), Ragged.of(payloads))
 
 
 def pack_record(key: str, body: bytes | Reject, row: bytes = b"", planned: bool = False) -> bytes:
-    """Packs a framed Example, its row of the index and its key; or a reject.
-
-    Args:
-        key: The record's key.
-        body: The framed Example or the reject.
-        row: The row of the index.
-        planned: Whether the plan counts the reject as a record.
-    """
+    """The payload of a framed Example, its row of the index and its key; or of a reject, which the plan may count."""
     if isinstance(body, Reject):
-        mark = _PLANNED if planned else _REJECTED
-        return mark + body.to_json().encode()
+        return (_PLANNED if planned else _REJECTED) + body.to_json().encode()
     return body + row + key.encode("utf-8", "surrogateescape")
 
 

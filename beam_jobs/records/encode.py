@@ -21,23 +21,14 @@ _COUNTED_BYTES = 1 << 20
 
 
 class RecordCounter:
-    """Collects the statistics of records, by split.
-
-    Args:
-        schema: The features to count, by name.
-    """
+    """Collects the statistics of records that have the features of a schema, by split."""
 
     def __init__(self, schema: Mapping[str, Feature]) -> None:
         self._schema = schema
         self._statistics: dict[int, Statistics] = {}
 
     def count(self, splits: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> None:
-        """Adds records.
-
-        Args:
-            splits: uint8 [n], the split of each record.
-            columns: n values of each feature, from `Encoder.check`.
-        """
+        """Adds n records, given their splits, uint8 [n], and n values of each feature, from `Encoder.check`."""
         for split in np.unique(splits).tolist():
             chosen = (splits == split).tolist()
             rows = {name: list(compress(values, chosen)) for name, values in columns.items()}
@@ -53,12 +44,7 @@ class RecordCounter:
 
 
 class RecordEncoder(RecordCounter):
-    """Checks, encodes, frames and counts records.
-
-    Args:
-        encoder: The encoder of the records' schema; several objects may share it.
-        mapper: Makes the features of each record from those that it is given; None keeps them.
-    """
+    """Checks, encodes, frames and counts records, after a mapper, if there is one, has made their features."""
 
     def __init__(self, encoder: Encoder, mapper: Mapper | None = None) -> None:
         super().__init__(encoder.schema)
@@ -107,15 +93,7 @@ class RecordEncoder(RecordCounter):
     def encode_all(
         self, splits: np.ndarray, columns: Mapping[str, Sequence[Any]]
     ) -> tuple[list[bytes], list[bytes]]:
-        """The framed Examples of many records, and their rows of the index.
-
-        Args:
-            splits: uint8 [n], the split of each record.
-            columns: n values of each feature, from `Encoder.check`.
-
-        Raises:
-            ValueError: a record is too large.
-        """
+        """The framed Examples of n records, and their rows of the index; arguments as for `count`, ValueError if one is too large."""
         framed = frame_all(self._encoder.pack_all(columns))
         self.count(splits, columns)
         return framed, self._rows.pack_all(columns, len(framed))

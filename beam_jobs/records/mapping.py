@@ -107,11 +107,7 @@ class Mapper:
         )
 
     def given(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The features of a record as they would be stored, and as the function gets them.
-
-        Raises:
-            ValueError: The record does not fit `features`.
-        """
+        """The features of a record as they would be stored, and as the function gets them; ValueError if they do not fit."""
         stored = {
             name: record[name] if feature.step else checked(name, feature, record[name])
             for name, feature in self.features.items()
@@ -145,16 +141,12 @@ class Mapper:
         return made | {name: given[name] for name in self.kept}
 
     def fitted(self, made: Mapping[str, Any]) -> dict[str, Any]:
-        """The features that the function returned, as `Encoder.check` returns values.
-
-        Raises:
-            RejectError: It does not fit `schema`; the message says which features do.
-        """
+        """The features that the function returned, as `Encoder.check` returns values; RejectError if they do not fit `schema`."""
         for name in sorted(made.keys() - self.schema.keys()):
-            found = feature_of(made[name])
+            new = feature_of(made[name])
             raise RejectError(
                 f"--map {self.function}: feature {name!r} is not one of the first records: return it "
-                f"of every record{f', and add --map_schema {stated(name, found)}' if found else ''}"
+                f"of every record{f', and add --map_schema {stated(name, new)}' if new else ''}"
             )
         for name in sorted(self.schema.keys() - made.keys()):
             raise RejectError(
@@ -163,19 +155,15 @@ class Mapper:
         return {name: self.fit(name, f, made[name]) for name, f in self.schema.items()}
 
     def fit(self, name: str, feature: Feature, value: Any) -> Any:
-        """The value of one feature, as `Encoder.check` returns it.
-
-        Raises:
-            RejectError: It does not fit; the message says which feature does.
-        """
+        """The value of one feature, as `Encoder.check` returns it; RejectError, which says which feature it fits, if not this."""
         try:
             if feature.encoding in IMAGE_ENCODINGS and isinstance(value, np.ndarray):
                 pixels = checked(name, Feature(feature.dtype, feature.shape, "tensor"), value)
                 return self.compress(pixels, feature.encoding)
             return checked(name, feature, value)
         except ValueError as error:
-            found = feature_of(value)
-            holds = merged(feature, found) or found
+            of_value = feature_of(value)
+            holds = merged(feature, of_value) or of_value
             cure = f"; --map_schema {stated(name, holds)} holds it" if holds else ""
             raise RejectError(f"--map {self.function}: {error}{cure}") from None
 
@@ -203,10 +191,10 @@ def load_function(text: str) -> tuple[Callable[..., Any], str, str]:
             f"--map {text}: {name} cannot be imported ({_described(error)}): expected a .py file in "
             "the current folder, or a package that is installed here and on every worker"
         ) from None
-    found = getattr(module, function, None)
-    if not callable(found):
+    loaded = getattr(module, function, None)
+    if not callable(loaded):
         raise UsageError(f"--map {text}: {file} has no function {function!r}")
-    return found, digest, file
+    return loaded, digest, file
 
 
 def _described(error: Exception) -> str:
@@ -287,17 +275,17 @@ def parse_map_schema(text: str) -> dict[str, Feature]:
     features: dict[str, Feature] = {}
     at = 0
     while at < len(text):
-        found = _STATED.match(text, at)
-        if not found or found[1] in features:
+        match = _STATED.match(text, at)
+        if not match or match[1] in features:
             raise UsageError(
                 f"--map_schema {text}: expected NAME=DTYPE[SIZES]:ENCODING,… such as "
                 f"mel=float32[None,80],loud=bool, each name once; got {text[at:]!r:.80}"
             )
-        sizes = [size.strip() for size in (found[3] or "").split(",") if size.strip()]
+        sizes = [size.strip() for size in (match[3] or "").split(",") if size.strip()]
         try:
             shape = [None if size == "None" else int(size) for size in sizes]
-            features[found[1]] = Feature(found[2], shape, found[4] or "")
+            features[match[1]] = Feature(match[2], shape, match[4] or "")
         except (ValueError, ImportError) as error:
-            raise UsageError(f"--map_schema {found[0].strip(', ')}: {error}") from None
-        at = found.end()
+            raise UsageError(f"--map_schema {match[0].strip(', ')}: {error}") from None
+        at = match.end()
     return features

@@ -12,6 +12,8 @@ import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
+import numpy as np
+
 from beam_jobs.errors import loss_error
 
 # The size of a piece: half of 1 MiB leaves room for what a coder adds to it.
@@ -31,6 +33,17 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 D = TypeVar("D", bound="Divisible")
 M = TypeVar("M", bound="Mergeable")
+
+
+# An odd number whose products spread over 64 bits: 2^64 divided by the golden ratio.
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def checksum_of(values: np.ndarray, counts: np.ndarray | int) -> int:
+    """A checksum, which adds up, of values, uint64 [n], and of how often each occurs, int [n]."""
+    mixed = values * _MIX
+    times = np.asarray(counts, np.uint64)
+    return int(((mixed ^ mixed >> np.uint64(32)) * times).sum(dtype=np.uint64))
 
 
 class Mergeable(Protocol):
@@ -70,11 +83,7 @@ class Divisible(abc.ABC):
         return self.checksum
 
     def check(self) -> None:
-        """Checks that all pieces were merged, and once.
-
-        Raises:
-            DataError: The runner lost or repeated some.
-        """
+        """Checks that all pieces were merged, and once; DataError if the runner lost or repeated some."""
         contents = self.contents()
         if contents is not None and (contents - self.checksum) % (1 << 64):
             raise loss_error(self.what)
@@ -101,11 +110,7 @@ def cut(data: bytes) -> Iterator[Piece]:
 
 
 def joined(pieces: Iterable[Piece]) -> bytes:
-    """The bytes that `cut` cut, from their pieces in any order.
-
-    Raises:
-        DataError: The runner lost or repeated pieces.
-    """
+    """The bytes that `cut` cut, from their pieces in any order; DataError if the runner lost or repeated pieces."""
     ordered = sorted(pieces)
     expected = ordered[0][1] if ordered else 1
     if [number for number, _, _ in ordered] != list(range(expected)):
@@ -133,10 +138,7 @@ def parts_of(
 ) -> Iterator[tuple[int, dict[K, T]]]:
     """Yields (part, some entries of a table of numbers, at most `PIECE_BYTES` of them).
 
-    Args:
-        counts: The table.
-        bytes_of: A key -> bytes that differ from key to key and decide the part.
-        parts: The number of parts.
+    The bytes of a key, which differ from key to key, decide its part.
     """
     divided: list[list[tuple[K, int]]] = [[] for _ in range(parts)]
     for key in counts:

@@ -34,13 +34,7 @@ _ADDRESS = re.compile(r"<[\w.]+ object at 0x[0-9a-fA-F]+>| at 0x[0-9a-fA-F]+")
 
 @dataclass(frozen=True, order=True)
 class Reject:
-    """One input that could not become a record.
-
-    Attributes:
-        key: The record's key.
-        stage: The step in which it failed.
-        error: The reason, on one line.
-    """
+    """One input that could not become a record: its key, the step in which it failed, and the reason on one line."""
 
     key: str
     stage: Stage
@@ -150,16 +144,9 @@ def format_rejects(rejects: Iterable[Reject]) -> bytes:
 def first_rejects(
     directory: str, lists: Sequence[str], files: int = 64, size: int = 8 << 20
 ) -> list[Reject]:
-    """The rejects in the lists of a dataset, up to a number and a size that are read in a moment.
+    """The first rejects in the lists of a dataset, given their paths in it: of some files, and of some bytes in all.
 
-    Args:
-        directory: The dataset.
-        lists: The paths of the lists in it.
-        files: The most files to read.
-        size: The most bytes to read.
-
-    Raises:
-        OSError, ValueError: A file cannot be read, or lists something else.
+    Raises an OSError or a ValueError if a file cannot be read, or lists something else.
     """
     rejects: list[Reject] = []
     for path in lists[:files]:

@@ -70,14 +70,10 @@ class RunIndex:
 
 
 def locate(index: RunIndex, shards_of: ShardsOf) -> Iterator[tuple[int, bytes]]:
-    """Yields (number of a shard, locators of the blocks that hold its records), in ascending order.
+    """Yields (number of a shard, locators of the blocks that hold its records) in ascending order, for one block or more.
 
     A block whose records belong to several shards is located for each of them. The last block of a locator
     begins less than `LOCATED_BYTES` after the first.
-
-    Args:
-        index: The blocks, at least one.
-        shards_of: Numbers shards, or groups of them.
     """
     first, last = (shards_of(index.splits, hashes) for hashes in (index.first, index.last))
     counts = last - first + 1
@@ -94,12 +90,7 @@ def locate(index: RunIndex, shards_of: ShardsOf) -> Iterator[tuple[int, bytes]]:
 
 
 class RunBuilder:
-    """Collects blocks of records, and writes them as runs.
-
-    Args:
-        spool: Takes the runs.
-        shards_of: Numbers the shard of each record, which no block shares with another; None if it is unknown.
-    """
+    """Collects blocks of records, and writes them as runs to a spool, in blocks of one shard each if they are known."""
 
     def __init__(self, spool: Spool, shards_of: ShardsOf | None = None) -> None:
         self._spool, self._shards_of = spool, shards_of
@@ -108,11 +99,7 @@ class RunBuilder:
         self._bytes = 0
 
     def add(self, block: Block) -> Iterator[RunIndex]:
-        """Adds records; yields the index of a run when enough were added.
-
-        Raises:
-            DataError: The run cannot be written.
-        """
+        """Adds records; yields the index of a run when enough were added; DataError if the run cannot be written."""
         if not len(block.payloads):
             return
         self._blocks.append(block)
@@ -121,11 +108,7 @@ class RunBuilder:
             yield from self._write()
 
     def finish(self) -> Iterator[RunIndex]:
-        """Writes what was added as a last run, and completes its file.
-
-        Raises:
-            DataError: It cannot be written.
-        """
+        """Writes what was added as a last run, and completes its file; DataError if it cannot be written."""
         if self._blocks:
             yield from self._write()
         if self._file:
@@ -186,10 +169,7 @@ def _sorted(blocks: Sequence[Block], shards_of: ShardsOf | None) -> Iterator[Blo
 def _begins(owners: np.ndarray, starts: np.ndarray, most: int) -> np.ndarray:
     """Where pieces of rows begin, int64 [pieces]: each is of one owner, and its rows start within `most` bytes.
 
-    Args:
-        owners: int64 [n], ascending.
-        starts: int64 [n], the offset of each row in bytes.
-        most: The bytes of a piece, about.
+    The owners of rows, int64 [n], and their offsets in bytes, int64 [n], ascend.
     """
     begins = np.flatnonzero(np.diff(owners, prepend=owners[0] - 1))
     offsets = starts - np.repeat(starts[begins], np.diff(begins, append=len(owners)))
@@ -204,12 +184,7 @@ _builders: dict[str, RunBuilder] = {}
 
 @dataclass(frozen=True)
 class BundleRuns:
-    """A `RunBuilder` in each process that works on a bundle of the runner.
-
-    Args:
-        spool: Takes the runs.
-        bundle: A name that no other attempt at any bundle has.
-    """
+    """A `RunBuilder` in each process that works on a bundle of the runner, named as no other attempt at any bundle."""
 
     spool: Spool
     bundle: str

@@ -59,11 +59,7 @@ def _reported(what: str, cure: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Spool:
-    """Files of packed blocks in one directory, on any filesystem.
-
-    Attributes:
-        directory: The staging folder of a run, which all writers and readers share.
-    """
+    """Files of packed blocks in the staging folder of a run, on any filesystem, which all writers and readers share."""
 
     directory: str
 
@@ -93,15 +89,7 @@ class Spool:
 
 
 class SpoolFile:
-    """A new file of blocks.
-
-    Attributes:
-        name: Its name, 16 bytes.
-        size: Its size so far in bytes.
-
-    Raises:
-        DataError: The filesystem refuses, also in `append` and `publish`.
-    """
+    """A new file of blocks, its name of 16 bytes, and its size so far; DataError if the filesystem refuses any of it."""
 
     def __init__(self, spool: Spool) -> None:
         self.name, self.size = uuid.uuid4().bytes, 0
@@ -167,13 +155,9 @@ class SpoolReader(contextlib.ExitStack):
         self.files: list[BinaryIO] = []
 
     def blocks(self, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
-        """Yields (number of the file in `files`, offset of the payloads in it, block).
+        """Yields (number of the file in `files`, offset of the payloads in it, block) for locators, joined or not.
 
-        Args:
-            packed: Each holds any number of locators.
-
-        Raises:
-            DataError: A block is missing or damaged, or the temporary file cannot be written.
+        Raises a DataError if a block is missing or damaged, or the temporary file cannot be written.
         """
         return self._in_place(packed) if self._spool.on_disk else self._fetched(packed)
 
@@ -210,14 +194,9 @@ def _temporary_file() -> BinaryIO:
 
 
 def read_blocks(spool: Spool, packed: Iterable[bytes]) -> Iterator[Block]:
-    """Yields blocks, with their payloads in memory, in the order of their locators; some are fetched ahead.
+    """Yields blocks, with their payloads in memory, in the order of their locators, joined or not.
 
-    Args:
-        spool: Holds the blocks.
-        packed: Each holds any number of locators.
-
-    Raises:
-        DataError: A block is missing or damaged.
+    Some are fetched ahead. Raises a DataError if one is missing or damaged.
     """
 
     def fetch(name: bytes, start: int, size: int) -> bytes:

@@ -1,6 +1,6 @@
 """Statistics of every feature, exact and independent of the order in which they are merged.
 
-Sums are exact integers (`exact_sums.py`). NumPy adds the values within a record, in their fixed order.
+Sums are exact integers (`numbers.py`). NumPy adds the values within a record, in their fixed order.
 """
 
 from __future__ import annotations
@@ -13,18 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.records.exact_sums import sums_of_bytes
-from beam_jobs.records.numbers import Numbers
-from beam_jobs.records.pieces import Divisible, parts_of
+from beam_jobs.records.numbers import Numbers, sums_of_bytes
+from beam_jobs.records.pieces import Divisible, checksum_of, parts_of
 from readers.format.encode.values import is_integer
 from readers.format.protobuf.tensor import string_values
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 
 # Labels and tokens are counted up to this number of distinct ones, the maximum for labels.
 MAX_COUNTED = 100_000
-
-# An odd number whose products spread over 64 bits: 2^64 divided by the golden ratio.
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 # Sizes of a last dimension that counts as channels, each with its own mean and std. A channel takes a
 # microsecond or two for each record.
@@ -45,13 +41,12 @@ def channels_of(feature: Feature) -> int:
 
 @dataclass
 class FeatureStatistics:
-    """Statistics of one feature.
+    """Statistics of one feature of some records.
 
     Attributes:
         channels: Statistics of all values, or of each channel; unused for strings and encoded images.
         lengths: Statistics of each unknown dimension, or of the bytes of strings and encoded images.
         counted: Occurrences of each value, for the label and for tokens; None if not counted.
-        records: The number of records.
         values: The checksum of all occurrences that were added to `counted`.
     """
 
@@ -112,11 +107,16 @@ class FeatureStatistics:
             numbers.add_sums(each, low, high, total, squares)
 
     def _count(self, arrays: Sequence[np.ndarray]) -> None:
-        assert self.counted is not None
         flat = np.concatenate([array.reshape(-1) for array in arrays])
-        found, counts = np.unique(flat, return_counts=True)
-        self.values += _occurrences(found, counts)
-        self.counted.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+        values, counts = np.unique(flat, return_counts=True)
+        self.values += checksum_of(values.astype(np.uint64), counts)
+        self._update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+
+    def _update(self, counted: Mapping[int, int] | None) -> None:
+        if self.counted is None or counted is None:
+            self.counted = None
+            return
+        self.counted.update(counted)
         if len(self.counted) > MAX_COUNTED:
             self.counted = None
 
@@ -128,21 +128,16 @@ class FeatureStatistics:
             numbers.merge(others)
         for name, numbers in other.lengths.items():
             self.lengths.setdefault(name, Numbers()).merge(numbers)
-        if self.counted is not None and other.counted is not None:
-            self.counted.update(other.counted)
-            if len(self.counted) > MAX_COUNTED:
-                self.counted = None
-        else:
-            self.counted = None
+        self._update(other.counted)
 
     @property
     def missing(self) -> int:
         """The checksum of occurrences that were added and are not there; 0 if there are none, or too many to count."""
         if self.counted is None:
             return 0
-        found = np.fromiter(self.counted, np.int64, len(self.counted))
+        values = np.fromiter(self.counted, np.int64, len(self.counted))
         counts = np.fromiter(self.counted.values(), np.int64, len(self.counted))
-        return (self.values - _occurrences(found, counts)) % (1 << 64)
+        return (self.values - checksum_of(values.astype(np.uint64), counts)) % (1 << 64)
 
     def empty_copy(self) -> FeatureStatistics:
         """Statistics of the same feature, without values."""
@@ -166,14 +161,14 @@ class FeatureStatistics:
     def of_state(cls, state: list[Any], records: int) -> FeatureStatistics:
         """The statistics of some number of records with a state."""
         channels, lengths, counted = state
-        found = cls(
+        statistics = cls(
             [Numbers(*numbers) for numbers in channels],
             {name: Numbers(*numbers) for name, numbers in lengths.items()},
             None if counted is None else Counter(dict(counted)),
             records,
         )
-        found.values = -found.missing
-        return found
+        statistics.values = -statistics.missing
+        return statistics
 
     def to_json(self) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -197,12 +192,6 @@ class FeatureStatistics:
         return result
 
 
-def _occurrences(values: np.ndarray, counts: np.ndarray) -> int:
-    """A checksum of values, int64 [n], which adds up, and of how often each occurs, int64 [n]."""
-    mixed = values.astype(np.uint64) * _MIX
-    return int(((mixed ^ mixed >> np.uint64(32)) * counts.astype(np.uint64)).sum(dtype=np.uint64))
-
-
 def _value_bytes(value: int) -> bytes:
     return value.to_bytes(8, "little", signed=True)
 
@@ -212,16 +201,9 @@ _COUNTS = ("records", "more_frames", "unannotated")
 
 
 class Statistics:
-    """The statistics of every feature of some records.
+    """The statistics of some records, by feature.
 
-    Args:
-        schema: The records' features, by name.
-
-    Attributes:
-        records: Number of records.
-        more_frames: Number of records whose file has further frames, which are in no record.
-        unannotated: Number of records that lack an annotation.
-        features: Statistics by feature.
+    They also count records whose file has further frames, which are in no record, and those that lack an annotation.
     """
 
     def __init__(self, schema: Mapping[str, Feature]) -> None:
@@ -300,37 +282,37 @@ class SplitStatistics(Divisible):
     def of(cls, split: int, statistics: Statistics) -> SplitStatistics:
         """Those of one split."""
         counts = Counter({(split, name): getattr(statistics, name) for name in _COUNTS})
-        found = cls(counts, {(split, name): one for name, one in statistics.features.items()})
-        found.checksum = found.contents()
-        return found
+        whole = cls(counts, {(split, name): one for name, one in statistics.features.items()})
+        whole.checksum = whole.contents()
+        return whole
 
     def contents(self) -> int:
         """The checksum of the records that each feature has, and of the occurrences of its values."""
         return sum(
-            zlib.crc32(name.encode(), split) * found.records + found.missing
-            for (split, name), found in self.features.items()
+            zlib.crc32(name.encode(), split) * one.records + one.missing
+            for (split, name), one in self.features.items()
         )
 
     def merge(self, other: SplitStatistics) -> None:
         """Adds the records of `other`."""
         self.checksum += other.checksum
         self.counts.update(other.counts)
-        for key, found in other.features.items():
-            self.features.setdefault(key, found.empty_copy()).merge(found)
+        for key, one in other.features.items():
+            self.features.setdefault(key, one.empty_copy()).merge(one)
 
     def pieces(self) -> Iterator[tuple[Any, SplitStatistics]]:
         yield (), SplitStatistics(self.counts, {}, self.checksum)
-        for key, found in self.features.items():
-            for number, piece in found.pieces():
+        for key, one in self.features.items():
+            for number, piece in one.pieces():
                 yield (*key, number), SplitStatistics(features={key: piece})
 
     def by_split(self, schema: Schema) -> dict[int, Statistics]:
         """Split -> the statistics of its records, which have this schema."""
-        found = {}
+        by_split = {}
         for split in sorted({split for split, _ in self.counts}):
-            found[split] = Statistics(schema)
+            by_split[split] = Statistics(schema)
             for name in _COUNTS:
-                setattr(found[split], name, self.counts[split, name])
-            of_split = {name: self.features.get((split, name)) for name in schema}
-            found[split].features = {name: one for name, one in of_split.items() if one}
-        return found
+                setattr(by_split[split], name, self.counts[split, name])
+            features = {name: self.features.get((split, name)) for name in schema}
+            by_split[split].features = {name: one for name, one in features.items() if one}
+        return by_split

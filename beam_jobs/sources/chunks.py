@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -197,11 +198,7 @@ def file_batches(sources: Iterable[Source]) -> Iterator[tuple[list[Source], list
 
 def file_tasks(sources: Iterable[Source]) -> Iterator[Task]:
     """Yields tasks of whole files that need not be read, so that their number alone counts."""
-    for batch, references in file_batches(sources):
-        places = np.zeros((len(batch), 4), np.int64)
-        places[:, 2], places[:, 3] = 1, [source.size for source in batch]
-        packed = pack(places, Ragged.of(references), compress=True)
-        yield Task(f"{batch[0].key}#0", len(batch), int(places[:, 3].sum()), True, packed)
+    return batch_chunks((Chunk(source, 0, 0, 1, source.size) for source in sources), sys.maxsize)
 
 
 def batch_chunks(chunks: Iterable[Chunk], task_bytes: int = CHUNK_BYTES) -> Iterator[Task]:

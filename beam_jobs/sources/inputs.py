@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from beam_jobs.engines.pool import note_reading
@@ -106,8 +107,10 @@ class Inputs:
         resolved = [absolute(pattern) for pattern in patterns]
         for given, pattern in zip(patterns, resolved, strict=True):
             if not any(match(pattern, limit=1)):
-                plain = is_local(given) and not GLOB.search(given)
-                lacks = "the folder holds no file" if plain else "no file matches"
+                lacks = "no file matches"
+                if is_local(given) and not GLOB.search(given):
+                    folder = Path(given).expanduser().is_dir()
+                    lacks = "the folder holds no file" if folder else "no such file or folder"
                 raise UsageError(f"--input {given}: {lacks}; check it with ls")
         root = common_root(resolved)
         return cls(tuple(resolved), root, output, samples, columns, dialect=dialect, key=key)

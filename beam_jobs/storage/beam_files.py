@@ -72,9 +72,7 @@ class BeamFiles(StagedFiles):
             raise ExistsError(f"{name}: a file of this name exists") from None
 
     def listed(self, folder: str) -> Iterable[FileInfo]:
-        if FileSystems.get_filesystem(folder).has_dirs():
-            return _walked(folder)
-        return map(_info, FileSystems.match([f"{folder}/**"])[0].metadata_list)
+        return _walked(folder)
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in filter(FileSystems.exists, paths):

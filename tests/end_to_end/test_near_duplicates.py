@@ -251,7 +251,7 @@ def test_mistakes_name_the_flag(inputs, written, tmp_path, capsys):
     refused(capsys, 2, r"0.8: expected a similarity of pictures from 0.9 to 1", *images, near, 0.8)
     refused(capsys, 2, r"nan: expected a similarity of pictures", *images, near, "nan")
     out = ["--keep_out", tmp_path / "none"]
-    refused(capsys, 2, r"--keep_out .*none: no dataset: .*holds no file", *images, *out)
+    refused(capsys, 2, r"--keep_out .*none: no dataset: .*no such file or folder", *images, *out)
     out = ["--keep_out", inputs["sensors"][0]]
     refused(capsys, 2, r"--keep_out .*sensors: no dataset", *images, *out)
     texts = written("text")

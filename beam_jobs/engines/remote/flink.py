@@ -7,7 +7,6 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import grpc
@@ -156,16 +155,6 @@ def jobs_at(address: str, name: str) -> dict[FlinkJob, bool]:
         for job in answer["jobs"]
         if job["name"] == name
     }
-
-
-def find(name: str, places: Collection[str], others: Collection[FlinkJob]) -> FlinkJob | None:
-    """The only job with a name at some addresses that is not one of the others; None without one.
-
-    Raises:
-        NoAnswer: A JobManager does not answer.
-    """
-    found = {job for address in places for job in jobs_at(address, name)} - {*others}
-    return found.pop() if len(found) == 1 else None
 
 
 def _ask(address: str, path: str, method: str = "GET") -> Any:

@@ -109,23 +109,25 @@ class Watch:
             note_progress(options, self._follow.staging)
 
     def _look_for_others(self, options: PipelineOptions) -> None:
-        page = self._follow.flink_page
-        for address in flink.addresses(options, page):
+        for address in flink.addresses(options, self._follow.flink_page):
             try:
                 found = flink.jobs_at(address, self._name)
-                for job in found:
-                    if found[job] and not job.ends_within(flink.SECONDS_TO_END):
-                        raise UsageError(
-                            f"Flink runs the job {self._name} ({job.id}) already, of an earlier command: {job.page}; "
-                            f"wait for it to end, or cancel it with `{job.cancel_command}`, and run the same "
-                            "command again. If it writes another output, give this job another --job_name"
-                        )
+                # The list is some seconds old.
+                running = [
+                    job for job in found if found[job] and not job.ends_within(flink.SECONDS_TO_END)
+                ]
             except NoAnswer as error:
-                if page:
+                if self._follow.flink_page:
                     raise UsageError(
-                        f"--engine_page {page}: {error}; expected the address of a JobManager that runs"
+                        f"--engine_page: {error}; expected a JobManager that runs"
                     ) from None
                 continue
+            for job in running:
+                raise UsageError(
+                    f"Flink runs the job {self._name} ({job.id}) already, of an earlier command: {job.page}; "
+                    f"wait for it to end, or cancel it with `{job.cancel_command}`, and run the same "
+                    "command again. If it writes another output, give this job another --job_name"
+                )
             self._places.append(address)
             self._others.update(found)
 
@@ -195,9 +197,10 @@ class Watch:
         if self._job.flink or not self._places:
             return True
         with contextlib.suppress(NoAnswer):
-            if found := flink.find(self._name, self._places, self._others):
-                self._set(self._job._replace(flink=found))
-                self.say(f"Flink runs {self._job}: {found.page}")
+            listed = {job for place in self._places for job in flink.jobs_at(place, self._name)}
+            if len(new := listed - self._others) == 1:
+                self._set(self._job._replace(flink=new.pop()))
+                self.say(f"Flink runs {self._job}: {self._job.flink.page}")
         return self._job.flink is not None
 
     def lost(self, error: BaseException) -> DataError | None:

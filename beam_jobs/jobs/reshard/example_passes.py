@@ -121,18 +121,21 @@ class ReshardSecondPass(SecondPass):
         return super().counter() if self.plan.mapper else RecordCounter(self._counted)
 
     def encoded(self, task: Task, encoder: RecordCounter) -> Iterator[EncodedRecords]:
-        decoder = Decoder(self.plan.job_schema)
         for examples in examples_of(self.spec, self.plan.rules, task):
             if isinstance(encoder, RecordEncoder):  # It has a mapper.
-                yield mapped_records(
-                    encoder,
-                    examples.keys,
-                    examples.splits,
-                    lambda row, examples=examples: decoder.decode(examples.record(row)),
-                    examples.rejects,
-                )
+                yield self._mapped(examples, encoder)
             else:
                 yield self._kept(examples, encoder)
+
+    def _mapped(self, examples: Examples, encoder: RecordEncoder) -> EncodedRecords:
+        decoder = Decoder(self.plan.job_schema)
+        return mapped_records(
+            encoder,
+            examples.keys,
+            examples.splits,
+            lambda row: decoder.decode(examples.record(row)),
+            examples.rejects,
+        )
 
     def _kept(self, examples: Examples, counter: RecordCounter) -> EncodedRecords:
         """Those of some Examples that fit the schema, and the others as rejects."""

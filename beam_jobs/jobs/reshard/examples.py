@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.reshard.frames import FrameBatch, decompressed, frame_batches, no_frames
 from beam_jobs.jobs.reshard.manifests import InputSplits
+from beam_jobs.jobs.reshard.record_frames import FrameBatch, decompressed, frame_batches, no_frames
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, Task
@@ -102,26 +102,25 @@ def batches_of(spec: ReshardSpec, task: Task) -> Iterator[tuple[Chunk, FrameBatc
     chunks = [chunk for chunk in task.chunks if not chunk.is_empty]
     with reading_ahead(read for chunk in chunks for read in spec.reads(chunk)):
         for chunk in chunks:
-            for batch in _frame_batches(spec, chunk):
-                yield chunk, batch
+            try:
+                for batch in _frame_batches(spec, chunk):
+                    yield chunk, batch
+            except RejectError as error:
+                yield chunk, no_frames(str(error))
+            except OSError as error:
+                yield chunk, no_frames(f"cannot be read: {error}")
 
 
 def _frame_batches(spec: ReshardSpec, chunk: Chunk) -> Iterator[FrameBatch]:
-    source, limit = chunk.source, spec.inputs.max_bytes
-    try:
-        if source.error:
-            raise RejectError(source.error)
-        with spec.inputs.stream(source) as file:
-            stream = cast(io.BufferedReader, file)
-            if chunk.end:
-                file.seek(chunk.start)
-                yield from frame_batches(stream, limit, chunk.start, chunk.end, chunk.first)
-            else:
-                yield from frame_batches(decompressed(stream), limit)
-    except RejectError as error:
-        yield no_frames(str(error))
-    except OSError as error:
-        yield no_frames(f"cannot be read: {error}")
+    if chunk.source.error:
+        raise RejectError(chunk.source.error)
+    with spec.inputs.stream(chunk.source) as file:
+        stream, limit = cast(io.BufferedReader, file), spec.inputs.max_bytes
+        if not chunk.end:
+            yield from frame_batches(decompressed(stream), limit)
+            return
+        file.seek(chunk.start)
+        yield from frame_batches(stream, limit, chunk.start, chunk.end, chunk.first)
 
 
 def examples_of(spec: ReshardSpec, rules: SplitRules, task: Task) -> Iterator[Examples]:
@@ -131,71 +130,44 @@ def examples_of(spec: ReshardSpec, rules: SplitRules, task: Task) -> Iterator[Ex
     """
     dropped, before = task.dropped_rows, 0
     for chunk, batch in batches_of(spec, task):
-        rows, splits, keys, rejects = _placed(rules, chunk.source.key, batch)
-        kept = np.ones(len(rows), bool)
-        low, high = np.searchsorted(dropped, [before, before + len(rows)])
-        kept[dropped[low:high] - before] = False
-        starts, stops = batch.spans
+        file, (starts, stops) = chunk.source.key, batch.spans
+        empty = np.flatnonzero(batch.good & (starts == stops)).tolist()
+        errors = {
+            row: f"{batch.place_of(starts[row])}: not an Example: it is empty" for row in empty
+        }
+        rows = np.flatnonzero(batch.good & (starts < stops))
+        columns: list[dict[str, Any]] = []
+        if names := rules.placement.split_features:
+            for row in rows.tolist():
+                try:
+                    columns.append(single_values(batch.data.data[starts[row] : stops[row]], names))
+                except ValueError as error:
+                    errors[row] = f"{batch.place_of(starts[row])}: not an Example: {error}"
+            rows = np.setdiff1d(rows, list(errors))
+        prefix = f"{file}#".encode("utf-8", "surrogateescape")
+        keys = [b"%s%d" % (prefix, number) for number in (rows + batch.first).tolist()]
+        splits, without = rules.splits_of(keys, columns, [None] * len(keys))
+        errors |= {int(rows[at]): error for at, error in without.items()}
+        rejects = [
+            Reject.of(f"{file}#{number}" if number else file, "read", error)
+            for number, error in [*batch.broken, *((batch.first + r, e) for r, e in errors.items())]
+        ]
+        placed = np.delete(np.arange(len(rows)), list(without))
+        low, high = np.searchsorted(dropped, [before, before + len(placed)])
+        gone = placed[dropped[low:high] - before]
+        kept = np.setdiff1d(placed, gone)
         yield Examples(
             chunk,
             batch,
             before,
-            [key for key, is_kept in zip(keys, kept.tolist(), strict=True) if is_kept],
+            [keys[at] for at in kept.tolist()],
             splits[kept],
             starts[rows[kept]],
             stops[rows[kept]],
             rejects,
-            splits[~kept],
+            splits[gone],
         )
-        before += len(rows)
-
-
-def _placed(
-    rules: SplitRules, file: str, batch: FrameBatch
-) -> tuple[np.ndarray, np.ndarray, list[bytes], list[Reject]]:
-    """The rows of a batch that have a split, int64 [n], their splits, uint8 [n], their keys, and the other records."""
-    starts, stops = batch.spans
-    rejects = [_reject(file, number, error) for number, error in batch.broken]
-
-    def reject(errors: dict[int, str]) -> None:
-        for row, error in errors.items():
-            rejects.append(_reject(file, batch.first + row, error))
-
-    empty = np.flatnonzero(batch.good & (starts == stops)).tolist()
-    reject({row: f"{batch.place_of(starts[row])}: not an Example: it is empty" for row in empty})
-    rows = np.flatnonzero(batch.good & (starts < stops))
-    columns: list[dict[str, Any]] = []
-    if names := rules.placement.split_features:
-        columns, broken = _columns(batch, rows, names)
-        reject(broken)
-        rows = np.setdiff1d(rows, list(broken))
-    prefix = f"{file}#".encode("utf-8", "surrogateescape")
-    keys = [b"%s%d" % (prefix, number) for number in (rows + batch.first).tolist()]
-    splits, without = rules.splits_of(keys, columns, [None] * len(keys))
-    if without:
-        reject({int(rows[at]): error for at, error in without.items()})
-        kept = np.delete(np.arange(len(rows)), list(without))
-        keys, splits, rows = [keys[at] for at in kept.tolist()], splits[kept], rows[kept]
-    return rows, splits, keys, rejects
-
-
-def _reject(file: str, number: int, error: str) -> Reject:
-    return Reject.of(f"{file}#{number}" if number else file, "read", error)
-
-
-def _columns(
-    batch: FrameBatch, rows: np.ndarray, names: set[str]
-) -> tuple[list[dict[str, Any]], dict[int, str]]:
-    """The features that decide the splits of Examples, and why other rows are none."""
-    starts, stops = batch.spans
-    columns: list[dict[str, Any]] = []
-    broken: dict[int, str] = {}
-    for row in rows.tolist():
-        try:
-            columns.append(single_values(batch.data.data[starts[row] : stops[row]], names))
-        except ValueError as error:
-            broken[row] = f"{batch.place_of(starts[row])}: not an Example: {error}"
-    return columns, broken
+        before += len(placed)
 
 
 def single_values(data: memoryview, names: set[str]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import open_file
 from beam_jobs.storage.paths import absolute_path
 from readers.format.dtypes import numpy_dtype
@@ -40,28 +39,6 @@ ReadText = Callable[[str], bytes]
 Manifests = Mapping[str, Manifest | str | None]
 
 
-class Description(NamedTuple):
-    """Facts about records that are known without reading them.
-
-    Attributes:
-        schema: The schema of each record; None if it is not known.
-        names: The names of classes, by feature.
-        vocabulary: All words by id; empty without words.
-        tokenizer: The text of `tokenizer.json`; empty without subwords.
-    """
-
-    schema: Schema | None = None
-    names: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    vocabulary: tuple[bytes, ...] = ()
-    tokenizer: str = ""
-
-    @property
-    def has_meanings(self) -> bool:
-        """Whether numbers in the records mean something else: classes, words or subwords."""
-        named = any(classes for _, classes in self.names)
-        return named or bool(self.vocabulary or self.tokenizer)
-
-
 class InputSplits(NamedTuple):
     """The splits that input files belong to.
 
@@ -79,17 +56,13 @@ class InputSplits(NamedTuple):
 def place_of(path: str) -> tuple[str, str]:
     """The directory of a file's dataset, and the file's path in it."""
     folder, _, name = path.rpartition("/")
-    if found := _OF_A_JOB.fullmatch(folder):
-        return found[1], f"{found[2]}/{name}"
+    if match := _OF_A_JOB.fullmatch(folder):
+        return match[1], f"{match[2]}/{name}"
     return folder, name
 
 
 def read_text(path: str) -> bytes:
-    """The content of a file beside shards.
-
-    Raises:
-        OSError: The file is missing or unreadable.
-    """
+    """The content of a file beside shards; raises OSError if it is missing or unreadable."""
     with open_file(path) as file:
         return file.read(MAX_TEXT_BYTES)
 
@@ -107,10 +80,10 @@ def _manifest_in(folder: str, read: ReadText) -> Manifest | str | None:
             raise FileNotFoundError from error
 
     try:
-        found = newest_manifest(folder, content)
+        newest = newest_manifest(folder, content)
     except (ValueError, RejectError) as error:
         return str(error)
-    return found[1] if found else None
+    return newest[1] if newest else None
 
 
 def splits_of(files: Mapping[str, Collection[str]], manifests: Manifests) -> InputSplits:
@@ -121,8 +94,8 @@ def splits_of(files: Mapping[str, Collection[str]], manifests: Manifests) -> Inp
         manifests: The manifests in these folders.
     """
     if not any(manifests.values()):
-        paths = itertools.chain.from_iterable(files.values())
-        shards = (_SHARD.fullmatch(path.rpartition("/")[2]) for path in paths)
+        every = itertools.chain.from_iterable(files.values())
+        shards = (_SHARD.fullmatch(path.rpartition("/")[2]) for path in every)
         return InputSplits(suggested=tuple(sorted({shard[1] for shard in shards if shard})))
     names: dict[str, None] = {}
     lone = []
@@ -138,99 +111,93 @@ def splits_of(files: Mapping[str, Collection[str]], manifests: Manifests) -> Inp
     return InputSplits(tuple(names), lone[0] if lone else "")
 
 
-def description_of(manifests: Manifests, schema: str, read: ReadText = read_text) -> Description:
-    """The description of all records in some folders; one without a schema if records must be read for it.
+def description_of(manifests: Manifests, schema: str) -> tuple[str, Manifest] | None:
+    """The folder and the manifest that describe all records; None if records must be read for that.
 
     Args:
-        manifests: The manifests in the folders.
+        manifests: The manifests in the folders of the records.
         schema: A file with a schema or a manifest; empty for the manifests in the folders.
-        read: Reads the files beside the manifests.
 
     Raises:
-        UsageError: A description cannot be read, two contradict each other, or some folders give
-            numbers a meaning and others have no manifest.
+        UsageError: A manifest is broken, two contradict each other, or some folders give numbers a
+            meaning and others have no manifest.
     """
-    given = read_schema(absolute_path(schema), schema) if schema else Description()
-    if given.schema and not given.has_meanings:
-        return given
-    described = _descriptions(manifests, read)
-    first = absolute_path(schema) if schema else next(iter(described), "")
-    if not first:
-        return given
-    known = given if schema else described[first]
-    for folder, other in described.items():
-        # A given schema may leave features out.
-        if other[1:] != known[1:] or not (schema or other.schema == known.schema):
-            raise UsageError(
-                f"--input: {first} and {folder} differ in features, labels or tokens, so the same number "
-                "would mean two things: reshard them one by one"
-            )
-    if schema or len(described) == len(manifests):
-        return known
-    if known.has_meanings:
-        other = next(folder for folder in manifests if folder not in described)
-        raise UsageError(
-            f"--input: the {MANIFEST} in {first} gives numbers a meaning, but {other} has no "
-            f"{MANIFEST}: reshard them one by one, or give --schema {first}/{MANIFEST} if it applies "
-            "to all"
-        )
-    return Description()
-
-
-def _descriptions(manifests: Manifests, read: ReadText) -> dict[str, Description]:
-    """The description of each folder that has a manifest; raises UsageError if one is broken."""
-    described = {}
+    given = read_schema(schema) if schema else None
+    if given and not any(_meanings(given)):
+        return "", given
+    stated = {}
     for folder, manifest in manifests.items():
         if isinstance(manifest, str):
             raise UsageError(f"{manifest}; or give a --schema")
         if manifest:
-            try:
-                described[folder] = _description(folder, manifest, read)
-            except (OSError, ValueError, RejectError) as error:
-                raise UsageError(f"{folder}/{MANIFEST}: {error}; or give a --schema") from None
-    return described
+            stated[folder] = manifest
+    if not (given or stated):
+        return None
+    first = absolute_path(schema) if given else next(iter(stated))
+    known = given or stated[first]
+    for folder, other in stated.items():
+        # A given schema may leave features out.
+        if _meanings(other) != _meanings(known) or not (given or other.schema == known.schema):
+            raise UsageError(
+                f"--input: {first} and {folder} differ in features, labels or tokens, so the same number "
+                "would mean two things: reshard them one by one"
+            )
+    if given:
+        return first.rpartition("/")[0], known
+    if len(stated) == len(manifests):
+        return first, known
+    if any(_meanings(known)):
+        bare = next(folder for folder in manifests if folder not in stated)
+        raise UsageError(
+            f"--input: the {MANIFEST} in {first} gives numbers a meaning, but {bare} has no "
+            f"{MANIFEST}: reshard them one by one, or give --schema {first}/{MANIFEST} if it applies "
+            "to all"
+        )
+    return None
 
 
-def _description(folder: str, manifest: Manifest, read: ReadText = read_text) -> Description:
-    """The description in a manifest and the files that it names; raises OSError, ValueError or RejectError."""
-    contents = {}
-    for name in (VOCABULARY, TOKENIZER):
-        if name in manifest.files:
-            contents[name] = read(f"{folder}/{manifest.files[name].path}")
-            try:
-                manifest.check_file(name, contents[name])
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
+def _meanings(manifest: Manifest) -> tuple[object, ...]:
+    """What numbers in the records stand for: classes, words and subwords."""
+    tokens = {name: file.crc32c for name, file in manifest.files.items()}
+    return manifest.label_names, {n: c for n, c in manifest.class_names.items() if c}, tokens
+
+
+def tokens_of(folder: str, manifest: Manifest, read: ReadText) -> tuple[tuple[bytes, ...], str]:
+    """All words by id, and the text of the tokenizer, which the files in a dataset's folder hold; empty without.
+
+    Raises:
+        OSError, ValueError, RejectError: A file is missing, damaged, or not the one that the manifest lists.
+    """
+    contents = {name: read(f"{folder}/{file.path}") for name, file in manifest.files.items()}
+    for name, content in contents.items():
+        try:
+            manifest.check_file(name, content)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
     words = contents.get(VOCABULARY, b"").split(b"\n")[:-1]
     vocabulary = (PADDING, UNKNOWN, *words) if manifest.vocabulary else ()
     if len(vocabulary) != manifest.vocabulary:
         raise ValueError(
             f"{VOCABULARY} has {len(vocabulary)} tokens, expected {manifest.vocabulary} as in {MANIFEST}"
         )
-    names = ((LABEL, manifest.label_names), *sorted(manifest.class_names.items()))
-    tokenizer = contents.get(TOKENIZER, b"").decode()
-    return Description(manifest.schema, names, vocabulary, tokenizer)
+    return vocabulary, contents.get(TOKENIZER, b"").decode()
 
 
-def read_schema(path: str, given: str) -> Description:
-    """The description in a file: a schema, an object with the key `schema`, or a manifest.
-
-    Args:
-        given: The path as the user wrote it.
+def read_schema(path: str) -> Manifest:
+    """The manifest in a file; or one without splits, of the schema or the object with the key `schema` in it.
 
     Raises:
-        UsageError: The file has no schema, one of its dtypes needs a package that is not installed,
-            or a file that the manifest names is not beside it.
+        UsageError: The file has no schema, or one of its dtypes needs a package that is not installed.
     """
     try:
-        value = json.loads(read_text(path))
+        value = json.loads(read_text(absolute_path(path)))
         if isinstance(value, dict) and {"schema", "splits"} <= value.keys():
-            found = _description(path.rpartition("/")[0], Manifest.from_json(value))
+            manifest = Manifest.from_json(value)
         else:
             bare = value.get("schema", value) if isinstance(value, dict) else value
-            found = Description(Schema.from_json(bare))
-        for feature in (found.schema or {}).values():
+            manifest = Manifest(Schema.from_json(bare), {})
+        for feature in manifest.schema.values():
             numpy_dtype(feature.dtype)
     except (OSError, ValueError, RecursionError, ImportError) as error:
-        raise UsageError(f"--schema {given}: {error}") from None
-    return found
+        raise UsageError(f"--schema {path}: {error}") from None
+    return manifest

@@ -165,6 +165,9 @@ class RecordFit:
         shapes = {name + _COMPANION for name, feature in schema.items() if feature.has_companion}
         # As `_names_in` numbers them.
         self._names = {1: {*schema} - lists | shapes, 2: lists}
+        values = {name: (feature.step or feature).encoding for name, feature in schema.items()}
+        checked = ("text", *IMAGE_ENCODINGS) if learned else ()
+        self._looked_at = {name: schema[name] for name in schema if values[name] in checked}
 
     def check(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
@@ -174,9 +177,8 @@ class RecordFit:
         records = [data.data[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
         good = sorted({*range(len(records))} - {*errors})
         doubtful = set(errors)
-        for name, feature in self._schema.items():
-            if self._is_looked_at(feature):
-                doubtful |= {row for row in good if value_error(feature, values[name][row])}
+        for name, feature in self._looked_at.items():
+            doubtful |= {row for row in good if value_error(feature, values[name][row])}
         # One record shows the names of those of one form.
         odd = {*good} - {*alike}
         for rows in [*([row] for row in odd), alike]:
@@ -185,12 +187,8 @@ class RecordFit:
                 for number, name in _names_in(records[rows[0]])
             ):
                 doubtful.update(rows)
-        reasons = {row: self._misfit(records[row]) for row in doubtful}
+        reasons = {row: self._misfit(records[row]) or errors.get(row, "") for row in doubtful}
         return values, {row: reason for row, reason in reasons.items() if reason}
-
-    def _is_looked_at(self, feature: Feature) -> bool:
-        encoding = (feature.step or feature).encoding
-        return self._learned and (encoding == "text" or encoding in IMAGE_ENCODINGS)
 
     def _misfit(self, record: memoryview) -> str:
         """Why a record does not fit; empty if it does."""
@@ -213,9 +211,9 @@ class RecordFit:
 
     def _cure(self, name: str, feature: Feature, record: memoryview) -> str:
         """What to do if a record does not fit a feature that others have."""
-        wider = (one for one in _wider(feature) if not self._feature_error(name, one, record))
-        found = next(wider, None)
-        return _give(name, found) if found else _AGREE
+        fitting = (one for one in _wider(feature) if not self._feature_error(name, one, record))
+        wider = next(fitting, None)
+        return _give(name, wider) if wider else _AGREE
 
     def _other_feature(self, features: dict[str, Values], lists: dict[str, list[Values]]) -> str:
         """The error about features of a record that are not in the schema; empty if all are."""
@@ -247,9 +245,9 @@ def value_error(feature: Feature, value: Any) -> str:
         texts = [value] if isinstance(value, bytes) else np.ravel(value).tolist()
         return "" if all(map(is_utf8, texts)) else "expected UTF-8, found other bytes"
     for image in (value if feature.step else [value]) if one.encoding in IMAGE_ENCODINGS else ():
-        found = image_format(image)
-        if not found or one.encoding not in ("source", found):
-            return f"found {found or 'no JPEG or PNG'}"
+        format_ = image_format(image)
+        if not format_ or one.encoding not in ("source", format_):
+            return f"found {format_ or 'no JPEG or PNG'}"
         if one.shape[2] == 1 and not is_gray(image):
             return "found an image with colours"
     return ""

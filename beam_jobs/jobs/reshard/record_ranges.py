@@ -17,7 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.reshard.frames import frames_of, header_error
+from beam_jobs.jobs.reshard.record_frames import frames_of, header_error
 from beam_jobs.sources.chunks import Chunk, RangeCount, in_order
 from beam_jobs.sources.inputs import Inputs
 from readers.format.tfrecord import HEADER_BYTES
@@ -73,12 +73,12 @@ def _follow(file: BinaryIO, begin: int, end: int, limit: int) -> tuple[int, int]
         block = np.frombuffer(file.read(min(_BLOCK_BYTES, end - at) + HEADER_BYTES), np.uint8)
         lengths, needed, wrong = frames_of(block, limit)
         starts = at + np.cumsum(lengths) - lengths
-        inside = int(np.searchsorted(starts, end))
-        records += inside
-        at += int(lengths[:inside].sum())
+        count = int(np.searchsorted(starts, end))
+        records += count
+        at += int(lengths[:count].sum())
         if at >= end:
             break
-        if wrong or not (needed or inside):
+        if wrong or not (needed or count):
             return None
         # The data of a record that is longer than the block is not read.
         records += bool(needed)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from beam_jobs.errors import UsageError, did_you_mean
+from beam_jobs.errors import RejectError, UsageError, did_you_mean
 from beam_jobs.jobs.near import Compared, Near, Sketched, compared_of
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.protocols import Learns, LearnSchema, RangeCounter, RecordJob
@@ -24,11 +24,13 @@ from beam_jobs.jobs.reshard.example_passes import (
 from beam_jobs.jobs.reshard.examples import ReshardSpec
 from beam_jobs.jobs.reshard.manifests import (
     MAX_TEXT_BYTES,
+    ReadText,
     description_of,
     manifests_in,
     place_of,
     read_text,
     splits_of,
+    tokens_of,
 )
 from beam_jobs.jobs.reshard.record_ranges import RANGE_BYTES, count_records, number_ranges
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
@@ -36,6 +38,7 @@ from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import Chunk, Task, byte_ranges
 from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import Source
 from readers.format.manifest import (
     INDEX_SUFFIX,
@@ -196,18 +199,34 @@ def reshard_job(
             return file.read(MAX_TEXT_BYTES)
 
     manifests = manifests_in(files, read)
-    known = description_of(manifests, schema, read)
-    job = ReshardJob(inputs, known.schema, keep, drop)
-    names = {name: classes for name, classes in known.names if job.keeps(name)}
-    has_tokens = job.keeps(_TOKENS)
     rates = {m.sample_rate if isinstance(m, Manifest) else 0.0 for m in manifests.values()}
-    return replace(
-        job,
-        class_names=names,
-        vocabulary=known.vocabulary if has_tokens else (),
-        tokenizer=known.tokenizer if has_tokens else "",
+    job = ReshardJob(
+        inputs,
+        keep=keep,
+        drop=drop,
         splits=splits_of(files, manifests),
         sample_rate=rates.pop() if len(rates) == 1 else 0.0,
+    )
+    description = description_of(manifests, schema)
+    return _described(job, *description, schema, read) if description else job
+
+
+def _described(
+    job: ReshardJob, folder: str, manifest: Manifest, schema: str, read: ReadText
+) -> ReshardJob:
+    """The job whose records a manifest describes, which was given as `--schema` unless that is empty."""
+    dropped = {name for name in manifest.schema if not job.keeps(name)}
+    names = {LABEL: manifest.label_names, **manifest.class_names}
+    names = {name: classes for name, classes in names.items() if name not in dropped}
+    try:
+        vocabulary, tokenizer = tokens_of(folder, manifest, read)
+    except (OSError, ValueError, RejectError) as error:
+        wrong = f"--schema {schema}: {error}" if schema else f"{folder}/{MANIFEST}: {error}"
+        raise UsageError(wrong if schema else f"{wrong}; or give a --schema") from None
+    if _TOKENS in dropped:
+        vocabulary, tokenizer = (), ""
+    return replace(
+        job, given=manifest.schema, class_names=names, vocabulary=vocabulary, tokenizer=tokenizer
     )
 
 

@@ -192,13 +192,13 @@ class SchemaGuess(Divisible):
     Attributes:
         records: The number of records.
         features: The features by name; in SequenceExamples those of the context.
-        feature_lists: The feature lists by name.
+        lists: The feature lists by name.
         broken: The reason of one record that is not an Example; empty without any.
     """
 
     records: int = 0
     features: dict[str, FeatureGuess] = field(default_factory=dict)
-    feature_lists: dict[str, FeatureGuess] = field(default_factory=dict)
+    lists: dict[str, FeatureGuess] = field(default_factory=dict)
     broken: str = ""
 
     def learn(self, key: str, record: memoryview) -> None:
@@ -213,7 +213,7 @@ class SchemaGuess(Divisible):
                 package that is not installed.
         """
         try:
-            features, feature_lists = lists_of(record)
+            features, lists = lists_of(record)
         except ValueError as error:
             self.merge(SchemaGuess(broken=f"{key}: not an Example: {error}"))
             return
@@ -226,8 +226,8 @@ class SchemaGuess(Divisible):
                     guess.add(values)
                     if kind == "int64" and items and name.endswith(_SHAPE):
                         guess.add_sizes(items, features.get(name.removesuffix(_SHAPE)))
-            for name, steps in feature_lists.items():
-                self._entry(self.feature_lists, name).add_steps(steps)
+            for name, steps in lists.items():
+                self._entry(self.lists, name).add_steps(steps)
         except UsageError as error:
             raise UsageError(f"{key}: {error.message}") from None
 
@@ -235,10 +235,9 @@ class SchemaGuess(Divisible):
         """Adds the records of another instance; raises UsageError if together they have too many features."""
         self.records += other.records
         self.broken = min(filter(None, (self.broken, other.broken)), default="")
-        for name, guess in other.features.items():
-            self._entry(self.features, name).merge(guess)
-        for name, guess in other.feature_lists.items():
-            self._entry(self.feature_lists, name).merge(guess)
+        for ours, theirs in ((self.features, other.features), (self.lists, other.lists)):
+            for name, guess in theirs.items():
+                self._entry(ours, name).merge(guess)
 
     add = merge  # As a `Learner`.
 
@@ -250,13 +249,19 @@ class SchemaGuess(Divisible):
         yield (), SchemaGuess(self.records, broken=self.broken)
         for name, guess in self.features.items():
             yield (name, "feature"), SchemaGuess(features={name: guess})
-        for name, guess in self.feature_lists.items():
-            yield (name, "list"), SchemaGuess(feature_lists={name: guess})
+        for name, guess in self.lists.items():
+            yield (name, "list"), SchemaGuess(lists={name: guess})
 
     def _entry(self, guesses: dict[str, FeatureGuess], name: str) -> FeatureGuess:
         if name not in guesses:
-            _check_name(name)
-            if len(self.features) + len(self.feature_lists) >= MAX_FEATURES:
+            try:
+                Schema({name: _ONE_BYTES_VALUE})
+            except ValueError:
+                raise UsageError(
+                    f"feature name {name[:80]!r}: expected 1 to 255 characters, without \\ and control "
+                    "characters; state the features to read with --schema, or rename it in the records"
+                ) from None
+            if len(self.features) + len(self.lists) >= MAX_FEATURES:
                 raise UsageError(
                     f"more than {MAX_FEATURES:,} different features, one of them {name!r}: expected the "
                     "same names in all records; narrow --input, or move data from names into values"
@@ -281,7 +286,7 @@ class SchemaGuess(Divisible):
         """
         if self.broken and not self.records:
             raise DataError(f"no record to learn the schema from: {self.broken}")
-        lists = {name: guess for name, guess in self.feature_lists.items() if guess.kinds}
+        lists = {name: guess for name, guess in self.lists.items() if guess.kinds}
         for name, guess in [*sorted(self.features.items()), *sorted(lists.items())]:
             if len(guess.kinds) > 1:
                 kinds = ", ".join(f"{kind} in {count:,}" for kind, count in guess.kinds.items())
@@ -310,7 +315,7 @@ class SchemaGuess(Divisible):
         if sizes and (feature := guess.with_sizes(sizes, self.records)):
             return feature, True
         feature = guess.feature(self.records)
-        if not feature.has_companion or name + _SHAPE not in self.features | self.feature_lists:
+        if not feature.has_companion or name + _SHAPE not in self.features | self.lists:
             return feature, False
         if feature.encoding == "tensor":
             return _ONE_BYTES_VALUE, False
@@ -318,13 +323,3 @@ class SchemaGuess(Divisible):
             f"feature {name!r}: expected its shape in {name + _SHAPE!r}, which is another feature; "
             "rename one of the two in the records"
         )
-
-
-def _check_name(name: str) -> None:
-    try:
-        Schema({name: _ONE_BYTES_VALUE})
-    except ValueError:
-        raise UsageError(
-            f"feature name {name[:80]!r}: expected 1 to 255 characters, without \\ and "
-            "control characters; state the features to read with --schema, or rename it in the records"
-        ) from None

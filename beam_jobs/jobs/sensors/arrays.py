@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,18 @@ NanPolicy = Literal["keep", "reject", "interpolate"]
 
 # Integers up to this one are different numbers in float32.
 _EXACT_IN_FLOAT32 = 1 << 24
+
+
+def check_series(arrays: Mapping[str, np.ndarray]) -> None:
+    """Checks that arrays have a first axis.
+
+    Raises:
+        RejectError: One is a single number.
+    """
+    series = [name for name, array in arrays.items() if array.ndim]
+    if single := [name for name in arrays if name not in series]:
+        cure = f"; choose arrays with --arrays {','.join(series)}" if series else ""
+        raise RejectError(f"array {single[0]!r} is a single number{cure}")
 
 
 def fill_missing(array: np.ndarray, policy: NanPolicy) -> np.ndarray:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors.arrays import NanPolicy, fill_missing, no_tensor
+from beam_jobs.jobs.sensors.arrays import NanPolicy, check_series, fill_missing, no_tensor
 from beam_jobs.jobs.sensors.recording import Recording
 from beam_jobs.jobs.sensors.resampling import Segment, find_gaps, resample_arrays
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
@@ -132,10 +132,7 @@ class Conditioning:
             RejectError: The recording cannot become a record.
             UsageError: `resample` is set and the times of an array are unknown.
         """
-        series = [name for name, array in recording.arrays.items() if array.ndim]
-        if single := [name for name in recording.arrays if name not in series]:
-            cure = f"; choose arrays with --arrays {','.join(series)}" if series else ""
-            raise RejectError(f"array {single[0]!r} is a single number{cure}")
+        check_series(recording.arrays)
         arrays = {name: self._filled(name, array) for name, array in recording.arrays.items()}
         if self.resample:
             return self._resampled(recording, arrays)

@@ -279,8 +279,7 @@ def _weights(rests: np.ndarray, step: float, reach: int) -> np.ndarray:
     """The weights of the samples around points that lie `rests` after one: [points, taps]."""
     zeros = np.abs(np.arange(-reach, reach + 1) - rests[:, None]) / step
     weights = np.interp(zeros, *_kernel())
-    weights /= weights.sum(1, keepdims=True)
-    return weights
+    return weights / weights.sum(1, keepdims=True)
 
 
 @functools.cache

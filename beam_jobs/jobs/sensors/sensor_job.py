@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from beam_jobs.engines.pool import note_reading
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.protocols import FileJob, Part
@@ -171,6 +172,7 @@ class SensorJob(SensorSpec, FilesInParts):
     def _read_joined(self, source: Source) -> Recording:
         """The recording that several files form."""
         limit = self.read_options.max_bytes
+        note_reading(source.key)
         check_bytes(source.size, limit, "its files have")
         arrays: dict[str, np.ndarray] = {}
         clocks: dict[str, Clock | None] = {}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors.arrays import NanPolicy, fill_rows, prepare_array
+from beam_jobs.jobs.sensors.arrays import NanPolicy, check_series, fill_rows, prepare_array
 from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning
 from beam_jobs.jobs.sensors.recording import Column, Recording, is_missing
 from beam_jobs.jobs.sensors.resampling import Segment
@@ -161,11 +161,7 @@ def rows_of(
 
 
 def _check_rows(recording: Recording) -> None:
-    for name, array in recording.arrays.items():
-        if not array.ndim:
-            raise RejectError(
-                f"array {name!r} is a single number and has no rows; choose arrays with --arrays"
-            )
+    check_series(recording.arrays)
     lengths = {name: len(array) for name, array in recording.arrays.items()}
     lengths |= {name: len(column.codes) for name, column in recording.columns.items()}
     cure = "--record row cuts arrays of one length; choose them with --arrays"

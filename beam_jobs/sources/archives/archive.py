@@ -170,27 +170,24 @@ def _location_error(location: MemberLocation, flags: int, end: int) -> str:
 
 
 def _check_directory(file: BinaryIO, archive: zipfile.ZipFile) -> None:
-    """Rejects a directory with other entries than it states, or that of a zip at the end of one that is cut off."""
+    """Rejects a directory that does not fill the end of the file, as that of a zip at the end of one that is cut off."""
     at = file.seek(0, io.SEEK_END) - _END.size - len(archive.comment)
     end = read_at(file, at, _END.size)
     if len(end) < _END.size or not end.startswith(b"PK\5\6"):
         raise RejectError("no zip directory at the end of the file: more follows it")
-    _, disk, _, _, count, _, offset, comment = _END.unpack(end)
+    _, disk, *_, offset, comment = _END.unpack(end)
     if comment != len(archive.comment):
         raise RejectError("no zip directory at the end of the file: its comment is cut off")
     if at >= _END64_AND_LOCATOR:
         wide = read_at(file, at - _END64_AND_LOCATOR, _END64.size)
         if wide.startswith(b"PK\6\6"):
-            disk, _, _, count, _, offset = _END64.unpack(wide)[4:]
+            disk, *_, offset = _END64.unpack(wide)[4:]
     if disk:
         raise RejectError(f"it is part {disk + 1} of an archive of several parts: join them")
     if offset != archive.start_dir:
         raise RejectError(
             f"its directory should begin at byte {offset}, but does at {archive.start_dir}"
         )
-    # Some writers store the number modulo 65,536.
-    if (len(archive.infolist()) - count) % 65536:
-        raise RejectError(f"its directory has {len(archive.infolist())} entries, expected {count}")
 
 
 def _tar_members(file: BinaryIO, seekable: bool = True) -> Iterator[Member]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from beam_jobs.cli.command import Command, parse_command
+from beam_jobs.errors import UsageError
 from readers.format.manifest import Manifest
 from tests.support.commands import ONE, refused, run
 from tests.support.images import encoded
@@ -115,3 +116,23 @@ def test_the_size_of_a_dataset_is_told_beside_that_of_its_inputs(tmp_path, capsy
         told = capsys.readouterr().err
         assert "KiB of records from " in told and "; --encoding jpeg or png, or a smaller" in told
         assert "warning: label: 'Ä' and 'ä' are different classes" in told
+
+
+def test_a_name_in_a_table_of_labels_means_one_image_but_not_its_mask(tmp_path):
+    folder = pictures(tmp_path / "in", ["cats/1.png", "masks/1.png"])
+    (tmp_path / "labels.csv").write_text("path,label\n1.png,cat\n")
+    command = ["images", "--input", str(folder), "--output", str(tmp_path / "out")]
+    command += ["--label", f"csv:{tmp_path}/labels.csv"]
+    with pytest.raises(UsageError, match=r"may mean cats/1\.png and masks/1\.png: write folders"):
+        parse_command(command)
+    parse_command([*command, "--masks", f"{folder}/masks"])
+
+
+def test_a_name_in_a_table_of_labels_means_one_text(tmp_path):
+    for name in ("cats/1.txt", "dogs/1.txt"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True)
+        (tmp_path / "in" / name).write_text("x")
+    (tmp_path / "labels.csv").write_text("path,label\n1.txt,cat\n")
+    command = ["text", "--input", f"{tmp_path}/in", "--output", f"{tmp_path}/out"]
+    with pytest.raises(UsageError, match=r"may mean cats/1\.txt and dogs/1\.txt: write folders"):
+        parse_command([*command, "--label", f"csv:{tmp_path}/labels.csv"])

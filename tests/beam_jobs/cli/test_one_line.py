@@ -117,6 +117,20 @@ def test_readers_fail_if_stdout_is_full(tmp_path):
     assert done.stderr.decode().splitlines() == ["error: [Errno 28] No space left on device"]
 
 
+@pytest.mark.parametrize(
+    ("lost", "code", "error"),
+    [
+        ("| true", 0, ""),
+        (">/dev/full", 1, "error: stdout cannot be written: [Errno 28] No space left on device\n"),
+    ],
+)
+def test_help_that_cannot_be_written_ends_without_a_traceback(lost, code, error):
+    help_ = [sys.executable, "-m", "beam_jobs", "images", "--help-all"]
+    line = f'{{ "$@"; echo $? >&2; }} {lost}'
+    done = subprocess.run(["sh", "-c", line, "sh", *help_], capture_output=True, text=True)
+    assert done.stderr == f"{error}{code}\n"
+
+
 def test_an_error_that_cannot_be_written_keeps_its_exit_code(tmp_path):
     command = [sys.executable, "-m", "readers", "info", str(tmp_path / "nothing")]
     done = subprocess.run(["sh", "-c", '"$@" 2>/dev/full', "sh", *command], capture_output=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from beam_jobs.dataset import lease
-from beam_jobs.dataset.lease import Lease, is_held, leased, note_remote, refuse_if_held
+from beam_jobs.dataset.lease import Lease, is_busy, leased, note_remote, refuse_if_busy
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.placement import Placement
@@ -55,7 +55,7 @@ def test_a_second_job_is_refused_in_one_line_that_names_the_first(tmp_path):
     out = tmp_path / "out"
     with leased(output_of(out, "first"), "images", keeps=False):
         for refuse in (
-            refuse_if_held,
+            refuse_if_busy,
             lambda o: leased(output_of(o), "x", keeps=False).__enter__(),
         ):
             with pytest.raises(UsageError) as caught:
@@ -64,7 +64,7 @@ def test_a_second_job_is_refused_in_one_line_that_names_the_first(tmp_path):
             assert f"process {os.getpid()} of" in caught.value.message
             assert "\n" not in caught.value.message
         assert [file.path for file in list_files(str(out))] == [f"{out}/{NAME}"]
-    refuse_if_held(str(out))
+    refuse_if_busy(str(out))
     assert not out.exists()
 
 
@@ -74,7 +74,7 @@ def test_a_killed_process_that_nobody_waited_for_keeps_nobody_out(tmp_path):
         time.sleep(0.01)
     began = Path(f"/proc/{process.pid}/stat").read_text().split()[21]
     leave(tmp_path, pid=process.pid, began=began)
-    refuse_if_held(str(tmp_path))
+    refuse_if_busy(str(tmp_path))
     process.wait()
 
 
@@ -97,7 +97,7 @@ def test_what_a_killed_run_left_keeps_nobody_out_and_is_deleted(tmp_path, left):
     (tmp_path / ".staging/first/records.1").write_bytes(b"x")
     with leased(output_of(tmp_path), "images", keeps=False):
         with pytest.raises(UsageError, match="another job is writing here: images"):
-            refuse_if_held(str(tmp_path))
+            refuse_if_busy(str(tmp_path))
         assert len(list_files(str(tmp_path))) == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -125,23 +125,23 @@ def test_a_process_of_this_machine_is_left_alone_even_if_it_was_stopped_for_long
     began = Path(f"/proc/{process.pid}/stat").read_text().split()[21]
     leave(tmp_path, pid=process.pid, began=began, renewed=0.0)
     with pytest.raises(UsageError, match=f"as process {process.pid} of"):
-        refuse_if_held(str(tmp_path))
+        refuse_if_busy(str(tmp_path))
     process.communicate(b"\n")
-    refuse_if_held(str(tmp_path))
+    refuse_if_busy(str(tmp_path))
 
 
 def test_of_two_runs_that_begin_in_one_moment_the_first_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(lease, "refuse_if_held", lambda _: None)  # Neither saw the other.
+    monkeypatch.setattr(lease, "refuse_if_busy", lambda _: None)  # Neither saw the other.
     with leased(output_of(tmp_path, "first"), "images", keeps=False):
         with (
             pytest.raises(UsageError, match="another job is writing here: images"),
             leased(output_of(tmp_path), "text", keeps=False),
         ):
             pass
-        assert is_held(str(tmp_path))
+        assert is_busy(str(tmp_path))
     leave(tmp_path, **{**ELSEWHERE, "started": time.time() + 100})
     with leased(output_of(tmp_path), "images", keeps=False):
-        assert is_held(str(tmp_path), "second")
+        assert is_busy(str(tmp_path), "second")
 
 
 def test_of_many_runs_that_begin_together_at_least_one_continues(tmp_path):
@@ -185,4 +185,4 @@ def test_a_job_that_goes_on_without_its_command_keeps_its_files(tmp_path):
     with leased(output_of(tmp_path, "first"), "images", keeps=True):
         note_remote(output_of(tmp_path, "first"), b"no job that can be asked")
     assert [path.name for path in (tmp_path / ".staging/first").iterdir()] == ["job"]
-    refuse_if_held(str(tmp_path))
+    refuse_if_busy(str(tmp_path))

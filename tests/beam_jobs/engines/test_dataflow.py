@@ -396,7 +396,9 @@ def test_a_store_that_does_not_answer_is_one_line_in_seconds(driver, capfd, monk
     with socket.create_server(("localhost", 0)) as silent:  # It accepts requests, and is silent.
         address = f"http://localhost:{silent.getsockname()[1]}"
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
-        assert driver("silent") == 1
+        assert driver("silent") == 2
     found = error_of(capfd.readouterr().err)
-    assert found.startswith("--temp_location gs://data/tmp: Google Cloud Storage does not answer (")
-    assert found.endswith("look at the network, and run the same command again")
+    assert found.startswith(
+        "--temp_location gs://data/tmp: bucket data cannot be used (Timeout of 0.2s"
+    )
+    assert found.endswith("that your account may read and write, and a network that reaches it")

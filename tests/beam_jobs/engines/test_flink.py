@@ -3,7 +3,7 @@
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.engines.remote.flink import FlinkJob, NoAnswer, addresses, find, jobs_at
+from beam_jobs.engines.remote.flink import FlinkJob, NoAnswer, addresses, jobs_at
 
 
 def test_what_flink_says(service):
@@ -35,16 +35,12 @@ def test_where_flink_may_be(flags, page, found):
     assert addresses(PipelineOptions(flags), page) == found
 
 
-def test_a_job_is_found_by_its_name_unless_there_are_two(service):
+def test_the_jobs_of_a_name_are_listed(service):
     service.add("mine", "a", "FINISHED")
     service.add("other", "b")
-    places, earlier = [service.address], FlinkJob(service.address, "a")
-    assert jobs_at(service.address, "mine") == {earlier: False}
-    assert find("mine", places, []) == earlier
-    assert find("mine", places, [earlier]) is None
     service.add("mine", "c")
-    assert find("mine", places, []) is None
-    assert find("mine", places, [earlier]) == FlinkJob(service.address, "c")
+    mine = {FlinkJob(service.address, "a"): False, FlinkJob(service.address, "c"): True}
+    assert jobs_at(service.address, "mine") == mine
     service.answers["/jobs/overview"] = []
     with pytest.raises(NoAnswer, match="is not the address of Flink's JobManager"):
         jobs_at(service.address, "mine")

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from beam_jobs.engines.guarded import _Guards, guarded
+from beam_jobs.engines.guarded import _none_started, guarded
 from beam_jobs.errors import DataError, RejectError
 from beam_jobs.jobs.sensors.formats.registry import read_recording
 from beam_jobs.jobs.sensors.read_options import ReadOptions
@@ -68,12 +68,13 @@ def test_threads_are_answered_at_the_same_time_by_at_most_a_process_for_each_pro
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr("beam_jobs.engines.guarded.processors", lambda: 2)
-    monkeypatch.setattr("beam_jobs.engines.guarded._GUARDS", guards := _Guards())
+    monkeypatch.setattr("beam_jobs.engines.guarded._guards", guards := _none_started())
     name = str(tmp_path / "pids").encode()
     with ThreadPoolExecutor(5) as threads:
         found = list(threads.map(lambda _: guarded(calls.meet, name, 2, memory=0), range(5)))
     assert len(set(found)) == 2 and os.getpid() not in found
-    guards.kill()
+    for guard in (guards.get(), guards.get()):
+        guard.kill()
 
 
 @pytest.mark.parametrize("error", [RejectError("no"), KeyError("k")])
@@ -105,7 +106,7 @@ def test_a_process_that_cannot_start_states_why(tmp_path, monkeypatch):
     script = tmp_path / "python"
     script.write_text("#!/bin/sh\necho first >&2; echo 'no such library' >&2; exit 7")
     script.chmod(0o755)
-    monkeypatch.setattr("beam_jobs.engines.guarded._GUARDS", _Guards())
+    monkeypatch.setattr("beam_jobs.engines.guarded._guards", _none_started())
     monkeypatch.setattr(sys, "executable", str(script))
     with pytest.raises(DataError, match="ended with exit code 7: no such library"):
         guarded(calls.pid, b"", memory=0)

@@ -98,7 +98,9 @@ def test_without_the_jar_of_the_job_server_one_line_says_which_and_where(
 
 def test_a_jar_that_is_not_there_is_named(tmp_path):
     flags = ["--runner=FlinkRunner", f"--flink_job_server_jar={tmp_path}/a.jar"]
-    with pytest.raises(UsageError, match=r"^--flink_job_server_jar: there is no such file; name "):
+    with pytest.raises(
+        UsageError, match=r"^Beam's job server is not there: name its jar with --flink_"
+    ):
         check_job_service(PipelineOptions(flags))
 
 

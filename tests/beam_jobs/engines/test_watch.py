@@ -120,10 +120,16 @@ def test_a_job_is_not_submitted_while_flink_runs_an_earlier_one_of_the_same_outp
     Followed("flink", service.address)
 
 
+def test_one_of_two_new_jobs_of_a_name_is_not_believed(service, quick):
+    job = Followed("flink", service.address)
+    for id_ in ("12ab", "34cd"):
+        service.add("mine", id_)
+    job.watch.locate()
+    assert "Flink runs" not in job.printed.getvalue()
+
+
 def test_a_page_at_which_nothing_answers_is_a_mistake():
-    with pytest.raises(
-        UsageError, match=r"^--engine_page http://localhost:1: Flink does not answer"
-    ):
+    with pytest.raises(UsageError, match=r"^--engine_page: Flink does not answer"):
         Followed("flink", "http://localhost:1")
 
 

@@ -3,6 +3,7 @@
 import csv
 import shlex
 from dataclasses import replace
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from beam_jobs.cli.command import parse_command
+from beam_jobs.engines import pool
 from beam_jobs.errors import UsageError
 from tests.support.passes import decode, encode, find
 
@@ -110,7 +112,7 @@ def test_a_row_is_a_reject_by_itself(tmp_path):
     [
         ({"X": np.zeros((3, 2)), "z": np.zeros(4)}, "", "'X' has 3 rows, 'z' 4: --record row cuts"),
         ({"X": np.zeros((3, 2)), "y": np.zeros(4)}, "--label array:y", "'signal' has 3 rows, 'y' 4"),
-        ({"X": np.zeros((3, 2)), "fs": np.array(5)}, "", "array 'fs' is a single number and has no"),
+        ({"X": np.zeros((3, 2)), "fs": np.array(5)}, "", "'fs' is a single number; choose arrays with --arrays X"),
         ({"X": np.zeros((0, 2))}, "", "a.npz: it has no rows"),
         ({"X": np.zeros((3, 2)), "y": np.zeros((3, 2))}, "--label array:y", "'y' is float64 [3, 2]: e"),
         ({"X": np.zeros((3, 2))}, "--label array:y", "neither its metadata nor the file has 'y'"),
@@ -351,7 +353,9 @@ def test_a_categorical_column_of_parquet_is_a_label(tmp_path):
         (100_000, 900_000, r"its arrays take 1600000 bytes, more than 900000: raise"),
     ],
 )
-def test_files_of_one_recording_are_held_to_the_size_of_a_record(tmp_path, length, limit, message):
+def test_files_of_one_recording_are_held_to_the_size_of_a_record(
+    tmp_path, monkeypatch, length, limit, message
+):
     for name in ("r_a", "r_b"):
         if length < 1000:
             np.save(tmp_path / f"{name}.npy", np.zeros((length, 2)))
@@ -364,7 +368,9 @@ def test_files_of_one_recording_are_held_to_the_size_of_a_record(tmp_path, lengt
     else:
         job = command(tmp_path, flags).job
         (source,) = job.sources(job.inputs.patterns[0])
+        monkeypatch.setattr(pool, "_reading", noted := SimpleNamespace())
         assert sorted(job.load(source)) == ["a", "b"]
+        assert noted.value == b"r"  # What the error names if the process is killed.
         too_large = replace(job, inputs=replace(job.inputs, max_bytes=limit - 1))
         assert (len(list(job.reads(source))), list(too_large.reads(source))) == (2, [])
 

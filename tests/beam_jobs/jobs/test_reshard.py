@@ -645,6 +645,13 @@ def test_vocabularies_and_tokenizers_are_kept_unless_the_tokens_are_dropped(tmp_
         (tmp_path / name / "0123abcd/words").write_bytes(words)
     assert job_of(tmp_path / "a").vocabulary == (b"", b"[UNK]", b"one", b"two")
     assert job_of(tmp_path / "a", drop=("tokens",)).vocabulary == ()
+    # Features that have other names are none that a vocabulary is known to describe.
+    renamed = Schema({"id": ("int64", ()), "ids": ("int64", (None,), "list")})
+    words = {"vocabulary.txt": File("words", google_crc32c.value(b"one\ntwo\n"))}
+    other = [{"id": 1, "ids": np.array([2, 3])}]
+    write_dataset(tmp_path / "named", renamed, {"train": [other]}, vocabulary=4, files=words)
+    (tmp_path / "named" / "words").write_bytes(b"one\ntwo\n")
+    assert job_of(tmp_path / "named", keep=("ids",)).vocabulary[2:] == (b"one", b"two")
     with pytest.raises(UsageError, match="differ in features, labels or tokens"):
         job_of(tmp_path / "a", tmp_path / "b")
     with pytest.raises(
@@ -701,12 +708,12 @@ def test_a_manifest_that_cannot_be_read_is_refused_with_the_cure(tmp_path, text,
 
 def test_a_schema_is_read_from_a_manifest_or_alone(tmp_path):
     write_numbers(tmp_path / "in")
-    assert read_schema(f"{tmp_path}/in/manifest.json", "x").schema == NUMBERS
+    assert read_schema(f"{tmp_path}/in/manifest.json").schema == NUMBERS
     (tmp_path / "own.json").write_text(json.dumps(NUMBERS.to_json()))
-    assert read_schema(f"{tmp_path}/own.json", "x").schema == NUMBERS
+    assert read_schema(f"{tmp_path}/own.json").schema == NUMBERS
     named = Schema({"schema": Feature("int64")})
     (tmp_path / "named.json").write_text(json.dumps({"schema": named.to_json()}))
-    assert read_schema(f"{tmp_path}/named.json", "x").schema == named
+    assert read_schema(f"{tmp_path}/named.json").schema == named
 
 
 @pytest.mark.parametrize(
@@ -722,11 +729,11 @@ def test_a_schema_is_read_from_a_manifest_or_alone(tmp_path):
 )
 def test_a_file_that_is_not_a_schema_is_refused(tmp_path, text, message):
     (tmp_path / "s.json").write_text(text)
-    with pytest.raises(UsageError, match=r"^--schema given: ") as caught:
-        read_schema(f"{tmp_path}/s.json", "given")
+    with pytest.raises(UsageError, match=f"^--schema {tmp_path}/s.json: ") as caught:
+        read_schema(f"{tmp_path}/s.json")
     assert message in caught.value.message
-    with pytest.raises(UsageError, match=r"--schema given: .*No such file"):
-        read_schema(f"{tmp_path}/none.json", "given")
+    with pytest.raises(UsageError, match=r"--schema .*/none.json: .*No such file"):
+        read_schema(f"{tmp_path}/none.json")
 
 
 def test_statistics_equal_those_of_the_job_that_wrote_the_dataset(tmp_path):

@@ -29,8 +29,8 @@ REJECT = Reject("a", "decode", "broken")
 
 def blocks_of(places: list[tuple[int, int]], per_block: int) -> list[bytes]:
     builder = BlockBuilder(max_records=per_block)
-    packed = [builder.add(hash_, split, b"") for hash_, split in places]
-    return [block for block in [*packed, builder.flush()] if block]
+    full = [builder.add(hash_, split, b"") for hash_, split in places]
+    return [block.pack() for block in [*full, builder.flush()] if block]
 
 
 def check_plan(plan: Plan, places: list[tuple[int, int]]) -> None:

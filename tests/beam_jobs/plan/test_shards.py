@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,6 @@ from beam_jobs.plan.shards import (
     MAX_SHARDS,
     Plan,
     SplitPlan,
-    assign_shards,
     bin_counts,
     bins_of,
     boundary_ranks,
@@ -21,6 +22,7 @@ from beam_jobs.plan.shards import (
     divided,
     first_ranks,
     shard_sizes,
+    shards_of,
 )
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block
@@ -241,4 +243,5 @@ def test_blocks_that_are_divided_together_give_each_shard_its_records(part, monk
     plan = plan_of_blocks(blocks, 9)
     parts = divided([block.pack() for block in blocks], plan.pack())
     found = rows_by_shard((key, Block.unpack(data)) for key, data in parts)
-    assert found == rows_by_shard(pair for block in blocks for pair in assign_shards(block, plan))
+    pairs = (block.by(shards_of(plan, block.splits, block.hashes)) for block in blocks)
+    assert found == rows_by_shard(itertools.chain.from_iterable(pairs))

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.records.exact_sums import exact, exact_text, sum_exactly
-from beam_jobs.records.numbers import Numbers
+from beam_jobs.records.numbers import Numbers, exact, exact_text, sum_exactly
 from beam_jobs.records.statistics import MAX_COUNTED, FeatureStatistics, Statistics
 from readers.format.dtypes import numpy_dtype
 from readers.format.encode import Encoder
@@ -206,7 +205,7 @@ def test_records_of_many_parts_have_exact_figures(monkeypatch, dtype, kind):
 def test_a_long_record_is_summed_in_memory_of_bounded_size(monkeypatch, dtype, value):
     monkeypatch.setattr("beam_jobs.records.numbers._VALUES_AT_ONCE", 1 << 13)
     monkeypatch.setattr("beam_jobs.records.numbers._parts.__defaults__", (1 << 13,))
-    monkeypatch.setattr("beam_jobs.records.exact_sums._BYTES_AT_ONCE", 1 << 13)
+    monkeypatch.setattr("beam_jobs.records.numbers._BYTES_AT_ONCE", 1 << 13)
     array = np.full((100_000, 4), 1, dtype)
     array[0, 0] = value
     feature = Feature(dtype, (None, 4))

@@ -306,7 +306,7 @@ def test_every_table_is_checked_at_the_start(tmp_path):
     write(tmp_path, "1.csv", "path,label\na,b\n")
     write(tmp_path, "2.csv", "path,lable\na,b\n")
     assert refused(f"{tmp_path}/*.csv", columns=("label",)) == (
-        f"--table {tmp_path}/2.csv: no column 'label', it has path, lable"
+        f"--table {tmp_path}/2.csv: no column 'label', it has path, lable; did you mean lable?"
     )
     write(tmp_path, "2.csv", "file,label\na,b\n")
     assert refused(f"{tmp_path}/*.csv") == (
@@ -365,7 +365,7 @@ def test_columns_may_be_fields_of_objects(tmp_path, name):
     assert second.row == {**dict.fromkeys(row), "split.n": "train", "file.path": "2.jpg"}
     assert split_names(inputs, "split.n") == ["train", "b"]
     known = "file, file.path, meta, meta.cls, meta.at, meta.at.x, split, split.n"
-    expected = f"--table {table}: no column 'meta.at.y', it has {known}"
+    expected = f"--table {table}: no column 'meta.at.y', it has {known}; did you mean meta.at.x?"
     assert refused(table, column="file.path", columns=("meta.at.y",)) == expected
 
 

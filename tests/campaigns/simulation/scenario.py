@@ -25,7 +25,7 @@ from beam_jobs import Feature, Schema, WriteShards
 from beam_jobs.cli.command import parse_command
 from beam_jobs.dataset import generations
 from beam_jobs.dataset.generations import begun
-from beam_jobs.dataset.lease import leased, refuse_if_held
+from beam_jobs.dataset.lease import leased, refuse_if_busy
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import CompleteError, JobError
 from beam_jobs.plan import shards as plan_shards
@@ -287,7 +287,7 @@ def _run(runner: Runner, reader: Reader, name: str, *more: str, leases: bool = T
     generation, lease = reader.newest + 1, contextlib.nullcontext()
     try:
         if name == "made":
-            refuse_if_held(OUTPUT)  # As `WriteShards.expand` does.
+            refuse_if_busy(OUTPUT)  # As `WriteShards.expand` does.
             output = begun(_made(*more)._output)
         else:
             output = begun(_output(name, *more), repeats=True)

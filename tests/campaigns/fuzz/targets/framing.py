@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.reshard.frames import FrameBatch, decompressed, frame_batches
+from beam_jobs.jobs.reshard.record_frames import FrameBatch, decompressed, frame_batches
 from readers.format.index import Index
 from readers.format.manifest import INDEX_SUFFIX
 from readers.format.tfrecord import (

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.reshard import frames
-from beam_jobs.jobs.reshard.frames import decompressed, frame_batches
+from beam_jobs.jobs.reshard import record_frames
+from beam_jobs.jobs.reshard.record_frames import decompressed, frame_batches
 from readers.format.tfrecord import (
     FOOTER_BYTES,
     FRAME_BYTES,
@@ -58,7 +58,7 @@ def read(data):
                 content = batch.data[start + HEADER_BYTES : stop - FOOTER_BYTES].tobytes()
                 found.append((batch.first + row, batch.offset + start, content))
         broken += batch.broken
-        assert len(batch.data) >= int(batch.lengths.sum()) + frames.MARGIN
+        assert len(batch.data) >= int(batch.lengths.sum()) + record_frames.MARGIN
     return found, [tuple(place) for place in broken]
 
 
@@ -71,12 +71,12 @@ def numbered(records):
 @pytest.fixture(params=[80, 1000, 4 << 20])
 def block(request, monkeypatch):
     """Blocks of a few bytes, of some records, and of all."""
-    monkeypatch.setattr(frames, "_BLOCK_BYTES", request.param)
+    monkeypatch.setattr(record_frames, "_BLOCK_BYTES", request.param)
 
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(frames, "_BLOCK_BYTES", 100)
+    monkeypatch.setattr(record_frames, "_BLOCK_BYTES", 100)
 
 
 @pytest.mark.parametrize("packed", ["", "GZIP"])
@@ -93,11 +93,11 @@ def test_files_written_by_tensorflow_are_read(tmp_path, block, packed):
 @settings(max_examples=30)
 def test_any_records_are_read_in_blocks_of_any_size(records, packed, size):
     data = framed_all(records)
-    before, frames._BLOCK_BYTES = frames._BLOCK_BYTES, size
+    before, record_frames._BLOCK_BYTES = record_frames._BLOCK_BYTES, size
     try:
         assert read(gzip.compress(data) if packed else data) == (numbered(records), [])
     finally:
-        frames._BLOCK_BYTES = before
+        record_frames._BLOCK_BYTES = before
 
 
 def test_concatenated_gzip_files_are_read_as_one(block):
@@ -167,7 +167,9 @@ def test_an_impossible_length_takes_no_memory(small_blocks):
 def test_memory_follows_the_data_not_the_stated_length(monkeypatch):
     taken = []
     empty = np.empty
-    monkeypatch.setattr(frames.np, "empty", lambda *args: taken.append(args[0]) or empty(*args))
+    monkeypatch.setattr(
+        record_frames.np, "empty", lambda *args: taken.append(args[0]) or empty(*args)
+    )
     found, broken = read(frame(b"first") + header((1 << 31) - 1) + b"x" * 5_000_000)
     assert found == numbered([b"first"])
     assert broken == [(2, "byte 21: cut off after 5,000,012 bytes")]
