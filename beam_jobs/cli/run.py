@@ -69,7 +69,7 @@ _KEY = "key"
 
 # The checks that look at all records here, and at a sample in `readers.check`.
 _NEAR = {
-    "near_duplicates": ("inside", "an earlier one in their split"),
+    "near_duplicates": ("within", "an earlier one in their split"),
     "near_leaks": ("across", "an earlier one in another split"),
 }
 
