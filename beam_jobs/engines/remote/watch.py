@@ -172,12 +172,12 @@ class Watch:
                 if (name, phase.done) != self._last:
                     self._last, self._since = (name, phase.done), now
                 return phase_line(name, phase, now, now - self._since)
+            if self._since:
+                return "finishing"  # A commit deletes the notes.
         except NoAnswer as error:
             return str(error)
-        except (OSError, JobError):  # A store may fail for a moment.
+        except (OSError, ValueError, TypeError, JobError):  # A store may fail for a moment.
             pass
-        if self._since:
-            return "finishing"  # A commit deletes the notes.
         return f"running for {tqdm.format_interval(time.monotonic() - self._began)}"
 
     def _written(self) -> str:
@@ -199,8 +199,9 @@ class Watch:
         with contextlib.suppress(NoAnswer):
             listed = {job for place in self._places for job in flink.jobs_at(place, self._name)}
             if len(new := listed - self._others) == 1:
-                self._set(self._job._replace(flink=new.pop()))
-                self.say(f"Flink runs {self._job}: {self._job.flink.page}")
+                (found,) = new
+                self._set(self._job._replace(flink=found))
+                self.say(f"Flink runs {self._job}: {found.page}")
         return self._job.flink is not None
 
     def lost(self, error: BaseException) -> DataError | None:
