@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TextIO
 
 from apache_beam.options.pipeline_options import (
@@ -231,17 +232,17 @@ class Watch:
             result: The `PipelineResult` of a portable runner.
         """
         self.stop()
-        reason = ""
+        ask = self._cancelled_on_flink if self._on_flink else partial(_cancelled, result)
+        reason = f": it has not ended in {_SECONDS_TO_CANCEL:.0f} s"
         try:
-            if state := self._cancelled_on_flink() if self._on_flink else _cancelled(result):
+            if state := ask():
                 done = state in ("FINISHED", PipelineState.DONE)
                 rest = "the dataset is complete" if done else f"no dataset was written; {_AGAIN}"
                 return f"interrupted; {self._job} ended as {state}; {rest}"
-            reason = f": it has not ended in {_SECONDS_TO_CANCEL:.0f} s"
         except NoAnswer as error:
             reason = f": {error}"
         except KeyboardInterrupt:  # A second one ends the wait for the engine.
-            pass
+            reason = ""
         line = f"interrupted; {self._job} may continue{reason}"
         job = self._job.flink
         return f"{line}; {job.page}; cancel it with `{job.cancel_command}`" if job else line
