@@ -118,19 +118,11 @@ def _check_bucket(options: PipelineOptions) -> None:
     try:
         client = new_client(options.get_all_options(drop_default=True), JobErrors(_SIGN_IN))
         client.get_bucket(bucket, timeout=_SECONDS_TO_ANSWER, retry=retry)
-    except GoogleAuthError as error:
-        raise _no_credentials(error) from None
-    except (GoogleAPIError, OSError, ValueError) as error:
+    except (GoogleAPIError, GoogleAuthError, OSError, ValueError) as error:
         raise UsageError(
-            f"--{flag} {location}: bucket {bucket} cannot be used ({_gist(str(error))}); expected an "
-            "existing one that your account may read and write, and a network that reaches it"
+            f"--{flag} {location}: bucket {bucket} cannot be used ({_gist(str(error))}); expected an existing one that "
+            f"your account may read and write, a network that reaches it, and credentials: {_SIGN_IN.variables}"
         ) from None
-
-
-def _no_credentials(error: Exception) -> UsageError:
-    return UsageError(
-        f"no credentials for Google Cloud ({_gist(str(error))}); {_SIGN_IN.variables}"
-    )
 
 
 def refusal(error: BaseException | None) -> JobError | None:
@@ -140,7 +132,9 @@ def refusal(error: BaseException | None) -> JobError | None:
     from google.auth.exceptions import GoogleAuthError
 
     if isinstance(error, GoogleAuthError):
-        return _no_credentials(error)
+        return UsageError(
+            f"no credentials for Google Cloud ({_gist(str(error))}); {_SIGN_IN.variables}"
+        )
     if isinstance(error, DataflowJobAlreadyExistsError):
         return UsageError(f"Dataflow refuses the job: {error}")
     if isinstance(error, ClientError):

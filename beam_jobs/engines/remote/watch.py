@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TextIO
 
 from apache_beam.options.pipeline_options import (
@@ -172,12 +173,12 @@ class Watch:
                 if (name, phase.done) != self._last:
                     self._last, self._since = (name, phase.done), now
                 return phase_line(name, phase, now, now - self._since)
+            if self._since:
+                return "finishing"  # A commit deletes the notes.
         except NoAnswer as error:
             return str(error)
-        except (OSError, JobError):  # A store may fail for a moment.
+        except (OSError, ValueError, TypeError, JobError):  # A store may fail for a moment.
             pass
-        if self._since:
-            return "finishing"  # A commit deletes the notes.
         return f"running for {tqdm.format_interval(time.monotonic() - self._began)}"
 
     def _written(self) -> str:
@@ -199,8 +200,9 @@ class Watch:
         with contextlib.suppress(NoAnswer):
             listed = {job for place in self._places for job in flink.jobs_at(place, self._name)}
             if len(new := listed - self._others) == 1:
-                self._set(self._job._replace(flink=new.pop()))
-                self.say(f"Flink runs {self._job}: {self._job.flink.page}")
+                (found,) = new
+                self._set(self._job._replace(flink=found))
+                self.say(f"Flink runs {self._job}: {found.page}")
         return self._job.flink is not None
 
     def lost(self, error: BaseException) -> DataError | None:
@@ -230,17 +232,17 @@ class Watch:
             result: The `PipelineResult` of a portable runner.
         """
         self.stop()
-        reason = ""
+        ask = self._cancelled_on_flink if self._on_flink else partial(_cancelled, result)
+        reason = f": it has not ended in {_SECONDS_TO_CANCEL:.0f} s"
         try:
-            if state := self._cancelled_on_flink() if self._on_flink else _cancelled(result):
+            if state := ask():
                 done = state in ("FINISHED", PipelineState.DONE)
                 rest = "the dataset is complete" if done else f"no dataset was written; {_AGAIN}"
                 return f"interrupted; {self._job} ended as {state}; {rest}"
-            reason = f": it has not ended in {_SECONDS_TO_CANCEL:.0f} s"
         except NoAnswer as error:
             reason = f": {error}"
         except KeyboardInterrupt:  # A second one ends the wait for the engine.
-            pass
+            reason = ""
         line = f"interrupted; {self._job} may continue{reason}"
         job = self._job.flink
         return f"{line}; {job.page}; cancel it with `{job.cancel_command}`" if job else line

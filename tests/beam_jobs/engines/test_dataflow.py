@@ -401,4 +401,4 @@ def test_a_store_that_does_not_answer_is_one_line_in_seconds(driver, capfd, monk
     assert found.startswith(
         "--temp_location gs://data/tmp: bucket data cannot be used (Timeout of 0.2s"
     )
-    assert found.endswith("that your account may read and write, and a network that reaches it")
+    assert "a network that reaches it, and credentials: run `gcloud auth" in found

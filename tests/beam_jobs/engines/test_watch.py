@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import time
 from types import SimpleNamespace
 
@@ -92,6 +93,8 @@ def test_a_job_on_flink_is_followed_and_cancelled(service, quick, tmp_path):
     answer = service.answers.pop("/jobs/12ab")
     job.until(f"\nFlink at {service.address} answers 404 (Not Found); 1 of 4 shards\n")
     service.answers["/jobs/12ab"] = answer
+    shutil.rmtree(tmp_path / "progress")
+    job.until("\nfinishing; 1 of 4 shards\n")
     assert job.watch.cancel(None) == (
         "interrupted; the job mine (12ab) ended as CANCELED; no dataset was written; run the same command "
         "again: it keeps the shards that are done"
