@@ -142,8 +142,8 @@ GOLDEN = {
         "FOLDER/val-00000-of-00002.d6d7ae35.tfrecord.index": "f4619f8540022bbc1fa458980d5a483825d25a04773e5b5eebc4f2d04c79ca2f",
         "FOLDER/val-00001-of-00002.74c5bc1d.tfrecord": "3e01cb55d6d5acd2bb51395150246008dcad5b018406960b7953346539625100",
         "FOLDER/val-00001-of-00002.74c5bc1d.tfrecord.index": "ba6bc3a57cca7af9a0a5ab694e6fbed1f9fb39b600f439198320a69ca90104a2",
-        "generations/1.json": "7bb25261f6fed60d3ebc54325f321cadb46222fcc66cd0f2fa96886b5ab51397",
-        "manifest.json": "7bb25261f6fed60d3ebc54325f321cadb46222fcc66cd0f2fa96886b5ab51397",
+        "generations/1.json": "5619508ebb8a22ad8e3be08581c9159850ea9ccca5dcfcd4c978d55685decda1",
+        "manifest.json": "5619508ebb8a22ad8e3be08581c9159850ea9ccca5dcfcd4c978d55685decda1",
     },
     "text": {
         "FOLDER/rejects/train-00001-of-00003.jsonl": "ef92243254fa53e52f04c833f2e34c3c4880e9d3f4bf7bd98428d35619ed1713",
@@ -158,8 +158,8 @@ GOLDEN = {
         "FOLDER/val-00001-of-00002.tfrecord": "402de450d80f852304b1e4bc69ba265cdeaca5e063a5a046d5e0352512f612ce",
         "FOLDER/val-00001-of-00002.tfrecord.index": "4592c83126af9ab0acdb80c9d01900b34ffb563fc79f49bb541180f6bcc12994",
         "FOLDER/vocabulary.txt": "5b6a39d025d8d291bc1b07d3bd4c55af397b5f658d6b52bb7b8a95b60503df00",
-        "generations/1.json": "6776b5ded6bf5877750caf46683b9885198ed0ec531c6022ec69ce359ec00f23",
-        "manifest.json": "6776b5ded6bf5877750caf46683b9885198ed0ec531c6022ec69ce359ec00f23",
+        "generations/1.json": "c0dabf2947a396989e443f09b7e7e197058eb13e658fb786d6abc712f955f110",
+        "manifest.json": "c0dabf2947a396989e443f09b7e7e197058eb13e658fb786d6abc712f955f110",
     },
 }
 
@@ -175,6 +175,7 @@ def test_the_bytes_of_a_small_sensors_dataset_are_pinned(tmp_path, monkeypatch, 
     (tmp_path / "in" / "walk" / "notes.txt").write_text("no recording")
     monkeypatch.chdir(tmp_path)  # the manifest holds the inputs as typed
     flags = ["--splits", "train=0.7,val=0.3", "--num_shards", "train=3,val=2", "--seed", 5]
+    flags += ["--max_rejects", "all"]
     assert run("sensors", "--input", "in/*/*", "--output", "out", *flags) == 0
     assert files_of(tmp_path / "out") == GOLDEN["sensors"]
 

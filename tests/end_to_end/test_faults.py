@@ -33,7 +33,10 @@ def write_texts(source):
         (source / f"{name}.jsonl").write_text("\n".join(rows))
 
 
-JOBS = {"sensors": [], "text": ["--label_field", "label", "--tokens", "words"]}
+JOBS = {
+    "sensors": ["--max_rejects", "all"],
+    "text": ["--label_field", "label", "--tokens", "words"],
+}
 
 
 @pytest.fixture(scope="module")

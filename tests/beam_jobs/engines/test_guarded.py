@@ -134,6 +134,6 @@ def test_a_job_error_names_the_file_whose_process_was_killed(monkeypatch):
     def killed(*arguments, memory):
         raise DataError("killed twice")
 
-    monkeypatch.setattr("beam_jobs.jobs.sensors.formats.registry.guarded", killed)
+    monkeypatch.setattr("beam_jobs.engines.guarded.guarded", killed)
     with pytest.raises(DataError, match=r"^folder/a\.h5: killed twice$"):
         read_recording("folder/a.h5", CRASHES, ReadOptions())

@@ -306,7 +306,7 @@ def _hook_driver() -> None:
     watch.around(
         commit,
         "apply_change",
-        lambda _, change: f"top-up of {thing_at(change.name)}: written",
+        lambda _, change: f"top-up of {thing_at(change.shard.path)}: written",
     )
 
     fork_context = pool.fork_context

@@ -16,7 +16,7 @@ _SPLITS = ("--splits", "train=0.7,val=0.3", "--num_shards", "train=3,val=1")
 COMMANDS = {
     "images": ("images", "--input", "{}/images", "--image_size", "8x8", *_SPLITS),
     "text": ("text", "--input", "{}/text", "--tokens", "words", *_SPLITS),
-    "sensors": ("sensors", "--input", "{}/sensors/*/*.npy", *_SPLITS),
+    "sensors": ("sensors", "--input", "{}/sensors/*/*.npy", "--max_rejects", "all", *_SPLITS),
     "reshard": ("reshard", "--input", "{}/old/*.tfrecord", *_SPLITS),
 }
 

@@ -148,7 +148,7 @@ def _inputs() -> Path:
 _TEXT = ("text", "--input", "*.jsonl", "--label_field", "label")
 _WORDS = (*_TEXT, "--tokens", "words")
 _WINDOWS = (*_TEXT, "--tokens", "bpe", "--vocabulary_size", "264", "--window", "3")
-_SENSORS = ("sensors", "--input", "[a-c]/*.npy", "--label", "none")
+_SENSORS = ("sensors", "--input", "[a-c]/*.npy", "--label", "none", "--max_rejects", "all")
 _SPLITS = ("--splits", "train=0.7,val=0.3", "--num_shards", "train=3,val=2")
 _OTHER, _OVERWRITE = "--num_shards=2", "--overwrite"
 _RIVALS = ((), (_OVERWRITE,), (_OTHER,), (_OTHER, _OVERWRITE))
