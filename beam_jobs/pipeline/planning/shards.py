@@ -74,7 +74,11 @@ class _DraftPlan(beam.DoFn):
         if self._measure:
             summary.check_sample()
         if not any(split.rejected or split.histogram().any() for split in summary.splits):
-            raise UsageError("the inputs hold no record: no dataset was written")
+            dropped = sum(split.duplicates for split in summary.splits)
+            what = "the inputs hold no record"
+            if dropped:  # Of records that are like each other one is left.
+                what = f"all {dropped:,} records are near those of --keep_out"
+            raise UsageError(f"{what}: no dataset was written")
         if self._prepare:
             # Before an old dataset is replaced; rejects found later are counted at the end.
             rejected = sum(split.rejected for split in summary.splits)
