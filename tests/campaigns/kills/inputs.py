@@ -14,7 +14,16 @@ _SPLITS = ("--splits", "train=0.7,val=0.3", "--num_shards", "train=3,val=1")
 
 # {} is the folder of the inputs.
 COMMANDS = {
-    "images": ("images", "--input", "{}/images", "--image_size", "8x8", *_SPLITS),
+    "images": (
+        "images",
+        "--max_rejects",
+        "all",
+        "--input",
+        "{}/images",
+        "--image_size",
+        "8x8",
+        *_SPLITS,
+    ),
     "text": ("text", "--input", "{}/text", "--tokens", "words", *_SPLITS),
     "sensors": ("sensors", "--input", "{}/sensors/*/*.npy", "--max_rejects", "all", *_SPLITS),
     "reshard": ("reshard", "--input", "{}/old/*.tfrecord", *_SPLITS),
