@@ -31,9 +31,9 @@ from beam_jobs.engines.remote.flink import RemoteJob
 from beam_jobs.engines.remote.watch import Follow
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.pixels import compressed
+from beam_jobs.jobs.job import Job, KeptOut, NearRules, file_job
 from beam_jobs.jobs.mapping import mapped
 from beam_jobs.jobs.near import Compared, Near, compared_of
-from beam_jobs.jobs.protocols import KeptOut, NearRules, RecordJob
 from beam_jobs.jobs.reshard.reshard_job import ReshardJob, reshard_job
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
@@ -62,7 +62,7 @@ class Command:
     """
 
     flags: CommandFlags
-    job: RecordJob
+    job: Job
     output: Output
     beam: PipelineOptions
     processes: int
@@ -82,7 +82,7 @@ class Command:
     @property
     def transform(self) -> beam.PTransform:
         """The whole pipeline."""
-        files = self.job.as_file_job()
+        files = file_job(self.job)
         if files:
             return WriteReferences(files, self.output, self.processes, self.drops)
         return WriteRecords(self.job, self.output, self.processes, self.drops)
@@ -201,7 +201,7 @@ def _beam_options(arguments: Sequence[str]) -> PipelineOptions:
 
 
 def _drops(
-    equal: bool, threshold: str, keep_out: str, job: RecordJob, feature_names: Mapping[str, str]
+    equal: bool, threshold: str, keep_out: str, job: Job, feature_names: Mapping[str, str]
 ) -> tuple[NearRules, ...]:
     """Which duplicates a job drops: texts that equal others, those of `--drop_near_duplicates`, and of `--keep_out`."""
     if not (equal or threshold or keep_out):

@@ -11,7 +11,7 @@ from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
     from beam_jobs.dataset.output import Output
-    from beam_jobs.jobs.protocols import RecordJob
+    from beam_jobs.jobs.job import Job
     from beam_jobs.plan.placement import Exact
     from beam_jobs.plan.splits import Splits
     from beam_jobs.records.mapping import Mapper
@@ -205,7 +205,7 @@ class DatasetFlags(Flags):
 
         return tuple(filter(None, (Groups.parse(self.group_by).column, self.split_column)))
 
-    def find_splits(self, job: RecordJob) -> Splits:
+    def find_splits(self, job: Job) -> Splits:
         """The splits, whose names may have to be read from the job's inputs."""
         from beam_jobs.plan.splits import Splits
 
@@ -220,7 +220,7 @@ class DatasetFlags(Flags):
         """What every split gets its exact share of."""
         return "records" if self.folds or self.exact_splits else ""
 
-    def note(self, job: RecordJob) -> str:
+    def note(self, job: Job) -> str:
         """One line about these flags and the job's inputs, printed before the job; "" for none."""
         return ""
 
@@ -239,7 +239,7 @@ class DatasetFlags(Flags):
     def make_output(
         self,
         directory: str,
-        job: RecordJob,
+        job: Job,
         options: dict[str, Any],
         mapper: Mapper | None = None,
         dry_run: bool = False,
@@ -303,7 +303,7 @@ class EncodedDatasetFlags(DatasetFlags):
         metavar="FEATURE=NAME,…",
     )
 
-    def find_splits(self, job: RecordJob) -> Splits:
+    def find_splits(self, job: Job) -> Splits:
         from beam_jobs.plan.splits import Splits
         from beam_jobs.sources.tables import split_names
 

@@ -23,7 +23,7 @@ from beam_jobs.engines.flags import Engine
 from beam_jobs.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from beam_jobs.jobs.protocols import RecordJob
+    from beam_jobs.jobs.job import Job
 
 T = TypeVar("T")
 
@@ -229,7 +229,7 @@ class JobFlags(Flags):
     """The flags that say what a job reads and what its records are."""
 
     @abc.abstractmethod
-    def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> RecordJob:
+    def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> Job:
         """The job, after a look at its inputs.
 
         Args:
@@ -254,7 +254,7 @@ class JobFlags(Flags):
         """Whether records that equal others are dropped."""
         return False
 
-    def warnings(self, job: RecordJob) -> Iterable[str]:
+    def warnings(self, job: Job) -> Iterable[str]:
         """Lines about the inputs of a job that these flags made."""
         return ()
 

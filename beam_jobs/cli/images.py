@@ -15,7 +15,7 @@ from beam_jobs.errors import UsageError
 if TYPE_CHECKING:
     from beam_jobs.jobs.images.annotations import ImageAnnotations
     from beam_jobs.jobs.images.image_job import ImageJob
-    from beam_jobs.jobs.protocols import RecordJob
+    from beam_jobs.jobs.job import Job
 
 # Words of the job, whose modules import Pillow and NumPy; a test compares them.
 ImageEncoding = Literal["tensor", "raw", "list", "jpeg", "png", "source"]
@@ -274,7 +274,7 @@ class ImageFlags(InputFlags):
             encodings=self.feature_encodings,
         )
 
-    def warnings(self, job: RecordJob) -> Iterable[str]:
+    def warnings(self, job: Job) -> Iterable[str]:
         yield from self.without_label(self.label, job)
         image_job = cast("ImageJob", job)
         turned, opened = image_job.annotations.turned_in_place(image_job.inputs)

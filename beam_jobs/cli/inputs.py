@@ -12,7 +12,7 @@ from beam_jobs.cli.flags import JobFlags, flag
 from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
-    from beam_jobs.jobs.protocols import RecordJob
+    from beam_jobs.jobs.job import Job
     from beam_jobs.sources.extra_features import ExtraFeature
     from beam_jobs.sources.inputs import Inputs
     from beam_jobs.sources.labels import Labels
@@ -227,7 +227,7 @@ class InputFlags(JobFlags):
         labels.check_names(inputs)
         return Labels() if not (label or self.table) and _lie_in_one_folder(inputs) else labels
 
-    def without_label(self, label: str, job: RecordJob) -> Iterator[str]:
+    def without_label(self, label: str, job: Job) -> Iterator[str]:
         """Yields a line about the label that the records of a job do not have."""
         if not label and "label" not in job.schema:
             yield (

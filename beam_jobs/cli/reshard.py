@@ -10,7 +10,7 @@ from beam_jobs.cli.flags import JobFlags, flag, names_in
 from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
-    from beam_jobs.jobs.protocols import RecordJob
+    from beam_jobs.jobs.job import Job
     from beam_jobs.jobs.reshard.manifests import InputSplits
     from beam_jobs.jobs.reshard.reshard_job import ReshardJob
     from beam_jobs.plan.splits import Splits
@@ -89,7 +89,7 @@ class ReshardedDatasetFlags(DatasetFlags):
         if self.splits != _KEEP:
             super().check_splits()
 
-    def find_splits(self, job: RecordJob) -> Splits:
+    def find_splits(self, job: Job) -> Splits:
         if self.splits != _KEEP or self.folds:
             return super().find_splits(job)
         from beam_jobs.plan.splits import Splits
@@ -107,7 +107,7 @@ class ReshardedDatasetFlags(DatasetFlags):
             )
         return Splits.of_shards(names) if names else Splits.parse(ONE_SPLIT)
 
-    def note(self, job: RecordJob) -> str:
+    def note(self, job: Job) -> str:
         from readers.format.display import first_names
 
         names, _, suggested = _splits_of(job)
@@ -131,5 +131,5 @@ class ReshardedDatasetFlags(DatasetFlags):
         return {"splits": ONE_SPLIT} if new else {}
 
 
-def _splits_of(job: RecordJob) -> InputSplits:
+def _splits_of(job: Job) -> InputSplits:
     return cast("ReshardJob", job).splits

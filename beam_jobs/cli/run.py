@@ -264,7 +264,7 @@ def _run(command: Command, report: Report) -> None:
 
 def _size(command: Command, size: int, inputs: int) -> str:
     """The line about the size of a dataset; what the planning counts are bytes of inputs only of whole files."""
-    return size_line(size, inputs if command.job.as_file_job() else 0, command.output.schema)
+    return size_line(size, inputs if command.job.whole_files else 0, command.output.schema)
 
 
 def run_readers(*arguments: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_with
 
 if TYPE_CHECKING:
-    from beam_jobs.jobs.protocols import RecordJob
+    from beam_jobs.jobs.job import Job
     from beam_jobs.jobs.sensors.conditioning import Conditioning
     from beam_jobs.jobs.sensors.sensor_job import SensorJob
     from beam_jobs.sources.inputs import Inputs
@@ -303,7 +303,7 @@ class SensorFlags(InputFlags):
             encodings=self.feature_encodings,
         ).with_schema()
 
-    def warnings(self, job: RecordJob) -> Iterable[str]:
+    def warnings(self, job: Job) -> Iterable[str]:
         yield from self.without_label(self.label, job)
         yield from cast("SensorJob", job).warnings
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.protocols import FileJob, Part
+from beam_jobs.jobs.job import FileJob, Part
 from beam_jobs.jobs.record import Record, SourceValues, source_values
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import Reject

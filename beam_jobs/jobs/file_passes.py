@@ -17,6 +17,7 @@ import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_parts import FilePart, Placed, PlacedPart, placed_parts
+from beam_jobs.jobs.job import FileJob, Part
 from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
 from beam_jobs.jobs.passes import (
     EncodedRecords,
@@ -26,7 +27,6 @@ from beam_jobs.jobs.passes import (
     FoundRecords,
     SecondPass,
 )
-from beam_jobs.jobs.protocols import FileJob, Part
 from beam_jobs.jobs.record import complete, source_values
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordEncoder
@@ -322,10 +322,11 @@ class _Batch:
 
 
 class FilesInParts(FileJob):
-    """The answers to `RecordJob` that jobs of images and recordings share."""
+    """The answers to `Job` that jobs of images and recordings share."""
 
-    def as_file_job(self) -> FileJob | None:
-        return None if self.has_windows or self.inputs.packed else self
+    @property
+    def whole_files(self) -> bool:
+        return not (self.has_windows or self.inputs.packed)
 
     def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
         """Yields the parts of a file; by default it is one."""
@@ -341,5 +342,4 @@ class FilesInParts(FileJob):
         return functools.partial(self._files_pass(rules, "skip").sketches, near)
 
     def _files_pass(self, rules: SplitRules, on_reject: OnReject) -> FileFirstPass:
-        whole = self.as_file_job() is not None
-        return FileFirstPass(rules=rules, on_reject=on_reject, job=self, whole=whole)
+        return FileFirstPass(rules=rules, on_reject=on_reject, job=self, whole=self.whole_files)

@@ -11,7 +11,7 @@ import numpy as np
 
 from beam_jobs.dataset.shard_writer import Stretch
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.protocols import FileJob
+from beam_jobs.jobs.job import FileJob
 from beam_jobs.jobs.record import Record, complete, source_values
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.mapping import Mapper

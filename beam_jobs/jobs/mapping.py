@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.job import Job
 from beam_jobs.jobs.passes import EncodingPlan
-from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
@@ -66,12 +66,12 @@ class _FirstRecords(RecordEncoder):
 
 
 def mapped(
-    job: RecordJob,
+    job: Job,
     function: str,
     given: Mapping[str, Feature],
     decide_splits: Collection[str],
     compress: Callable[[np.ndarray, str], bytes],
-) -> tuple[RecordJob, Mapper]:
+) -> tuple[Job, Mapper]:
     """The job whose records a function can take, and the mapper that calls it.
 
     Args:
@@ -121,7 +121,7 @@ def _size(values: Mapping[str, Any]) -> int:
     return len(pickle.dumps(values, pickle.HIGHEST_PROTOCOL))
 
 
-def _first_records(job: RecordJob, mapper: Mapper) -> _FirstRecords:
+def _first_records(job: Job, mapper: Mapper) -> _FirstRecords:
     """The first records in the order in which inputs are listed, so that no engine decides them."""
     job = job.unlearned()
     plan = EncodingPlan(

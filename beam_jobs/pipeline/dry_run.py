@@ -14,7 +14,7 @@ from apache_beam.pvalue import AsSingleton
 
 from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.protocols import NearRules, RecordJob
+from beam_jobs.jobs.job import Job, NearRules
 from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import AsWhole, once
 from beam_jobs.plan.shards import ONE_KEY, Plan
@@ -164,7 +164,7 @@ class Survey(beam.PTransform):
 
     def __init__(
         self,
-        job: RecordJob,
+        job: Job,
         output: Output,
         processes: int,
         path: str,

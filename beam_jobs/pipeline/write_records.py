@@ -15,8 +15,8 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.output import Output
+from beam_jobs.jobs.job import Job, NearRules
 from beam_jobs.jobs.passes import EncodingPlan, SecondPassResult
-from beam_jobs.jobs.protocols import NearRules, RecordJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.planning.records import PlanRecords
@@ -35,7 +35,7 @@ ENCODING = "encoding"
 class _SecondPass(TaskStep[SecondPassResult]):
     """Task -> packed indexes of runs of its records, and statistics."""
 
-    def __init__(self, job: RecordJob, output: Output, processes: int, spool: Spool) -> None:
+    def __init__(self, job: Job, output: Output, processes: int, spool: Spool) -> None:
         super().__init__(ENCODING, processes)
         self._job, self._output, self._spool = job, output, spool
         self._held: BundleRuns | None = None
@@ -87,7 +87,7 @@ class _SecondPass(TaskStep[SecondPassResult]):
 
 
 class WriteRecords(beam.PTransform):
-    """The whole pipeline of a `RecordJob`: a pipeline -> PCollection of one Manifest.
+    """The whole pipeline of a `Job`: a pipeline -> PCollection of one Manifest.
 
     Args:
         job: Defines the records.
@@ -97,7 +97,7 @@ class WriteRecords(beam.PTransform):
     """
 
     def __init__(
-        self, job: RecordJob, output: Output, processes: int = 1, drops: Sequence[NearRules] = ()
+        self, job: Job, output: Output, processes: int = 1, drops: Sequence[NearRules] = ()
     ) -> None:
         super().__init__()
         self._job, self._output, self._processes = job, output, processes

@@ -40,8 +40,8 @@ from beam_jobs.jobs.images.pixels import (
     to_uint16,
     wide_pixels,
 )
+from beam_jobs.jobs.job import complete_schema
 from beam_jobs.jobs.near import Compared
-from beam_jobs.jobs.protocols import complete_schema
 from beam_jobs.jobs.record import Record
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from beam_jobs.errors import RejectError, UsageError, did_you_mean
+from beam_jobs.jobs.job import Job, Learns, LearnSchema, RangeCounter
 from beam_jobs.jobs.near import Compared, Near, Sketched, compared_of
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
-from beam_jobs.jobs.protocols import Learns, LearnSchema, RangeCounter, RecordJob
 from beam_jobs.jobs.reshard.example_passes import (
     ReshardFirstPass,
     ReshardSecondPass,
@@ -65,7 +65,7 @@ _NO_RECORDS = (INDEX_SUFFIX, TEXT_INDEX_SUFFIX, ".done", ".json", ".jsonl", ".tx
 
 
 @dataclass(frozen=True)
-class ReshardJob(ReshardSpec, RecordJob):
+class ReshardJob(ReshardSpec, Job):
     """A reshard job: what it reads, and the passes over it."""
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:

@@ -12,7 +12,7 @@ import numpy as np
 from beam_jobs.engines.pool import note_reading
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
-from beam_jobs.jobs.protocols import FileJob, Part
+from beam_jobs.jobs.job import Part
 from beam_jobs.jobs.record import Record, source_values
 from beam_jobs.jobs.sensors.arrays import convert_array, note_rounded, prepare_array
 from beam_jobs.jobs.sensors.conditioning import parse_rate
@@ -116,8 +116,9 @@ class SensorJob(SensorSpec, FilesInParts):
                 errors.append(error)
         raise RejectError(str(errors[0]) if errors else "it has no rows")
 
-    def as_file_job(self) -> FileJob | None:
-        return None if self.needs_content else super().as_file_job()
+    @property
+    def whole_files(self) -> bool:
+        return super().whole_files and not self.needs_content
 
     def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
         return {}

@@ -10,8 +10,8 @@ import numpy as np
 
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import Encodings
+from beam_jobs.jobs.job import complete_schema
 from beam_jobs.jobs.near import Compared, compared_of
-from beam_jobs.jobs.protocols import complete_schema
 from beam_jobs.jobs.sensors.arrays import describe, fits_feature
 from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.formats.registry import flags_of

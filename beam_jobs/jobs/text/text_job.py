@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from beam_jobs.jobs.near import Compared, Near, Sketched
-from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
-from beam_jobs.jobs.protocols import (
+from beam_jobs.jobs.job import (
+    Job,
     Learns,
     LearnSubwords,
     LearnWords,
     RangeCounter,
-    RecordJob,
     complete_schema,
 )
+from beam_jobs.jobs.near import Compared, Near, Sketched
+from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
 from beam_jobs.jobs.text.sample import Sample, sample_below, sample_texts
@@ -31,7 +31,7 @@ from readers.format.schema import Feature, Schema
 
 
 @dataclass(frozen=True)
-class TextJob(TextSpec, RecordJob):
+class TextJob(TextSpec, Job):
     """A text job: what its records are, and the passes over them."""
 
     vocabulary: ClassVar[tuple[bytes, ...]] = ()

@@ -11,8 +11,8 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSideInput
 
 from beam_jobs.errors import loss_error
+from beam_jobs.jobs.job import NearRules
 from beam_jobs.jobs.near import Sketched
-from beam_jobs.jobs.protocols import NearRules
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.planning.find_near import find_near, sketches_of
 from beam_jobs.pipeline.planning.list_tasks import ListTasks

@@ -10,7 +10,7 @@ from apache_beam.pvalue import AsIter, AsList, AsSideInput, AsSingleton, TaggedO
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import loss_error
-from beam_jobs.jobs.protocols import LearnSubwords
+from beam_jobs.jobs.job import LearnSubwords
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.sample import Sample, learn, wanted_pieces
 from beam_jobs.jobs.text.tokens import (

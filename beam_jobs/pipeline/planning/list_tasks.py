@@ -14,7 +14,7 @@ from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs import progress
 from beam_jobs.engines.pool import list_pickled
-from beam_jobs.jobs.protocols import RangeCounter, RecordJob
+from beam_jobs.jobs.job import Job, RangeCounter
 from beam_jobs.pipeline.steps import PLANNING, ReadTasks, WindowStep
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from beam_jobs.sources.inputs import Inputs
@@ -101,7 +101,7 @@ class _ListTasks(ListStep[Task]):
 
     BYTES, UNCOUNTED = "bytes", "uncounted"
 
-    def __init__(self, job: RecordJob, phases: Sequence[str], processes: int) -> None:
+    def __init__(self, job: Job, phases: Sequence[str], processes: int) -> None:
         super().__init__(job.tasks, processes)
         self._phases = phases
 
@@ -158,7 +158,7 @@ class ListTasks(beam.PTransform):
         phases: The names of the passes over all tasks in progress.
     """
 
-    def __init__(self, job: RecordJob, processes: int, phases: Sequence[str] = ()) -> None:
+    def __init__(self, job: Job, processes: int, phases: Sequence[str] = ()) -> None:
         super().__init__()
         self._job, self._processes, self._phases = job, processes, phases
 

@@ -20,9 +20,9 @@ from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.jobs.file_passes import FileFirstPass
+from beam_jobs.jobs.job import Job, LearnSchema, LearnSubwords, LearnWords, NearRules, file_job
 from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.passes import FirstPassResult
-from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, NearRules, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
 from beam_jobs.pipeline.planning.drop_near import DropNear
 from beam_jobs.pipeline.planning.learn_tokens import (
@@ -84,8 +84,8 @@ def _outputs_of(result: FirstPassResult, phase: str, growth: float) -> Iterator[
 class _FirstPass(TaskStep[FirstPassResult]):
     """Task -> the outputs of the first pass."""
 
-    def __init__(self, job: RecordJob, output: Output, processes: int) -> None:
-        super().__init__(PLANNING if job.as_file_job() else READING, processes)
+    def __init__(self, job: Job, output: Output, processes: int) -> None:
+        super().__init__(PLANNING if job.whole_files else READING, processes)
         self._job, self._output = job, output
 
     def work(self, strata: bytes, tokenizer: str) -> Callable[[Task], FirstPassResult]:
@@ -140,7 +140,7 @@ class PlanRecords(beam.PTransform):
 
     def __init__(
         self,
-        job: RecordJob,
+        job: Job,
         output: Output,
         processes: int,
         prepare: Prepare | None = prepare,
@@ -153,7 +153,7 @@ class PlanRecords(beam.PTransform):
         self._prepare, self._later, self._drops = prepare, later, drops
 
     def expand(self, pipeline: beam.Pipeline) -> Planned:
-        job, output, files = self._job, self._output, self._job.as_file_job()
+        job, output, files = self._job, self._output, file_job(self._job)
         tallies: list[Side[NearTally]] = []
         strata: Side[bytes] = b""
         tokenizer: Side[str] = ""
@@ -219,7 +219,7 @@ class PlanRecords(beam.PTransform):
 
     def _measure(self) -> Measure | None:
         """Measures sampled records whose sizes are not known yet, because they were not read."""
-        files, output = self._job.as_file_job(), self._output
+        files, output = file_job(self._job), self._output
         if not files:
             return None
         renamed, mapper = output.feature_names, output.mapper
@@ -233,7 +233,7 @@ class PlanRecords(beam.PTransform):
             *[near.phase for near in self._drops],
             *[COUNTING] * self._output.placement.plans_splits,
             *[SAMPLING] * samples,
-            PLANNING if self._job.as_file_job() else READING,
+            PLANNING if self._job.whole_files else READING,
             *self._later,
         ]
 

@@ -383,7 +383,7 @@ def test_a_table_with_its_flags_becomes_inputs(data):
     assert placement.split_column == "split"
     assert command.output.num_shards == (0, 2)
     assert command.run.dry_run
-    assert command.job.as_file_job()
+    assert command.job.whole_files
     assert dict(command.output.schema) == {
         "image": Feature("uint8", (None, None, 3), "source"),
         "captions": Feature("string", (None,), "list"),
@@ -416,13 +416,13 @@ def test_a_table_holds_texts_or_names_their_files(data):
 
 
 def test_only_jobs_whose_records_are_whole_files_shuffle_references(data):
-    assert not parsed(data, SENSORS + "--window 4").job.as_file_job()
-    assert parsed(data, SENSORS + "--window 4 --sequence").job.as_file_job()
-    assert parsed(data, SENSORS).job.as_file_job()
-    assert not parsed(data, SENSORS + "--record row").job.as_file_job()
-    assert not parsed(data, TEXT).job.as_file_job()
-    assert not parsed(data, RESHARD).job.as_file_job()
-    assert parsed(data, "images --input {data}/pics.zip --output {data}/out").job.as_file_job()
+    assert not parsed(data, SENSORS + "--window 4").job.whole_files
+    assert parsed(data, SENSORS + "--window 4 --sequence").job.whole_files
+    assert parsed(data, SENSORS).job.whole_files
+    assert not parsed(data, SENSORS + "--record row").job.whole_files
+    assert not parsed(data, TEXT).job.whole_files
+    assert not parsed(data, RESHARD).job.whole_files
+    assert parsed(data, "images --input {data}/pics.zip --output {data}/out").job.whole_files
 
 
 def test_a_note_names_the_splits_that_names_of_shards_suggest(data, tmp_path):

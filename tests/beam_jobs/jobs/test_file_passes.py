@@ -183,7 +183,7 @@ def test_the_classes_do_not_depend_on_whether_files_can_be_read(tmp_path):
     (tmp_path / "broken" / "a.npy").write_bytes(b"no array")
     (tmp_path / "gone" / "a.npy").symlink_to(tmp_path / "nowhere")
     whole = sensor_job(tmp_path, "*/*", label="parent")
-    assert whole.as_file_job() is not None
+    assert whole.whole_files
     windows = sensor_job(tmp_path, "*/*", label="parent", window="4")
     for job, expected in ((whole, [1, 1, 1, 1]), (windows, [0, 0, 5, 0])):
         found = job.first_pass(SplitRules(ONE), "skip").read(task_of(job)).summary.labels["label"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
-from beam_jobs.jobs.protocols import RangeCounter
+from beam_jobs.jobs.job import RangeCounter
 from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
 from beam_jobs.sources.chunks import Task, byte_ranges
 from beam_jobs.sources.rows import numbered_lines

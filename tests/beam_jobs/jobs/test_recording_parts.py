@@ -289,7 +289,7 @@ def test_the_rate_of_a_file_may_be_in_a_table(tmp_path, capsys):
     (tmp_path / "t.csv").write_text("path,hz\na.npy,50\nb.npy,25.0\n")
     flags = f"--table {tmp_path}/t.csv --rate column:hz --resample 25Hz"
     job = parse_command(shlex.split(f"sensors --label none --dry_run {flags}")).job
-    assert job.as_file_job()  # The table states it, so files need not be read first.
+    assert job.whole_files  # The table states it, so files need not be read first.
     lengths = [len(job.load(source)["signal"]) for source in job.sources(job.inputs.patterns[0])]
     assert lengths == [50, 100]
     (tmp_path / "t.csv").write_text("path,hz\na.npy,fast\n")
@@ -307,7 +307,7 @@ def test_metadata_comes_before_columns_of_the_file(tmp_path):
         "a.csv: column 'kind' is in the metadata and in the file: that of the metadata is used"
     )
     (source,) = job.sources(job.inputs.patterns[0])
-    assert job.as_file_job() and job.labels.of(source) == "cat"
+    assert job.whole_files and job.labels.of(source) == "cat"
     assert job.load(source)["signal"].tolist() == [[1], [2]]
     wrong = shlex.split(f"sensors --table {tmp_path}/t.csv --label column:kid --dry_run")
     with pytest.raises(

@@ -160,7 +160,7 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True)
-class RecordJob(abc.ABC):
+class Job(abc.ABC):
     """A job whose files are read twice: to plan their records, and to encode them.
 
     Attributes:
@@ -203,7 +203,7 @@ class RecordJob(abc.ABC):
     def tasks(self, pattern: str, span: Span) -> Iterator[Task]:
         """Yields the tasks of a span of a pattern: of numbered chunks, and of ranges of one file that have no numbers."""
         sources = self.sources_in(pattern, span)
-        if self.as_file_job():
+        if self.whole_files:
             yield from file_tasks(sources)
             return
         chunks = itertools.chain.from_iterable(map(self.chunks, sources))
@@ -238,7 +238,7 @@ class RecordJob(abc.ABC):
         """Facts about all inputs, which the manifest states with the options."""
         return {}
 
-    def decoded(self) -> RecordJob:
+    def decoded(self) -> Job:
         """The job with pixels where its records have encoded images, for a function that takes them.
 
         Raises:
@@ -256,9 +256,10 @@ class RecordJob(abc.ABC):
         """The channels of the records' signals or image; None if there are none, or they differ."""
         return None
 
-    def as_file_job(self) -> FileJob | None:
-        """The job itself if each record is a whole file, so references can be shuffled; else None."""
-        return None
+    @property
+    def whole_files(self) -> bool:
+        """Whether each record is a whole file, so that references can be shuffled in place of records."""
+        return False
 
     def range_counter(self) -> RangeCounter | None:
         """Numbers the chunks that are not numbered; None if there are no such chunks."""
@@ -282,7 +283,7 @@ class RecordJob(abc.ABC):
             rules: Decides the split of each record, as far as no pass plans it.
         """
 
-    def without_tokenizer(self) -> RecordJob:
+    def without_tokenizer(self) -> Job:
         """The job without its tokenizer, for steps that do not need it.
 
         Beam pickles a job anew for each step, which takes seconds for a tokenizer of megabytes.
@@ -290,12 +291,12 @@ class RecordJob(abc.ABC):
         nothing: dict[str, Any] = {"tokenizer": ""}
         return replace(self, **nothing) if self.tokenizer else self
 
-    def unlearned(self) -> RecordJob:
+    def unlearned(self) -> Job:
         """The job with records of the same form for which nothing has to be learned."""
         return self
 
 
-class FileJob(RecordJob):
+class FileJob(Job):
     """A job whose files are read whole, and give a record each or several.
 
     Attributes:
@@ -380,6 +381,11 @@ class FileJob(RecordJob):
         """
 
 
+def file_job(job: Job) -> FileJob | None:
+    """The job itself if each of its records is a whole file, else None."""
+    return job if isinstance(job, FileJob) and job.whole_files else None
+
+
 class KeptOut(NamedTuple):
     """A dataset whose records are kept out of another.
 
@@ -388,7 +394,7 @@ class KeptOut(NamedTuple):
         near: Says which of their features are compared.
     """
 
-    job: RecordJob
+    job: Job
     near: Near
 
 
