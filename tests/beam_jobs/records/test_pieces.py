@@ -14,7 +14,7 @@ from beam_jobs.jobs.text.tokens import WordCounts
 from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.strata import Histogram, LabelCounts, LabelHashes
 from beam_jobs.plan.summary import SampledRecord, Summary
-from beam_jobs.records.pieces import PIECE_BYTES, Divisible, cut, joined, merged
+from beam_jobs.records.pieces import PIECE_BYTES, Divisible, checksum_of, cut, joined, merged
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import MAX_COUNTED, SplitStatistics, Statistics
 from readers.format.encode import Encoder
@@ -169,3 +169,10 @@ def test_values_in_the_place_of_others_are_noticed():
     pieces[one] = pieces[other]
     with pytest.raises(DataError, match="lost or repeated statistics"):
         merged(pieces.values(), SplitStatistics).check()
+
+
+@pytest.mark.parametrize("value", [0, 1, 2**32, 2**64 - 1])
+def test_every_value_counts_in_a_checksum(value):
+    values = np.array([value], np.uint64)
+    found = {checksum_of(values, np.array([n])) for n in range(5)}
+    assert len(found) == 5
