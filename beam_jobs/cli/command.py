@@ -26,9 +26,9 @@ from beam_jobs.dataset.resume import noted_shards
 from beam_jobs.engines.dataflow import on_dataflow, prepare_dataflow
 from beam_jobs.engines.direct import on_this_machine, processes_of
 from beam_jobs.engines.flags import engine_flags, job_name
+from beam_jobs.engines.flink import RemoteJob
 from beam_jobs.engines.launch import NO_WAIT, ends_early
-from beam_jobs.engines.remote.flink import RemoteJob
-from beam_jobs.engines.remote.watch import Follow
+from beam_jobs.engines.watch import Follow
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.pixels import compressed
 from beam_jobs.jobs.job import Job, KeptOut, NearRules, file_job

@@ -12,8 +12,7 @@ from beam_jobs.errors import UsageError
 if TYPE_CHECKING:
     from beam_jobs.dataset.output import Output
     from beam_jobs.jobs.job import Job
-    from beam_jobs.plan.placement import Exact
-    from beam_jobs.plan.splits import Splits
+    from beam_jobs.plan.placement import Exact, Splits
     from beam_jobs.records.mapping import Mapper
     from readers.format.schema import Schema
 
@@ -78,7 +77,7 @@ class DatasetFlags(Flags):
         "K splits for cross-validation, fold0 to fold{K-1}, instead of --splits: of equal size, exact to "
         "one record, or with --group_by and --stratify as exact as these allow",
         metavar="K",
-        check="plan.splits:Splits.folds",
+        check="plan.placement:Splits.folds",
         excludes="splits",
     )
     exact_splits: bool = flag(
@@ -182,7 +181,7 @@ class DatasetFlags(Flags):
         Raises:
             UsageError: It is not a list of names and shares.
         """
-        from beam_jobs.plan.splits import Splits
+        from beam_jobs.plan.placement import Splits
 
         if not self.split_column:
             Splits.parse(self.splits)
@@ -207,7 +206,7 @@ class DatasetFlags(Flags):
 
     def find_splits(self, job: Job) -> Splits:
         """The splits, whose names may have to be read from the job's inputs."""
-        from beam_jobs.plan.splits import Splits
+        from beam_jobs.plan.placement import Splits
 
         if self.folds:
             return Splits.folds(self.folds)
@@ -304,7 +303,7 @@ class EncodedDatasetFlags(DatasetFlags):
     )
 
     def find_splits(self, job: Job) -> Splits:
-        from beam_jobs.plan.splits import Splits
+        from beam_jobs.plan.placement import Splits
         from beam_jobs.sources.tables import split_names
 
         if self.stratify and "label" not in job.schema:

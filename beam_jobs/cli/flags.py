@@ -43,7 +43,7 @@ class Flag:
         choices: The values that it may have; empty for any.
         least: The smallest number that it may be.
         check: Raises UsageError, with what was found and expected, for a value that is wrong: a function of the
-            value, or its name below `beam_jobs` and further arguments, such as "plan.splits:Splits.folds", which
+            value, or its name below `beam_jobs` and further arguments, such as "plan.placement:Splits.folds", which
             is imported when the flag is given. The default is not checked.
         needs: The flags without all of which this one changes nothing, such as "boxes masks".
         excludes: The flags that cannot be combined with this one.

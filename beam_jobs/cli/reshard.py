@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from beam_jobs.jobs.job import Job
     from beam_jobs.jobs.reshard.manifests import InputSplits
     from beam_jobs.jobs.reshard.reshard_job import ReshardJob
-    from beam_jobs.plan.splits import Splits
+    from beam_jobs.plan.placement import Splits
 
 # The value of --splits, also in the manifest, if records keep their splits.
 _KEEP = "keep"
@@ -92,7 +92,7 @@ class ReshardedDatasetFlags(DatasetFlags):
     def find_splits(self, job: Job) -> Splits:
         if self.splits != _KEEP or self.folds:
             return super().find_splits(job)
-        from beam_jobs.plan.splits import Splits
+        from beam_jobs.plan.placement import Splits
 
         names, lone, _ = _splits_of(job)
         if lone:

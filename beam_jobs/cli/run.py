@@ -43,7 +43,7 @@ from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.output import not_writable
 from beam_jobs.dataset.topup import read_index
 from beam_jobs.engines.launch import check_job_service, ends_early, launch
-from beam_jobs.engines.remote.watch import Watch
+from beam_jobs.engines.watch import Watch
 from beam_jobs.errors import CompleteError, DataError, JobError, UsageError
 from beam_jobs.jobs.near import Near
 from beam_jobs.pipeline.commit import INPUT_BYTES

@@ -142,7 +142,7 @@ def _run(folder: str, paths: list[str]) -> _Run:
 
 def _remote_job(note: bytes) -> str:
     """The job of a note in words if it runs on its engine; else empty."""
-    from beam_jobs.engines.remote.flink import NoAnswer, RemoteJob
+    from beam_jobs.engines.flink import NoAnswer, RemoteJob
 
     job = RemoteJob.parse(note)
     try:

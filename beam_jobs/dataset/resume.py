@@ -19,7 +19,7 @@ from typing import Any
 from beam_jobs.dataset.output import Output
 from beam_jobs.packages import versions
 from beam_jobs.records.rejects import Reject, rejects_file
-from beam_jobs.sources.classes import Names
+from beam_jobs.sources.labels import Names
 from beam_jobs.storage.atomic import write_file
 from beam_jobs.storage.files import content_of, read_bytes, size_and_crc
 from readers.format.index import Index, head_crc32c

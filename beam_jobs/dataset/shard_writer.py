@@ -16,7 +16,7 @@ from beam_jobs.dataset.resume import Digest, Note, ShardResult
 from beam_jobs.errors import DataError, UsageError, loss_error
 from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, shard_sizes, shards_of
 from beam_jobs.records.rejects import Reject, format_rejects, rejects_file
-from beam_jobs.sources.classes import Names
+from beam_jobs.sources.labels import Names
 from beam_jobs.storage.atomic import NewFile, Piece, write_file
 from readers.format.encode.index_rows import IndexRows
 from readers.format.index import HASH, Index, head_crc32c

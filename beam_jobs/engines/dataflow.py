@@ -18,7 +18,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import PipelineState
 
-from beam_jobs.engines.remote.watch import Watch
+from beam_jobs.engines.watch import Watch
 from beam_jobs.errors import DataError, JobError, UsageError, find_job_error
 from beam_jobs.storage.files import JobErrors
 from readers.files.local import is_local

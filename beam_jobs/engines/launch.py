@@ -33,7 +33,7 @@ from beam_jobs.engines.dataflow import (
 )
 from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
 from beam_jobs.engines.pool import close_shared_pools
-from beam_jobs.engines.remote.watch import Watch
+from beam_jobs.engines.watch import Watch
 from beam_jobs.errors import DataError, UsageError, find_job_error
 from beam_jobs.packages import check_crc32c
 

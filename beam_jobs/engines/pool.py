@@ -12,18 +12,21 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import multiprocessing
+import os
 import pickle
 import queue
 import signal
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from multiprocessing import forkserver
 from multiprocessing.sharedctypes import RawArray
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from beam_jobs import progress
-from beam_jobs.engines.fork_server import fork_context
 from beam_jobs.engines.memory import keep_freed
 from beam_jobs.errors import DataError, JobError, UsageError, portable
 from beam_jobs.storage.files import ProcessContext, adopt, process_context
@@ -333,3 +336,29 @@ def close_shared_pools() -> None:
     with _pools_lock:
         while _pools:
             _pools.popitem()[1].close()
+
+
+# The fork server listens at a socket in the folder for temporary files. The kernel accepts names of
+# up to 107 bytes, to which Python contributes `/pymp-xxxxxxxx/listener-xxxxxxxx`.
+_LONGEST_FOLDER = 107 - 32
+
+_SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
+
+
+def fork_context(preload: Sequence[str]) -> Any:
+    """A multiprocessing context whose processes have modules imported when they start.
+
+    They are not forked from this process, because Beam and gRPC run threads in it.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(preload))
+    folder = tempfile.gettempdir()
+    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
+        tempfile.tempdir = next(
+            (name for name in _SHORT_FOLDERS if os.access(name, os.W_OK)), folder
+        )
+        try:
+            forkserver.ensure_running()
+        finally:
+            tempfile.tempdir = folder
+    return context

@@ -17,10 +17,9 @@ from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.pieces import Divisible
 from beam_jobs.records.rejects import OnReject, Reject
 from beam_jobs.sources.chunks import Chunk, RangeCount, Task, batch_chunks, file_tasks
-from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import LABEL, Labels
+from beam_jobs.sources.labels import LABEL, Labels, Names
 from beam_jobs.sources.source import Label, Source
 from beam_jobs.storage.files import reading_ahead
 from beam_jobs.storage.listing import ALL, Span

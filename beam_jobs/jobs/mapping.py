@@ -16,8 +16,7 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.job import Job
 from beam_jobs.jobs.passes import EncodingPlan
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.mapping import Mapper, feature_of, load_function, merged, stated
 from beam_jobs.records.rejects import Reject

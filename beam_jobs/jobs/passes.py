@@ -31,8 +31,7 @@ from beam_jobs.records.rejects import OnReject, Reject
 from beam_jobs.records.runs import BundleRuns, RunIndex
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.chunks import Task
-from beam_jobs.sources.classes import ClassIds, LabelIds, Names
-from beam_jobs.sources.labels import LABEL, count_labels
+from beam_jobs.sources.labels import LABEL, ClassIds, LabelIds, Names, count_labels
 from beam_jobs.sources.source import Label
 from readers.format.encode import Encoder
 from readers.format.schema import Schema

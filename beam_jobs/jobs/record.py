@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources.classes import ClassIds
 from beam_jobs.sources.extra_features import ExtraFeature, extra_values
-from beam_jobs.sources.labels import LABEL, Labels
+from beam_jobs.sources.labels import LABEL, ClassIds, Labels
 from beam_jobs.sources.source import NOT_UTF8, Label, Source
 from beam_jobs.storage.encodings import is_utf8
 

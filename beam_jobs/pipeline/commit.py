@@ -26,8 +26,7 @@ from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, once
 from beam_jobs.plan.shards import Plan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.statistics import SplitStatistics, Statistics
-from beam_jobs.sources.classes import Names
-from beam_jobs.sources.labels import LABEL
+from beam_jobs.sources.labels import LABEL, Names
 from beam_jobs.storage.atomic import write_file
 from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, File, Manifest, join
 from readers.format.schema import Schema

@@ -12,11 +12,11 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
 
-from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.reshard.manifests import manifests_in
 from beam_jobs.jobs.reshard.record_frames import frames_of
 from beam_jobs.packages import check_crc32c
+from beam_jobs.pipeline.steps import allow_notebooks
 from beam_jobs.storage.files import files_of
 from beam_jobs.storage.paths import absolute_path
 from readers.format.decode.records import owned_value

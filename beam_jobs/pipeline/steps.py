@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import abc
+import importlib
 import pickle
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
+import apache_beam.pipeline
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSideInput, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints.decorators import no_annotations
+from apache_beam.utils.interactive_utils import is_in_ipython
 
 from beam_jobs import progress
 from beam_jobs.dataset.resume import ShardResult
@@ -266,3 +270,19 @@ def count_shard(result: ShardResult) -> None:
     Metrics.counter("shards", "records").inc(shard.records if shard else 0)
     Metrics.counter("shards", "bytes").inc(shard.bytes if shard else 0)
     Metrics.counter("shards", "rejected").inc(result.rejected)
+
+
+def allow_notebooks() -> None:
+    """Lets pipelines be built in a notebook although Beam cannot import its interactive runner.
+
+    In a notebook, Beam puts the number of the cell before the label of each transform, and imports
+    that runner to do so. Without pandas, or with pandas 3, this import fails; labels then stay as
+    they are.
+    """
+    # Beam's check imports IPython wherever it is installed.
+    if "IPython" not in sys.modules or not is_in_ipython():
+        return
+    try:
+        importlib.import_module("apache_beam.runners.interactive.interactive_environment")
+    except Exception:  # An AttributeError with pandas 3.
+        apache_beam.pipeline.alter_label_if_ipython = lambda transform, pvalueish: None

@@ -13,12 +13,11 @@ from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.reshard.example_passes import dataset_sketches
 from beam_jobs.jobs.reshard.reshard_job import ReshardJob
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.pipeline.planning.find_near import find_near, sketches_of
+from beam_jobs.pipeline.planning.drop_near import find_near, sketches_of
 from beam_jobs.pipeline.planning.list_tasks import ListTasks
 from beam_jobs.pipeline.steps import once
 from beam_jobs.plan.near_pairs import NearSurvey, NearTally
-from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.records.pieces import merged
 from beam_jobs.storage.atomic import write_file
 from readers.format.manifest import join

@@ -25,7 +25,7 @@ from beam_jobs.pipeline.write_runs import WriteRuns
 from beam_jobs.records.runs import BundleRuns
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.chunks import Task
-from beam_jobs.sources.classes import Names
+from beam_jobs.sources.labels import Names
 from readers.format.schema import Schema
 
 # The name of the pass in progress.

@@ -21,9 +21,8 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.engines.pool import Window, call_pickled
-from beam_jobs.jobs.file_shards import FileShards, Pieces
+from beam_jobs.jobs.file_shards import FileShards, Loader, Pieces
 from beam_jobs.jobs.job import FileJob, NearRules
-from beam_jobs.jobs.loading import Loader
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import (
@@ -36,7 +35,7 @@ from beam_jobs.pipeline.steps import (
 )
 from beam_jobs.plan.shards import divided
 from beam_jobs.records.statistics import Statistics
-from beam_jobs.sources.classes import Names
+from beam_jobs.sources.labels import Names
 from readers.files.local import is_local
 
 # Shards of which pieces are written: while one is committed, the processes have work.

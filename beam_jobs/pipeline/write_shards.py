@@ -27,15 +27,13 @@ from beam_jobs.dataset.output import (
     resolve,
 )
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.planning.shards import Planned, PlanShards
-from beam_jobs.pipeline.steps import STATISTICS, at_end_of_bundle
+from beam_jobs.pipeline.steps import STATISTICS, allow_notebooks, at_end_of_bundle
 from beam_jobs.pipeline.write_runs import WriteRuns
-from beam_jobs.plan.placement import Placement, check_seed
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Placement, Splits, check_seed
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import (
     Block,

@@ -16,8 +16,7 @@ import numpy as np
 
 from beam_jobs.columns import pack, text_bytes, unpack
 from beam_jobs.errors import loss_error
-from beam_jobs.plan.placement import ALL, Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import ALL, Placement, Splits
 from beam_jobs.plan.strata import LabelHashes, Strata
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import Divisible, parts_of

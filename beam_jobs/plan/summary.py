@@ -17,8 +17,7 @@ from beam_jobs.plan.shards import BIN_BITS, BINS, bin_counts, bins_of
 from beam_jobs.records.blocks import Block, grouped
 from beam_jobs.records.pieces import Divisible, batches, checksum_of, parts_of
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.classes import MAX_LABELS, Names, label_names
-from beam_jobs.sources.labels import LABEL
+from beam_jobs.sources.labels import LABEL, MAX_LABELS, Names, label_names
 
 # Records whose size is measured before the number of shards is chosen: those with the smallest
 # hashes, which are a uniform sample and the same one in every run.

@@ -42,7 +42,9 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 def checksum_of(values: np.ndarray, counts: np.ndarray | int) -> int:
     """A checksum, which adds up, of values, uint64 [n], and of how often each occurs, int [n]."""
     mixed = values * _MIX
-    mixed = (mixed ^ mixed >> np.uint64(32)) | np.uint64(1)  # No value, such as 0, may count for nothing.
+    mixed = (mixed ^ mixed >> np.uint64(32)) | np.uint64(
+        1
+    )  # No value, such as 0, may count for nothing.
     return int((mixed * np.asarray(counts, np.uint64)).sum(dtype=np.uint64))
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from beam_jobs.__main__ import main
 from beam_jobs.cli.command import parse_command
+from beam_jobs.engines import watch
 from beam_jobs.engines.flags import engine_flags, worker_program
-from beam_jobs.engines.remote import watch
 from examples.samples import make_samples
 from readers.verify import verify
 from tests.engines import packages

@@ -10,8 +10,7 @@ import pytest
 from PIL import Image
 from scipy.signal import resample_poly
 
-from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Placement, Splits
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from tests.readers.format.similarity.lookalikes import (

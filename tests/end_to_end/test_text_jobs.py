@@ -19,8 +19,7 @@ import tokenizers
 
 from beam_jobs.jobs.text.subwords import train_bpe
 from beam_jobs.jobs.text.tokens import words
-from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Placement, Splits
 from tests.support.archives import zipped
 from tests.support.commands import BEAM_WORKERS, ONE, TWO, refused, run
 from tests.support.datasets import files_of, folder_of, records_of, rejects_of, verified

@@ -11,13 +11,12 @@ import numpy as np
 from beam_jobs.jobs.file_passes import FileFirstPass, FileSecondPass
 from beam_jobs.jobs.passes import EncodingPlan
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, SplitPlan
-from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.runs import RunIndex
 from beam_jobs.sources.chunks import Chunk, Task
-from beam_jobs.sources.classes import Names
+from beam_jobs.sources.labels import Names
 from readers.format.decode.records import Decoder
 from readers.format.tfrecord import read_records
 

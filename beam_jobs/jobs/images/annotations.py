@@ -28,8 +28,8 @@ from beam_jobs.jobs.images.coco_file import CocoAnnotations, coco_file, reversed
 from beam_jobs.jobs.images.coco_objects import CocoObject, Segmentation
 from beam_jobs.jobs.images.image_files import header_of
 from beam_jobs.jobs.images.voc_yolo import read_class_names, voc_boxes, yolo_boxes
-from beam_jobs.sources.classes import Names, label_names
 from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import Names, label_names
 from beam_jobs.sources.source import COLUMN, Source, column_of
 from beam_jobs.storage.files import open_seekable, read_bytes
 from beam_jobs.storage.paths import absolute_path

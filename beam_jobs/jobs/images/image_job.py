@@ -43,10 +43,9 @@ from beam_jobs.jobs.images.pixels import (
 from beam_jobs.jobs.job import complete_schema
 from beam_jobs.jobs.near import Compared
 from beam_jobs.jobs.record import Record
-from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.labels import Labels, Names
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.limits import check_bytes
 from readers.files.stores.ahead import Read

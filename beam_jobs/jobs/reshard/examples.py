@@ -16,8 +16,8 @@ from beam_jobs.jobs.reshard.record_frames import FrameBatch, decompressed, frame
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, Task
-from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import Names
 from beam_jobs.storage.files import reading_ahead
 from readers.files.stores.ahead import Read
 from readers.files.stores.reading import EAGER_BYTES

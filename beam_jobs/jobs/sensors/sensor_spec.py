@@ -17,10 +17,9 @@ from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.formats.registry import flags_of
 from beam_jobs.jobs.sensors.read_options import ReadOptions
 from beam_jobs.jobs.sensors.recording import Recording
-from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.labels import Labels, Names
 from readers.format.manifest import SAMPLE_RATE
 from readers.format.schema import Feature, Schema
 

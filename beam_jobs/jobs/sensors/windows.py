@@ -12,8 +12,7 @@ from beam_jobs.jobs.sensors.arrays import NanPolicy, check_series, fill_rows, pr
 from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning
 from beam_jobs.jobs.sensors.recording import Column, Recording, is_missing
 from beam_jobs.jobs.sensors.resampling import Segment
-from beam_jobs.sources.classes import whole_number
-from beam_jobs.sources.labels import label_text
+from beam_jobs.sources.labels import label_text, whole_number
 from beam_jobs.storage.limits import check_bytes
 
 # The feature that holds the number of samples of a window before the zeros that pad it.

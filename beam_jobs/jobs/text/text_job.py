@@ -25,8 +25,7 @@ from beam_jobs.jobs.text.text_passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.text_spec import TextSpec
 from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import Task
-from beam_jobs.sources.classes import Names
-from beam_jobs.sources.labels import LABEL, Labels
+from beam_jobs.sources.labels import LABEL, Labels, Names
 from readers.format.schema import Feature, Schema
 
 

@@ -20,8 +20,8 @@ from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.jobs.file_passes import FileFirstPass
+from beam_jobs.jobs.file_shards import Loader
 from beam_jobs.jobs.job import Job, LearnSchema, LearnSubwords, LearnWords, NearRules, file_job
-from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.passes import FirstPassResult
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
 from beam_jobs.pipeline.planning.drop_near import DropNear

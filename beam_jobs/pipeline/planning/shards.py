@@ -33,7 +33,7 @@ from beam_jobs.plan.shards import (
 from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.classes import Names
+from beam_jobs.sources.labels import Names
 from readers.format.schema import Schema
 
 # References of records -> the size in bytes of each in its shard, or why it cannot be encoded.

@@ -14,7 +14,7 @@ from beam_jobs.cli.command import parse_command
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.jobs.reshard.reshard_job import ReshardJob
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Splits
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.table_inputs import TableInputs
 from readers.format.manifest import Manifest

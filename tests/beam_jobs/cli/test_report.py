@@ -15,8 +15,7 @@ from beam_jobs.cli.report import (
 from beam_jobs.cli.run import Report
 from beam_jobs.dataset.output import Output
 from beam_jobs.pipeline.dry_run import SplitSurvey
-from beam_jobs.plan.placement import Groups, Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Groups, Placement, Splits
 from beam_jobs.records.rejects import Reject, first_rejects, format_rejects
 from readers.format.manifest import Manifest
 from readers.format.rejects import reasons_of

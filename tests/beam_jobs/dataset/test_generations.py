@@ -11,8 +11,7 @@ from beam_jobs.dataset.generations import begun, commit, prepare, state_of
 from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import CompleteError, DataError, UsageError
-from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Placement, Splits
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.format.splits import Shard, Split

@@ -13,8 +13,7 @@ from beam_jobs.dataset import lease
 from beam_jobs.dataset.lease import Lease, is_busy, leased, note_remote, refuse_if_busy
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import UsageError
-from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.storage.atomic import list_files, write_file
 from readers.format.schema import Schema
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from beam_jobs.dataset import resume
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import Digest, Note, ShardResult, noted_shards, second_name
-from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.records.rejects import Reject
 from readers.files import files
 from readers.format.schema import Feature, Schema

@@ -23,13 +23,11 @@ from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import ShardWriter
 from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.file_shards import FileShards, Pieces
-from beam_jobs.jobs.loading import Loader
+from beam_jobs.jobs.file_shards import FileShards, Loader, Pieces
 from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.pipeline import write_runs
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, SplitPlan, shards_of
-from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block, pack_record
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.runs import RunBuilder, locate

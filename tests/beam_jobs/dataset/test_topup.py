@@ -27,8 +27,7 @@ from beam_jobs.dataset.topup import (
 )
 from beam_jobs.errors import DataError
 from beam_jobs.pipeline import commit
-from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.records.rejects import Reject
 from readers.format.index import Index
 from readers.format.schema import Feature, Schema

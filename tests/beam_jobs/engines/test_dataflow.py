@@ -25,8 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from gcp_storage_emulator.server import create_server
 
 from beam_jobs.__main__ import main
-from beam_jobs.engines import dataflow
-from beam_jobs.engines.remote import watch
+from beam_jobs.engines import dataflow, watch
 from beam_jobs.errors import DataError, UsageError
 from examples.samples import make_samples
 from tests.engines.services import Service, free_ports, listens, start, stop

@@ -3,7 +3,7 @@
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.engines.remote.flink import FlinkJob, NoAnswer, addresses, jobs_at
+from beam_jobs.engines.flink import FlinkJob, NoAnswer, addresses, jobs_at
 
 
 def test_what_flink_says(service):

@@ -9,7 +9,7 @@ import apache_beam as beam
 import apache_beam.pipeline
 import pytest
 
-from beam_jobs.engines.notebooks import allow_notebooks
+from beam_jobs.pipeline.steps import allow_notebooks
 
 SHELL = SimpleNamespace(config={"IPKernelApp": {}}, execution_count=7)
 

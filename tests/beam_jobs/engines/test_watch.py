@@ -16,14 +16,13 @@ from apache_beam.runners.runner import PipelineState
 
 from beam_jobs.dataset.lease import note_remote
 from beam_jobs.dataset.output import Output
+from beam_jobs.engines import flink, watch
 from beam_jobs.engines.flags import job_name
-from beam_jobs.engines.remote import flink, watch
-from beam_jobs.engines.remote.flink import FlinkJob, NoAnswer, RemoteJob
-from beam_jobs.engines.remote.watch import Follow, Watch, phase_line
-from beam_jobs.engines.remote.worker_progress import Phase, WorkerProgress
+from beam_jobs.engines.flink import FlinkJob, NoAnswer, RemoteJob
+from beam_jobs.engines.watch import Follow, Watch, phase_line
+from beam_jobs.engines.worker_progress import Phase, WorkerProgress
 from beam_jobs.errors import UsageError
-from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Placement, Splits
 from readers.format.schema import Schema
 from tests.engines.services import free_ports
 from tests.support.commands import refused, run

@@ -8,8 +8,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.options.value_provider import RuntimeValueProvider
 
 from beam_jobs import progress
-from beam_jobs.engines.remote import worker_progress
-from beam_jobs.engines.remote.worker_progress import (
+from beam_jobs.engines import worker_progress
+from beam_jobs.engines.worker_progress import (
     Phase,
     WorkerProgress,
     note_progress,

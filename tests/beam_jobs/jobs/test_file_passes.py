@@ -17,14 +17,13 @@ from beam_jobs.cli.sensors import SensorFlags
 from beam_jobs.errors import DataError
 from beam_jobs.jobs import file_passes
 from beam_jobs.jobs.file_passes import FileFirstPass
+from beam_jobs.jobs.file_shards import Loader
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.image_job import ImageJob
-from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.record import Record
 from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.sources.extra_features import parse_extra_features
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.joined_inputs import JoinedInputs

@@ -9,9 +9,8 @@ import pytest
 from beam_jobs.jobs import passes
 from beam_jobs.jobs.passes import FirstPass, FoundRecords
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import bin_counts
-from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.source import Source

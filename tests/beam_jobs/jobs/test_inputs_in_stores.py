@@ -12,9 +12,9 @@ import pytest
 
 from beam_jobs.dataset.shard_writer import Stretch
 from beam_jobs.errors import DataError, RejectError
+from beam_jobs.jobs.file_shards import Loader
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.image_job import ImageJob
-from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.reshard.examples import batches_of
 from beam_jobs.jobs.reshard.reshard_job import ReshardJob
 from beam_jobs.jobs.split_rules import SplitRules

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.dataset.shard_writer import Stretch
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.loading import Loader
+from beam_jobs.jobs.file_shards import Loader
 from beam_jobs.jobs.record import Record
 from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.records.rejects import Reject

@@ -27,9 +27,8 @@ from beam_jobs.jobs.reshard.record_fit import with_features
 from beam_jobs.jobs.reshard.reshard_job import UNKNOWN_SCHEMA, ReshardJob, reshard_job
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, SplitPlan
-from beam_jobs.plan.splits import Splits
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.inputs import Inputs

@@ -28,9 +28,8 @@ from beam_jobs.jobs.text.tokens import words
 from beam_jobs.pipeline.planning.drop_near import with_dropped
 from beam_jobs.plan.group_splits import GroupSplits
 from beam_jobs.plan.near_keys import PAIR, candidates
-from beam_jobs.plan.placement import Groups, Placement
+from beam_jobs.plan.placement import Groups, Placement, Splits
 from beam_jobs.plan.shards import Plan, SplitPlan
-from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block, frame_lengths, unpack_reject
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task, batch_chunks

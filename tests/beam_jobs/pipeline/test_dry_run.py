@@ -28,9 +28,8 @@ from beam_jobs.pipeline.dry_run import (
     count_repeated,
     findings_of,
 )
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, SplitPlan
-from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.summary import FIRST_REJECTS, Summary
 from beam_jobs.records.rejects import MaxRejects, Reject
 from readers.format.manifest import Manifest

@@ -14,9 +14,8 @@ from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import DataError, find_job_error
 from beam_jobs.pipeline.planning.shards import PlanShards, _DraftPlan
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, shard_sizes
-from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.pieces import Piece, joined

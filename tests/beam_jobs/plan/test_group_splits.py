@@ -18,8 +18,7 @@ from beam_jobs.jobs.split_rules import GroupRules, SplitRules
 from beam_jobs.pipeline.planning.splits import plan_groups
 from beam_jobs.plan import group_splits
 from beam_jobs.plan.group_splits import GroupSizes, check_planned, deal_groups, unpack_splits
-from beam_jobs.plan.placement import ALL, Groups, Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import ALL, Groups, Placement, Splits
 from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import merged

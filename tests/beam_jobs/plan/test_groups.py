@@ -4,8 +4,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError, RejectError, UsageError
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.plan.placement import Groups, Placement
-from beam_jobs.plan.splits import MAX_SPLITS, Splits
+from beam_jobs.plan.placement import MAX_SPLITS, Groups, Placement, Splits
 
 THREE = Splits(("train", "val", "test"), (0.6, 0.3, 0.1))
 

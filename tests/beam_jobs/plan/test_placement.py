@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import UsageError
-from beam_jobs.plan.placement import ALL, Groups, Placement, check_seed
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import ALL, Groups, Placement, Splits, check_seed
 
 HALVES = Splits.parse("a=0.5,b=0.5")
 

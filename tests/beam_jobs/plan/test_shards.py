@@ -9,7 +9,7 @@ from beam_jobs.columns import Ragged
 from beam_jobs.dataset.output import parse_size
 from beam_jobs.errors import UsageError
 from beam_jobs.plan import shards as planned
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import (
     BINS,
     MAX_SHARDS,
@@ -24,7 +24,6 @@ from beam_jobs.plan.shards import (
     shard_sizes,
     shards_of,
 )
-from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block
 
 THREE = Splits(("train", "val", "test"), (0.8, 0.1, 0.1))

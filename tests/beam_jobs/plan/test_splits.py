@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Splits
 
 
 def test_without_splits_everything_is_for_training():

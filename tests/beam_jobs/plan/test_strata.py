@@ -15,8 +15,7 @@ from beam_jobs.errors import DataError
 from beam_jobs.pipeline.planning.splits import plan_strata
 from beam_jobs.plan import strata
 from beam_jobs.plan.group_splits import check_planned
-from beam_jobs.plan.placement import ALL, Placement
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import ALL, Placement, Splits
 from beam_jobs.plan.strata import (
     Cuts,
     Histogram,

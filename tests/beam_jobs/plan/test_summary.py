@@ -12,7 +12,7 @@ from beam_jobs.plan.summary import SAMPLE, SampledRecord, SplitSummary, Summary,
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.pieces import merged
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.classes import MAX_LABELS
+from beam_jobs.sources.labels import MAX_LABELS
 
 
 def hashes(count: int, seed: int = 0) -> np.ndarray:

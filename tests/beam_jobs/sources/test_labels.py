@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.classes import LabelIds, label_names
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import Labels, field_label, label_text
+from beam_jobs.sources.labels import LabelIds, Labels, field_label, label_names, label_text
 from beam_jobs.sources.source import Source
 from tests.support.archives import tarred, zipped
 

@@ -13,7 +13,7 @@ import argparse
 from functools import partial
 
 from beam_jobs.engines.direct import cores
-from beam_jobs.engines.fork_server import fork_context
+from beam_jobs.engines.pool import fork_context
 from tests.campaigns.simulation.scenario import outcome
 from tests.campaigns.tally import Tally
 

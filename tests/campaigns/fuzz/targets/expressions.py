@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.conditioning import Span, parse_rate
-from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.placement import Splits
 from readers.order.split import parse_split, shard_ranges, split_name
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.target import Target

@@ -20,9 +20,9 @@ from apache_beam.runners.runner import PipelineState
 from grpc import RpcError
 from tqdm import tqdm
 
-from beam_jobs.engines.remote import flink
-from beam_jobs.engines.remote.flink import FlinkJob, NoAnswer, RemoteJob
-from beam_jobs.engines.remote.worker_progress import Phase, note_progress, progress_in
+from beam_jobs.engines import flink
+from beam_jobs.engines.flink import FlinkJob, NoAnswer, RemoteJob
+from beam_jobs.engines.worker_progress import Phase, note_progress, progress_in
 from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.progress import progress_line
 

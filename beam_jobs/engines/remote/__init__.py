@@ -1,1 +1,0 @@
-"""Jobs on other engines: followed, found again, and cancelled on Flink."""
