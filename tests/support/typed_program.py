@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from apache_beam import Pipeline
 from apache_beam.pvalue import PCollection, PValue
 from numpy.typing import NDArray
 
@@ -24,9 +23,8 @@ def write(records: PCollection[tuple[str, Mapping[str, Any]]], directory: str) -
     return written
 
 
-def read(pipeline: Pipeline, directory: Path) -> PValue:
-    records: PValue = pipeline | beam_jobs.ReadShards(directory, "train", columns=["signal"])
-    return records
+def read(directory: Path) -> beam_jobs.ReadShards:
+    return beam_jobs.ReadShards(directory, "train", columns=["signal"])
 
 
 def read_ecg(data: bytes, options: beam_jobs.ReadOptions) -> beam_jobs.Recording:

@@ -219,13 +219,16 @@ def _tar_infos(headers: _Headers) -> Iterator[tuple[tarfile.TarInfo, int]]:
     while True:
         headers.left = _MAX_HEADER_BYTES
         try:
-            # The first member is read here.
-            archive = archive or tarfile.TarFile(
-                fileobj=cast(BinaryIO, headers),
-                tarinfo=_StrictInfo,
-                encoding="utf-8",
-                errors="surrogateescape",
-            )
+            if archive is None:
+                archive = tarfile.TarFile(
+                    fileobj=cast(BinaryIO, headers),
+                    tarinfo=_StrictInfo,
+                    encoding="utf-8",
+                    errors="surrogateescape",
+                )
+                # Python 3.10 would look for a next one before it.
+                if archive.firstmember is None:  # type: ignore[attr-defined]
+                    return
             info = archive.next()
         except RecursionError:
             raise RejectError(f"too many extended headers from byte {end} on") from None
