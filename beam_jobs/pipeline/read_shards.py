@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
@@ -12,7 +11,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
 
-from beam_jobs.errors import DataError, UsageError
+from beam_jobs.errors import DataError, UsageError, did_you_mean
 from beam_jobs.jobs.reshard.manifests import manifests_in
 from beam_jobs.jobs.reshard.record_frames import frames_of
 from beam_jobs.packages import check_crc32c
@@ -144,6 +143,5 @@ class ReadShards(beam.PTransform):
 
 def _check_name(kind: str, name: str, names: Collection[str]) -> None:
     if name not in names:
-        close = difflib.get_close_matches(str(name), list(names), 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(str(name), names, "'", "'")
         raise UsageError(f"{kind} {name!r}: the dataset has {', '.join(names)}{hint}")
