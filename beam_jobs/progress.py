@@ -129,7 +129,7 @@ class _Display:
     def _line(self) -> str:
         known = self._bar.format_dict
         unit = known["unit"].strip()
-        rate = known["n"] / max(known["elapsed"], 1e-3)
+        rate = known["n"] / max(known["elapsed"], 1)  # The first moments say nothing of the rate.
         return progress_line(
             self._phase, known["n"], known["total"] or 0, unit, rate, self._rejected
         )

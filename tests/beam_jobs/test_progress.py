@@ -114,13 +114,13 @@ def test_a_line_shows_the_total_and_the_time_left_only_if_they_are_known():
         progress.advance("listing", 2_000)
         progress.advance("writing", 0)
         progress.expect("other", 10, "things")
-        progress.advance("other", 4)
+        progress.advance("other", 9)
     found = [LINE.fullmatch(line).groups() for line in pipe.lines()]
     assert [(f[0], f[1], f[2], f[3], f[5]) for f in found] == [
         ("listing", "7", None, "files", None),
         ("listing", "2,007", None, "files", None),
         ("writing", "0", None, "files", None),
-        ("other", "4", "10", "things", "00:00"),
+        ("other", "9", "10", "things", "00:00"),
     ]
 
 
