@@ -229,7 +229,7 @@ def dataset_job(directory: str, flag: str) -> ReshardJob:
     """Reads the records of a dataset.
 
     Raises:
-        UsageError: There is no dataset in the directory.
+        UsageError: The directory holds no dataset.
     """
     try:
         job = reshard_job(Inputs.of([directory]), "", (), ())

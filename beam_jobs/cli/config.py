@@ -74,7 +74,7 @@ def _read(path: str) -> tuple[dict[str, Any], bool]:
     of_manifest = not in_file
     if isinstance(found, dict) and isinstance(found.get("options"), dict):
         of_manifest, stated = True, found["options"]
-        # What a manifest states beside flags.
+        # The keys of a manifest that are not flags.
         facts = (SAMPLE_RATE, MAP_DIGEST)
         found = {name: value for name, value in stated.items() if name not in facts}
     if not isinstance(found, dict):
@@ -145,7 +145,7 @@ def _arguments(path: str, job: str, values: Mapping[str, Any], of_manifest: bool
             if name in typed_only:
                 raise UsageError(f"--config {path}: type --{name} on the command line")
             hint = did_you_mean(name, names) or "; Beam's options stay on the command line"
-            raise UsageError(f"--config {path}: {_shown(name)} is no flag of {job}{hint}")
+            raise UsageError(f"--config {path}: {_shown(name)} is not a flag of {job}{hint}")
         flag = declared[name]
         if flag.kind is bool:
             stated = str(value).lower() if isinstance(value, bool | str) else ""

@@ -39,7 +39,7 @@ def bytes_of(size: str) -> int:
     """The bytes in a value of `--max_record_bytes`.
 
     Raises:
-        UsageError: It is no size, or more than a record can hold.
+        UsageError: The text is not a size, or the size is more than a record can hold.
     """
     from beam_jobs.dataset.output import parse_size
     from readers.format.tfrecord import MAX_RECORD_BYTES

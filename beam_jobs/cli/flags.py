@@ -38,8 +38,8 @@ class Flag:
         name: Its name, without dashes.
         kind: bool for a flag without a value, list for one with several, else int or str.
         default: The value without the flag.
-        help: What it does, and what happens without it.
-        metavar: What the help shows in place of a value.
+        help: What the flag does, and the default.
+        metavar: The name of the value in the help.
         choices: The values that it may have; empty for any.
         least: The smallest number that it may be.
         check: Raises UsageError, with what was found and expected, for a value that is wrong: a function of the
@@ -73,7 +73,7 @@ class Flag:
         """The value that texts of a command line have by their form.
 
         Raises:
-            UsageError: They are no number, or none of the choices.
+            UsageError: The text is not a number, or not one of the choices.
         """
         if self.kind is bool:
             return True

@@ -168,7 +168,7 @@ class CommandFlags:
 
 
 def _check_exists(flag: str, path: str) -> None:
-    """Refuses a local path that is no pattern and does not exist, and names one that is nearly the same."""
+    """Refuses a local path that does not exist, unless it is a pattern, and suggests a similar path."""
     if not path or "://" in path or set(path) & set("*?["):
         return  # Looked at when Beam is there.
     found = os.path.expanduser(path)
@@ -377,7 +377,7 @@ def _entries(flags: Iterable[Flag], width: int) -> Iterator[str]:
 
 
 def _entry(name: str, text: str, width: int) -> str:
-    """A name and its text in two columns; a long name has a line of its own."""
+    """A name and its text in two columns; a long name stands on a separate line."""
     indent = " " * _INDENT
     lines = textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
     head = f"  {name}"

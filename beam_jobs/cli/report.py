@@ -1,4 +1,4 @@
-"""What a command prints: the summary of a finished job or a dry run, and its lines on stderr."""
+"""What a command prints: the summary of a finished job or of a dry run, and the warnings on stderr."""
 
 from __future__ import annotations
 

@@ -64,9 +64,12 @@ def test_flags_of_the_command_line_replace_those_of_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("job: text\nsplit: a=1", "split is no flag of text; did you mean splits?"),
-        ("job: text\nimage_size: 3x3", "image_size is no flag of text; "),
-        ("job: text\nrunner: x", "runner is no flag of text; Beam's options stay on the command"),
+        ("job: text\nsplit: a=1", "split is not a flag of text; did you mean splits?"),
+        ("job: text\nimage_size: 3x3", "image_size is not a flag of text; "),
+        (
+            "job: text\nrunner: x",
+            "runner is not a flag of text; Beam's options stay on the command",
+        ),
         ("job: text\nconfig: x", "type --config on the command line"),
         ("job: text\njson: true", "type --json on the command line"),
         ("job: text\nseed: 1\nseed: 2", "seed is repeated; expected each name once"),
