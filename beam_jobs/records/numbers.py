@@ -62,47 +62,21 @@ class Numbers:
 
         Complex values have no order and are ignored.
         """
-        flats = [array.reshape(-1) for array in arrays if array.size]
-        if flats:
-            flat = flats[0] if len(flats) == 1 else np.concatenate(flats)
-            self.add_flat(flat, np.fromiter(map(len, flats), np.int64))
+        columns = [array.reshape(-1, 1) for array in arrays if array.size]
+        if columns:
+            add_channels([self], columns)
 
-    def add_flat(self, flat: np.ndarray, sizes: np.ndarray) -> None:
-        """Adds the values of m records, joined: [n], given how many each has: int64 [m], none of them 0."""
-        if flat.dtype.kind in "biu":
-            for part in _parts(flat):
-                total, squares = sums_of_integers(part)
-                self.add_sums(len(part), int(part.min()), int(part.max()), total, squares)
-        elif flat.dtype.kind != "c":
-            for records, values in _slices(sizes):
-                self._add_floats(flat[values], sizes[records])
+    def add_integers(self, flat: np.ndarray) -> None:
+        """Adds integers or booleans [n]."""
+        for part in _parts(flat):
+            total, squares = sums_of_integers(part)
+            self.add_sums(len(part), int(part.min()), int(part.max()), total, squares)
 
     def add_sums(self, count: int, low: int, high: int, total: int, squares: int) -> None:
         """Adds integers by their number, extremes, sum and sum of squares."""
-        self._merge(count, 0, low, high, total << UNIT_BITS, squares << UNIT_BITS)
+        self.add_figures(count, 0, low, high, total << UNIT_BITS, squares << UNIT_BITS)
 
-    def _add_floats(self, flat: np.ndarray, sizes: np.ndarray) -> None:
-        """Adds the values of records that together have few values, or of one that has many."""
-        # Relative to the smallest value of the record: beside squares of a large mean, a small
-        # deviation would be lost. Each sum is within one record, so it does not depend on which
-        # records are added together; adding each record by itself takes four times as long.
-        with np.errstate(over="ignore", invalid="ignore"):
-            if len(sizes) == 1:
-                lows, highs, totals, squares = _sums_of_one(flat)
-            else:
-                lows, highs, totals, squares = _sums(flat.astype(np.float64), sizes)
-        finite = np.isfinite(squares)
-        starts = np.cumsum(sizes) - sizes
-        for row in np.flatnonzero(~finite).tolist():
-            self._add_extreme(flat[starts[row] : starts[row] + sizes[row]])
-        if not finite.any():
-            return
-        columns = (sizes[finite], lows[finite], totals[finite], squares[finite])
-        total, moved = moved_sums(*columns)
-        least, greatest = float(lows[finite].min()), float(highs[finite].max())
-        self._merge(int(columns[0].sum()), 0, least, greatest, total, moved)
-
-    def _add_extreme(self, flat: np.ndarray) -> None:
+    def add_extreme(self, flat: np.ndarray) -> None:
         """Adds a record with values that are not finite, or whose squares are not."""
         for part in _parts(flat, _EXACT_AT_ONCE):
             finite = part[np.isfinite(part)]
@@ -110,9 +84,11 @@ class Numbers:
             if finite.size:
                 items = [exact(item) for item in finite.tolist()]
                 sums = (sum(items), sum(item * item for item in items) >> UNIT_BITS)
-                self._merge(finite.size, 0, float(finite.min()), float(finite.max()), *sums)
+                self.add_figures(finite.size, 0, float(finite.min()), float(finite.max()), *sums)
 
-    def _merge(self, count: int, nan: int, low: Any, high: Any, total: int, squares: int) -> None:
+    def add_figures(
+        self, count: int, nan: int, low: Any, high: Any, total: int, squares: int
+    ) -> None:
         self.count += count
         self.nan += nan
         if low is not None:
@@ -124,7 +100,7 @@ class Numbers:
 
     def merge(self, other: Numbers) -> None:
         """Adds the values that another object has counted."""
-        self._merge(other.count, other.nan, other.low, other.high, other.total, other.squares)
+        self.add_figures(other.count, other.nan, other.low, other.high, other.total, other.squares)
 
     def state(self) -> list[Any]:
         """Its exact state as JSON values."""
@@ -150,42 +126,97 @@ class Numbers:
         return result
 
 
+def add_channels(channels: Sequence[Numbers], records: Sequence[np.ndarray]) -> None:
+    """Adds the values of records, arrays [rows, channels] of one dtype with one row or more, each to its channel."""
+    joined = records[0] if len(records) == 1 else np.concatenate(records)
+    if joined.dtype.kind in "biu":
+        for channel, numbers in enumerate(channels):
+            numbers.add_integers(joined[:, channel])
+    elif joined.dtype.kind != "c":
+        sizes = np.fromiter(map(len, records), np.int64)
+        for some, rows in _slices(sizes, _VALUES_AT_ONCE // len(channels)):
+            _add_floats(channels, joined[rows], sizes[some])
+
+
+def _add_floats(channels: Sequence[Numbers], joined: np.ndarray, sizes: np.ndarray) -> None:
+    """Adds the values [n, channels] of m records that together have few rows, or of one that has many: int64 [m]."""
+    # Relative to the smallest value of the record: beside squares of a large mean, a small deviation would
+    # be lost. Each sum is within one record, so it does not depend on which records are added together.
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = _sums_of_one(joined) if len(sizes) == 1 else _sums(joined, sizes)
+    finite = np.isfinite(sums[-1])
+    starts = np.cumsum(sizes) - sizes
+    for channel, row in np.argwhere(~finite).tolist():
+        rows = slice(starts[row], starts[row] + sizes[row])
+        channels[channel].add_extreme(joined[rows, channel])
+    counts = np.where(finite, sizes, 0)
+    lows, highs, totals, squares = (np.where(finite, each, 0) for each in sums)
+    moved = moved_sums(counts, lows, totals, squares)
+    least = np.where(finite, lows, np.inf).min(axis=1).tolist()
+    greatest = np.where(finite, highs, -np.inf).max(axis=1).tolist()
+    each = zip(channels, counts.sum(axis=1).tolist(), least, greatest, moved, strict=True)
+    for numbers, count, low, high, (total, square) in each:
+        if count:
+            numbers.add_figures(count, 0, low, high, total, square)
+
+
 def _parts(flat: np.ndarray, most: int = _VALUES_AT_ONCE) -> Iterator[np.ndarray]:
     """Yields the values [n] in parts of at most `most` values."""
     for start in range(0, len(flat), most):
         yield flat[start : start + most]
 
 
-def _slices(sizes: np.ndarray) -> Iterator[tuple[slice, slice]]:
-    """Yields the records and the values of successive parts: at most `_VALUES_AT_ONCE`, or one record."""
+def _slices(sizes: np.ndarray, most: int) -> Iterator[tuple[slice, slice]]:
+    """Yields the records and the rows of successive parts: of at most `most` rows, or one record."""
     ends = np.cumsum(sizes)
     first = start = 0
     while first < len(sizes):
-        last = max(int(ends.searchsorted(start + _VALUES_AT_ONCE, side="right")), first + 1)
+        last = max(int(ends.searchsorted(start + most, side="right")), first + 1)
         yield slice(first, last), slice(start, int(ends[last - 1]))
         first, start = last, int(ends[last - 1])
 
 
-def _sums(flat: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, ...]:
+def _sums(joined: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, ...]:
     """The extremes of each of m records, and the sums of its distances from the low one and of their squares.
 
-    The values of all records are float64 [n], and each has int64 [m] of them.
+    The values of all records are [n, channels], and each has int64 [m] rows of them. Each result is float64
+    [channels, m].
     """
-    starts = np.cumsum(sizes) - sizes
-    lows, highs = np.minimum.reduceat(flat, starts), np.maximum.reduceat(flat, starts)
-    above = flat - np.repeat(lows, sizes)
-    return lows, highs, np.add.reduceat(above, starts), np.add.reduceat(np.square(above), starts)
+    columns = _columns(joined)
+    values, lengths = columns.reshape(-1), np.tile(sizes, len(columns))
+    starts = np.cumsum(lengths) - lengths
+    lows, highs = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+    values -= np.repeat(lows, lengths)
+    totals = np.add.reduceat(values, starts)
+    values *= values
+    sums = lows, highs, totals, np.add.reduceat(values, starts)
+    return tuple(each.reshape(len(columns), len(sizes)) for each in sums)
 
 
-def _sums_of_one(flat: np.ndarray) -> tuple[np.ndarray, ...]:
-    """As `_sums`, of one record of any number of values."""
-    low = np.float64(np.min([part.min() for part in _parts(flat)]))
-    high = np.float64(np.max([part.max() for part in _parts(flat)]))
-    sums = np.zeros(2)
-    for part in _parts(flat):
-        above = part.astype(np.float64) - low
-        sums += np.add.reduceat(above, [0])[0], np.add.reduceat(np.square(above), [0])[0]
-    return tuple(np.array([number]) for number in (low, high, *sums))
+def _sums_of_one(joined: np.ndarray) -> tuple[np.ndarray, ...]:
+    """As `_sums`, of one record of any number of rows."""
+    parts = list(_parts(joined, _VALUES_AT_ONCE // joined.shape[1] or 1))
+    extremes = [(values.min(axis=1), values.max(axis=1)) for values in map(_columns, parts)]
+    lows, highs = np.min(extremes, axis=0)[0], np.max(extremes, axis=0)[1]
+    totals, squares = np.zeros_like(lows), np.zeros_like(lows)
+    for values in map(_columns, parts):
+        values -= lows[:, None]
+        totals += _totals(values)
+        values *= values
+        squares += _totals(values)
+    return tuple(each[:, None] for each in (lows, highs, totals, squares))
+
+
+def _totals(values: np.ndarray) -> np.ndarray:
+    """The sum of each row, added in the order of `_sums`, which is not that of `sum`."""
+    starts = np.arange(len(values)) * values.shape[1]
+    totals: np.ndarray = np.add.reduceat(values.reshape(-1), starts)
+    return totals
+
+
+def _columns(rows: np.ndarray) -> np.ndarray:
+    """The values of rows [n, channels] as float64 [channels, n]. To convert one column at a time takes six times as long."""
+    return rows.T.astype(np.float64, order="C")
 
 
 def exact(value: float) -> int:
@@ -252,26 +283,30 @@ def sums_of_bytes(flat: np.ndarray, channels: int) -> list[tuple[int, int]]:
     return [(int(total), int(squares)) for total, squares in sums]
 
 
-def sum_exactly(values: np.ndarray) -> int:
-    """The sum of finite float64 [n], n up to 2**26, in units of 2**-1074.
+def sums_exactly(values: np.ndarray) -> list[int]:
+    """The sums of each row of finite float64 [m, n], n up to 2**26, in units of 2**-1074.
 
     Halves of mantissas with the same exponent add up to integers that float64 holds, so a value takes
     nanoseconds, and the result does not depend on the order.
     """
-    if not len(values):
-        return 0
+    if not values.size:
+        return [0] * len(values)
     mantissas, exponents = np.frexp(values)
     whole = np.ldexp(mantissas, 53)
     high = np.floor(np.ldexp(whole, -27))
     low = whole - np.ldexp(high, 27)
     least = int(exponents.min())
-    bins = exponents - least
-    total = 0
-    halves = (np.bincount(bins, half).tolist() for half in (high, low))
-    for exponent, (above, below) in enumerate(zip(*halves, strict=True)):
-        total += (int(above) << 27) + int(below) << exponent
+    width = int(exponents.max()) - least + 1
+    bins = (exponents + (np.arange(len(values)) * width - least)[:, None]).reshape(-1)
+    above, below = (
+        np.bincount(bins, half.reshape(-1), len(values) * width) for half in (high, low)
+    )
+    totals = [0] * len(values)
+    for at in np.flatnonzero((above != 0) | (below != 0)).tolist():
+        row, exponent = divmod(at, width)
+        totals[row] += (int(above[at]) << 27) + int(below[at]) << exponent
     shift = least - 53 + UNIT_BITS
-    return total << shift if shift >= 0 else total >> -shift
+    return [total << shift if shift >= 0 else total >> -shift for total in totals]
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -291,28 +326,30 @@ def _halves(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def moved_sums(
     sizes: np.ndarray, lows: np.ndarray, totals: np.ndarray, squares: np.ndarray
-) -> tuple[int, int]:
-    """The sums of values and of their squares, in units of 2**-1074, over n records.
+) -> list[tuple[int, int]]:
+    """The sums of values and of their squares, in units of 2**-1074, for each of some channels of n records.
 
     Args:
-        sizes: Number of values in each record, int [n].
-        lows: The smallest value in each record, finite float64 [n].
-        totals: Sum of (value - low) in each record, float64 [n].
-        squares: Sum of (value - low)**2 in each record, float64 [n].
+        sizes: Number of values in each record, int [channels, n].
+        lows: The smallest value in each record, finite float64 [channels, n].
+        totals: Sum of (value - low) in each record, float64 [channels, n].
+        squares: Sum of (value - low)**2 in each record, float64 [channels, n].
     """
     ordinary = _is_ordinary(lows) & _is_ordinary(totals)
-    total = moved = 0
+    columns = (sizes.astype(np.float64), lows, totals, squares)
+    counts, usual, above, square = (np.where(ordinary, column, 0) for column in columns)
+    linear = _product(counts, usual)
+    total = sums_exactly(np.concatenate([*linear, above], axis=1))
+    parts = [part for factor in (*linear, 2 * above) for part in _product(usual, factor)]
+    moved = sums_exactly(np.concatenate([*parts, square], axis=1))
     odd = (column[~ordinary].tolist() for column in (sizes, lows, totals, squares))
-    for size, low, above, square in zip(*odd, strict=True):
-        base, rest = exact(low), exact(above)
-        total += size * base + rest
-        moved += (base * (size * base + 2 * rest) >> UNIT_BITS) + exact(square)
-    counts, lows, totals = sizes[ordinary].astype(np.float64), lows[ordinary], totals[ordinary]
-    linear = _product(counts, lows)
-    total += sum_exactly(np.concatenate([*linear, totals]))
-    parts = [part for factor in (*linear, 2 * totals) for part in _product(lows, factor)]
-    moved += sum_exactly(np.concatenate([*parts, squares[ordinary]]))
-    return total, moved
+    for channel, size, low, rest_above, rest in zip(
+        np.nonzero(~ordinary)[0].tolist(), *odd, strict=True
+    ):
+        base, linear_rest = exact(low), exact(rest_above)
+        total[channel] += size * base + linear_rest
+        moved[channel] += (base * (size * base + 2 * linear_rest) >> UNIT_BITS) + exact(rest)
+    return list(zip(total, moved, strict=True))
 
 
 def _is_ordinary(values: np.ndarray) -> np.ndarray:

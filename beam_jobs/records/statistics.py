@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.records.numbers import Numbers, sums_of_bytes
+from beam_jobs.records.numbers import Numbers, add_channels, sums_of_bytes
 from beam_jobs.records.pieces import Divisible, checksum_of, parts_of
 from readers.format.encode.values import is_integer
 from readers.format.protobuf.tensor import string_values
@@ -80,20 +80,11 @@ class FeatureStatistics:
                     self._add_lengths(str(axis), [value.shape[axis] for value in values])
 
     def _add_values(self, arrays: Sequence[np.ndarray]) -> None:
-        if len(self.channels) == 1:
-            self.channels[0].add(arrays)
-            return
-        if arrays[0].dtype == np.uint8:
-            self._add_bytes(arrays)
-            return
         count = len(self.channels)
-        rows = [array.reshape(-1, count) for array in arrays if array.size]
-        if not rows:
-            return
-        flat = rows[0] if len(rows) == 1 else np.concatenate(rows)
-        sizes = np.fromiter(map(len, rows), np.int64)
-        for channel, numbers in enumerate(self.channels):
-            numbers.add_flat(flat[:, channel], sizes)
+        if count > 1 and arrays[0].dtype == np.uint8:
+            self._add_bytes(arrays)
+        elif records := [array.reshape(-1, count) for array in arrays if array.size]:
+            add_channels(self.channels, records)
 
     def _add_bytes(self, arrays: Sequence[np.ndarray]) -> None:
         flats = [array.reshape(-1) for array in arrays]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.records.numbers import Numbers, exact, exact_text, sum_exactly
+from beam_jobs.records.numbers import Numbers, exact, exact_text, sums_exactly
 from beam_jobs.records.statistics import MAX_COUNTED, FeatureStatistics, Statistics
 from readers.format.dtypes import numpy_dtype
 from readers.format.encode import Encoder
@@ -44,9 +44,11 @@ def figures(*arrays) -> dict:
     return found
 
 
-@given(st.lists(finite, max_size=40))
-def test_floats_add_up_exactly(values):
-    assert sum_exactly(np.array(values, np.float64)) == sum(map(exact, values))
+@given(
+    hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0), elements=finite)
+)
+def test_floats_add_up_exactly(rows):
+    assert sums_exactly(rows) == [sum(map(exact, row)) for row in rows.tolist()]
 
 
 def fraction_of(text: str) -> Fraction:
