@@ -1,8 +1,9 @@
-"""How fast shards are written: this project, TensorFlow Datasets, and a loop without Beam.
+"""How fast shards are written: this project, TensorFlow Datasets, and two loops without Beam.
 
     python benchmarks/write_shards.py --json results.json
 
-All three write the same records from the same files to 16 shards on this machine. A run is timed from
+All write the same records from the same files to 16 shards on this machine; the second loop has this project's
+encoder in place of TensorFlow. A run is timed from
 the start to the exit of the process; the marginal rate, between a small and a large input, excludes
 imports and start-up. The rivals run in their own environment, which is created once.
 """
@@ -30,6 +31,7 @@ CONTENDERS = {
     "ours": Contender("ours"),
     "tfds": Contender("rivals", "tfds_builder.py"),
     "floor": Contender("rivals", "loop.py"),
+    "own floor": Contender("ours", "loop.py"),
 }
 _PATTERNS = {"sensors": "*/*.npy", "images": "*/*.jpg", "text": "*.jsonl"}
 _OWN_FLAGS = {
@@ -66,6 +68,7 @@ class Bench:
         else:
             script = HERE / "rivals" / CONTENDERS[result.contender].module
             arguments = [str(script), kind, "--input", str(folder), *flags]
+            arguments += ["--own_encoder"] * (result.contender == "own floor")
         done = self._harness.run(result.contender, result.case, arguments)
         paths = (path for path in output.rglob("*.tfrecord*") if path.suffix != ".index")
         if (written := sum(map(count_records, paths))) != result.arguments["records"]:
