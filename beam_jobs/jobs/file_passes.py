@@ -265,9 +265,8 @@ class FileSecondPass(SecondPass):
                 if labels is not None:
                     values = values._replace(label=labels[done])
                 complete(record, key, values, self.class_ids)
-                facts = record.more_frames, record.unannotated
                 try:
-                    batch.add(key, split, *encoder.encode(split, record, *facts))
+                    batch.add(key, split, *encoder.encode(split, record))
                 except RejectError as error:  # of a function, which may take the next one
                     batch.late.append((Reject.of(key, "encode", error), split))
                 done += 1

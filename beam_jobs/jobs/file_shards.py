@@ -84,10 +84,17 @@ class Loader:
         values = source_values(self.job, source)
         return complete(self.job.load(source), source.key, values, self._class_ids)
 
-    def load(self, hashes: np.ndarray, references: Sequence[bytes]) -> tuple[Stretch, Statistics]:
-        """The records of some references, in order, framed, and their statistics.
+    def encoder(self) -> RecordEncoder:
+        """An encoder for `load`, which keeps the statistics of what is loaded."""
+        return RecordEncoder(self._encoder, self.mapper)
+
+    def load(
+        self, encoder: RecordEncoder, hashes: np.ndarray, references: Sequence[bytes]
+    ) -> Stretch:
+        """The records of some references, in order, framed.
 
         Args:
+            encoder: From `encoder`.
             hashes: uint64 [n], the hash of each record.
             references: Their n references.
 
@@ -96,40 +103,46 @@ class Loader:
         """
         sources = list(map(unpack_reference, references))
         with self._reading_ahead(sources):
-            return self._framed(hashes, sources)
+            return self._framed(encoder, hashes, sources)
 
     def measure(self, references: Sequence[bytes]) -> list[int | Reject]:
         """The size of each framed record in bytes, or its reject."""
         sources = list(map(unpack_reference, references))
         with self._reading_ahead(sources):
-            loaded = [self._framed(np.zeros(1, np.uint64), [source])[0] for source in sources]
+            encoder, order = self.encoder(), np.zeros(1, np.uint64)
+            loaded = [self._framed(encoder, order, [source]) for source in sources]
         return [part.rejects[0] if part.rejects else int(part.lengths[0]) for part in loaded]
 
     def _reading_ahead(self, sources: Sequence[Source]) -> Window:
         return reading_ahead(itertools.chain.from_iterable(map(self.job.reads, sources)))
 
-    def _framed(self, hashes: np.ndarray, sources: Sequence[Source]) -> tuple[Stretch, Statistics]:
-        encoder = RecordEncoder(self._encoder, self.mapper)
-        frames: list[bytes] = []
-        rows: list[bytes] = []
-        good: list[int] = []
-        rejects: list[Reject] = []
+    def _framed(
+        self, encoder: RecordEncoder, hashes: np.ndarray, sources: Sequence[Source]
+    ) -> Stretch:
+        loaded: list[tuple[int, Record]] = []
+        encoded: list[tuple[int, bytes, bytes]] = []
+        rejects: dict[int, Reject] = {}
+        # All are loaded before the first is encoded, which takes a sixth less time than by turns.
         for number, source in enumerate(sources):
             try:
-                record = self.record(source)
-                facts = record.more_frames, record.unannotated
-                frame, row = encoder.encode(0, record, *facts)
-                frames.append(frame)
-                rows.append(row)
-                good.append(number)
-            except RejectError as error:
-                rejects.append(Reject.of(source.key, "decode", error))
-            except ValueError as error:
-                rejects.append(Reject.of(source.key, "encode", error))
-        statistics = dict(encoder.statistics()).get(0, Statistics(self.schema))
+                loaded.append((number, self.record(source)))
+            except (RejectError, ValueError) as error:
+                rejects[number] = _reject_of(source, error)
+        for number, record in loaded:
+            try:
+                encoded.append((number, *encoder.encode(0, record)))
+            except (RejectError, ValueError) as error:
+                rejects[number] = _reject_of(sources[number], error)
+        numbers = [number for number, _, _ in encoded]
+        frames = [frame for _, frame, _ in encoded]
+        rows = b"".join([row for _, _, row in encoded])
         lengths = np.fromiter(map(len, frames), np.int64, len(frames))
-        stretch = Stretch(b"".join(frames), lengths, hashes[good], b"".join(rows), rejects)
-        return stretch, statistics
+        listed = [rejects[number] for number in sorted(rejects)]
+        return Stretch(b"".join(frames), lengths, hashes[numbers], rows, listed)
+
+
+def _reject_of(source: Source, error: Exception) -> Reject:
+    return Reject.of(source.key, "decode" if isinstance(error, RejectError) else "encode", error)
 
 
 # Files of about this many bytes of records are loaded at a time, so that a shard takes little memory; in a store
@@ -140,9 +153,6 @@ _BATCH_FILES = 256
 
 # Shards, or pieces of them, for each process, so that none is idle while the others write their last ones.
 _PARTS_PER_PROCESS = 2
-
-# Consecutive records of a shard, and their statistics.
-_Loaded = Iterator[tuple[Stretch, Statistics]]
 
 
 class _Shard(NamedTuple):
@@ -221,28 +231,29 @@ class FileShards:
             with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
                 return result, Statistics.of_state(schema, state)
         statistics = Statistics(schema)
-        if pieces:
-            loaded = self._loaded_elsewhere(shard, writer.record_bytes, pieces)
-        else:
-            loaded = self._loaded(shard.hashes, shard.references, writer.record_bytes)
+        load = functools.partial(self._loaded_elsewhere, pieces) if pieces else self._loaded
+        loaded = load(shard.hashes, shard.references, writer.record_bytes, statistics)
+        stretches = itertools.chain(loaded, [Stretch.of_rejects(shard.rejects)])
+        return writer.write(stretches, digest, statistics.state), statistics
 
-        def stretches() -> Iterator[Stretch]:
-            for stretch, more in loaded:
-                statistics.merge(more)
-                yield stretch
-            yield Stretch.of_rejects(shard.rejects)
-
-        return writer.write(stretches(), digest, statistics.state), statistics
-
-    def _loaded_elsewhere(self, shard: _Shard, record_bytes: int, pieces: Pieces) -> _Loaded:
+    def _loaded_elsewhere(
+        self,
+        pieces: Pieces,
+        hashes: np.ndarray,
+        references: list[bytes],
+        record_bytes: int,
+        statistics: Statistics,
+    ) -> Iterator[Stretch]:
+        """As `_loaded`, in pieces that other processes write."""
         count = self.pieces_of_shard(pieces.pool.processes)
-        step = max(-(-len(shard.references) // count), self._batch_files(record_bytes))
+        step = max(-(-len(references) // count), self._batch_files(record_bytes))
         tasks = (
-            (pieces.write, shard.hashes[rows], shard.references[rows], record_bytes, pieces.folder)
-            for rows in _slices(len(shard.references), step)
+            (pieces.write, hashes[rows], references[rows], record_bytes, pieces.folder)
+            for rows in _slices(len(references), step)
         )
-        for stretch, statistics in pieces.pool.map(call_pickled, tasks):
-            yield stretch, statistics
+        for stretch, counted in pieces.pool.map(call_pickled, tasks):
+            statistics.merge(counted)
+            yield stretch
             os.unlink(stretch.piece.path)
 
     def piece(
@@ -253,11 +264,10 @@ class FileShards:
         parts: list[Stretch] = []
         statistics = Statistics(self.loader.schema)
         with unwritable(folder, path.name), path.open("xb") as file:
-            for part, more in self._loaded(hashes, references, record_bytes):
+            for part in self._loaded(hashes, references, record_bytes, statistics):
                 file.write(part.frames)
                 size += len(part.frames)
                 crc = google_crc32c.extend(crc, part.frames)
-                statistics.merge(more)
                 parts.append(part._replace(frames=b""))
         _, lengths, hash_parts, rows, rejects, _ = zip(*parts, strict=True)
         return Stretch(
@@ -269,9 +279,19 @@ class FileShards:
             Piece(str(path), size, crc),
         ), statistics
 
-    def _loaded(self, hashes: np.ndarray, references: list[bytes], record_bytes: int) -> _Loaded:
+    def _loaded(
+        self,
+        hashes: np.ndarray,
+        references: list[bytes],
+        record_bytes: int,
+        statistics: Statistics,
+    ) -> Iterator[Stretch]:
+        """Yields some references' records, a few at a time; in the end, their statistics are added."""
+        encoder = self.loader.encoder()
         for rows in _slices(len(references), self._batch_files(record_bytes)):
-            yield self.loader.load(hashes[rows], references[rows])
+            yield self.loader.load(encoder, hashes[rows], references[rows])
+        for _, counted in encoder.statistics():
+            statistics.merge(counted)
 
     def _batch_files(self, record_bytes: int) -> int:
         batch_bytes = _STORE_BATCH_BYTES if self.loader.job.inputs.in_store else _BATCH_BYTES

@@ -50,14 +50,7 @@ class _FirstRecords(RecordEncoder):
         self.records: list[tuple[str, Mapping[str, Any]]] = []
         self.rejects: list[Reject] = []
 
-    def encode(
-        self,
-        split: int,
-        record: Mapping[str, Any],
-        has_more_frames: bool = False,
-        unannotated: bool = False,
-        key: str = "",
-    ) -> tuple[bytes, bytes]:
+    def encode(self, split: int, record: Mapping[str, Any], key: str = "") -> tuple[bytes, bytes]:
         self.records.append((key or record["key"], record))
         if len(self.records) == _RECORDS:
             raise _EnoughError

@@ -1,26 +1,15 @@
-"""A record, and the parts of it that its source states: its key, its label and its extra columns."""
+"""The parts of a record that its source states: its key, its label and its extra columns."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
 from beam_jobs.errors import RejectError
+from beam_jobs.records.encode import Record
 from beam_jobs.sources.extra_features import ExtraFeature, extra_values
 from beam_jobs.sources.labels import LABEL, ClassIds, Labels
 from beam_jobs.sources.source import NOT_UTF8, Label, Source
 from beam_jobs.storage.encodings import is_utf8
-
-
-class Record(dict[str, Any]):
-    """The features of a record by name.
-
-    Attributes:
-        more_frames: Whether its file has further frames, which are in no record.
-        unannotated: Whether an annotation of it is missing.
-    """
-
-    more_frames = False
-    unannotated = False
 
 
 class SourceValues(NamedTuple):

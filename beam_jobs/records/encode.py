@@ -20,6 +20,18 @@ from readers.format.tfrecord import frame_all, frame_parts
 _COUNTED_BYTES = 1 << 20
 
 
+class Record(dict[str, Any]):
+    """The features of a record by name.
+
+    Attributes:
+        more_frames: Whether its file has further frames, which are in no record.
+        unannotated: Whether an annotation of it is missing.
+    """
+
+    more_frames = False
+    unannotated = False
+
+
 class RecordCounter:
     """Collects the statistics of records that have the features of a schema, by split."""
 
@@ -35,7 +47,9 @@ class RecordCounter:
             self._of(split).add_columns(sum(chosen), rows)
 
     def _of(self, split: int) -> Statistics:
-        return self._statistics.setdefault(split, Statistics(self._schema))
+        if split not in self._statistics:
+            self._statistics[split] = Statistics(self._schema)
+        return self._statistics[split]
 
     def statistics(self) -> Iterator[tuple[int, Statistics]]:
         """Yields (split, statistics of its records since the last call)."""
@@ -53,21 +67,12 @@ class RecordEncoder(RecordCounter):
         self._pending: dict[int, list[Mapping[str, Any]]] = {}
         self._pending_bytes = 0
 
-    def encode(
-        self,
-        split: int,
-        record: Mapping[str, Any],
-        has_more_frames: bool = False,
-        unannotated: bool = False,
-        key: str = "",
-    ) -> tuple[bytes, bytes]:
+    def encode(self, split: int, record: Mapping[str, Any], key: str = "") -> tuple[bytes, bytes]:
         """The framed Example of a record of a split, and its row of the index.
 
         Args:
             split: The number of the split.
             record: The features.
-            has_more_frames: Whether the record's file has further frames, which are in no record.
-            unannotated: Whether an annotation of the record is missing.
             key: The record's key, if the features do not state it.
 
         Raises:
@@ -80,10 +85,10 @@ class RecordEncoder(RecordCounter):
             values = self._encoder.check(record)
         framed = frame_parts(self._encoder.parts(values))
         # Last, because a rejected record must not be counted.
-        if has_more_frames:
-            self._of(split).more_frames += 1
-        if unannotated:
-            self._of(split).unannotated += 1
+        if isinstance(record, Record) and (record.more_frames or record.unannotated):
+            statistics = self._of(split)
+            statistics.more_frames += record.more_frames
+            statistics.unannotated += record.unannotated
         self._pending.setdefault(split, []).append(values)
         self._pending_bytes += len(framed)
         if self._pending_bytes >= _COUNTED_BYTES:

@@ -197,19 +197,25 @@ def unpack_reference(reference: bytes) -> Source:
     """The source that `pack_reference` packed."""
     size, modified = _REFERENCE.unpack_from(reference)
     key, _, details = reference[_REFERENCE.size :].partition(_DETAILS)
-    source = Source(key.decode("utf-8", "surrogatepass"), size, modified)
+    return Source(key.decode("utf-8", "surrogatepass"), size, modified, *_details_of(details))
+
+
+# Files of one class differ in nothing else.
+@functools.lru_cache(maxsize=1024)
+def _details_of(details: bytes) -> tuple[Any, ...]:
+    """The fields of a source after the third."""
     if not details:
-        return source
+        return ()
     archive, location, row, joined, path, error, groups, label = _of_json(details)
-    return source._replace(
-        archive=archive,
-        location=MemberLocation(*location) if location else None,
-        row=row,
-        joined=tuple(map(tuple, joined)),
-        path=path,
-        error=error,
-        groups=RowGroups(*groups) if groups else None,
-        label=tuple(label) if isinstance(label, list) else label,
+    return (
+        archive,
+        MemberLocation(*location) if location else None,
+        row,
+        tuple(map(tuple, joined)),
+        path,
+        error,
+        RowGroups(*groups) if groups else None,
+        tuple(label) if isinstance(label, list) else label,
     )
 
 

@@ -102,7 +102,9 @@ def test_files_members_and_packed_members_are_records_alike(tmp_path):
     for source in (s for p in job.inputs.patterns for s in job.sources(p) if not s.packed):
         assert (
             written.frames[source.key][1]
-            == loader.load(np.zeros(1, np.uint64), [pack_reference(source)])[0].frames
+            == loader.load(
+                loader.encoder(), np.zeros(1, np.uint64), [pack_reference(source)]
+            ).frames
         )
     for number, (name, _) in enumerate(FILES):
         for key in (name, f"x.tar/{name}", f"y.tgz/{name}"):

@@ -58,7 +58,8 @@ def listed(job) -> list[Source]:
 
 def loaded_by(loader: Loader, references: list[bytes]) -> Stretch:
     """What is loaded if the hash of each record is its number."""
-    return loader.load(np.arange(len(references), dtype=np.uint64), references)[0]
+    hashes = np.arange(len(references), dtype=np.uint64)
+    return loader.load(loader.encoder(), hashes, references)
 
 
 def loaded(job):

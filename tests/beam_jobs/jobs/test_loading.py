@@ -67,7 +67,9 @@ def sensors(root: Path) -> Loader:
 
 def loaded_by(loader: Loader, references: list[bytes]) -> tuple[Stretch, Statistics]:
     """What is loaded if the hash of each record is its number."""
-    return loader.load(np.arange(len(references), dtype=np.uint64), references)
+    encoder = loader.encoder()
+    loaded = loader.load(encoder, np.arange(len(references), dtype=np.uint64), references)
+    return loaded, dict(encoder.statistics()).get(0, Statistics(loader.schema))
 
 
 @pytest.fixture(scope="module")

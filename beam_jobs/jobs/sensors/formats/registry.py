@@ -107,8 +107,6 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
             what `options` ask for.
         UsageError: The library for the format is not installed.
     """
-    from beam_jobs.engines.guarded import guarded  # The help, which lists formats, does without.
-
     suffix, form = _format_of(name)
     if not form:
         raise RejectError(_refusal(name))
@@ -116,6 +114,10 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
     try:
         if _CRASHING.isdisjoint(form.libraries):
             return _checked(form, read(data, options), options)
+        from beam_jobs.engines.guarded import (
+            guarded,
+        )  # The help, which lists formats, does without.
+
         memory = len(data) + 4 * options.max_bytes
         return _checked(form, guarded(read, data, options, memory=memory), options)
     except DataError as error:  # The process that reads it was killed.
@@ -177,8 +179,14 @@ def suffixes_with(flag: str) -> str:
 
 def _format_of(name: str) -> tuple[str, Format | None]:
     """The longest known suffix of a name, and its format; this package's formats go first."""
-    parts = name.rsplit("/", 1)[-1].lower().split(".")
-    suffixes = [f".{'.'.join(parts[start:])}" for start in range(1, len(parts))]
+    return _format_of_suffixes(name.rpartition("/")[2].lower().partition(".")[2])
+
+
+@functools.lru_cache(maxsize=1024)
+def _format_of_suffixes(text: str) -> tuple[str, Format | None]:
+    """As `_format_of`, given what comes after the first dot of a name."""
+    parts = text.split(".")
+    suffixes = [f".{'.'.join(parts[start:])}" for start in range(len(parts))]
     if own := next((suffix for suffix in suffixes if suffix in _OWN), ""):
         return own, _OWN[own]
     other = next((suffix for suffix in suffixes if suffix in _others()), "")
