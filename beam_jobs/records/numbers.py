@@ -30,7 +30,7 @@ _SMALLEST, _LARGEST = 1e-100, 1e100
 _BYTES_EXACT = 256
 
 # Bytes that are converted to float32 and summed at a time: about one task of the pool.
-_BYTES_AT_ONCE = 1 << 20
+_BYTES_AT_ONCE = 1 << 17
 
 # Values that are converted to float64 and summed at a time, in megabytes of memory.
 _VALUES_AT_ONCE = 1 << 19

@@ -44,6 +44,9 @@ _MOST_LISTED_AGAIN = 100_000
 # files itself; a folder with more of them is cut among its files.
 _MOST_LISTED_HERE = 5_000
 
+# Names of a folder that are sorted, in place of all, to cut it at one of them.
+_NAMES_PER_CUT = 64
+
 
 # Pages that wait for those before them: 128,000 objects take some 40 MB.
 _PAGES_HELD = 128
@@ -160,9 +163,8 @@ def _local_files(pattern: str, in_order: bool, span: Span) -> Iterator[FileInfo]
                 f"--input {pattern}: {folder} leads through {links} links to folders, expected "
                 f"{_MOST_LINKS} at most: give the folders themselves"
             )
-        in_turn = (
-            sorted(entries, key=lambda entry: entry.name) if in_order else _files_first(entries)
-        )
+        some = _in_span(entries, f"{folder}/", span)
+        in_turn = sorted(some, key=lambda entry: entry.name) if in_order else _files_first(some)
         listed.append((folder, identity, links, iter(in_turn)))
 
     enter(top, 0)
@@ -174,13 +176,29 @@ def _local_files(pattern: str, in_order: bool, span: Span) -> Iterator[FileInfo]
                 continue
             path = f"{folder}/{name}"
             if not _is_folder(entry):
-                if regex.match(path) and span.holds(path):
+                if regex.match(path):
                     yield _local_info(entry, path)
             elif leads(path) and span.may_hold(path):
                 enter(path, links + entry.is_symlink())
                 break
         else:
             listed.pop()
+
+
+def _in_span(
+    entries: Iterable[os.DirEntry[str]], folder: str, span: Span
+) -> Iterable[os.DirEntry[str]]:
+    """Those entries of a folder that are folders, or files in a span; all tasks that share a folder pass over it."""
+    if span.after < folder and (span.until is None or not span.until.startswith(folder)):
+        return entries
+    start = len(folder)
+    after = span.after[start:] if span.after.startswith(folder) else ""
+    until = span.until[start:] if span.until and span.until.startswith(folder) else None
+    return (
+        entry
+        for entry in entries
+        if (after < entry.name and (until is None or entry.name <= until)) or _is_folder(entry)
+    )
 
 
 def _files_first(entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
@@ -223,7 +241,7 @@ def _local_spans(top: str, is_alone: Callable[[str], bool], processes: int) -> l
             listed += 1
             if listed > most:
                 if processes > 1 and len(found) < enough:
-                    found += itertools.chain.from_iterable(_some_names(f, enough) for f in level)
+                    found += _cuts(level, enough)
                 return _between(_some(sorted(filter(_is_text, found)), _SPANS))
             if _is_folder(entry):
                 folders.append(entry.path)
@@ -237,13 +255,19 @@ def _local_spans(top: str, is_alone: Callable[[str], bool], processes: int) -> l
     return _between(_some(found, _SPANS))
 
 
-def _some_names(folder: str, parts: int) -> list[str]:
-    """Names that cut what a folder holds into parts of the same size."""
-    with contextlib.suppress(OSError):
-        names = sorted(os.listdir(folder or "/"))
-        step = max(-(-len(names) // parts), 1)
-        return [f"{folder}/{name}" for name in names[step::step]]
-    return []
+def _cuts(folders: Sequence[str], parts: int) -> list[str]:
+    """Names that cut what some folders hold into parts of about the same size.
+
+    There are not more parts than the processes need, because each of them is a pass over its folder, in which processes
+    wait for each other: sixteen took sixteen times as long as one.
+    """
+    names = list[str]()
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            names += (f"{folder}/{name}" for name in os.listdir(folder or "/"))
+    some = sorted(_some(names, parts * _NAMES_PER_CUT))
+    step = -(-len(some) // parts) or 1
+    return some[step::step]
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:

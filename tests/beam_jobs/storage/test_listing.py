@@ -309,6 +309,15 @@ def test_a_folder_of_many_files_is_cut_among_its_names(tmp_path, monkeypatch):
     assert [len(list(match(f"{tmp_path}/*", span=span))) for span in spans] == [11, *[10] * 6, 9]
 
 
+def test_folders_of_many_files_are_cut_into_as_many_parts_as_processes_need(tmp_path, monkeypatch):
+    monkeypatch.setattr(listing, "_MOST_LISTED_HERE", 5)
+    write(tmp_path, *(f"{letter}/{n:02d}.jpg" for letter in "ab" for n in range(8)))
+    write(tmp_path, *(f"many/{n:02d}.jpg" for n in range(64)))
+    spans = spans_of_pattern(f"{tmp_path}/**", lambda _: False, 2)
+    sizes = [len(list(match(f"{tmp_path}/**", span=span))) for span in spans]
+    assert sum(sizes) == 80 and max(sizes) <= 11 and len(spans) <= 8 + 3
+
+
 def test_an_empty_folder_beside_one_of_many_files_is_no_error(tmp_path, monkeypatch):
     monkeypatch.setattr(listing, "_MOST_LISTED_HERE", 5)
     (tmp_path / "empty").mkdir()
