@@ -10,6 +10,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, Output
 from beam_jobs.errors import JobError
 from beam_jobs.pipeline.dry_run import Findings, SplitSurvey
 from beam_jobs.plan.shards import ONE_KEY, shard_sizes
-from beam_jobs.records.rejects import Reject
+from beam_jobs.records.rejects import MaxRejects, Reject
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import COLUMN
 from readers.format.display import (
@@ -276,6 +277,18 @@ def warnings_of(output: Output, splits: Sequence[SplitSurvey], has_windows: bool
         yield small
 
 
+def tried_rejects(findings: Findings, limit: MaxRejects) -> str:
+    """A warning if so many of the records that were tried are rejected that the job will probably fail."""
+    tried, failed = findings.tried, len(findings.failed)
+    share = failed / tried if isinstance(limit.limit, Fraction) and tried else 0
+    if findings.tried_all or limit.allows(failed, tried) or not share:
+        return ""
+    return (
+        f"{failed:,} of the {tried:,} records that were tried are rejected, more than {limit.text}: the job would "
+        "probably fail"
+    )
+
+
 def alike_classes(names_by_feature: Mapping[str, Iterable[str]]) -> Iterator[str]:
     """Yields a warning for classes of a feature that are equal but for case, blanks or Unicode form."""
     for feature, names in names_by_feature.items():
@@ -307,9 +320,10 @@ def size_line(size: int, inputs: int, schema: Schema) -> str:
     """
     if not (size and inputs):
         return ""
-    line = f"{format_bytes(size)} of records from {format_bytes(inputs)} of inputs: {size / inputs:.2g} times"
+    line = f"{format_bytes(size)} of records from {format_bytes(inputs)} of inputs"
     if size < _INFLATED * inputs:
         return line
+    line += f", {size / inputs:.2g} times as many"
     wide = [f for f in schema.values() if f.encoding not in (*IMAGE_ENCODINGS, "text")]
     if any(f.dtype in ("uint8", "uint16") and len(f.shape) == 3 for f in wide):
         return f"{line}; --encoding jpeg or png, or a smaller --image_size, would make it smaller"

@@ -35,6 +35,7 @@ from beam_jobs.cli.report import (
     splits_as_json,
     splits_of,
     summary_rows,
+    tried_rejects,
     unused_classes,
     warnings_of,
 )
@@ -188,6 +189,7 @@ def _survey(command: Command, report: Report) -> None:
         *warnings_of(command.output, findings.splits, command.job.has_windows),
         *alike_classes(findings.labels),
         kept_out_warning(findings.kept_out, "would be"),
+        tried_rejects(findings, command.output.max_rejects),
     )
     report.note("nothing was written: this was a dry run")
     report.note("--check looks at the dataset that the job writes" if command.run.check else "")

@@ -200,11 +200,14 @@ def _found(placed: Placed) -> FoundRecords:
     labels: list[Label | None] = []
     rejects, classes = placed.rejects, []
     duplicates: list[Any] = []
+    parts = len(placed.parts) + len(rejects)
+    rejected = len(rejects)
     for part, values, split, _, gone in placed.parts:
         try:
             planned = part.planned()
         except RejectError as error:
             rejects.append(Reject.of(part.source.key, "read", error))
+            rejected += 1
             if values.label is not None:
                 classes.append(values.label)
             continue
@@ -225,6 +228,8 @@ def _found(placed: Placed) -> FoundRecords:
         classes,
         duplicates=_splits(duplicates),
         texts=len(keys),
+        parts=parts,
+        rejected_parts=rejected,
     )
 
 

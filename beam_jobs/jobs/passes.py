@@ -91,6 +91,8 @@ class FoundRecords(NamedTuple):
         class_counts: How often each class of other features than the label occurs, by feature.
         references: The packed reference of each record, if it is a whole file; else None.
         identities: int64 [n], a number for each that changes with its contents; None if its size is that number.
+        parts: The number of recordings or images, if each may be cut into several records.
+        rejected_parts: The number of those that were rejected as a whole.
     """
 
     keys: list[bytes]
@@ -105,6 +107,8 @@ class FoundRecords(NamedTuple):
     class_counts: Mapping[str, Mapping[str, int]] = {}
     references: Sequence[bytes] | None = None
     identities: np.ndarray | None = None
+    parts: int = 0
+    rejected_parts: int = 0
 
     @classmethod
     def of_reject(cls, reject: Reject) -> FoundRecords:
@@ -230,6 +234,8 @@ class FirstPass(abc.ABC):
             summary.add_sizes(part.splits, part.sizes)
             summary.add_duplicates(part.duplicates)
             summary.texts += part.texts + len(part.duplicates)
+            summary.parts += part.parts
+            summary.rejected_parts += part.rejected_parts
             if learner and part.learned is not None:
                 learner.add(part.learned)
         learned = list(learner.elements()) if learner else []

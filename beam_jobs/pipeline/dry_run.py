@@ -62,6 +62,7 @@ class Findings:
         input_bytes: The size of the inputs if each record is a file, else that of the records.
         repeated: The number of keys that several records share.
         kept_out: The number of records that are near one of `--keep_out`, as Beam's counters tell.
+        parts, rejected_parts: Those of `Summary`.
     """
 
     splits: tuple[SplitSurvey, ...]
@@ -73,6 +74,13 @@ class Findings:
     input_bytes: int = 0
     repeated: int = 0
     kept_out: int = 0
+    parts: int = 0
+    rejected_parts: int = 0
+
+    @property
+    def tried_all(self) -> bool:
+        """Whether every record was tried, so that all rejects are known."""
+        return self.tried == sum(split.records for split in self.splits)
 
 
 def findings_of(
@@ -100,6 +108,8 @@ def findings_of(
         renamed_schema(schema, output.feature_names),
         sum(split.bytes for split in summary.splits),
         repeated,
+        parts=summary.parts,
+        rejected_parts=summary.rejected_parts,
     )
 
 
@@ -111,7 +121,7 @@ def check_findings(
     Raises:
         UsageError: Records share a key.
         DataError: All records are rejected, one is and `on_reject` is "fail", or more are known to
-            be than `max_rejects` allows.
+            be than `max_rejects` allows; not if a few of the records that were tried are, and others were not tried.
     """
     if findings.repeated:
         raise UsageError(f"keys of several records: {findings.repeated:,}; {ONE_KEY}")
@@ -123,7 +133,9 @@ def check_findings(
         raise DataError(f"the job would reject all records; the first: {rejects[0]}")
     rejected = sum(split.rejected for split in findings.splits)
     found = rejected + sum(split.records + split.duplicates for split in findings.splits)
-    max_rejects.check(rejected, found, rejects, "the job would fail")
+    rejected += len(findings.failed) if findings.tried_all else 0
+    for some, every in ((findings.rejected_parts, findings.parts), (rejected, found)):
+        max_rejects.check(some, every, rejects, "the job would fail")
 
 
 def count_repeated(hashes: Iterable[bytes]) -> int:

@@ -136,6 +136,8 @@ class Summary(Divisible):
         sample: The records with the smallest hashes.
         inputs: The number of listed inputs that were read.
         texts: The number of texts before they are cut into windows, dropped ones included.
+        parts: The number of recordings or images that may be cut into several records.
+        rejected_parts: The number of those that were rejected as a whole: beside windows, they would count for little.
         learned: The checksum of what the job learns from the records.
         identities: The sum of what identifies each record, in 64 bits.
         rejects: The first known rejects in the order of their keys.
@@ -146,6 +148,8 @@ class Summary(Divisible):
     sample: list[SampledRecord] = field(default_factory=list)
     inputs: int = 0
     texts: int = 0
+    parts: int = 0
+    rejected_parts: int = 0
     learned: int = 0
     identities: int = 0
     rejects: list[Reject] = field(default_factory=list)
@@ -234,6 +238,8 @@ class Summary(Divisible):
             mine.merge(theirs)
         self.inputs += other.inputs
         self.texts += other.texts
+        self.parts += other.parts
+        self.rejected_parts += other.rejected_parts
         self.learned += other.learned
         self.identities = (self.identities + other.identities) % (1 << 64)
         self.checksum += other.checksum

@@ -94,6 +94,11 @@ class MaxRejects:
             )
         return cls(f"--max_rejects {text}", limit)
 
+    def allows(self, rejected: int, found: int) -> bool:
+        """Whether a number of inputs may be rejected, of all that were found."""
+        most = self.limit * found if isinstance(self.limit, Fraction) else self.limit
+        return most is None or found < self.least or rejected <= most
+
     def check(
         self,
         rejected: int,
@@ -112,15 +117,16 @@ class MaxRejects:
         Raises:
             DataError: There are too many.
         """
-        most = self.limit * found if isinstance(self.limit, Fraction) else self.limit
-        if most is None or found < self.least or rejected <= most:
+        if self.allows(rejected, found):
             return
         reasons = reasons_of((reject.key, reject.error) for reject in rejects)[:_REASONS]
         told = "; ".join(f"{each.reason}, such as {each.example}" for each in reasons)
         share = math.ceil(100 * rejected / found) / 100
+        limit = f"{share} (or all)" if share < 1 else "all"
+        cure = f", or add --max_rejects {limit} to the same command, which keeps the shards that are done"
         raise DataError(
-            f"{rejected:,} of {found:,} inputs are rejected, more than {self.text}: {outcome}; {told}. Mend them, or "
-            f"add --max_rejects {share} (or all) to the same command, which keeps the shards that are done"
+            f"{rejected:,} of {found:,} inputs are rejected, more than {self.text}: {outcome}; {told}. Mend them"
+            f"{cure if rejected < found else ''}"
         )
 
 

@@ -85,7 +85,8 @@ class _DraftPlan(beam.DoFn):
             inputs = sum(
                 split.rejected + split.records + split.duplicates for split in summary.splits
             )
-            output.max_rejects.check(rejected, inputs, summary.rejects)
+            for some, every in ((summary.rejected_parts, summary.parts), (rejected, inputs)):
+                output.max_rejects.check(some, every, summary.rejects)
             self._prepare(output, output.job(summary), output.folder(summary))
         give_back_freed()
         sizes = [sampled.size for sampled in summary.sample]

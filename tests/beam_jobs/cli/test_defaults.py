@@ -40,6 +40,41 @@ def test_more_than_a_few_rejects_fail_the_job_and_a_limit_keeps_its_shards(tmp_p
     assert "is complete" in capsys.readouterr().err
 
 
+def recordings(folder: Path, count: int, bad: int) -> Path:
+    folder.mkdir()
+    for number in range(count):
+        np.save(folder / f"{number:02}.npy", np.zeros((100, 2), np.float32))
+        if number % 2 and number < 2 * bad:
+            path = folder / f"{number:02}.npy"
+            path.write_bytes(path.read_bytes()[:-1])
+    return folder
+
+
+@pytest.mark.parametrize("flags", [[], ["--window", 2]], ids=["whole", "windows"])
+@pytest.mark.parametrize("plan", [[], ["plan"]], ids=["job", "plan"])
+def test_recordings_that_are_lost_count_as_such_beside_many_windows(tmp_path, capsys, flags, plan):
+    """Also for a plan that has tried them all."""
+    folder = recordings(tmp_path / "in", 12, bad=2)
+    command = [*plan, "sensors", "--input", folder / "*.npy", "--label", "none", *flags, *ONE]
+    command += ["--num_shards", 2, "--output", tmp_path / "out"]
+    assert run(*command) == 1
+    assert "error: 2 of 12 inputs are rejected, more than 5 %" in capsys.readouterr().err
+    assert run(*command, "--max_rejects", "2") == 0
+    assert run(*command, "--max_rejects", "0.17") == 0
+
+
+def test_a_plan_warns_of_a_job_that_would_probably_fail(tmp_path, capsys):
+    folder = recordings(tmp_path / "in", 50, bad=25)
+    command = ["plan", "sensors", "--input", folder / "*.npy", "--label", "none", *ONE]
+    assert run(*command) == 0
+    warning = (
+        "of the 32 records that were tried are rejected, more than 5 %: the job would probably"
+    )
+    assert warning in capsys.readouterr().err
+    assert run(*command, "--max_rejects", "0.9") == 0
+    assert warning not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("field", ["--text_field", "--label_field"])
 def test_a_field_that_the_first_texts_lack_is_a_mistake(tmp_path, capsys, field):
     lines = (json.dumps({"text": f"t{n}", "class": "a"}) for n in range(30))

@@ -91,6 +91,7 @@ def test_a_job_that_was_complete_prints_the_same_and_changes_nothing(recordings,
 @pytest.mark.slow
 def test_a_plan_prints_what_a_job_would_write_also_if_that_would_fail(recordings, capsys):
     flags = ["plan", "sensors", "--input", f"{recordings}/*.npy", "--label", "none"]
+    flags += ["--max_rejects", "all"]
     code, found, _ = printed(capsys, *flags)
     assert (code, found["exit_code"], found["dry_run"], found["tried"]) == (0, 0, True, 10)
     assert found["splits"]["train"]["records"] == 10

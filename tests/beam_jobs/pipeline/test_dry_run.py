@@ -306,8 +306,9 @@ def test_broken_pictures_are_named_among_tried_records(data, tmp_path, capsys):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"no picture" if kind == "broken" else source.read_bytes())
     plan = ["plan", "images", *ONE, "--label", "none", "--input"]
-    assert run(*plan, tmp_path / "in") == 0
-    out = capsys.readouterr().out
+    assert run(*plan, tmp_path / "in") == 1
+    out, error = capsys.readouterr()
+    assert "error: 5 of 20 inputs are rejected, more than 5 %: the job would fail; " in error
     assert "20 records tried, 5 of them rejected\n" in out
     assert out.count(": cannot be decoded: unknown image format") == 5
     assert run(*plan, tmp_path / "in", "--on_reject", "fail") == 1

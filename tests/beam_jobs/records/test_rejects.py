@@ -60,6 +60,16 @@ def test_too_many_rejects_are_told_with_their_reasons_and_the_cure():
     MaxRejects.parse("0.28").check(3, 11, rejects)
 
 
+@pytest.mark.parametrize(
+    ("rejected", "cure"), [(999, ", or add --max_rejects all to the same command"), (1000, "")]
+)
+def test_a_limit_that_would_not_help_is_not_proposed(rejected, cure):
+    with pytest.raises(DataError) as caught:
+        MaxRejects.parse("").check(rejected, 1000, [Reject("a", "read", "empty")])
+    assert caught.value.message.partition("Mend them")[2].startswith(cure)
+    assert bool(cure) == ("--max_rejects" in caught.value.message)
+
+
 @pytest.mark.parametrize("text", ["all", "1.0"])
 def test_all_inputs_may_be_rejected(text):
     MaxRejects.parse(text).check(100, 100, [])
