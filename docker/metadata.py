@@ -6,8 +6,13 @@ python docker/metadata.py > docker/metadata.json
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+# The flags of this checkout, not those of an installed package.
+sys.path.insert(0, str(Path(__file__).absolute().parents[1]))
 
 from beam_jobs.cli.flags import Flag
 from beam_jobs.cli.parser import declared_flags

@@ -42,6 +42,7 @@ def test_its_input_format_works(monkeypatch):
     exec(test, proof)
     (check,) = (value for name, value in proof.items() if name.startswith("test_"))
     check()
+    assert "`written` in `tests/beam_jobs/jobs/test_formats.py`" in TEXT  # Else its tests are red.
     # The extra is the one of the entry.
     assert re.findall(r'^    "(\w+)": \["(\w+)[^"]*"\],$', extra, re.MULTILINE) == [
         (added.extra, *added.libraries)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_jobs.cli.flags import JobFlags, flag
 from beam_jobs.errors import UsageError
@@ -23,19 +23,31 @@ FILES_TRIED = 100
 
 
 # The help of a `--label` that is not given.
-PARENT_OR_NONE = "parent; none if all inputs lie in one folder"
+_PARENT_OR_NONE = "parent; none if all inputs lie in one folder"
 
 
-def label_flag(default: str) -> str:
-    """The flag `--label`, whose default depends on the job; empty for the folder, if there are several."""
+def label_flag(
+    default: str,
+    also: str = "",
+    metavar: str = "",
+    check: Callable[..., Any] | str = "sources.labels:Labels.parse",
+) -> str:
+    """The flag `--label`, whose default depends on the job; empty for the folder, if there are several.
+
+    Args:
+        default: The default.
+        also: The sentence on further places of labels, which begins with a space.
+        metavar: What names them.
+        check: Checks the value.
+    """
     return flag(
         default,
         "the name of the file's folder; no label; a .csv file with the columns path and label; or "
         "a column: of --table, of the .json next to an archive member, or `cls` for the .cls next "
-        "to it. A column of lists gives several labels",
-        unset=default or PARENT_OR_NONE,
-        metavar="parent|none|csv:FILE|column:NAME",
-        check="sources.labels:Labels.parse",
+        f"to it. A column of lists gives several labels.{also}",
+        unset=default or _PARENT_OR_NONE,
+        metavar=f"parent|none|csv:FILE|column:NAME{metavar}",
+        check=check,
         everyday=True,
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from beam_jobs.cli.flags import flag, names_in
-from beam_jobs.cli.inputs import FILES_TRIED, PARENT_OR_NONE, InputFlags
+from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_with
 
@@ -66,16 +66,12 @@ class SensorFlags(InputFlags):
     # Without a --table, the others apply to recordings.
     of_rows = ("path_column", "key")
 
-    label: str = flag(
+    label: str = label_flag(
         "",
-        "the name of the file's folder; no label; a .csv file with the columns path and label; a "
-        "column: of --table, of the .json next to an archive member, `cls` for the .cls next to it, "
-        "or else of the recordings themselves, such as column:activity; or an array of the recordings "
-        "with a label for each row or sample, such as array:y. See --window_label",
-        unset=PARENT_OR_NONE,
-        metavar="parent|none|csv:FILE|column:NAME|array:NAME",
-        check=_check_label,
-        everyday=True,
+        " A column that is nowhere else is one of the recordings, such as column:activity; array:y is an array of the "
+        "recordings with a label for each row or sample. See --window_label",
+        "|array:NAME",
+        _check_label,
     )
     record: Literal["recording", "row"] = flag(
         "recording",
