@@ -77,14 +77,26 @@ class Bench:
         return asdict(done)
 
     def measure(
-        self, kind: str, sizes: Sequence[int], contenders: Sequence[str], runs: int
+        self,
+        kind: str,
+        sizes: Sequence[int],
+        contenders: Sequence[str],
+        runs: int,
+        different: int | None,
     ) -> list[Result]:
         """Runs every contender on every size of a kind; a run before the first is not counted.
+
+        Args:
+            kind: One of `KINDS`.
+            sizes: The numbers of records.
+            contenders: Those that run.
+            runs: The number of runs that count.
+            different: The number of different files, of which the others are names; None for all.
 
         Raises:
             BenchmarkError: This project failed.
         """
-        folders = {size: make_inputs(self._harness.data, kind, size) for size in sizes}
+        folders = {size: make_inputs(self._harness.data, kind, size, different) for size in sizes}
         read_all(folders[sizes[-1]])
         results = [
             Result(f"{size:,} {kind}", name, "", {"records": size})
@@ -158,6 +170,12 @@ def main() -> None:
     parser.add_argument(
         "--outputs", help="folder for temporary datasets, such as /dev/shm (default: --data)"
     )
+    parser.add_argument(
+        "--times",
+        type=int,
+        default=1,
+        help="how many times as large the inputs are, in names of the same files: 4 for 16 cores",
+    )
     flags = parse_flags(parser)
     contenders = parse_names(list(CONTENDERS), flags.contenders)
     sizes = QUICK_SIZES if flags.quick else SIZES
@@ -166,7 +184,9 @@ def main() -> None:
     results: list[Result] = []
     tables = []
     for kind in parse_names(KINDS, flags.kinds):
-        found = bench.measure(kind, sizes[kind], contenders, flags.runs)
+        large = [size * flags.times for size in sizes[kind]]
+        different = sizes[kind][0] if flags.times > 1 else None
+        found = bench.measure(kind, large, contenders, flags.runs, different)
         results += found
         tables.append(format_table(kind, found))
         figures = {**describe(harness.pythons()), "results": [asdict(each) for each in results]}
