@@ -1,6 +1,6 @@
 """Writes the shards of jobs whose record is a file: opens, decodes and encodes each file of a shard.
 
-A process writes a whole shard. Where there are fewer shards than would keep all processes busy, it writes pieces of one,
+A process writes a whole shard. Where whole shards would not keep all processes busy, it writes pieces of them,
 which are joined without passing through another process. Nothing here imports Beam.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import heapq
 import itertools
 import os
 import uuid
@@ -151,8 +152,12 @@ _BATCH_BYTES, _STORE_BATCH_BYTES = 1 << 20, 16 << 20
 
 _BATCH_FILES = 256
 
-# Shards, or pieces of them, for each process, so that none is idle while the others write their last ones.
-_PARTS_PER_PROCESS = 2
+# Pieces of shards for each process, so that none is idle while the others write their last ones.
+_PIECES_PER_PROCESS = 2
+
+# The share of the time that processes must be busy with whole shards. Shards have one size, so sixteen processes are as
+# busy with sixteen shards as with pieces of them, which a thread of the driver has to join.
+_BUSY = 0.75
 
 
 class _Shard(NamedTuple):
@@ -176,11 +181,13 @@ class Pieces(NamedTuple):
         pool: The processes.
         write: The pickled method `FileShards.piece`.
         folder: The local folder in which pieces wait.
+        records: The number of records of a piece.
     """
 
     pool: Pool
     write: bytes
     folder: str
+    records: int
 
 
 @dataclass(frozen=True)
@@ -201,10 +208,21 @@ class FileShards:
     def _known_plan(self) -> Plan:
         return Plan.unpack(self.plan)
 
-    def pieces_of_shard(self, processes: int) -> int:
-        """In how many pieces a shard is written by a number of processes; 1 if a process writes all of it."""
-        shards = sum(split.shards for split in self._known_plan.splits)
-        return -(-_PARTS_PER_PROCESS * processes // max(shards, 1)) if processes > 1 else 1
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The numbers of records of all shards, the largest first."""
+        splits = self._known_plan.splits
+        sizes = [size for s in splits for size in [s.records // max(s.shards, 1)] * s.shards]
+        return sorted(sizes, reverse=True)
+
+    def piece_records(self, processes: int) -> int:
+        """The number of records in a piece of a shard, for some processes; 0 if each process writes whole shards."""
+        loads = [0] * processes
+        for size in self.sizes:
+            heapq.heapreplace(loads, loads[0] + size)
+        total = sum(loads)
+        busy = total > _BUSY * processes * max(loads)
+        return 0 if busy else -(-total // (_PIECES_PER_PROCESS * processes))
 
     def write(
         self, key: int, packed: list[bytes], pieces: Pieces | None = None
@@ -245,8 +263,7 @@ class FileShards:
         statistics: Statistics,
     ) -> Iterator[Stretch]:
         """As `_loaded`, in pieces that other processes write."""
-        count = self.pieces_of_shard(pieces.pool.processes)
-        step = max(-(-len(references) // count), self._batch_files(record_bytes))
+        step = max(pieces.records, self._batch_files(record_bytes))
         tasks = (
             (pieces.write, hashes[rows], references[rows], record_bytes, pieces.folder)
             for rows in _slices(len(references), step)

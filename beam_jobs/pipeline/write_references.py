@@ -38,9 +38,6 @@ from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.labels import Names
 from readers.files.local import is_local
 
-# Shards of which pieces are written: while one is committed, the processes have work.
-_JOINED_AT_ONCE = 2
-
 # Packed references that are divided among shards together: some 200,000, 20 for each of 10,000 shards. They take
 # ten times as much meanwhile.
 _DIVIDED_BYTES = 4 << 20
@@ -105,17 +102,20 @@ class _WriteReferences(WindowStep[tuple[ShardResult, Statistics]]):
         schema, renamed, mapper = output.schema, output.feature_names, output.mapper
         loader = Loader(self._job, schema, names, renamed, mapper)
         shards = FileShards(output, plan, loader)
-        if shards.pieces_of_shard(self._processes) == 1:
+        records = shards.piece_records(self._processes)
+        if not records:
             return partial(call_pickled, pickle.dumps(shards.write))
         folder = output.staging
         if not is_local(folder):
             folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="beam_jobs-"))
         os.makedirs(folder, exist_ok=True)
-        threads = ThreadPoolExecutor(_JOINED_AT_ONCE)
+        # As many shards at once as their pieces need to keep all processes busy, and one more while one is committed.
+        joined = min(len(shards.sizes), self._processes + 1)
+        threads = ThreadPoolExecutor(joined)
         # All are done when the bundle is. If it failed, nobody waits for the others, which fail with the pool.
         self._open.callback(threads.shutdown, wait=False, cancel_futures=True)
-        self._window = Window(threads, _JOINED_AT_ONCE)
-        pieces = Pieces(loading_pool(self._processes), pickle.dumps(shards.piece), folder)
+        self._window = Window(threads, joined)
+        pieces = Pieces(loading_pool(self._processes), pickle.dumps(shards.piece), folder, records)
         return partial(shards.write, pieces=pieces)
 
     def finish_bundle(self) -> Iterator[Any]:

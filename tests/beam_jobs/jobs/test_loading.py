@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from beam_jobs.dataset.shard_writer import Stretch
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.file_shards import Loader
+from beam_jobs.jobs.file_shards import FileShards, Loader
 from beam_jobs.jobs.record import Record
 from beam_jobs.jobs.sensors.sensor_job import SensorJob
+from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.inputs import Inputs
@@ -226,3 +227,26 @@ def test_threads_that_share_a_loader_get_the_same_as_each_alone(monkeypatch, lay
                 assert found[0].frames == expected[0].frames
                 assert found[0].lengths.tolist() == expected[0].lengths.tolist()
                 assert found[1].state() == expected[1].state()
+
+
+@pytest.mark.parametrize(
+    ("splits", "processes", "expected"),
+    [
+        ([(1000, 1)], 1, 0),  # Nobody else could write a piece.
+        ([(1000, 1)], 2, 250),
+        ([(1000, 2)], 2, 0),  # Both write one shard.
+        ([(1000, 3)], 2, 250),  # One would be idle for half of the time that a shard takes.
+        ([(1000, 16)], 16, 0),
+        ([(1000, 17)], 16, 31),
+        ([(1000, 1), (10, 10)], 2, 253),  # The small shards of a split keep nobody busy.
+        ([(1000, 100)], 16, 0),
+        ([(0, 0), (7, 7)], 7, 0),
+        ([(0, 0)], 4, 0),
+    ],
+)
+def test_shards_are_written_in_pieces_where_whole_ones_leave_processes_idle(
+    splits, processes, expected
+):
+    planned = (SplitPlan(n, 0, 9, shards, np.empty(0, np.uint64)) for n, shards in splits)
+    shards = FileShards(None, Plan(tuple(planned)).pack(), None)
+    assert shards.piece_records(processes) == expected
