@@ -6,7 +6,7 @@ boundaries fall); the hashes of those few bins, grouped by bin, become the bound
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -59,11 +59,10 @@ class _DraftPlan(beam.DoFn):
         _: Any,
         summary: Summary,
         listed: list[int] | None = None,
-        cut: list[int] | None = None,
+        cut: Sequence[int] = (),
     ) -> Iterator[Any]:
         output = self._output
         if listed is not None:
-            cut = [1] * self._patterns if cut is None else cut
             for what, found, expected in (
                 ("patterns to list", len(cut), self._patterns),
                 ("parts of patterns", len(listed), sum(cut)),
@@ -194,9 +193,8 @@ class Planned(NamedTuple):
 class PlanShards(beam.PTransform):
     """(Summary of each block, packed blocks of hashes, numbers of inputs, of parts) -> PlannedShards.
 
-    The numbers are of the inputs in each part of a pattern, and of the parts of each pattern, which
-    are the patterns themselves without the last ones. Without numbers of inputs, nothing checks that
-    the runner has handed over all of them.
+    The numbers are of the inputs in each part of a pattern, and of the parts of each pattern. Without them, nothing
+    checks that the runner has handed over all inputs.
 
     Args:
         output: The dataset.

@@ -412,7 +412,7 @@ def write_files(
     output = output_of(directory, loader.schema)
     shards = FileShards(output, plan_of(records).pack(), loader)
     try:
-        pieces = Pieces(pool, pickle.dumps(shards.piece), str(directory))
+        pieces = Pieces(pool, pickle.dumps(shards.piece), str(directory), 8)
         return shards.write(KEY, blocks, pieces if processes > 1 else None)
     finally:
         pool.close()

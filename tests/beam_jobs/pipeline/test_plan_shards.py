@@ -94,6 +94,8 @@ def run_plan(
             ]
             if listed is not None:
                 inputs.append(pipeline | "Listed" >> beam.Create(listed, reshuffle=False))
+                cut = [1] * len(listed)
+                inputs.append(pipeline | "Cut" >> beam.Create(cut, reshuffle=False))
             planned = tuple(inputs) | PlanShards(output, measure, len(listed or ()))
             assert_that(planned.plan, keep)
         return Plan.unpack(file.read_bytes())
@@ -161,7 +163,7 @@ def test_lost_inputs_are_noticed_before_the_output_is_touched(tmp_path):
     summary.inputs = 3
     summary.add_block(Block(np.arange(3, dtype=np.uint64), np.zeros(3, np.uint8), [b""] * 3))
     with pytest.raises(DataError, match="inputs that were listed: 3 of 4 arrived"):
-        next(_DraftPlan(output, None, 2, prepare).process(None, summary, [2, 2]))
+        next(_DraftPlan(output, None, 2, prepare).process(None, summary, [2, 2], [1, 1]))
     for listed, cut, what in (
         ([1, 1, 1], [2], "patterns to list: 1 of 2"),
         ([1, 1, 1], [2, 2], "parts of patterns: 3 of 4"),
@@ -172,7 +174,8 @@ def test_lost_inputs_are_noticed_before_the_output_is_touched(tmp_path):
     assert not (tmp_path / "out").exists()
     folder = tmp_path / "out" / output.folder(summary)
     for prepares in (None, prepare):
-        measured, draft = _DraftPlan(output, None, 2, prepares).process(None, summary, [2, 1])
+        drafting = _DraftPlan(output, None, 2, prepares)
+        measured, draft = drafting.process(None, summary, [2, 1], [1, 1])
         _, again = _DraftPlan(output, None, 2, None).process(None, summary, [2, 0, 1], [1, 2])
         assert [split.shards for split in again.splits] == [2]
         assert (measured.tag, measured.value) == (_DraftPlan.MEASURED, [])
