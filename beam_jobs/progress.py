@@ -48,7 +48,8 @@ def progress_line(
     text = f"{phase}: {amount(done)}"
     if total:
         text += f" of {amount(total)}"
-    text += "" if unit == "B" else f" {unit}"
+    noun = unit.removesuffix("s") if (total or done) == 1 else unit
+    text += "" if unit == "B" else f" {noun}"
     if rate >= 0.5:
         text += f", {amount(rate)}/s"
     if total and rate:

@@ -222,7 +222,7 @@ def _run(command: Command, report: Report) -> None:
     )
     report.note(_size(command, sum(split.bytes for split in splits), outcome.input_bytes))
     if outcome.kept_shards:
-        report.note(f"kept {outcome.kept_shards:,} shards of an unfinished run")
+        report.note(f"kept {counted(outcome.kept_shards, 'shard')} of an unfinished run")
     if manifest.duplicates:
         report.note(f"duplicates dropped: {manifest.duplicates:,}")
     if manifest.more_frames:

@@ -124,6 +124,12 @@ def test_a_line_shows_the_total_and_the_time_left_only_if_they_are_known():
     ]
 
 
+def test_one_is_not_many():
+    assert progress.progress_line("listing", 1, 0, "files", 0) == "listing: 1 file"
+    assert progress.progress_line("writing", 0, 1, "records", 0) == "writing: 0 of 1 record"
+    assert progress.progress_line("writing", 1, 2, "records", 0) == "writing: 1 of 2 records"
+
+
 def test_rejects_so_far_follow_the_rate_in_lines_and_bars():
     pipe, terminal = Pipe(), Terminal()
     for stream in (pipe, terminal.stream):

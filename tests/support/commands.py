@@ -64,7 +64,7 @@ def interrupted(*arguments: object) -> None:
 
 def kept_shards(stderr: str) -> int:
     """How many shards of an unfinished run a command reports to have kept."""
-    found = re.search(r"^kept ([\d,]+) shards of an unfinished run$", stderr, re.M)
+    found = re.search(r"^kept ([\d,]+) shards? of an unfinished run$", stderr, re.M)
     return int(found[1].replace(",", "")) if found else 0
 
 
