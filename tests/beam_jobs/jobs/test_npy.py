@@ -128,6 +128,13 @@ def test_a_header_that_numpy_refuses_is_refused(data):
         parse_npy(data)
 
 
+@pytest.mark.parametrize(("descr", "shape"), [("0f2", (0, 3)), ("2f4", (0,)), ("(2,1)f4", (1,))])
+def test_a_dtype_with_a_shape_of_its_own_is_refused(descr, shape):
+    """NumPy reads it, but no array has it, and with none of its values the shapes would differ."""
+    with pytest.raises(ValueError, match=r"^dtype "):
+        parse_npy(npy_of(header(descr=descr, shape=shape, fortran=True), bytes(8)))
+
+
 @pytest.mark.parametrize("shape", [(2**40, 2**40), (2**63,), (10**30,), (2**62, 4, 0, 2**62)])
 def test_a_shape_that_no_memory_holds_is_refused_at_once(shape):
     data = npy_of(header(shape=shape), bytes(64))

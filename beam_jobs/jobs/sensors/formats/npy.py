@@ -54,6 +54,10 @@ def _npy_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
     shape, fortran_order, dtype = read(stream)
     if min(shape, default=0) < 0:
         raise ValueError(f"shape {shape}")
+    if (
+        dtype.subdtype
+    ):  # No array has it: NumPy adds its shape to that of the array, in an order of its own.
+        raise ValueError(f"dtype {dtype}")
     return shape, fortran_order, dtype
 
 
