@@ -56,7 +56,7 @@ def source_values(job: StatedBySources, source: Source, labelled: bool = False) 
     label = source.label
     if label is None and not labelled:
         label = job.labels.of(source)
-    return SourceValues(label, extra_values(job.extras, source.row))
+    return SourceValues(label, extra_values(job.extras, source.row) if job.extras else {})
 
 
 def complete(record: Record, key: str, values: SourceValues, class_ids: ClassIds) -> Record:

@@ -90,6 +90,10 @@ class Source(NamedTuple):
         return bool(self.groups) or (not self.archive and archive_kind(self.file) == "tar.gz")
 
 
+# The fields of a plain file after its key, its size and its time.
+_PLAIN = Source("")[3:]
+
+
 def value_at(row: Mapping[str, Any], name: str) -> Any:
     """The value of a column, or of a field in it: `meta.cls` is the field `cls` of the object `meta`.
 
@@ -154,7 +158,7 @@ def pack_reference(source: Source) -> bytes:
     """The reference of a source."""
     plain = _REFERENCE.pack(source.size, source.modified) + text_bytes(source.key)
     details = source[3:]
-    if not any(details[:-1]) and source.label is None:
+    if details == _PLAIN:
         return plain
     return plain + _DETAILS + _to_json(details)
 

@@ -26,6 +26,7 @@ from beam_jobs.sources.archives.member import (
 )
 
 _ENDINGS = (".tar.gz", ".tgz", ".zip", ".tar")
+_LAST = {ending[-3:] for ending in _ENDINGS}
 
 _NO_BYTES = MemberLocation(0, 0, 0, IN_TAR, 0)
 
@@ -47,8 +48,10 @@ _USTAR = b"ustar\0"
 
 def archive_kind(path: str) -> str | None:
     """The kind of archive that a file's name indicates: "zip", "tar", "tar.gz" or None."""
+    if path[-3:].lower() not in _LAST:  # Every file that is listed: 0.1 us in place of 0.7.
+        return None
     lower = path.lower()
-    if not lower.endswith(_ENDINGS):  # Every file that is listed: 0.1 us in place of 0.7.
+    if not lower.endswith(_ENDINGS):
         return None
     return "tar.gz" if lower.endswith(_ENDINGS[:2]) else lower[-3:]
 
