@@ -201,11 +201,19 @@ def unpack_reference(reference: bytes) -> Source:
     """The source that `pack_reference` packed."""
     size, modified = _REFERENCE.unpack_from(reference)
     key, _, details = reference[_REFERENCE.size :].partition(_DETAILS)
-    return Source(key.decode("utf-8", "surrogatepass"), size, modified, *_details_of(details))
+    fields = _known_details(details) if len(details) <= _SHORT else _details_of(details)
+    return Source(key.decode("utf-8", "surrogatepass"), size, modified, *fields)
 
 
-# Files of one class differ in nothing else.
+# Details that are kept, in bytes: those of files that have nothing but a label. A row of a table may have megabytes.
+_SHORT = 256
+
+
 @functools.lru_cache(maxsize=1024)
+def _known_details(details: bytes) -> tuple[Any, ...]:
+    return _details_of(details)
+
+
 def _details_of(details: bytes) -> tuple[Any, ...]:
     """The fields of a source after the third."""
     if not details:

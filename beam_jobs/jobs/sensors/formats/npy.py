@@ -54,9 +54,8 @@ def _npy_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
     shape, fortran_order, dtype = read(stream)
     if min(shape, default=0) < 0:
         raise ValueError(f"shape {shape}")
-    if (
-        dtype.subdtype
-    ):  # No array has it: NumPy adds its shape to that of the array, in an order of its own.
+    # No array has such a dtype: NumPy adds its shape to that of the array, in an order of its own.
+    if dtype.subdtype:
         raise ValueError(f"dtype {dtype}")
     return shape, fortran_order, dtype
 

@@ -114,9 +114,8 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
     try:
         if _CRASHING.isdisjoint(form.libraries):
             return _checked(form, read(data, options), options)
-        from beam_jobs.engines.guarded import (
-            guarded,
-        )  # The help, which lists formats, does without.
+        # The help, which lists formats, does without.
+        from beam_jobs.engines.guarded import guarded
 
         memory = len(data) + 4 * options.max_bytes
         return _checked(form, guarded(read, data, options, memory=memory), options)
