@@ -135,7 +135,7 @@ def check_findings(
     found = rejected + sum(split.records + split.duplicates for split in findings.splits)
     rejected += len(findings.failed) if findings.tried_all else 0
     for some, every in ((findings.rejected_parts, findings.parts), (rejected, found)):
-        max_rejects.check(some, every, rejects, "the job would fail")
+        max_rejects.check(some, every, rejects, planned=True)
 
 
 def count_repeated(hashes: Iterable[bytes]) -> int:

@@ -104,7 +104,7 @@ class MaxRejects:
         rejected: int,
         found: int,
         rejects: Iterable[Reject],
-        outcome: str = "no dataset was written",
+        planned: bool = False,
     ) -> None:
         """Checks how many inputs are rejected of all that were found.
 
@@ -112,7 +112,7 @@ class MaxRejects:
             rejected: Their number.
             found: The number of all inputs.
             rejects: Some of them, whose reasons are told.
-            outcome: What becomes of the dataset if there are too many.
+            planned: Whether the job has not run.
 
         Raises:
             DataError: There are too many.
@@ -123,7 +123,9 @@ class MaxRejects:
         told = "; ".join(f"{each.reason}, such as {each.example}" for each in reasons)
         share = math.ceil(100 * rejected / found) / 100
         limit = f"{share} (or all)" if share < 1 else "all"
-        cure = f", or add --max_rejects {limit} to the same command, which keeps the shards that are done"
+        cure = f", or add --max_rejects {limit}"
+        cure += "" if planned else " to the same command, which keeps the shards that are done"
+        outcome = "the job would fail" if planned else "no dataset was written"
         raise DataError(
             f"{rejected:,} of {found:,} inputs are rejected, more than {self.text}: {outcome}; {told}. Mend them"
             f"{cure if rejected < found else ''}"
