@@ -36,15 +36,15 @@ def label_flag(
 
     Args:
         default: The default.
-        also: The sentence on further places of labels, which begins with a space.
-        metavar: What names them.
+        also: A sentence about further places of labels, after a full stop and a space.
+        metavar: The names of these places, after a bar.
         check: Checks the value.
     """
     return flag(
         default,
         "the name of the file's folder; no label; a .csv file with the columns path and label; or "
         "a column: of --table, of the .json next to an archive member, or `cls` for the .cls next "
-        f"to it. A column of lists gives several labels.{also}",
+        f"to it. A column of lists gives several labels{also}",
         unset=default or _PARENT_OR_NONE,
         metavar=f"parent|none|csv:FILE|column:NAME{metavar}",
         check=check,

@@ -278,10 +278,10 @@ def warnings_of(output: Output, splits: Sequence[SplitSurvey], has_windows: bool
 
 
 def tried_rejects(findings: Findings, limit: MaxRejects) -> str:
-    """A warning if so many of the records that were tried are rejected that the job will probably fail."""
+    """A warning if more of the tried records are rejected than the limit, a share of all, allows; else empty."""
     tried, failed = findings.tried, len(findings.failed)
-    share = failed / tried if isinstance(limit.limit, Fraction) and tried else 0
-    if findings.tried_all or limit.allows(failed, tried) or not share:
+    known = findings.tried_all or not isinstance(limit.limit, Fraction)
+    if known or limit.allows(failed, tried):
         return ""
     return (
         f"{failed:,} of the {tried:,} records that were tried are rejected, more than {limit.text}: the job would "

@@ -68,7 +68,7 @@ class SensorFlags(InputFlags):
 
     label: str = label_flag(
         "",
-        " A column that is nowhere else is one of the recordings, such as column:activity; array:y is an array of the "
+        ". A column that is nowhere else is one of the recordings, such as column:activity; array:y is an array of the "
         "recordings with a label for each row or sample. See --window_label",
         "|array:NAME",
         _check_label,

@@ -121,7 +121,7 @@ def check_findings(
     Raises:
         UsageError: Records share a key.
         DataError: All records are rejected, one is and `on_reject` is "fail", or more are known to
-            be than `max_rejects` allows; not if a few of the records that were tried are, and others were not tried.
+            be than `max_rejects` allows. Rejects among the tried records count only if all records were tried.
     """
     if findings.repeated:
         raise UsageError(f"keys of several records: {findings.repeated:,}; {ONE_KEY}")

@@ -137,7 +137,8 @@ class Summary(Divisible):
         inputs: The number of listed inputs that were read.
         texts: The number of texts before they are cut into windows, dropped ones included.
         parts: The number of recordings or images that may be cut into several records.
-        rejected_parts: The number of those that were rejected as a whole: beside windows, they would count for little.
+        rejected_parts: The number of those that were rejected as a whole. A recording is one reject, whatever number of
+            windows it would have given, so the share of lost recordings is checked apart.
         learned: The checksum of what the job learns from the records.
         identities: The sum of what identifies each record, in 64 bits.
         rejects: The first known rejects in the order of their keys.

@@ -127,7 +127,7 @@ class MaxRejects:
         cure += "" if planned else " to the same command, which keeps the shards that are done"
         outcome = "the job would fail" if planned else "no dataset was written"
         raise DataError(
-            f"{rejected:,} of {found:,} inputs are rejected, more than {self.text}: {outcome}; {told}. Mend them"
+            f"{rejected:,} of {found:,} inputs are rejected, more than {self.text}: {outcome}; {told}. Fix them"
             f"{cure if rejected < found else ''}"
         )
 

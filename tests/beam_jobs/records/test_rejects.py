@@ -54,7 +54,7 @@ def test_too_many_rejects_are_told_with_their_reasons_and_the_cure():
         MaxRejects.parse("").check(3, 11, [*rejects, Reject("x", "read", "not UTF-8")])
     assert caught.value.message == (
         "3 of 11 inputs are rejected, more than 5 %: no dataset was written; byte …: cut off, such as 0.jpg; not "
-        "UTF-8, such as x. Mend them, or add --max_rejects 0.28 (or all) to the same command, which keeps the shards "
+        "UTF-8, such as x. Fix them, or add --max_rejects 0.28 (or all) to the same command, which keeps the shards "
         "that are done"
     )
     MaxRejects.parse("0.28").check(3, 11, rejects)
@@ -66,7 +66,7 @@ def test_too_many_rejects_are_told_with_their_reasons_and_the_cure():
 def test_a_limit_that_would_not_help_is_not_proposed(rejected, cure):
     with pytest.raises(DataError) as caught:
         MaxRejects.parse("").check(rejected, 1000, [Reject("a", "read", "empty")])
-    assert caught.value.message.partition("Mend them")[2].startswith(cure)
+    assert caught.value.message.partition("Fix them")[2].startswith(cure)
     assert bool(cure) == ("--max_rejects" in caught.value.message)
 
 

@@ -54,7 +54,7 @@ def _npy_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
     shape, fortran_order, dtype = read(stream)
     if min(shape, default=0) < 0:
         raise ValueError(f"shape {shape}")
-    # No array has such a dtype: NumPy adds its shape to that of the array, in an order of its own.
+    # NumPy appends the dtype's shape to that of the array, and never saves such a dtype.
     if dtype.subdtype:
         raise ValueError(f"dtype {dtype}")
     return shape, fortran_order, dtype
