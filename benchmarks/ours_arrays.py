@@ -48,22 +48,21 @@ def _prepare(mode: str) -> None:
         importlib.import_module("readers.tfdata.dataset")  # imports TensorFlow
 
 
-def _options(task: Task, order: str) -> dict[str, Any]:
+def _options(task: Task) -> dict[str, Any]:
     return {
         "batch_size": BATCH,
         "batching": task.batching,
         "shuffle": task.shuffle,
         "repeat": task.epochs,
-        "order": order,
     }
 
 
-def _load(order: str, task: Task) -> Any:
-    return readers.load(task.store, **_options(task, order))
+def _load(task: Task) -> Any:
+    return readers.load(task.store, **_options(task))
 
 
 def _as_numpy(task: Task) -> Any:
-    return readers.as_numpy(task.store, **_options(task, "global"))
+    return readers.as_numpy(task.store, **_options(task))
 
 
 def _from_source(task: Task) -> Iterator[np.ndarray]:
@@ -80,8 +79,7 @@ def _from_source(task: Task) -> Iterator[np.ndarray]:
 
 READER = Reader(
     modes={
-        "load": partial(_load, "global"),
-        "load, interleave": partial(_load, "interleave"),
+        "load": _load,
         "as_numpy": _as_numpy,
         "RecordSource": _from_source,
     },

@@ -7,7 +7,6 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +35,13 @@ def _prepare(mode: str) -> None:
         importlib.import_module("readers.tfdata.dataset")  # imports TensorFlow
 
 
-def _options(task: Task, order: str) -> dict[str, Any]:
+def _options(task: Task) -> dict[str, Any]:
     is_float = task.kind.is_cropped and task.dtype == "float32"
     return {
         "schema": _SCHEMA,
         "batch_size": BATCH,
         "shuffle": True,
         "repeat": task.epochs,
-        "order": order,
         "decoders": _decoders(task),
         "transform": _to_float if is_float else None,
     }
@@ -59,12 +57,12 @@ def _to_float(batch: dict[str, Any], keys: Any) -> dict[str, Any]:
     return {"image": transforms.to_float(batch["image"])}
 
 
-def _load(order: str, task: Task) -> Any:
-    return readers.load(task.store, **_options(task, order))
+def _load(task: Task) -> Any:
+    return readers.load(task.store, **_options(task))
 
 
 def _as_numpy(task: Task) -> Any:
-    return readers.as_numpy(task.store, **_options(task, "global"))
+    return readers.as_numpy(task.store, **_options(task))
 
 
 def _from_source(task: Task) -> Iterator[np.ndarray]:
@@ -82,8 +80,7 @@ def _from_source(task: Task) -> Iterator[np.ndarray]:
 
 READER = Reader(
     modes={
-        "load": partial(_load, "global"),
-        "load, interleave": partial(_load, "interleave"),
+        "load": _load,
         "as_numpy": _as_numpy,
         "RecordSource": _from_source,
     },

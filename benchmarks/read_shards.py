@@ -33,7 +33,7 @@ from records import make_records
 
 FILES = "files"  # the store of contenders that read the photographs themselves
 
-_OURS = ("load", "load, interleave", "as_numpy", "RecordSource")
+_OURS = ("load", "as_numpy", "RecordSource")
 ARRAYS = {
     "ours": Contender("ours", "ours_arrays", _OURS),
     "bare": Contender(

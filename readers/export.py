@@ -90,7 +90,7 @@ def export_npy(
         (8000, 224, 224, 3)
     """
     names = [feature] if isinstance(feature, str) else name_list("feature", feature)
-    plan = with_fixed_shapes(resolve(path_or_files, split, schema, names, scan=True))
+    plan = with_fixed_shapes(resolve(path_or_files, split, schema, names))
     for name, exported in plan.schema.items():
         _check(name, exported)
     outputs = _outputs(output, names, isinstance(feature, str))

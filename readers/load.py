@@ -110,12 +110,9 @@ def load(
     Order, as in `shuffle=True, seed=7, repeat=None`:
         shuffle (False): Gives each epoch its own random order, which depends only on `seed` and the
             epoch.
-        order (None): `global` finds records by index, so every record is equally likely at every
-            place of a shuffle. `interleave` reads shards as streams, 16 at a time, and shuffles
-            windows. None means `global` for local files with an index, else `interleave`. Local
-            files without one are read in the order `global` if `shard`, buckets, packing or
-            `on_corrupt="skip"` need the number of their records; `start_step` and `state` do not
-            change the order.
+        order (None): `global` makes every record equally likely at every place of a shuffle. `interleave`
+            reads shards from front to back, 16 at a time, and shuffles windows. None means `global`
+            for shards on local disks or in the cache, else `interleave`.
         shuffle_buffer (None): Records shuffled together in the order `interleave`. None means 32
             MiB of records, or 1,024 records if these fit into 128 MiB. Up to three windows are in
             memory.
@@ -175,7 +172,7 @@ def load(
         StoreError: (an OSError) A store still fails after several retries.
         tf.errors.OpError: While batches are read, a record is damaged or does not fit the schema,
             or a store fails. It is an `InvalidArgumentError`, in whose message a line of its own names
-            the file, the record and the byte; or an error of TensorFlow's streams, as `DataLossError`.
+            the file, the record and the byte.
 
     Example:
         >>> ds = readers.load("shards/photos", split="train", batch_size=64, shuffle=True)

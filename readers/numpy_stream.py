@@ -147,9 +147,9 @@ def as_numpy(
     Order, as in `shuffle=True, seed=7, repeat=None`:
         shuffle (False): Gives each epoch its own random order, which depends only on `seed` and the
             epoch.
-        order (None): `global` (or None) finds records by index, so every record is equally likely
-            at every place of a shuffle. `interleave` mixes 16 shards at a time and shuffles
-            windows, in the order of `load`.
+        order (None): `global` makes every record equally likely at every place of a shuffle. `interleave`
+            reads shards from front to back, 16 at a time, and shuffles windows. None means `global`
+            for shards on local disks or in the cache, else `interleave`.
         shuffle_buffer (None): Records shuffled together in the order `interleave`. None means 32
             MiB of records, or 1,024 records if these fit into 128 MiB.
         seed (0): At least 0, and the same on all hosts. None draws one, for a single host alone.
@@ -241,9 +241,7 @@ def as_numpy(
         map_schema=map_schema,
         keys=transform is not None,
     )
-    plan, options = make_plan(
-        path_or_files, split, schema, columns, options, scan=True, any_order=options.shuffle
-    )
+    plan, options = make_plan(path_or_files, split, schema, columns, options)
     return Batches(plan, options, ToArrays(plan.schema, options, transform), prefetch)
 
 
@@ -256,13 +254,4 @@ def plan_of_numbers(path_or_files: Paths, **arguments: Any) -> tuple[Plan, ReadO
     del given["path_or_files"], given["prefetch"]
     keys = given.pop("transform") is not None
     options = options_of(**given, keys=keys)
-    return make_plan(
-        path_or_files,
-        split,
-        schema,
-        columns,
-        options,
-        scan=True,
-        any_order=options.shuffle,
-        strings=False,
-    )
+    return make_plan(path_or_files, split, schema, columns, options, strings=False)

@@ -102,7 +102,7 @@ class RecordSource:
             raise ValueError("on_corrupt='skip' finds damaged records by verify_crc=True")
         if not is_number(seed, 0):
             raise ValueError(f"seed={seed!r}: expected a number of at least 0")
-        plan = resolve(path, split, schema, columns, scan=True, accept_cut=skip, any_order=True)
+        plan = resolve(path, split, schema, columns, accept_cut=skip, any_order=True)
         plan = with_decoders(plan, decoders or {})
         self._seed, self._epoch = seed, 0
         self._records = Records(plan, verify_crc, skip, cache)

@@ -37,8 +37,8 @@ def order_of(plan: Plan, options: ReadOptions) -> Order:
         return MixedOrder(plan.mixed, orders, options.weights, seed if options.shuffle else None)
     window = shuffle_window(plan, options)
     if window is not None:
-        return InterleavedOrder([part.take or 0 for part in plan.parts], seed, window)
-    return GlobalOrder(plan.records or 0, seed) if options.shuffle else SequentialOrder()
+        return InterleavedOrder([part.take for part in plan.parts], seed, window)
+    return GlobalOrder(plan.records, seed) if options.shuffle else SequentialOrder()
 
 
 def order_name(plan: Plan, options: ReadOptions) -> str:
@@ -63,7 +63,7 @@ def schedule_of(plan: Plan, options: ReadOptions) -> tuple[Plan, Schedule, str]:
     """
     assert isinstance(options.batch_size, int)
     host, hosts = options.shard
-    records = total = plan.records or 0
+    records = total = plan.records
     absent = 0
     order = order_name(plan, options)
     if options.part_of_host is not None:
@@ -110,5 +110,5 @@ def check_state(state: State, order: str, plan: Plan) -> None:
         )
     if state.order != order:
         raise ValueError(f"the state is of records {state.order}, not {order}")
-    if max((state.place, *(place + 1 for place in state.held))) > (plan.records or 0):
+    if max((state.place, *(place + 1 for place in state.held))) > plan.records:
         raise ValueError(f"the state is at record {state.place} of {plan.records}")

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from readers.batches.batch_format import BATCH_MASK, LENGTH, MASK, BatchFormat, Batching, PadTo
 from readers.batches.options import OnCorrupt, OrderName, ReadOptions, remainder_of
+from readers.batches.orders import shuffle_window
 from readers.decoders.decoder import Decoder
 from readers.decoders.record_work import RecordFunction
+from readers.files.local import is_local
 from readers.format.schema import Feature, Schema, format_shape
 from readers.hosts import host_of
 from readers.order.schedule import Remainder
@@ -98,8 +100,6 @@ def make_plan(
     schema: Schema | None,
     columns: Sequence[str] | None,
     options: ReadOptions,
-    scan: bool,
-    any_order: bool,
     strings: bool = True,
     mapped: Callable[[Schema], Schema] | None = None,
 ) -> tuple[Plan, ReadOptions]:
@@ -108,8 +108,6 @@ def make_plan(
     Args:
         path_or_files, split, schema, columns: The arguments of `readers.load`.
         options: How to read.
-        scan: Whether to count the records of files that have neither manifest nor index.
-        any_order: Whether to refuse files that can only be read from front to back.
         strings: Whether to read features of strings that no argument names, if no `map` may need them.
         mapped: The features of records that are mapped after they are read, from those before; None if
             they are not.
@@ -117,12 +115,13 @@ def make_plan(
     Raises:
         FileNotFoundError, ValueError: `resolve` raises it, or an option does not suit the dataset.
     """
-    names, accept_cut = options.features_to_read(columns), options.on_corrupt == "skip"
+    names, skip = options.features_to_read(columns), options.on_corrupt == "skip"
     if options.weights is None:
-        plan = resolve(path_or_files, split, schema, names, scan, accept_cut, any_order)
+        plan = resolve(path_or_files, split, schema, names, skip, options.shuffle)
     else:
         datasets = len(options.weights)
-        plan = resolve_mixture(path_or_files, datasets, split, schema, names, accept_cut, any_order)
+        plan = resolve_mixture(path_or_files, datasets, split, schema, names, skip, options.shuffle)
+    options = _with_order(plan, options)
     if not strings and names is None and options.map is None:
         decoded = options.decoders
         numbers = {n: f for n, f in plan.schema.items() if f.dtype != "string" or n in decoded}
@@ -132,7 +131,6 @@ def make_plan(
     is_dense = options.format.batching == "dense"
     plan = with_decoders(with_fixed_shapes(plan) if is_dense else plan, options.decoders)
     if options.map is not None:
-        skip = options.on_corrupt == "skip"
         plan = with_function(plan, options.map, options.map_schema, skip, options.cache)
     final = replace(plan, schema=mapped(plan.schema)) if mapped else plan
     if is_dense:
@@ -145,6 +143,20 @@ def make_plan(
         # Repeating, or skipping steps, would search an empty dataset for a batch without end.
         options = replace(options, repeat=1, start_step=0)
     return plan, options
+
+
+def _with_order(plan: Plan, options: ReadOptions) -> ReadOptions:
+    """The options with the order to read a plan in, and with the size of its shuffle windows.
+
+    Without `order=`, it is `global` if all shards are on local disks or in the cache.
+    """
+    order = options.order
+    if order is None:
+        cached = options.cache.cacheable(plan.parts) if options.cache else ()
+        on_disk = all(is_local(part.path) or part.path in cached for part in plan.parts)
+        order = "global" if on_disk else "interleave"
+    options = replace(options, order=order)
+    return replace(options, window=shuffle_window(plan, options))
 
 
 def _check_dense(plan: Plan) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from readers.order.orders import CYCLE
 from readers.shards.plan import Plan
 
 # Records decoded together share some 100 NumPy calls; limited in bytes, so that those calls find
@@ -62,8 +61,6 @@ def windows_ahead(plan: Plan) -> int:
 
 def default_window(plan: Plan) -> int:
     """How many records to shuffle together, from their number and mean size."""
-    # Without a count, the size is that of the first record alone, which may be unusually small.
-    most = _WINDOW_RECORDS // CYCLE if plan.records is None else plan.records
     size = plan.record_bytes or 1
     fitting = max(_WINDOW_BYTES / size, min(_FEW_RECORDS, _FEW_RECORDS_BYTES / size))
-    return max(1, min(most, int(fitting), _WINDOW_RECORDS))
+    return max(1, min(plan.records, int(fitting), _WINDOW_RECORDS))

@@ -57,7 +57,7 @@ def visit(
         CorruptRecordError: (a ValueError) The checksum of a record is wrong.
         ValueError: A record does not fit the schema.
     """
-    lengths = _lengths(resolve(directory, part, schema, None, scan=True, any_order=True))
+    lengths = _lengths(resolve(directory, part, schema, None, any_order=True))
     source = RecordSource(directory, part, schema=undecoded(schema))
     large = Lock()
 

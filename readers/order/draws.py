@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from readers.order.permutation import Shift, hash32, round_keys
+from readers.order.permutation import hash32, round_keys
 
 _LOW = 0xFFFFFFFF
 
@@ -31,17 +30,16 @@ def salt_keys(salt: str) -> np.ndarray:
     return found
 
 
-def random_bits(keys: Any, rounds: Any, shift: Shift = operator.rshift) -> Any:
+def random_bits(keys: Any, rounds: Any) -> Any:
     """32 random bits for each key, as int64 of the shape of `keys`.
 
     Args:
         keys: int64, the keys of the records.
         rounds: The key of each round: what `salt_keys` returns, or arrays that broadcast with `keys`.
-        shift: A right shift of int64 values.
     """
-    left, right = shift(keys, 32) & _LOW, keys & _LOW
+    left, right = keys // (1 << 32) & _LOW, keys & _LOW
     for key in rounds:
-        left, right = right, left ^ hash32(right ^ key, shift)
+        left, right = right, left ^ hash32(right ^ key)
     return right
 
 

@@ -72,7 +72,7 @@ class GlobalOrder:
 
 
 class InterleavedOrder:
-    """A random order that can be read as streams: shards are interleaved, and shuffled in windows.
+    """A random order that reads shards from front to back: interleaved, and shuffled in windows.
 
     In each epoch, the shards are put in random order and split into groups of about equal size, at
     most `CYCLE`. Within a group, `BLOCK` records are read from each shard in turn until none has
@@ -101,38 +101,11 @@ class InterleavedOrder:
             in_stream[rows] = first + order(places[rows] - first)
         return self._records_at(epoch, in_stream)
 
-    def shards(self, epoch: int) -> np.ndarray:
-        """The numbers of the shards in the order of an epoch, int64 [shards]."""
-        shards = len(self._counts)
-        return Permutation(shards, self._seed, epoch, SHARDS)(np.arange(shards))
-
-    def rest(self, epoch: int, place: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
-        """The rest of an epoch's stream, from a place on.
-
-        Returns:
-            For each remaining group, the shards that are left, int64 [k], and how many records of
-            each were read in full rounds of blocks, int64 [k]; and how many more records of the
-            first group were read, fewer than one round.
-        """
-        groups = []
-        over = 0
-        for group in self._groups(epoch):
-            counts = self._counts[group]
-            if place >= counts.sum():
-                place -= int(counts.sum())
-                continue
-            done = np.zeros_like(counts)
-            if place:
-                done = np.minimum(counts, _rounds(counts, np.array([place]))[0] * BLOCK)
-                over, place = place - int(done.sum()), 0
-            left = done < counts
-            groups.append((group[left], done[left]))
-        return groups, over
-
     def _groups(self, epoch: int) -> list[np.ndarray]:
         """The shards of each group, int64 [k], in the order of an epoch."""
-        shards = self.shards(epoch)
-        return np.array_split(shards, max(-(-len(shards) // CYCLE), 1))
+        count = len(self._counts)
+        shards = Permutation(count, self._seed, epoch, SHARDS)(np.arange(count))
+        return np.array_split(shards, max(-(-count // CYCLE), 1))
 
     def _records_at(self, epoch: int, places: np.ndarray) -> np.ndarray:
         """The numbers of the records at some places of the stream, int64 [k]."""

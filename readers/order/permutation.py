@@ -2,16 +2,14 @@
 
 Each is a Feistel network of additions over pairs (left, right) that stand for the numbers, as
 described by Black and Rogaway in "Ciphers with Arbitrary Finite Domains" (2002). It takes no
-memory, and any part of the order is available at once. Everything is int64 arithmetic with
-operators that NumPy arrays and TensorFlow tensors share, so both compute the same order on every
-machine.
+memory, and any part of the order is available at once. Everything is int64 arithmetic; `hash32`
+uses operators that NumPy arrays and TensorFlow's tensors share, and so no shift.
 """
 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +18,7 @@ import numpy as np
 # tests/readers/order/test_permutation.py.
 _ROUNDS = 8
 
-_LOW = 0xFFFFFFFF
-
-# A right shift of int64 values: `operator.rshift`, or TensorFlow's function.
-Shift = Callable[[Any, int], Any]
+_LOW, _TWO_32 = 0xFFFFFFFF, 1 << 32
 
 
 class Permutation:
@@ -58,7 +53,7 @@ class Permutation:
         return found
 
 
-def permuted(numbers: Any, n: Any, width: Any, keys: Any, shift: Shift = operator.rshift) -> Any:
+def permuted(numbers: Any, n: Any, width: Any, keys: Any) -> Any:
     """A permutation of the numbers 0 to m-1, for some m from n to n + width - 1.
 
     To get a permutation of 0 to n-1, it is applied again to all results that are not below n.
@@ -68,55 +63,52 @@ def permuted(numbers: Any, n: Any, width: Any, keys: Any, shift: Shift = operato
         n: How many numbers there are.
         width: The smallest number whose square is at least n, and at least 1.
         keys: The key of each round, int64 [rounds], or for each number, int64 [rounds, k].
-        shift: A right shift of int64 values.
     """
     height = (n + width - 1) // width
     left, right = numbers // height, numbers % height
     for number in range(_ROUNDS):
         if number % 2:
-            right = (right + hash32(left ^ keys[number], shift)) % height
+            right = (right + hash32(left ^ keys[number])) % height
         else:
-            left = (left + hash32(right ^ keys[number], shift)) % width
+            left = (left + hash32(right ^ keys[number])) % width
     return left * height + right
 
 
-def round_keys(key: Sequence[Any], shift: Shift = operator.rshift) -> Any:
+def round_keys(key: Sequence[Any]) -> Any:
     """The key of each round of `permuted`, int64 [rounds], or [orders, rounds] for several.
 
     Args:
         key: Numbers from 0 to 2**63 - 1, or int64 arrays [orders, 1], that determine the order.
-        shift: A right shift of int64 values.
     """
     state: Any = 0
     for part in key:
-        state = hash32(state ^ part, shift)
-        state = hash32(state + shift(part, 32) + 1, shift)
-    return hash32(state + np.arange(_ROUNDS) * 0x9E3779B9, shift)
+        state = hash32(state ^ part)
+        state = hash32(state + part // _TWO_32 + 1)
+    return hash32(state + np.arange(_ROUNDS) * 0x9E3779B9)
 
 
-def record_keys(places: Any, key: Sequence[Any], shift: Shift = operator.rshift) -> Any:
+def record_keys(places: Any, key: Sequence[Any]) -> Any:
     """A pseudo-random number below 2**63 for each place, int64 [k].
 
     Args:
         places: int64 [k], the places of records in an epoch.
         key: Numbers from 0 to 2**63 - 1 that determine the result, such as a seed and an epoch.
-        shift: A right shift of int64 values.
     """
-    keys = round_keys(key, shift)
-    low = hash32(hash32(places ^ keys[0], shift) ^ shift(places, 32) ^ keys[1], shift)
-    high = hash32(low ^ places ^ keys[2], shift) & 0x7FFFFFFF
-    return high * 4294967296 + low
+    keys = round_keys(key)
+    low = hash32(hash32(places ^ keys[0]) ^ places // _TWO_32 ^ keys[1])
+    high = hash32(low ^ places ^ keys[2]) & 0x7FFFFFFF
+    return high * _TWO_32 + low
 
 
-def hash32(numbers: Any, shift: Shift = operator.rshift) -> Any:
+def hash32(numbers: Any) -> Any:
     """A 32-bit hash of the lower 32 bits of int64 values.
 
     Source: the finalizer `lowbias32` from Chris Wellons' hash-prospector, in the public domain.
     """
     low = numbers & _LOW
-    low = low ^ shift(low, 16)
+    low = low ^ low // 65536
     low = (low * 0x7FEB352D) & _LOW
-    low = low ^ shift(low, 15)
+    low = low ^ low // 32768
     # One factor is split because the product would not fit into 63 bits.
-    low = ((low & 0xFFFF) * 0x846CA68B + (shift(low, 16) * 0x846CA68B & 0xFFFF) * 65536) & _LOW
-    return low ^ shift(low, 16)
+    low = ((low & 0xFFFF) * 0x846CA68B + (low // 65536 * 0x846CA68B & 0xFFFF) * 65536) & _LOW
+    return low ^ low // 65536

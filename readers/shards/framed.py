@@ -120,7 +120,7 @@ class FramedReader:
     Shards and their indexes are opened when their first record is read.
 
     Args:
-        plan: A plan with a known number of records.
+        plan: The plan.
         empty: Allocates large arrays.
         cache: Where to keep remote shards; None to read them from the store.
 
@@ -129,17 +129,15 @@ class FramedReader:
     """
 
     def __init__(self, plan: Plan, empty: Allocator, cache: ShardCache | None) -> None:
-        if plan.records is None:
-            raise ValueError(f"{plan.name}: the number of records is unknown")
         self._plan, self._empty = plan, empty
         cached = cache.cacheable(plan.parts) if cache else frozenset()
         self.is_local = all(is_local(part.path) or part.path in cached for part in plan.parts)
         self._cache, self._cacheable = cache, cached
         # The files to read from the cache, and those that it does not have yet, or not any more.
         self._cached, self._uncached = set(cached), set(cached)
-        self._ends = np.cumsum([part.take or 0 for part in plan.parts], dtype=np.int64)
+        self._ends = np.cumsum([part.take for part in plan.parts], dtype=np.int64)
         # The number that the first record in each part's file would have.
-        before = [(part.take or 0) + part.skip for part in plan.parts]
+        before = [part.take + part.skip for part in plan.parts]
         self._firsts = self._ends - np.array(before, np.int64)
         self._indexes = ShardIndexes(plan.parts, len(plan.parts) <= _DESCRIPTORS)
         # The least recently used shard is dropped; it closes once its last reader is done with it.

@@ -70,20 +70,6 @@ def decompressed_extent(path: str) -> tuple[int, int]:
     return count, offset
 
 
-def first_record_bytes(path: str, gzipped: bool) -> int | None:
-    """The size of the first record in bytes, with framing; None for an empty file.
-
-    Raises:
-        CorruptRecordError: The file does not begin with a TFRecord.
-    """
-    if gzipped:
-        with _decompressed(path) as file:
-            header = file.read(HEADER_BYTES)
-    else:
-        header = files_of(path).read(path, 0, HEADER_BYTES)
-    return FRAME_BYTES + record_length(header, path, 0) if header else None
-
-
 @contextlib.contextmanager
 def _decompressed(path: str) -> Iterator[BinaryIO]:
     """Opens a GZIP file. Errors of decompression name it."""

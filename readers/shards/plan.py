@@ -30,8 +30,8 @@ class Part:
     Attributes:
         path: The file's path; a local one is without `file://`.
         skip: The number of records before the run.
-        take: The number of records in the run; None for all of an unknown number.
-        total: The number of records in the whole file; None if unknown.
+        take: The number of records in the run.
+        total: The number of records in the whole file; None before its index is read.
         bytes: The file's size according to the manifest; None without a manifest.
         gzipped: Whether the file is compressed with GZIP.
         crc32c: The file's CRC32C according to the manifest; None without a manifest.
@@ -43,7 +43,7 @@ class Part:
 
     path: str
     skip: int
-    take: int | None
+    take: int
     total: int | None
     bytes: int | None = None
     gzipped: bool = False
@@ -53,8 +53,8 @@ class Part:
     index_crc32c: int | None = None
 
     def whole(self) -> Part:
-        """All records of the file, whose number is known."""
-        return replace(self, skip=0, take=self.total)
+        """All records of the file."""
+        return replace(self, skip=0, take=self.total or 0)
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,8 @@ class Plan:
         name: The split, with its slice, as the caller gave it.
         schema: The features of each record, after the work on it.
         parts: The runs of records to read, in the order of the files.
-        records: The number of records; None if files without a manifest lack an index.
-        record_bytes: The mean size of a framed record, or the size of the first one; None if there are
-            no records.
+        records: The number of records.
+        record_bytes: The mean size of a framed record; None if there are no records.
         fingerprint: Values that change whenever the records or their order change, but not when the
             dataset is moved.
         mixed: The number of records in each dataset of a mixture; empty for a single dataset.
@@ -78,7 +77,7 @@ class Plan:
     name: str
     schema: Schema
     parts: tuple[Part, ...]
-    records: int | None
+    records: int
     record_bytes: float | None
     fingerprint: tuple[Any, ...]
     mixed: tuple[int, ...] = ()
@@ -99,8 +98,8 @@ class Plan:
         return self.work.stored if self.work else self.schema
 
     def slice(self, start: int, stop: int) -> Plan:
-        """The plan for the records from `start` to before `stop`; their number must be known."""
-        takes = [part.take or 0 for part in self.parts]
+        """The plan for the records from `start` to before `stop`."""
+        takes = [part.take for part in self.parts]
         parts = tuple(
             replace(self.parts[number], skip=self.parts[number].skip + skip, take=take)
             for number, skip, take in shard_ranges(takes, start, stop)

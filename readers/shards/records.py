@@ -44,7 +44,7 @@ class Records:
     Shards and their indexes are opened when their first record is read.
 
     Args:
-        plan: A plan with a known number of records.
+        plan: The plan.
         verify_crc: Whether to check the CRC32C of every record that is read.
         skip: Whether records that fail this check are left out or replaced, instead of raising an error.
         cache: Where to keep remote shards; None to read them from the store.
@@ -55,9 +55,6 @@ class Records:
         memory: Allocates large arrays, and reuses their memory.
         skipped: (path, number in the file) of each damaged record found so far.
         is_local: Whether every file is on a local disk, or cached there when it is first read.
-
-    Raises:
-        ValueError: The plan's number of records is unknown.
     """
 
     def __init__(
@@ -86,7 +83,7 @@ class Records:
         return self._reader.is_fetched
 
     def __len__(self) -> int:
-        return self.plan.records or 0
+        return self.plan.records
 
     def of_plan(self, plan: Plan) -> Records:
         """The records of another plan, read in the same way."""

@@ -22,7 +22,6 @@ def resolve(
     split: str | None,
     schema: Schema | None,
     columns: Sequence[str] | None,
-    scan: bool = False,
     accept_cut: bool = False,
     any_order: bool = False,
 ) -> Plan:
@@ -35,7 +34,6 @@ def resolve(
         schema: The schema of files without a manifest; for a dataset, the features to read, of which
             it may say more than the manifest does (see `chosen_schema`).
         columns: The features to read; None means all.
-        scan: Whether to count the records of files without manifest and index by scanning them.
         accept_cut: Whether to accept shards whose size is not the one in the manifest.
         any_order: Whether to refuse files whose records can only be read from front to back.
 
@@ -61,8 +59,7 @@ def resolve(
         files = found_files(path)
     elif path_or_files and (schema is None or _is_dataset(path_text(path_or_files[0]))):
         plans = [
-            resolve(path, split, schema, columns, scan, accept_cut, any_order)
-            for path in path_or_files
+            resolve(path, split, schema, columns, accept_cut, any_order) for path in path_or_files
         ]
         return _joined(path_or_files, plans)
     else:
@@ -71,7 +68,7 @@ def resolve(
         raise ValueError(
             "files without a manifest need schema=readers.Schema({name: (dtype, shape), ...})"
         )
-    return _with_columns(files_plan(files, split, schema, scan, any_order), columns)
+    return _with_columns(files_plan(files, split, schema, any_order), columns)
 
 
 def resolve_mixture(
@@ -99,11 +96,11 @@ def resolve_mixture(
         raise ValueError(
             f"weights for {datasets} datasets: expected a list of {datasets} paths, found {found}"
         )
-    plans = [resolve(path, split, schema, columns, True, accept_cut, any_order) for path in paths]
+    plans = [resolve(path, split, schema, columns, accept_cut, any_order) for path in paths]
     for path, plan in zip(paths, plans, strict=True):
         if not plan.records:
             raise ValueError(f"{path}: {plan.name} holds no records to mix")
-    return replace(_joined(paths, plans), mixed=tuple(plan.records or 0 for plan in plans))
+    return replace(_joined(paths, plans), mixed=tuple(plan.records for plan in plans))
 
 
 def _joined(paths: Sequence[str | os.PathLike[str]], plans: Sequence[Plan]) -> Plan:
@@ -115,7 +112,7 @@ def _joined(paths: Sequence[str | os.PathLike[str]], plans: Sequence[Plan]) -> P
                 f"{path} has other features than {paths[0]}: {plan.schema}, not {first.schema}; "
                 "choose those they share with columns="
             )
-    records = [plan.records or 0 for plan in plans]
+    records = [plan.records for plan in plans]
     sizes = [n * (plan.record_bytes or 0.0) for n, plan in zip(records, plans, strict=True)]
     return Plan(
         name=" and ".join(f"{path} {plan.name}" for path, plan in zip(paths, plans, strict=True)),

@@ -1,16 +1,31 @@
-"""Columns -> the tensors of a batch: dense, padded (with masks) or ragged, with static shapes."""
+"""One feature of a batch as tensors, and the batches made of them: dense, padded or ragged."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from readers.batches.batch_format import LENGTH, MASK, BatchFormat
 from readers.format.schema import Feature, Schema
-from readers.tfdata.columns.column import TensorColumn, first_rows
+
+
+@dataclass(frozen=True)
+class TensorColumn:
+    """One feature of B records, or the arrays of B sequences or feature lists.
+
+    Attributes:
+        values: [B, *shape] if the shape is fixed; else flat [N], record after record.
+        shapes: int64 [B, rank], the shape of each record; None if it is fixed.
+        row_lengths: int64 [B], the number of arrays in each sequence; `values` and `shapes` then
+            have a row for each array. None for all other encodings.
+    """
+
+    values: tf.Tensor
+    shapes: tf.Tensor | None = None
+    row_lengths: tf.Tensor | None = None
 
 
 def batch_of(
@@ -19,7 +34,7 @@ def batch_of(
     """The tensors of a batch by name, each with a leading batch dimension.
 
     Args:
-        columns: The features of the records, as `decode_batch` returns them.
+        columns: The features of the records.
         schema: The features to batch. Those of fixed shape are dense in every format.
         batch_format: How to batch the others. `<name>_mask` is bool, true where there is a value,
             and has the dimensions up to the last unknown one; `<name>_length` is int64 [B], or
@@ -51,8 +66,6 @@ def _truncate(feature: Feature, column: TensorColumn, limit: int | None) -> Tens
         return column
     axis = feature.first_unknown
     if column.row_lengths is None:
-        if column.raw is not None and feature.shape.count(None) == 1 and axis == 0:
-            return first_rows(feature, column, limit)
         return _truncate_axis(column, axis, limit)
     if axis:
         return _truncate_axis(column, axis - 1, limit)
@@ -107,10 +120,6 @@ def _padded(
     feature: Feature, column: TensorColumn, shape: tuple[int | None, ...], padding: Any
 ) -> tf.Tensor:
     """The tensor [B, *shape], padded in every unknown dimension; None pads to the longest."""
-    # 0 if another dimension than the first is unknown, or if rows are empty.
-    row = math.prod([d or 0 for d in feature.shape[1:]])
-    if column.raw is not None and row and not padding:
-        return _padded_rows(feature, column.raw, column.shapes, shape[0])
     values = ragged(feature, column)
     tensor = values.to_tensor(tf.constant(padding, values.dtype), shape=[None, *shape])
     return tf.ensure_shape(tensor, [values.shape[0], *shape])
@@ -122,25 +131,6 @@ def _mask(feature: Feature, column: TensorColumn, shape: tuple[int | None, ...])
     rows = values.with_flat_values(tf.ones(tf.shape(values.flat_values)[:1], tf.bool))
     shape = shape[: feature.varying_rank]
     return tf.ensure_shape(rows.to_tensor(shape=[None, *shape]), [values.shape[0], *shape])
-
-
-def _padded_rows(
-    feature: Feature, raw: tf.Tensor, shapes: tf.Tensor, length: int | None
-) -> tf.Tensor:
-    """Zero padding if only the first dimension is unknown: decode_raw pads while it decodes."""
-    dtype = tf.as_dtype(feature.dtype)
-    inner = feature.known_sizes
-    longest = length or tf.cast(tf.reduce_max(tf.pad(shapes[:, 0], [[0, 1]])), tf.int32)
-    # decode_raw does not accept a length of 0.
-    rows = tf.maximum(longest, 1)
-    octets = tf.io.decode_raw(raw, tf.uint8, fixed_length=rows * (math.prod(inner) * dtype.size))
-    if dtype.size > 1:
-        octets = tf.reshape(octets, tf.stack([tf.shape(raw)[0], rows, *inner, dtype.size]))
-        values = tf.bitcast(octets, dtype)
-    else:
-        octets = tf.reshape(octets, tf.stack([tf.shape(raw)[0], rows, *inner]))
-        values = tf.cast(octets, dtype) if dtype.is_bool else tf.bitcast(octets, dtype)
-    return tf.ensure_shape(values[:, :longest], [raw.shape[0], length, *inner])
 
 
 def ragged(feature: Feature, column: TensorColumn) -> tf.RaggedTensor:
@@ -186,3 +176,37 @@ def _partition(
     return tf.RaggedTensor.from_uniform_row_length(
         values, size, nrows=tf.size(lengths, tf.int64), validate=False
     )
+
+
+def padded_columns(
+    columns: Mapping[str, TensorColumn], schema: Schema, size: int, count: tf.Tensor
+) -> dict[str, TensorColumn]:
+    """The columns of `count` records, with empty ones after them up to `size` records.
+
+    An empty record has zeros and empty strings, and 0 wherever a size is unknown.
+    """
+    return {
+        name: _padded_column(schema[name], column, size, size - count)
+        for name, column in columns.items()
+    }
+
+
+def _padded_column(
+    feature: Feature, column: TensorColumn, size: int, more: tf.Tensor
+) -> TensorColumn:
+    arrays, shape, row_lengths = more, feature.shape, None
+    if column.row_lengths is not None:
+        each, shape = feature.shape[0] or 0, feature.shape[1:]
+        arrays = more * each
+        added = tf.fill([more], tf.constant(each, tf.int64))
+        row_lengths = tf.ensure_shape(tf.concat([column.row_lengths, added], axis=0), [size])
+    rows = size if row_lengths is None else None
+    sizes = [d or 0 for d in shape]
+    if column.shapes is None:
+        more_values = tf.zeros(tf.stack([arrays, *sizes]), column.values.dtype)
+        values = tf.concat([column.values, more_values], axis=0)
+        return TensorColumn(tf.ensure_shape(values, [rows, *shape]), None, row_lengths)
+    # At least one size is 0, so there are no values to add.
+    more_shapes = tf.tile(tf.constant([sizes], tf.int64), tf.stack([arrays, 1]))
+    shapes = tf.ensure_shape(tf.concat([column.shapes, more_shapes], axis=0), [rows, len(shape)])
+    return TensorColumn(column.values, shapes, row_lengths)

@@ -21,8 +21,7 @@ from readers.batches.collate import flat_arrays
 from readers.batches.options import ReadOptions
 from readers.format.decode.column import Allocator
 from readers.format.schema import Feature, Schema
-from readers.tfdata.batching import ragged
-from readers.tfdata.columns.column import TensorColumn
+from readers.tfdata.batching import TensorColumn, ragged
 from readers.tfdata.python_calls import of_shapes
 
 
@@ -94,7 +93,7 @@ class TensorBridge:
         dense = {name: next(rest) for name in self._dense_specs}
         varying = {}
         for name in self._ragged:
-            varying[name] = _column_of(self._schema[name], next(rest), next(rest), next(rest))
+            varying[name] = tensor_column(self._schema[name], next(rest), next(rest), next(rest))
         return dense, varying, next(rest) if self._has_keys else None
 
 
@@ -132,7 +131,7 @@ def _ragged_specs(feature: Feature, rows: int | None) -> list[tf.TensorSpec]:
     return [values, tf.TensorSpec([arrays, rank], tf.int64), tf.TensorSpec([rows], tf.int64)]
 
 
-def _column_of(
+def tensor_column(
     feature: Feature, values: tf.Tensor, shapes: tf.Tensor, counts: tf.Tensor
 ) -> TensorColumn:
     """The column that `flat_arrays` describes."""

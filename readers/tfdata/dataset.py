@@ -1,4 +1,4 @@
-"""The `tf.data.Dataset` of `readers.load`: read by index, or as streams."""
+"""The `tf.data.Dataset` of `readers.load`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from readers.batches.batch_format import BatchFormat, is_number, plain
 from readers.batches.by_length.batches import open_by_length
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
-from readers.batches.orders import schedule_of, shuffle_window
+from readers.batches.orders import schedule_of
 from readers.batches.planning import make_plan
 from readers.batches.stream import state_after
 from readers.decoders.record_work import RecordFunction
-from readers.files.local import is_local
 from readers.format.schema import Schema
 from readers.order.state import State
 from readers.shards.plan import Paths, Plan
@@ -29,14 +28,12 @@ except ModuleNotFoundError:
     ) from None
 
 from readers.tfdata.from_index import dataset_by_length, dataset_by_step
-from readers.tfdata.from_streams import can_stream, dataset_from_streams
 from readers.tfdata.handle import DatasetHandle
+from readers.tfdata.mapped import RecordMap
 from readers.tfdata.packed_plan import PackedPlan
-from readers.tfdata.records.mapped import RecordMap
 
-# What each dataset was opened with: (path, split, schema, columns), the plan and the options. They
-# keep no file open.
-_OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[Any, Plan, ReadOptions]]
+# The plan and the options of each dataset, which keep no file open.
+_OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[Plan, ReadOptions]]
 _OPENED = weakref.WeakKeyDictionary()
 
 
@@ -50,35 +47,23 @@ def open_dataset(
     transform: Callable[[dict[str, Any], tf.Tensor], dict[str, Any]] | None,
 ) -> tf.data.Dataset:
     """The dataset of `readers.load`, which takes the same arguments; `function` is its `map`."""
-    what = path_or_files, split, schema, columns
-    any_order = options.shuffle and options.by_index
-    is_counted = options.by_index or options.shard[1] > 1
     maps: list[RecordMap] = []
 
-    def planned(options: ReadOptions, counted: bool) -> tuple[Plan, ReadOptions]:
-        return make_plan(*what, options, counted, any_order, mapped=mapped if function else None)
-
     def mapped(decoded: Schema) -> Schema:
-        if not maps and function:
-            maps.append(RecordMap(function, decoded, options.map_schema))
+        maps.append(RecordMap(function, decoded, options.map_schema))  # type: ignore[arg-type]
         return maps[0].schema
 
-    plan, options = planned(options, is_counted)
-    streamable = can_stream(plan, options)
-    if plan.records is None and not streamable:
-        plan, options = planned(options, True)
-    options = _with_order(plan, options)
-    if plan.records is None and (options.start_step or options.state):
-        # Only now: counted records change the order, and a run must resume in the one it began in.
-        plan, options = planned(options, True)
-    batches = _batches(plan, options, options.by_index or not streamable, maps[0] if maps else None)
+    plan, options = make_plan(
+        path_or_files, split, schema, columns, options, mapped=mapped if function else None
+    )
+    batches = _batches(plan, options, maps[0] if maps else None)
     if transform is not None:
         batches = batches.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if options.as_supervised is not None:
         names = options.as_supervised
         batches = batches.map(lambda batch: tuple(batch[name] for name in names))
     found = batches.prefetch(tf.data.AUTOTUNE).with_options(_distribution(options))
-    _OPENED[found] = what, plan, options
+    _OPENED[found] = plan, options
     return found
 
 
@@ -93,9 +78,7 @@ def state_of(dataset: tf.data.Dataset, steps: int) -> State:
             f"{type(dataset).__name__} is no dataset as readers.load returns it: keep that one for "
             "state_of, and train on what you make of it"
         )
-    (path, split, schema, columns), plan, options = opened
-    if plan.records is None:
-        plan, options = make_plan(path, split, schema, columns, options, True, False)
+    plan, options = opened
     by_length = open_by_length(plan, options)
     if by_length:
         end = None if options.next_epochs else by_length.bounds_of(0)[1]
@@ -120,30 +103,10 @@ def _distribution(options: ReadOptions) -> tf.data.Options:
     return chosen
 
 
-def _with_order(plan: Plan, options: ReadOptions) -> ReadOptions:
-    """The options with the order to read a plan in, and with the size of its shuffle windows.
-
-    Without `order=`, it is `global` if all shards are local or in the cache, not GZIP, and their
-    records counted.
-    """
-    order = options.order
-    if order is None:
-        cached = options.cache.cacheable(plan.parts) if options.cache else ()
-        on_disk = all(is_local(part.path) or part.path in cached for part in plan.parts)
-        suits_index = plan.records is not None and not plan.gzipped and on_disk
-        order = "global" if suits_index else "interleave"
-    options = replace(options, order=order)
-    return replace(options, window=shuffle_window(plan, options))
-
-
 # None of these functions needs AutoGraph, which takes 2 s of the first batch to find that out.
 @tf.autograph.experimental.do_not_convert
-def _batches(
-    plan: Plan, options: ReadOptions, by_index: bool, record_map: RecordMap | None
-) -> tf.data.Dataset:
+def _batches(plan: Plan, options: ReadOptions, record_map: RecordMap | None) -> tf.data.Dataset:
     """The batches of a plan, with their number if it is known."""
-    if plan.records is None:
-        return dataset_from_streams(plan, options, None, record_map)
     finish, read = None, options
     if record_map:
         # Records stay whole until they are mapped.
@@ -160,14 +123,10 @@ def _batches(
         handle = DatasetHandle(by_length, lambda: open_by_length(packed(), again))
         batches = dataset_by_length(handle, plan.schema, read, finish)
         return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
-    if by_index:
-        by_step = BatchesByStep(plan, read)
-        schedule = by_step.schedule
-        handle_by_step = DatasetHandle(by_step, lambda: BatchesByStep(packed(), read))
-        batches = dataset_by_step(handle_by_step, plan.schema, read, finish)
-    else:
-        part, schedule, _ = schedule_of(plan, options)
-        batches = dataset_from_streams(part, options, schedule, record_map)
+    by_step = BatchesByStep(plan, read)
+    schedule = by_step.schedule
+    steps = DatasetHandle(by_step, lambda: BatchesByStep(packed(), read))
+    batches = dataset_by_step(steps, plan.schema, read, finish)
     if schedule.steps is None:
         return _counted(batches, tf.data.INFINITE_CARDINALITY)
     # The first pass of a resumed run is shorter than later ones, so it has no single cardinality.

@@ -14,12 +14,12 @@ from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.format.schema import Schema
 from readers.order.state import Cursor
+from readers.tfdata.batching import TensorColumn
 from readers.tfdata.bridge import TensorBridge
-from readers.tfdata.columns.column import TensorColumn
+from readers.tfdata.errors import message_of, unless_failed
 from readers.tfdata.handle import DatasetHandle
 from readers.tfdata.passes import bounds_of_each_pass
 from readers.tfdata.python_calls import arrays_of_nothing, of_shapes, python_call
-from readers.tfdata.records.errors import message_of, unless_failed
 
 # Batches handed to TensorFlow in one Python call: a call costs as much as a batch of small records,
 # and the next batch is decoded faster if the core has done nothing else in between. A call ends

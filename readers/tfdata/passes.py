@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from readers.tfdata.errors import unless_failed
 from readers.tfdata.python_calls import of_shapes, python_call
-from readers.tfdata.records.errors import unless_failed
 
 
 def once_per_pass(element: Callable[[], Any]) -> tf.data.Dataset:
@@ -39,37 +39,3 @@ def bounds_of_each_pass(
         return tuple(of_shapes(unless_failed(failed, tensors), specs))
 
     return once_per_pass(found)
-
-
-def epochs_of_each_pass(
-    first: tf.data.Dataset | None,
-    whole: Callable[[tf.Tensor], tf.data.Dataset],
-    epoch: int,
-    repeat: int,
-    next_epochs: bool,
-) -> tf.data.Dataset:
-    """The epochs of each pass; a pass ends after an epoch whose number `repeat` divides.
-
-    Args:
-        first: The rest of the epoch in which the first pass begins; None if it begins with a whole
-            one.
-        whole: A whole epoch, by its number, int64 [].
-        epoch: The number of the epoch in which the first pass begins.
-        repeat: The number of epochs in a pass.
-        next_epochs: Whether each pass reads the epochs after those of the pass before.
-    """
-    begin = tf.constant(epoch if first is None else epoch + 1, tf.int64)
-    end = (epoch // repeat + 1) * repeat
-
-    def one_pass(number: tf.Tensor) -> tf.data.Dataset:
-        is_first = number == 0
-        epochs = tf.where(is_first, begin, end + (number - 1) * repeat), end + number * repeat
-        later = tf.data.Dataset.range(*epochs).flat_map(whole)
-        if first is None:
-            return later
-        return first.take(tf.where(is_first, tf.constant(-1, tf.int64), 0)).concatenate(later)
-
-    if not next_epochs:
-        return one_pass(tf.constant(0, tf.int64))
-    passes = tf.Variable(-1, dtype=tf.int64, trainable=False)
-    return once_per_pass(lambda: passes.assign_add(1)).flat_map(one_pass)

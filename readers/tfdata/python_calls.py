@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from readers.tfdata.records.errors import error_text, no_error
+from readers.tfdata.errors import error_text, no_error
 
 # In seconds: how long no call may begin before all iterators count as idle. One that reads ahead begins
 # a call within a millisecond of the last one, until its buffers are full of errors.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +9,6 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from readers.format.decode.column import object_array
-
-shift = operator.rshift
 
 
 def float32(values: np.ndarray) -> np.ndarray:

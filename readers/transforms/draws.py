@@ -19,7 +19,7 @@ def uniform(keys: Array, salt: str) -> Array:
         ValueError: `keys` is not a batch of integers.
     """
     ops = operations_of(keys)
-    return ops.float32(ops.shift(_bits(ops, keys, salt), 8)) * 2.0**-24
+    return ops.float32(_bits(ops, keys, salt) // 256) * 2.0**-24
 
 
 def below(keys: Array, salt: str, count: int | Array) -> Array:
@@ -34,9 +34,9 @@ def below(keys: Array, salt: str, count: int | Array) -> Array:
         ValueError: `keys` is not a batch of integers.
     """
     ops = operations_of(keys, count)
-    return ops.shift(_bits(ops, keys, salt) * ops.int64(count), 32)
+    return _bits(ops, keys, salt) * ops.int64(count) // (1 << 32)
 
 
 def _bits(ops: ModuleType, keys: Array, salt: str) -> Array:
     """32 random bits for each key, as int64 [B]."""
-    return random_bits(ops.checked_keys(keys), salt_keys(salt), ops.shift)
+    return random_bits(ops.checked_keys(keys), salt_keys(salt))

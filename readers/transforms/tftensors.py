@@ -10,8 +10,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from readers.tfdata.permutation import shift as shift
-
 
 def float32(values: tf.Tensor) -> tf.Tensor:
     """The numbers as float32."""

@@ -187,7 +187,6 @@ path, batch = sys.argv[1], {"batch_size": 8}
 source = readers.RecordSource(path)
 found = {
     "load": next(iter(readers.load(path, **batch)))["image"],
-    "streamed": next(iter(readers.load(path, **batch, order="interleave")))["image"],
     "as_numpy": next(readers.as_numpy(path, **batch))["image"],
     "one": np.stack([source[number]["image"] for number in range(8)]),
     "exported": np.load(readers.export_npy(path, "image", "image.npy")),

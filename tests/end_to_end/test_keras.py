@@ -96,8 +96,8 @@ def test_a_generator_of_batches_trains_on_every_backend(dataset, backend):
     assert found == pytest.approx(validated, rel=1e-4)
 
 
-def test_workers_of_a_strategy_share_streams_by_their_records(dataset):
-    batches = readers.load(dataset, split="train", batch_size=4, shuffle=True, order="interleave")
+def test_workers_of_a_strategy_share_batches_by_their_rows(dataset):
+    batches = readers.load(dataset, split="train", batch_size=4, shuffle=True)
     policy = batches.options().experimental_distribute.auto_shard_policy
     assert policy == tf.data.experimental.AutoShardPolicy.DATA
 

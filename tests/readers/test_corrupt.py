@@ -28,8 +28,6 @@ def test_a_damaged_record_is_reported_by_file_number_and_byte(tmp_path):
         readers.RecordSource(dataset, split="train")[7]
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         list(readers.load(dataset, batch_size=4))
-    with pytest.raises(tf.errors.DataLossError):
-        list(readers.load(dataset, batch_size=4, order="interleave"))
 
 
 def replaced(numbers, damaged):

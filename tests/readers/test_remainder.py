@@ -35,7 +35,7 @@ def test_rows_of_every_encoding_are_padded(tmp_path, how):
     for name, value in short.items():
         assert nested(batch[name][:count]) == nested(value), name
         assert not any(leaves(nested(batch[name][count:]))), name
-    ds = readers.load(path, **how, remainder="pad", order="interleave")
+    ds = readers.load(path, **how, remainder="pad")
     assert as_lists(ds) == as_lists([batch])
     for name, spec in ds.element_spec.items():
         assert spec.shape[0] == count + 2, name

@@ -117,7 +117,7 @@ def test_files_without_an_index_are_scanned_to_start_at_a_step(tmp_path):
     files = sorted(map(str, tmp_path.glob("train*.tfrecord")))
     how = {"schema": readers.Manifest.read(tmp_path).schema, "batch_size": 4}
     assert ids(readers.load(files, **how, start_step=3)) == [[12, 13, 14, 15], [16, 17, 18, 19]]
-    assert readers.load(files, **how).cardinality() == tf.data.UNKNOWN_CARDINALITY
+    assert readers.load(files, **how).cardinality() == 5
     shuffled = [n for batch in ids(readers.load(files, **how, shuffle=True)) for n in batch]
     assert sorted(shuffled) == list(range(20)) != shuffled
 

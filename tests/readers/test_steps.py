@@ -27,7 +27,7 @@ def all_ways(path, schema, batching, **arguments):
     """The same batches from each reader: one with TensorFlow and one with NumPy."""
     arguments = {"schema": schema, "batch_size": 2, "batching": batching, **arguments}
     return {
-        "stream": list(readers.load(path, order="interleave", **arguments)),
+        "TensorFlow": list(readers.load(path, **arguments)),
         "NumPy": list(readers.as_numpy(path, **arguments)),
     }
 

@@ -139,7 +139,7 @@ class BatchesByLength:
         Raises:
             ValueError: There are too few records for one batch.
         """
-        epoch, total, any_batch = cursor.epoch, self.plan.records or 0, cursor.place > 0
+        epoch, total, any_batch = cursor.epoch, self.plan.records, cursor.place > 0
         for grouped in self._grouped(cursor, total):
             mine = grouped.group.of_host(*self.options.shard, self.options.remainder)
             # Without a batch no cursor is given: one after the epoch would end a pass before the check.
@@ -190,7 +190,7 @@ class BatchesByLength:
 
         They are of its bucket, or not longer.
         """
-        total = self.plan.records or 0
+        total = self.plan.records
         lengths, found = self.lengths(epoch, np.array([place]))[0], list[np.ndarray]()
         for first in range(1, total, CHUNK_RECORDS):
             places = (place + np.arange(first, min(first + CHUNK_RECORDS, total))) % total

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import itertools
 import os
+import sys
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,12 +18,18 @@ from readers.files.of_path import files_of
 from readers.format.manifest import INDEX_SUFFIX, TEXT_INDEX_SUFFIX, join
 from readers.format.schema import Schema
 from readers.order.split import parse_split, shard_ranges, split_name
-from readers.shards.gzip_files import decompressed_extent, first_record_bytes, is_gzipped
+from readers.shards.gzip_files import decompressed_extent, is_gzipped
 from readers.shards.index import index_of
 from readers.shards.local_shard import version_of
 from readers.shards.plan import ALL, Part, Plan
 
 _GLOB = frozenset("*?[")
+
+# In seconds: counting that takes longer shows its progress.
+_MOMENT = 2.0
+
+# The number of records in a file, their bytes, and those of its index.
+_Extent = tuple[int, int, int]
 
 
 def is_glob(path: str) -> bool:
@@ -64,28 +75,15 @@ class _File(NamedTuple):
     version: tuple[int, int] | None
     gzipped: bool
 
-    def part(
-        self,
-        skip: int = 0,
-        take: int | None = None,
-        total: int | None = None,
-        index_bytes: int = 0,
-    ) -> Part:
-        """A run of its records; all of an unknown number by default."""
+    def part(self, skip: int, take: int, total: int | None, index_bytes: int) -> Part:
+        """A run of its records."""
+        gzipped, version = self.gzipped, self.version
         return Part(
-            self.path,
-            skip,
-            take,
-            total,
-            gzipped=self.gzipped,
-            version=self.version,
-            index_bytes=index_bytes,
+            self.path, skip, take, total, gzipped=gzipped, version=version, index_bytes=index_bytes
         )
 
 
-def files_plan(
-    paths: list[str], split: str | None, schema: Schema, scan: bool, any_order: bool
-) -> Plan:
+def files_plan(paths: list[str], split: str | None, schema: Schema, any_order: bool) -> Plan:
     """The plan for files without a manifest; arguments and errors as of `resolve`."""
     if not paths:
         raise ValueError("an empty list of files: there is nothing to read")
@@ -99,45 +97,17 @@ def files_plan(
     gzipped = map_in_threads(is_gzipped, paths, are_local)
     if any_order and any(gzipped):
         raise ValueError(
-            f"{paths[gzipped.index(True)]}: compressed with GZIP, so its records can only be read "
-            "from front to back: decompress it, or use readers.load(..., order='interleave') without "
-            "buckets and packing"
+            f"{paths[gzipped.index(True)]}: compressed with GZIP, so its records can only be read in "
+            "order: leave out shuffle=, or write shards that can be shuffled with "
+            "python -m beam_jobs reshard --input FILES --output DIR"
         )
     found = zip(paths, sizes, gzipped, strict=True)
     files = [_File(path, *known, compressed) for path, known, compressed in found]
-    extents = map_in_threads(lambda file: _extent(file, scan), files, are_local)
-    known_extents = [extent for extent in extents if extent]
-    if len(known_extents) < len(files):
-        return _uncounted_plan(files, files[extents.index(None)], split, schema)
-    return _counted_plan(files, known_extents, split or ALL, schema)
-
-
-def _uncounted_plan(
-    files: list[_File], uncounted: _File, split: str | None, schema: Schema
-) -> Plan:
-    """The plan for all records of files, one of which at least has an unknown number of them."""
-    if split not in (None, ALL):
-        reason = f"{uncounted.path}{INDEX_SUFFIX} is missing"
-        if uncounted.gzipped:
-            reason = f"{uncounted.path} is compressed with GZIP: decompress it"
-        raise ValueError(f"split {split!r}: a slice needs the number of records, and {reason}")
-    largest = max(files, key=lambda file: file.size)
-    return Plan(
-        name=ALL,
-        schema=schema,
-        parts=tuple(file.part() for file in files),
-        records=None,
-        record_bytes=first_record_bytes(largest.path, largest.gzipped),
-        fingerprint=_fingerprint(files),
-    )
-
-
-def _counted_plan(
-    files: list[_File], extents: list[tuple[int, int, int]], split: str, schema: Schema
-) -> Plan:
-    """The plan for a split of files, given the number of records of each, their bytes and those of its index."""
+    with _progress(len(files)) as advance:
+        extents = map_in_threads(lambda file: advance(_extent(file)), files, are_local)
     counts = [count for count, _, _ in extents]
     records = sum(counts)
+    split = split or ALL
     _, start, stop = parse_split(split, {ALL: records})
     return Plan(
         name=split,
@@ -156,17 +126,37 @@ def _fingerprint(files: list[_File]) -> tuple[tuple[str, int], ...]:
     return tuple((os.path.basename(file.path), file.size) for file in files)
 
 
-def _extent(file: _File, scan: bool) -> tuple[int, int, int] | None:
-    """The number of records in a file, their bytes, and those of its index.
-
-    None if that takes a scan, and `scan` is off.
-    """
+def _extent(file: _File) -> _Extent:
+    """The number of records in a file, their bytes, and those of its index."""
     if file.gzipped:
-        return (*decompressed_extent(file.path), 0) if scan else None
-    if not (scan or not file.size or files_of(file.path).exists(file.path + INDEX_SUFFIX)):
-        return None
-    records, _, index_bytes = index_of(replace(file.part(), bytes=file.size))
+        return (*decompressed_extent(file.path), 0)
+    records, _, index_bytes = index_of(replace(file.part(0, 0, None, 0), bytes=file.size))
     return records, file.size, index_bytes
+
+
+@contextlib.contextmanager
+def _progress(files: int) -> Iterator[Callable[[_Extent], _Extent]]:
+    """Shows how many files are counted, in a line of standard error, if that takes more than a moment."""
+    counted, shown, began = itertools.count(1), False, time.monotonic()
+
+    def advance(extent: _Extent) -> _Extent:
+        nonlocal shown
+        number = next(counted)
+        if (shown or time.monotonic() - began > _MOMENT) and sys.stderr is not None:
+            shown = True
+            print(
+                f"\rcounting the records of {number} of {files} files without a manifest",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
+        return extent
+
+    try:
+        yield advance
+    finally:
+        if shown:
+            print(file=sys.stderr)
 
 
 def _size_and_version(file: str) -> tuple[int, tuple[int, int] | None]:

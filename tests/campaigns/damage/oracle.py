@@ -49,10 +49,9 @@ def source(directory: str, kind: Kind, unit: str | None, on_corrupt: str) -> Del
 
 
 def load(directory: str, kind: Kind, unit: str | None, on_corrupt: str) -> Delivered:
-    """What `readers.load` delivers, as streams if the files are compressed."""
-    order = "interleave" if kind.is_packed else "global"
+    """What `readers.load` delivers."""
     batches = readers.load(
-        directory, split=unit, schema=kind.schema, batch_size=1, batching="ragged", order=order,
+        directory, split=unit, schema=kind.schema, batch_size=1, batching="ragged",
         on_corrupt=on_corrupt,
     )  # fmt: skip
     return [
@@ -144,8 +143,7 @@ class Oracle:
         except Exception as error:
             if not _is_documented(error, read):
                 return f"raised {type(error).__name__}: {error}"
-            # Errors of TensorFlow's own streams name no file.
-            if str(self.directory) not in str(error) and not (read is load and self.kind.is_packed):
+            if str(self.directory) not in str(error):
                 return f"raised an error that names no file: {error}"
             if on_corrupt == "skip" and lost is not None and len(lost) < len(expected):
                 return f"lost more than {len(lost)} records: {error}"

@@ -23,10 +23,10 @@ SHARDS = (50, 40, 70, 40)
 
 WAYS = {
     "in order": {},
-    "global": {"shuffle": True},
+    "global": {"shuffle": True, "order": "global"},
     "in windows": {"shuffle": True, "order": "interleave", "shuffle_buffer": 30},
-    "one of two hosts": {"shard": (1, 2), "shuffle": True},
-    "in buckets": {"bucket_boundaries": [2], "shuffle": True},
+    "one of two hosts": {"shard": (1, 2), "shuffle": True, "order": "global"},
+    "in buckets": {"bucket_boundaries": [2], "shuffle": True, "order": "global"},
 }
 
 

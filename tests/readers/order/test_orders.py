@@ -38,27 +38,6 @@ def test_an_interleaved_epoch_contains_every_record_once(counts, seed, epoch, wi
     assert order(epoch, places).tolist() == numbers[places].tolist()
 
 
-def check_rest(counts, epoch, place):
-    """Compares the rest of a stream, read by hand, with the end of the stream."""
-    # With windows of one record, the order is the stream itself.
-    order = InterleavedOrder(counts, 1, 1)
-    firsts = np.cumsum([0, *counts])
-    found = []
-    groups, over = order.rest(epoch, place)
-    for shards, done in groups:
-        left = [counts[shard] - d for shard, d in zip(shards, done, strict=True)]
-        for turn, within in round_robin_by_hand(left):
-            found.append(int(firsts[shards[turn]] + done[turn]) + within)
-    assert found[over:] == order(epoch, np.arange(place, sum(counts))).tolist()
-    assert over < BLOCK * 16
-
-
-@given(COUNTS, st.integers(0, 3), st.data())
-@settings(max_examples=25, deadline=None)
-def test_the_rest_of_a_stream_is_its_end(counts, epoch, data):
-    check_rest(counts, epoch, data.draw(st.integers(0, sum(counts))))
-
-
 def test_records_stay_within_their_window():
     order = InterleavedOrder([1000], 3, 50)
     numbers = order(0, np.arange(1000))

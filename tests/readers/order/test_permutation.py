@@ -2,12 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.order.permutation import Permutation, record_keys
-from readers.tfdata.permutation import whole_permutation
 
 GOLDEN = [
     [6, 9, 2, 0, 8, 5, 7, 4, 3, 1],
@@ -38,13 +36,6 @@ def test_any_part_of_an_order_can_be_computed_alone(n, seed, places):
     assert ((found >= 0) & (found < n)).all()
     if len(places):
         assert Permutation(n, seed)(places[-1:]).tolist() == found[-1:].tolist()
-
-
-@pytest.mark.parametrize("n", SIZES)
-def test_tensorflow_computes_the_same_order(n):
-    for key in [(0, 0), (2**63 - 1, 2**40 + 3, 5)]:
-        found = whole_permutation(tf.constant(n, tf.int64), [tf.constant(k, tf.int64) for k in key])
-        assert found.numpy().tolist() == whole(n, *key).tolist()
 
 
 def test_the_order_is_the_same_in_every_version():

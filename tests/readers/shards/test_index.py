@@ -367,7 +367,7 @@ def test_lengths_that_an_index_makes_up_lose_no_value(tmp_path, true, stated, fi
 def test_an_index_that_changed_since_the_plan_is_refused(tmp_path):
     write_numbers(tmp_path, (4,), val=0)
     (path,) = tmp_path.glob("train*.tfrecord")
-    plan = resolve([str(path)], None, NUMBERS, None, scan=True)
+    plan = resolve([str(path)], None, NUMBERS, None)
     offsets = [("offset", "u4", bytes(4 * 5))]
     for records, sections in ((4, offsets), (4, [*offsets, ("x", "u1", b"abcd")]), (3, offsets)):
         (tmp_path / f"{path.name}.index").write_bytes(index_bytes(records, 1 << 50, sections))

@@ -77,7 +77,7 @@ def test_files_of_a_store_are_asked_about_side_by_side(tmp_path):
     for file in sorted(write_numbers(tmp_path).glob("train*")):
         store.pipe(f"/files/{file.name}", file.read_bytes())
     files = [f"waiting://files/train-0000{n}-of-00004.tfrecord" for n in range(4)]
-    assert resolve(files, None, NUMBERS, None, scan=True).records == 20
+    assert resolve(files, None, NUMBERS, None).records == 20
 
 
 def test_many_local_shards_are_found_in_order_and_the_first_fault_is_named(tmp_path):

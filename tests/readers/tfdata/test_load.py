@@ -19,7 +19,6 @@ from tests.support.arrays import ids
 from tests.support.datasets import (
     NUMBERS,
     SIGNALS,
-    flip,
     manifest_bytes,
     numbers,
     write_dataset,
@@ -27,7 +26,7 @@ from tests.support.datasets import (
     write_shard,
     write_signals,
 )
-from tests.support.plain import example, write_plain
+from tests.support.plain import write_plain
 
 both = pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
 
@@ -139,34 +138,13 @@ def test_an_empty_split_is_an_empty_dataset_with_the_same_spec(tmp_path):
 def test_files_without_a_full_batch_end_even_with_endless_repetition(tmp_path):
     empty = write_plain(tmp_path / "empty.gz", [], "GZIP")
     how = {"schema": NUMBERS, "batch_size": 4, "repeat": None}
-    assert list(readers.load(empty, order="interleave", **how)) == []
+    assert list(readers.load(empty, **how)) == []
     few = write_numbers(tmp_path / "d", (3,)) / "train-00000-of-00001.tfrecord"
     few.with_name(f"{few.name}.index").unlink()
-    how["order"] = "interleave"
-    assert list(readers.load(few, drop_remainder=True, **how)) == []
+    with pytest.raises(ValueError, match="has 3 records, too few for one batch"):
+        readers.load(few, drop_remainder=True, **how)
     found = ids(readers.load(few, **how).take(3))
     assert [sorted(found[n : n + 3]) for n in (0, 3, 6)] == [[0, 1, 2]] * 3
-
-
-@pytest.mark.parametrize("packed", ["", "GZIP"])
-def test_few_large_records_of_unknown_number_are_held(tmp_path, packed):
-    schema = readers.Schema({"x": ("string", ())})
-    records = [example(x=bytes(300_000))] * 3
-    path = write_plain(tmp_path / "a", records, packed)
-    plan = resolve(path, None, schema, None, scan=False)
-    assert plan.records is None
-    assert plan.record_bytes == len(records[0]) + 16
-    assert default_window(plan) == (128 << 20) // (len(records[0]) + 16) < 1024
-
-
-def test_records_before_a_damaged_one_in_a_stream_are_returned(tmp_path):
-    path = write_numbers(tmp_path, (40,)) / "train-00000-of-00001.tfrecord"
-    flip(path, -1)
-    found = []
-    with pytest.raises(tf.errors.DataLossError):
-        for batch in readers.load(path, schema=NUMBERS, batch_size=4, order="interleave"):
-            found += batch["id"].numpy().tolist()
-    assert found == list(range(36))
 
 
 # Files of other writers.
@@ -181,8 +159,7 @@ def test_files_with_an_index_have_a_cardinality_and_slices(tmp_path):
     assert ds.cardinality().numpy() == 4
     assert ids(readers.load(files, split="all[2:5]", schema=NUMBERS, batch_size=9)) == [2, 3, 4]
     (tmp_path / "y.tfrecord.index").unlink()
-    with pytest.raises(ValueError, match=r"a slice needs .*y\.tfrecord\.index is missing"):
-        readers.load(files, split="all[2:5]", schema=NUMBERS, batch_size=9)
+    assert ids(readers.load(files, split="all[2:5]", schema=NUMBERS, batch_size=9)) == [2, 3, 4]
     with pytest.raises(ValueError, match=r"unknown split 'train': .*'all'"):
         readers.load(files, split="train", schema=NUMBERS, batch_size=9)
 
@@ -292,8 +269,6 @@ def test_fewer_records_than_in_the_manifest_are_an_error(tmp_path):
     text = (tmp_path / "manifest.json").read_text()
     text = text.replace('"records": 20', '"records": 21').replace('"records": 7', '"records": 8')
     (tmp_path / "manifest.json").write_bytes(manifest_bytes(json.loads(text)))
-    with pytest.raises(tf.errors.OpError, match=r"to contain 8 elements|21"):
-        list(readers.load(tmp_path, batch_size=4, order="interleave"))
     with pytest.raises(
         tf.errors.OpError, match=r"index: 7 records, the manifest states 8; copy it"
     ):
@@ -304,8 +279,6 @@ def test_a_record_that_does_not_fit_the_schema_is_reported_by_feature(tmp_path):
     schema = readers.Schema({"signal": ("float32", (3, 2)), "label": ("int64", ())})
     records = [{"signal": np.ones((4, 2), "f4"), "label": 1}]
     write_shard(tmp_path / "a.tfrecord", [Encoder(SIGNALS).encode(record) for record in records])
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"feature signal: .*\[3, 2\]"):
-        list(readers.load(tmp_path / "a.tfrecord", schema=schema, batch_size=1, order="interleave"))
     message = r"a.tfrecord: record 0 at byte 0: feature .*expected \[3, 2\], found \[4, 2\]"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message) as error:
         list(readers.load(tmp_path / "a.tfrecord", schema=schema, batch_size=1))

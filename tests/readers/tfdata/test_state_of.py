@@ -10,7 +10,7 @@ from tests.support.datasets import write_numbers, write_signals
 
 WAYS = {
     "by step": {},
-    "a host of streams": {"order": "interleave", "shard": (1, 2)},
+    "a host with a part of its own": {"order": "interleave", "shard": (1, 2)},
     "not shuffled after some steps": {"shuffle": False, "start_step": 3},
     "without end": {"repeat": None},
 }

@@ -10,8 +10,7 @@ import tensorflow as tf
 from readers.batches.batch_format import BATCH_MASK
 from readers.batches.options import ReadOptions
 from readers.format.schema import Feature, Schema
-from readers.tfdata.batching import batch_of
-from readers.tfdata.columns.column import TensorColumn, padded_columns
+from readers.tfdata.batching import TensorColumn, batch_of, padded_columns
 
 _KEY = tf.TensorSpec([], tf.int64)
 

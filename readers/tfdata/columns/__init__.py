@@ -1,1 +1,0 @@
-"""Columns of parsed records as tensors."""
