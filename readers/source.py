@@ -140,8 +140,11 @@ class RecordSource:
             return [self._record(records, number) for number in numbers]
         wanted = np.array(numbers, np.int64)
         keys = np.asarray(record_keys(wanted, (self._seed, self._epoch, 0))) if has_work else None
-        columns = records.columns_of_good(
-            wanted, lambda row, *span: self._following(numbers[row], *span), keys=keys
+        (columns,) = records.batches(
+            wanted,
+            (0, len(wanted)),
+            lambda row, *span: self._following(numbers[row], *span),
+            keys=keys,
         )
         values = [[owned_value(value) for value in columns[name].arrays()] for name in self.schema]
         return [dict(zip(self.schema, row, strict=True)) for row in zip(*values, strict=True)]

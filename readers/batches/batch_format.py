@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from readers.format.decode.column import RowFormat
 from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature, Schema
 
@@ -95,6 +96,17 @@ class BatchFormat:
             return []
         ends = (boundary - 1 for boundary in self.bucket_boundaries.get(name, ()))
         return [*(end for end in ends if end < limit), limit]
+
+    def rows(self, schema: Mapping[str, Feature]) -> dict[str, RowFormat]:
+        """How features become rows, of those of which only the first size is unknown."""
+        found = {}
+        for name, feature in schema.items():
+            is_simple = feature.shape[:1] == (None,) and None not in feature.shape[1:]
+            if is_simple and not (feature.is_sequence or feature.dtype == "string"):
+                pads = self.batching == "padded" and 0 not in feature.shape
+                padding = self.padding_value(name, feature).tobytes() if pads else b""
+                found[name] = RowFormat(self.limit(name), padding, self.pad_sizes(name))
+        return found
 
     def of_bucket(self, number: int) -> BatchFormat:
         """The format of batches from one bucket, to whose size one without records is padded, too."""

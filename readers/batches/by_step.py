@@ -14,7 +14,6 @@ from readers.batches.options import ReadOptions
 from readers.batches.orders import order_of, schedule_of, shuffle_window
 from readers.batches.prefetch import mapped_ahead
 from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_of_steps, windows_ahead
-from readers.format.decode.column import FeatureColumn
 from readers.order.permutation import record_keys
 from readers.order.schedule import Step
 from readers.order.state import State
@@ -39,6 +38,7 @@ class BatchesByStep:
         order: The order of the records in each epoch.
         window: How many records are shuffled together; None if the order has no windows.
         format, pads, truncates: As in the options.
+        rows: How features become rows, as far as this can be done where they are read.
         records: The records, whose files all readers share.
         begin: The number of the first step.
         every: As given.
@@ -57,6 +57,7 @@ class BatchesByStep:
         self.window = shuffle_window(self.plan, options)
         self.format, self.pads = options.format, options.pads
         self.truncates = options.truncates
+        self.rows = self.format.rows(self.plan.schema) if self.truncates else {}
         self._seed, self._part = options.seed or 0, options.part_of_host or 0
         self.batch_bytes = (self.plan.record_bytes or 1) * self.schedule.batch_size
 
@@ -159,24 +160,38 @@ class StepReader:
             steps = steps[: len(self._ahead) - self._ahead.index(first)]
         if len(steps) == 1:
             return [self._read_alone(first)]
-        places = _places(steps)
         numbers = [self._numbers(step) for step in self._numbers_from(first, len(steps))]
         try:
-            columns = self._columns(np.concatenate(numbers), steps[0].epoch, places)
+            return list(self._batches_of(steps, numbers))
         except ValueError:
             return [None] * len(steps)
-        ends = np.cumsum([0, *(step.stop - step.start for step in steps)]).tolist()
-        parts = [column.split(ends) for column in columns.values()]
-        return [
-            BatchSlice(dict(zip(columns, several, strict=True)), steps[0].epoch, places[start:stop])
-            for *several, (start, stop) in zip(*parts, itertools.pairwise(ends), strict=True)
-        ]
 
     def _read_alone(self, number: int) -> BatchSlice:
-        step = self._schedule.step(number)
-        places = _places([step])
-        columns = self._columns(self._numbers(number), step.epoch, places)
-        return BatchSlice(columns, step.epoch, places)
+        (found,) = self._batches_of([self._schedule.step(number)], [self._numbers(number)])
+        return found
+
+    def _batches_of(
+        self, steps: Sequence[Step], numbers: Sequence[np.ndarray]
+    ) -> Iterator[BatchSlice]:
+        """Yields the batches of steps of one epoch, given the numbers of their records."""
+        epoch, places = steps[0].epoch, _places(steps)
+
+        def following(row: int, first: int, end: int) -> np.ndarray:
+            later = places[row] + 1 + np.arange(first, end)
+            return self._order(epoch, later % (self._plan.records or 1))
+
+        batches, schema = self._batches, self._plan.schema
+        bounds = np.cumsum([0, *map(len, numbers)]).tolist()
+        keys, rows = batches.keys(epoch, places), batches.rows
+        for columns, (start, stop) in zip(
+            self._records.batches(
+                np.concatenate(numbers), bounds, following, self._fetched, keys, rows
+            ),
+            itertools.pairwise(bounds),
+            strict=True,
+        ):
+            cut = truncate(columns, schema, batches.format) if batches.truncates else columns
+            yield BatchSlice(cut, epoch, places[start:stop])
 
     def _fetch_ahead(self, first: int) -> None:
         """Fetches the records of a step and of the steps after it, while threads fetch the next."""
@@ -222,21 +237,6 @@ class StepReader:
     def _numbers_from(self, first: int, count: int) -> range:
         """The numbers of some steps that are read one after another."""
         return range(first, first + count * self._every, self._every)
-
-    def _columns(
-        self, numbers: np.ndarray, epoch: int, places: np.ndarray
-    ) -> dict[str, FeatureColumn]:
-        """The columns of records, given by their numbers and their places in an epoch."""
-
-        def following(row: int, first: int, end: int) -> np.ndarray:
-            later = places[row] + 1 + np.arange(first, end)
-            return self._order(epoch, later % (self._plan.records or 1))
-
-        keys = self._batches.keys(epoch, places)
-        columns = self._records.columns_of_good(numbers, following, self._fetched, keys)
-        if not self._batches.truncates:
-            return columns
-        return truncate(columns, self._plan.schema, self._batches.format)
 
 
 def _places(steps: Sequence[Step]) -> np.ndarray:

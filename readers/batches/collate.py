@@ -188,6 +188,8 @@ def _padded(
     empty: Allocator,
 ) -> np.ndarray:
     """The array of a shape [B, ...], padded in every unknown dimension."""
+    if column.padded is not None and column.padded.shape == shape:
+        return column.padded
     try:
         out = empty(shape, numpy_dtype(feature.dtype))
     except MemoryError:

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from readers.format.compiled import library
+
 # Fewer rounds leave patterns in the orders of a few numbers, see
 # tests/readers/order/test_permutation.py.
 _ROUNDS = 8
@@ -45,6 +47,10 @@ class Permutation:
             places: int64 [k], each from 0 to n-1.
             orders: int64 [k], the permutation for each place, if there are several.
         """
+        if orders is None:
+            compiled = library.permuted(places, self._n, self._width, self._keys)
+            if compiled is not None:
+                return compiled
         keys = self._keys if orders is None else self._keys[orders].T
         found = np.asarray(permuted(places, self._n, self._width, keys))
         while (beyond := np.flatnonzero(found >= self._n)).size:

@@ -101,8 +101,8 @@ def with_function(
         found = plan.schema
     else:
         first = np.zeros(1, np.int64)
-        columns = Records(plan, skip=skip, cache=cache).columns_of_good(
-            first, lambda _, start, end: np.arange(start, end) + 1, keys=first
+        (columns,) = Records(plan, skip=skip, cache=cache).batches(
+            first, (0, 1), lambda _, start, end: np.arange(start, end) + 1, keys=first
         )
         record = {name: column.arrays()[0] for name, column in columns.items()}
         found = schema_of_record(

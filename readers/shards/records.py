@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from readers.format.compiled.columns import CompiledDecoder
-from readers.format.decode.column import FeatureColumn, merged
+from readers.format.decode.column import FeatureColumn, RowFormat, merged
 from readers.format.decode.images import with_pixels
 from readers.format.decode.records import Decoder
 from readers.format.tfrecord import (
@@ -72,9 +73,8 @@ class Records:
         self.is_local = self._reader.is_local
         self.skipped: set[tuple[str, int]] = set()
         # Work on records is done with the records as they are stored.
-        compiled = CompiledDecoder(plan.stored, self.memory.empty)
-        is_able = compiled.is_able and verify_crc and plan.work is None
-        self._compiled = compiled if is_able else None
+        compiled = CompiledDecoder(plan.stored, self.memory.empty, verify_crc)
+        self._compiled = compiled if compiled.is_able and plan.work is None else None
         self._decoder, self._framed = Decoder(plan.stored), self.decoder()
 
     @property
@@ -175,15 +175,35 @@ class Records:
             CorruptRecordError: (a ValueError) A record fails its checksum, and is not to be skipped.
             ValueError: A record does not fit the schema.
         """
-        framed = None
-        if self._compiled is not None:
-            places = None if fetched else self._reader.places(numbers)
-            if places is None:
-                framed = self._reader.read(numbers, fetched)
-                places = framed.places()
-            columns = self._compiled.columns(places.addresses, places.sizes)
-            if columns is not None:
-                return columns, np.ones(len(numbers), bool)
+        framed, compiled = self._compiled_batches(numbers, (0, len(numbers)), fetched, {})
+        if compiled is not None:
+            return compiled[0], np.ones(len(numbers), bool)
+        return self._decoded(framed, numbers, fetched, keys)
+
+    def _compiled_batches(
+        self,
+        numbers: np.ndarray,
+        bounds: Sequence[int],
+        fetched: Sequence[FetchedRecords],
+        rows: Mapping[str, RowFormat],
+    ) -> tuple[FramedRecords | None, list[dict[str, FeatureColumn]] | None]:
+        """The records if they had to be read, and the columns of batches if the kernel can decode them."""
+        if self._compiled is None or not len(numbers):
+            return None, None
+        framed, places = None, None if fetched else self._reader.places(numbers)
+        if places is None:
+            framed = self._reader.read(numbers, fetched)
+            places = framed.places()
+        return framed, self._compiled.batches(places.addresses, places.sizes, bounds, rows)
+
+    def _decoded(
+        self,
+        framed: FramedRecords | None,
+        numbers: np.ndarray,
+        fetched: Sequence[FetchedRecords],
+        keys: np.ndarray | None,
+    ) -> tuple[dict[str, FeatureColumn], np.ndarray]:
+        """What `columns` returns, by NumPy."""
         framed, kept = self._intact(framed or self._reader.read(numbers, fetched))
         keys = keys if keys is None else keys[kept]
         return self._framed.columns(framed, keys), kept
@@ -237,29 +257,49 @@ class Records:
             return FramedDecoder(plan, plan.stored, empty, plan.work)
         return FramedDecoder(plan, plan.stored.select(tuple(names)), empty)
 
-    def columns_of_good(
+    def batches(
         self,
         numbers: np.ndarray,
+        bounds: Sequence[int],
         following: Following,
         fetched: Sequence[FetchedRecords] = (),
         keys: np.ndarray | None = None,
-    ) -> dict[str, FeatureColumn]:
-        """The columns of records, with each damaged one replaced by the next good one if they skip.
+        rows: Mapping[str, RowFormat] = MappingProxyType({}),
+    ) -> list[dict[str, FeatureColumn]]:
+        """The columns of batches, with each damaged record replaced by the next good one if they skip.
 
         Args:
             numbers: int64 [B], each from 0 to the number of records - 1.
+            bounds: The row at which each batch begins, and the one at which the last ends.
             following: Which records come after each of them.
             fetched: Records in memory, which are not read again.
             keys: int64 [B], the keys of the rows, which work on records needs.
+            rows: How features become rows. Their columns may be cut and padded so, or may not.
 
         Raises:
             CorruptRecordError: (a ValueError) A record is damaged, and is not to be skipped, or too
                 many after it are damaged, too.
             ValueError: A record does not fit the schema.
         """
-        columns, kept = self.columns(numbers, fetched, keys)
-        if kept.all():
-            return columns
+        framed, compiled = self._compiled_batches(numbers, bounds, fetched, rows)
+        if compiled is not None:
+            return compiled
+        columns, kept = self._decoded(framed, numbers, fetched, keys)
+        if not kept.all():
+            columns = self._replaced(columns, kept, numbers, following, fetched, keys)
+        parts = [column.split(bounds) for column in columns.values()]
+        return [dict(zip(columns, batch, strict=True)) for batch in zip(*parts, strict=True)]
+
+    def _replaced(
+        self,
+        columns: dict[str, FeatureColumn],
+        kept: np.ndarray,
+        numbers: np.ndarray,
+        following: Following,
+        fetched: Sequence[FetchedRecords],
+        keys: np.ndarray | None,
+    ) -> dict[str, FeatureColumn]:
+        """The columns of all records, given those of the good ones, and which these are, bool [B]."""
         damaged = np.flatnonzero(~kept)
         found = [self.next_good(int(numbers[r]), following, r, fetched) for r in damaged.tolist()]
         others, _ = self.columns(
@@ -267,9 +307,9 @@ class Records:
         )
         if not kept.any():
             return others
-        rows = np.flatnonzero(kept)
+        good = np.flatnonzero(kept)
         return {
-            name: merged(feature, [(rows, columns[name]), (damaged, others[name])])
+            name: merged(feature, [(good, columns[name]), (damaged, others[name])])
             for name, feature in self.plan.schema.items()
         }
 

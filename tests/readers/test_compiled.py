@@ -18,6 +18,7 @@ SCHEMA = readers.Schema(
         "vector": ("float32", (5,)),
         "signal": ("float32", (None, 2)),
         "tokens": ("int32", (None,), "list"),
+        "key": ("string", ()),
     }
 )
 
@@ -28,7 +29,8 @@ def record(number):
         "label": number - 20,
         "vector": rng.standard_normal(5).astype(np.float32),
         "signal": rng.standard_normal((1 + number % 7, 2)).astype(np.float32),
-        "tokens": rng.integers(-9, 300, 1 + number % 5).astype(np.int32),
+        "tokens": rng.integers(-9, 300, number % 5).astype(np.int32),
+        "key": f"key {number**3}",
     }
 
 
@@ -43,14 +45,14 @@ def dataset(tmp_path):
 @pytest.fixture
 def asked(monkeypatch):
     """For each batch that the kernel was asked for, whether it could decode it."""
-    answers, columns = [], CompiledDecoder.columns
+    answers, batches = [], CompiledDecoder.batches
 
     def ask(self, *arguments):
-        found = columns(self, *arguments)
+        found = batches(self, *arguments)
         answers.append(found is not None)
         return found
 
-    monkeypatch.setattr(CompiledDecoder, "columns", ask)
+    monkeypatch.setattr(CompiledDecoder, "batches", ask)
     return answers
 
 
@@ -61,6 +63,9 @@ def outcome(path, **options):
     try:
         for batch in batches:
             for name, array in sorted(batch.items()):
+                if name == "key":
+                    found.append(array.tolist())
+                    continue
                 rows = list(array) if array.dtype == object else [array]
                 found += [(name, row.dtype, row.shape, row.tobytes()) for row in rows]
     except ValueError as error:

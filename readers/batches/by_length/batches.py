@@ -61,6 +61,7 @@ class BatchesByLength:
     Attributes:
         plan, options: As given.
         records: The records, whose files all readers share.
+        rows: How features become rows, as far as this can be done where they are read.
         begin: The cursor before the first batch.
     """
 
@@ -68,6 +69,7 @@ class BatchesByLength:
         self, plan: Plan, options: ReadOptions, rule: GroupingRule, order_name: str
     ) -> None:
         self.plan, self.options, self._rule, self._order_name = plan, options, rule, order_name
+        self.rows = options.format.rows(plan.schema) if options.truncates else {}
         self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
         self._order, self._opened = order_of(plan, options), threading.Lock()
         self._lengths: Lengths | None = None
@@ -311,8 +313,13 @@ def _read(
         return batches.fitting(epoch, int(places[row]), end)[first:]
 
     try:
-        columns = batches.records.columns_of_good(
-            batches.numbers(epoch, places), following, fetched, batches.keys(epoch, places)
+        columns = batches.records.batches(
+            batches.numbers(epoch, places),
+            np.cumsum([0, *(len(group.places) for group, _ in found)]).tolist(),
+            following,
+            fetched,
+            batches.keys(epoch, places),
+            batches.rows,
         )
     except ValueError:
         if len(found) == 1:
@@ -320,11 +327,7 @@ def _read(
         for each in found:
             yield from _read(batches, epoch, [each], fetched)
         return
-    if options.truncates:
-        columns = truncate(columns, plan.schema, options.format)
-    ends = np.cumsum([0, *(len(group.places) for group, _ in found)]).tolist()
-    parts = zip(*(column.split(ends) for column in columns.values()), strict=True)
-    for (group, after), several in zip(found, parts, strict=True):
-        of_batch = dict(zip(columns, several, strict=True))
-        batch = BatchSlice(of_batch, epoch, group.places, group.rows, bucket=group.bucket)
+    for (group, after), whole in zip(found, columns, strict=True):
+        cut = truncate(whole, plan.schema, options.format) if options.truncates else whole
+        batch = BatchSlice(cut, epoch, group.places, group.rows, bucket=group.bucket)
         yield (batch.padded(plan.schema, group.size) if options.pads else batch), after

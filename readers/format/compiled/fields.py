@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +22,13 @@ from readers.format.compiled.library import (
 from readers.format.decode.from_spans import stored_kind
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.protobuf.tensor import tensor_header
-from readers.format.protobuf.wire import INT64_LIST, varint
+from readers.format.protobuf.wire import BYTES_LIST, INT64_LIST, varint
 from readers.format.schema import Feature, Schema
 
 
 @dataclass(frozen=True)
 class Stored:
-    """How records store an array of numbers.
+    """How records store an array of numbers, or a text.
 
     Attributes:
         form: The form, as in `library`.
@@ -72,8 +73,11 @@ def companion_of(name: str) -> str:
 
 
 def _stored(feature: Feature) -> Stored | None:
-    if feature.dtype == "string" or feature.is_sequence or feature.is_image or feature.step:
+    if feature.is_sequence or feature.is_image or feature.step:
         return None
+    if feature.dtype == "string":
+        is_text = stored_kind(feature) == BYTES_LIST
+        return Stored(BYTES, BYTES_LIST, np.dtype(np.uint8)) if is_text else None
     dtype, kind = numpy_dtype(feature.dtype), stored_kind(feature)
     shape = feature.known_sizes if feature.is_fixed else None
     if feature.encoding == "tensor":
@@ -107,7 +111,7 @@ class Fields:
         self.array = (Field * len(order))()
         self.counts, self.sizes = dict[str, np.ndarray](), dict[str, np.ndarray]()
         self._fields = dict(zip(order, self.array, strict=True))
-        self._places = dict[str, np.ndarray]()
+        self._places = list[np.ndarray]()
         self._found = np.empty((len(stored), 3, rows), np.int64)
         free = iter(self._found)
         for name, field in self._fields.items():
@@ -121,7 +125,7 @@ class Fields:
             field.form, field.tag, field.rank = feature.form, feature.kind << 3 | 2, feature.rank
             field.header, field.header_bytes = feature.header, len(feature.header)
             field.itemsize, field.is_signed = feature.dtype.itemsize, feature.dtype.kind == "i"
-            field.is_bool, field.expected = feature.dtype.kind == "b", -1
+            field.is_bool, field.expected, field.limit = feature.dtype.kind == "b", -1, -1
             if feature.shape is not None:
                 field.expected = math.prod(feature.shape) * feature.width
                 field.stride = math.prod(feature.shape) * feature.dtype.itemsize
@@ -132,16 +136,39 @@ class Fields:
                 self.sizes[name] = np.empty((rows, feature.rank), np.int64)
                 field.sizes = address(self.sizes[name])
 
-    def copy_to(self, name: str, out: np.ndarray, places: np.ndarray | None = None) -> None:
-        """Lets the kernel copy the values of a feature to an array.
+    def copy_to(self, name: str, out: np.ndarray, starts: np.ndarray | None = None) -> None:
+        """Lets the kernel copy the values of a feature to memory.
 
         Args:
             name: The feature.
-            out: The array.
-            places: int64 [rows], the byte at which those of each record begin; None for a fixed shape.
+            out: uint8 [bytes], the memory.
+            starts: int64 [rows], the byte at which those of each record begin; None if they follow one another,
+                for a fixed shape.
         """
         field = self._fields[name]
         field.out = address(out)
-        if places is not None:
-            self._places[name] = places  # The kernel has its address alone.
-            field.out_at = address(places)
+        if starts is not None:
+            self._places.append(starts)  # The kernel has its address alone.
+            field.out_at = address(starts)
+
+    def copy_to_addresses(self, name: str, addresses: np.ndarray) -> None:
+        """Lets the kernel copy the values of a feature to an address for each record, int64 [rows]."""
+        self._places.append(addresses)
+        self._fields[name].out_at = address(addresses)
+
+    def cut(self, name: str, limit: int) -> None:
+        """Lets the kernel copy no more of a feature than so many of the things that it counts."""
+        self._fields[name].limit = limit
+
+    def pad(self, name: str, ends: np.ndarray, padding: bytes) -> None:
+        """Lets the kernel write padding after the values of a feature.
+
+        Args:
+            name: The feature.
+            ends: int64 [rows], the byte up to which each row is padded.
+            padding: The bytes of one value of padding, 16 at most.
+        """
+        field = self._fields[name]
+        self._places.append(ends)
+        field.out_end = address(ends)
+        field.padding = (ctypes.c_uint8 * 16)(*padding * (16 // len(padding)))

@@ -1,5 +1,6 @@
-/* Reads batches of framed TFRecord records of numbers: walks their Examples, copies their values,
- * checks the CRC32C of what it has copied, and pads rows. `library.py` says what each function computes.
+/* Reads batches of framed TFRecord records of numbers and texts: finds their order, walks their Examples,
+ * copies their values into the rows of batches, pads these, and checks the CRC32C of what it has copied.
+ * `library.py` says what each function computes.
  *
  * It is plain C, without Python, which needs no headers but those of the compiler. Nothing here trusts a
  * byte of a record: a length is compared with the end of what holds it before anything is read. The
@@ -31,12 +32,16 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Another one for each change of what library.py calls. */
-enum { VERSION = 2 };
+enum { VERSION = 5 };
 
 enum { HEADER = 12, FOOTER = 4, FRAME = 16 };
 
-/* The forms of a feature; the same numbers as in library.py. */
+/* The forms of a feature, and what is done to records; the same numbers as in library.py. */
 enum { SKIPPED = 0, BYTES = 1, HEADED = 2, TENSOR = 3, INTEGERS = 4 };
+enum { WALK = 1, FILL = 2, CHECK = 4 };
+
+/* The tag of a list of bytes. */
+enum { BYTES_LIST = 0x0a };
 
 /* One feature of the records, in their order. The same layout as `Field` of library.py. */
 typedef struct {
@@ -55,9 +60,12 @@ typedef struct {
     int64_t *nbytes;        /* [n] how many bytes they are. */
     int64_t *count;         /* [n] the same, but of INTEGERS the number of values. */
     int64_t *sizes;         /* [n, rank] TENSOR: the shape. */
-    uint8_t *out;           /* Where the values are copied to ... */
-    int64_t *out_at;        /* [n] ... from which byte on; NULL for a multiple ... */
-    int64_t stride;         /* ... of this. */
+    int64_t limit;          /* How much of `count` is copied at most; -1 for all. */
+    uint8_t *out;           /* The memory that values are copied to; NULL if `out_at` has addresses. */
+    int64_t *out_at;        /* [n] The byte at which those of a record begin; NULL: row * stride. */
+    int64_t stride;
+    int64_t *out_end;       /* [n] The byte up to which padding follows them; NULL for no padding. */
+    uint8_t padding[16];    /* The bytes of `itemsize` bytes of padding, as often as they fit. */
 } Field;
 
 #ifdef CRC_TARGET
@@ -170,12 +178,26 @@ static int walk_tensor(const Field *field, const uint8_t **at, const uint8_t *en
     for (int64_t axis = 0; axis < field->rank; axis++) {
         if (!expect_octet(at, shape_end, 0x12)) return 0;
         const uint8_t *size_end = enter(at, shape_end);
-        if (!size_end || !expect_octet(at, size_end, 0x08)) return 0;
-        int64_t size = varint(at, size_end);
+        if (!size_end) return 0;
+        int64_t size = 0;  /* It is not stored. */
+        if (*at < size_end) {
+            if (!expect_octet(at, size_end, 0x08)) return 0;
+            size = varint(at, size_end);
+        }
         if (size < 0 || *at != size_end) return 0;
         field->sizes[row * field->rank + axis] = size;
     }
-    return *at == shape_end && expect_octet(at, end, 0x22) && enter(at, end) == end;
+    if (*at != shape_end) return 0;
+    return *at == end || (expect_octet(at, end, 0x22) && enter(at, end) == end);
+}
+
+/* The number of varints in some bytes: of those below 128. */
+static int64_t count_varints(const uint8_t *at, const uint8_t *end) {
+    const uint64_t ones = 0x0101010101010101u;
+    int64_t count = 0;
+    for (; end - at >= 8; at += 8) count += (~word_at(at) >> 7 & ones) * ones >> 56;
+    for (; at < end; at++) count += *at < 128;
+    return count;
 }
 
 /* Finds the values of the features in a record of `size` bytes with its framing. */
@@ -190,17 +212,16 @@ static int walk(const uint8_t *record, int64_t size, const Field *fields, int64_
             return 0;
         if (field->form != SKIPPED) {
             if (!expect_octet(&at, end, (uint8_t)field->tag) || enter(&at, end) != end) return 0;
-            if (!expect_octet(&at, end, 0x0a) || enter(&at, end) != end) return 0;
+            const int is_empty = at == end && field->tag != BYTES_LIST;
+            if (!is_empty && (!expect_octet(&at, end, 0x0a) || enter(&at, end) != end)) return 0;
             if (field->form == HEADED && !expect(&at, end, field->header, field->header_bytes))
                 return 0;
             if (field->form == TENSOR && !walk_tensor(field, &at, end, row)) return 0;
             field->at[row] = at - record;
             field->nbytes[row] = field->count[row] = end - at;
             if (field->form == INTEGERS) {
-                if (at == end || end[-1] >= 128) return 0;
-                int64_t count = 0;
-                for (const uint8_t *octet = at; octet < end; octet++) count += *octet < 128;
-                field->count[row] = count;
+                if (at < end && end[-1] >= 128) return 0;
+                field->count[row] = count_varints(at, end);
             }
             if (field->expected >= 0 && field->count[row] != field->expected) return 0;
         }
@@ -209,81 +230,121 @@ static int walk(const uint8_t *record, int64_t size, const Field *fields, int64_
     return at == stop;
 }
 
-/* Decodes `count` varints to integers; 0 if one is too long, or does not fit. */
-static int fill_integers(const Field *field, const uint8_t *at, const uint8_t *end, int64_t count,
-                         uint8_t *out) {
+/* The 7 lower bits of each of 8 bytes as one number, of which the first byte has the lowest bits. */
+static inline uint64_t joined(uint64_t word) {
+    word &= 0x7f7f7f7f7f7f7f7fu;
+    word = (word & 0x7f007f007f007f00u) >> 1 | (word & 0x007f007f007f007fu);
+    word = (word & 0x3fff00003fff0000u) >> 2 | (word & 0x00003fff00003fffu);
+    return (word & 0x0fffffff00000000u) >> 4 | (word & 0x000000000fffffffu);
+}
+
+/* Decodes `count` varints to integers, and copies the first `kept`; 0 if one is too long, or does not fit.
+ * The bytes from `end` to `readable` may be read, too. */
+static int fill_integers(const Field *field, const uint8_t *at, const uint8_t *end,
+                         const uint8_t *readable, int64_t count, int64_t kept, uint8_t *out) {
     const int bits = 8 * (int)field->itemsize;
-    for (; count; count--, out += field->itemsize) {
-        uint64_t value = 0;
-        int bit = 0;
-        for (;; bit += 7) {
-            if (at == end || bit > 63) return 0;
-            uint8_t octet = *at++;
-            value |= (uint64_t)(octet & 127) << bit;
-            if (octet < 128) break;
+    for (; count; count--, kept--, out += field->itemsize) {
+        uint64_t value = 0, word, last = 0;
+        if (readable - at >= 8) {
+            word = word_at(at);
+            last = ~word & 0x8080808080808080u;
+        }
+        if (last) {  /* Without a branch for each byte: their number is hard to predict. */
+            const int top = __builtin_ctzll(last);
+            value = joined(word & (~0ull >> (63 - top)));
+            at += (top >> 3) + 1;
+            if (at > end) return 0;
+        } else {
+            for (int bit = 0;; bit += 7) {
+                if (at == end || bit > 63) return 0;
+                uint8_t octet = *at++;
+                value |= (uint64_t)(octet & 127) << bit;
+                if (octet < 128) break;
+            }
         }
         const int64_t number = (int64_t)value;
         if (field->is_bool ? value > 1
             : field->is_signed ? bits < 64 && (number >> (bits - 1)) != (number >> 63)
                                : value >> (bits < 64 ? bits : 63))
             return 0;
-        memcpy(out, &value, (size_t)field->itemsize);
+        if (kept > 0) memcpy(out, &value, (size_t)field->itemsize);
     }
     return at == end;
 }
 
-enum { BLOCK = 16 << 10 };
-
-/* Copies the values of a record; 0 if its framing or checksum is wrong, or an integer does not fit. */
-static int fill(const uint8_t *record, int64_t size, const Field *fields, int64_t n, int64_t row) {
-    const uint8_t *at = record + HEADER, *stop = record + size - FOOTER;
-    if ((int64_t)word_at(record) != size - FRAME ||
-        masked(crc_of(~0u, record, 8)) != stored(record + 8))
-        return 0;
-    uint32_t crc = ~0u;
-    for (const Field *field = fields; field < fields + n; field++) {
-        if (field->form == SKIPPED) continue;
-        const uint8_t *values = record + field->at[row];
-        uint8_t *out = field->out + (field->out_at ? field->out_at[row] : row * field->stride);
-        crc = crc_of(crc, at, values - at);
-        at = values;
-        if (field->form == INTEGERS) {
-            if (!fill_integers(field, values, values + field->nbytes[row], field->count[row], out))
-                return 0;
-            continue;
-        }
-        for (int64_t left = field->nbytes[row]; left;) {
-            int64_t part = left < BLOCK ? left : BLOCK;
-            memcpy(out, at, (size_t)part);
-            crc = crc_of(crc, out, part);  /* Of the copy: the file may change meanwhile. */
-            out += part, at += part, left -= part;
-        }
+/* Fills the bytes from `at` to `end` with padding. */
+static void pad(const Field *field, uint8_t *at, const uint8_t *end) {
+    uint64_t words[2];
+    memcpy(words, field->padding, 16);
+    if (words[0] == 0 && words[1] == 0) {
+        memset(at, 0, (size_t)(end - at));
+        return;
     }
-    return masked(crc_of(crc, at, stop - at)) == stored(stop);
+    for (; end - at >= 16; at += 16) memcpy(at, words, 16);
+    memcpy(at, words, (size_t)(end - at));
 }
+
+enum { BLOCK = 16 << 10 };
 
 typedef struct {
     const uint8_t *const *records;
     const int64_t *sizes;
     const Field *fields;
-    int64_t fields_n, first, end, bad, walks;
+    int64_t fields_n, work, first, end, bad;
 } Task;
+
+/* Copies the values of a record; 0 if its framing or checksum is wrong, or an integer does not fit. */
+static int fill(const Task *task, int64_t row) {
+    const int checks = task->work & CHECK;
+    const uint8_t *record = task->records[row];
+    const uint8_t *at = record + HEADER, *readable = record + task->sizes[row], *stop = readable - FOOTER;
+    if (checks && ((int64_t)word_at(record) != task->sizes[row] - FRAME ||
+                   masked(crc_of(~0u, record, 8)) != stored(record + 8)))
+        return 0;
+    uint32_t crc = ~0u;
+    for (const Field *field = task->fields; field < task->fields + task->fields_n; field++) {
+        if (field->form == SKIPPED) continue;
+        const uint8_t *values = record + field->at[row];
+        uint8_t *out = field->out + (field->out_at ? field->out_at[row] : row * field->stride);
+        const int64_t count = field->count[row];
+        const int64_t kept = field->limit >= 0 && field->limit < count ? field->limit : count;
+        if (checks) crc = crc_of(crc, at, values - at);
+        at = values;
+        if (field->form == INTEGERS) {
+            const uint8_t *end = values + field->nbytes[row];
+            if (!fill_integers(field, values, end, readable, count, kept, out)) return 0;
+            out += kept * field->itemsize;
+        } else {
+            for (int64_t left = kept; left;) {
+                int64_t part = left < BLOCK ? left : BLOCK;
+                memcpy(out, at, (size_t)part);
+                if (checks) crc = crc_of(crc, out, part);  /* Of the copy: the file may change meanwhile. */
+                out += part, at += part, left -= part;
+            }
+        }
+        if (field->out_end) pad(field, out, field->out + field->out_end[row]);
+    }
+    return !checks || masked(crc_of(crc, at, stop - at)) == stored(stop);
+}
 
 enum { AHEAD = 6, LINE = 64, MOST_AHEAD = 1024 };
 
 static inline void prefetch(const Task *task, int64_t row, int64_t most) {
     if (row >= task->end) return;
+    const uint8_t *record = task->records[row];
     int64_t bytes = task->sizes[row] < most ? task->sizes[row] : most;
-    for (int64_t at = 0; at < bytes; at += LINE) __builtin_prefetch(task->records[row] + at);
+    for (int64_t at = 0; at < bytes; at += LINE) __builtin_prefetch(record + at);
+    __builtin_prefetch(record + task->sizes[row] - 1);
 }
 
-static void *fill_rows(void *given) {
+static void *do_rows(void *given) {
     Task *task = given;
+    const int fills = task->work & FILL;
     for (int64_t row = task->first; row < task->end; row++) {
-        prefetch(task, row + AHEAD, MOST_AHEAD);
-        if ((task->walks &&
+        prefetch(task, row + (fills ? AHEAD : 2 * AHEAD), fills ? MOST_AHEAD : 2 * LINE);
+        if ((task->work & WALK &&
              !walk(task->records[row], task->sizes[row], task->fields, task->fields_n, row)) ||
-            !fill(task->records[row], task->sizes[row], task->fields, task->fields_n, row)) {
+            (fills && !fill(task, row))) {
             task->bad = row;
             return NULL;
         }
@@ -322,23 +383,10 @@ EXPORT int64_t readers_crc32c(const uint8_t *data, int64_t size) {
 #endif
 }
 
-EXPORT int64_t readers_walk(const uint8_t *const *records, const int64_t *sizes, int64_t n,
-                            const Field *fields, int64_t fields_n) {
-#ifdef CRC_TARGET
-    Task task = {records, sizes, fields, fields_n, 0, n, -1, 0};
-    for (int64_t row = 0; row < n; row++) {
-        prefetch(&task, row + 2 * AHEAD, 2 * LINE);
-        if (!walk(records[row], sizes[row], fields, fields_n, row)) return row;
-    }
-#endif
-    return -1;
-}
+enum { MAX_THREADS = 64 };
 
-enum { MAX_THREADS = 16 };
-
-EXPORT int64_t readers_fill(const uint8_t *const *records, const int64_t *sizes, int64_t n,
-                            const Field *fields, int64_t fields_n, int64_t walks,
-                            int64_t threads) {
+EXPORT int64_t readers_rows(const uint8_t *const *records, const int64_t *sizes, int64_t n,
+                            const Field *fields, int64_t fields_n, int64_t work, int64_t threads) {
 #ifdef CRC_TARGET
     Task tasks[MAX_THREADS];
     pthread_t started[MAX_THREADS];
@@ -346,18 +394,70 @@ EXPORT int64_t readers_fill(const uint8_t *const *records, const int64_t *sizes,
     if (threads > MAX_THREADS) threads = MAX_THREADS;
     if (threads < 1) threads = 1;
     for (int64_t i = 0; i < threads; i++) {
-        tasks[i] = (Task){records, sizes, fields, fields_n, n * i / threads, n * (i + 1) / threads, -1,
-                          walks};
-        if (i) is_started[i] = !pthread_create(&started[i], NULL, fill_rows, &tasks[i]);
+        tasks[i] = (Task){records, sizes, fields, fields_n, work, n * i / threads,
+                          n * (i + 1) / threads, -1};
+        if (i) is_started[i] = !pthread_create(&started[i], NULL, do_rows, &tasks[i]);
     }
     for (int64_t i = 0; i < threads; i++)
-        if (!is_started[i]) fill_rows(&tasks[i]);
+        if (!is_started[i]) do_rows(&tasks[i]);
     for (int64_t i = 1; i < threads; i++)
         if (is_started[i]) pthread_join(started[i], NULL);
     for (int64_t i = 0; i < threads; i++)
         if (tasks[i].bad >= 0) return tasks[i].bad;
 #endif
     return -1;
+}
+
+/* `hash32` of order/permutation.py. */
+static inline uint64_t hash32(uint64_t number) {
+    uint32_t low = (uint32_t)number;
+    low = (low ^ low >> 16) * 0x7FEB352Du;
+    low = (low ^ low >> 15) * 0x846CA68Bu;
+    return low ^ low >> 16;
+}
+
+/* number % divisor, for numbers below 2^33, without a division. */
+static inline uint64_t rest(uint64_t number, uint64_t divisor, double inverse) {
+    int64_t left = (int64_t)(number - (uint64_t)((double)number * inverse) * divisor);
+    if (left < 0) left += (int64_t)divisor;
+    return left >= (int64_t)divisor ? (uint64_t)left - divisor : (uint64_t)left;
+}
+
+enum { ROUNDS = 8 };
+
+EXPORT int64_t readers_permute(int64_t *numbers, int64_t count, int64_t n, int64_t width,
+                               const int64_t *keys) {
+    const uint64_t w = (uint64_t)width, h = ((uint64_t)n + w - 1) / w;
+    const double of_w = 1.0 / (double)w, of_h = 1.0 / (double)h;
+    for (int64_t at = 0; at < count; at++) {
+        uint64_t number = (uint64_t)numbers[at];
+        do {
+            uint64_t left = number / h, right = number % h;
+            for (int round = 0; round < ROUNDS; round += 2) {
+                left = rest(left + hash32(right ^ (uint64_t)keys[round]), w, of_w);
+                right = rest(right + hash32(left ^ (uint64_t)keys[round + 1]), h, of_h);
+            }
+            number = left * h + right;
+        } while (number >= (uint64_t)n);
+        numbers[at] = (int64_t)number;
+    }
+    return -1;
+}
+
+/* Replaces objects of Python, whose lock the caller holds, by new bytes objects, and states where their bytes are,
+ * which have no values yet; returns their number, or that of those before one for which there is no memory. `make`
+ * is PyBytes_FromStringAndSize, `bytes_of` PyBytes_AsString, and `drop` Py_DecRef. */
+EXPORT int64_t readers_texts(void **objects, int64_t *at, const int64_t *sizes, int64_t n,
+                             void *(*make)(const char *, intptr_t), char *(*bytes_of)(void *),
+                             void (*drop)(void *)) {
+    for (int64_t row = 0; row < n; row++) {
+        void *text = make(NULL, (intptr_t)sizes[row]), *before = objects[row];
+        if (!text) return row;
+        objects[row] = text;
+        at[row] = (int64_t)(intptr_t)bytes_of(text);
+        drop(before);
+    }
+    return n;
 }
 
 EXPORT int64_t readers_pad(uint8_t *out, int64_t width, const uint8_t *source, const int64_t *starts,

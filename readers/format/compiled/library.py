@@ -20,10 +20,19 @@ import numpy as np
 # of unknown shape; and packed varints.
 SKIPPED, BYTES, HEADED, TENSOR, INTEGERS = range(5)
 
+# What it does with records: finds their values, copies them, and compares checksums.
+WALK, FILL, CHECK = 1, 2, 4
+
 # The version of these functions, `VERSION` of `kernel.c`.
-_VERSION = 2
+_VERSION = 5
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
+
+# Functions of every Python, for `readers_texts`.
+_OF_PYTHON = [
+    ctypes.cast(getattr(ctypes.pythonapi, name), _POINTER)
+    for name in ("PyBytes_FromStringAndSize", "PyBytes_AsString", "Py_DecRef")
+]
 
 # Long enough for every loop of the checksum.
 _SAMPLE = bytes(range(256)) * 33 + b"\x01\x02\x03"
@@ -48,9 +57,12 @@ class Field(ctypes.Structure):
         ("nbytes", _POINTER),
         ("count", _POINTER),
         ("sizes", _POINTER),
+        ("limit", _NUMBER),
         ("out", _POINTER),
         ("out_at", _POINTER),
         ("stride", _NUMBER),
+        ("out_end", _POINTER),
+        ("padding", ctypes.c_uint8 * 16),
     )
 
 
@@ -66,12 +78,13 @@ def library() -> Any:
         try:
             found = ctypes.CDLL(str(path))
             found.readers_version.argtypes, found.readers_crc32c.argtypes = [], [_POINTER, _NUMBER]
-            found.readers_walk.argtypes = [_POINTER, _POINTER, _NUMBER, _POINTER, _NUMBER]
-            found.readers_fill.argtypes = [_POINTER, _POINTER, _NUMBER, _POINTER, *[_NUMBER] * 3]
+            found.readers_rows.argtypes = [_POINTER, _POINTER, _NUMBER, _POINTER, *[_NUMBER] * 3]
+            found.readers_permute.argtypes = [_POINTER, *[_NUMBER] * 3, _POINTER]
+            found.readers_texts.argtypes = [*[_POINTER] * 3, _NUMBER, *[_POINTER] * 3]
             found.readers_pad.argtypes = [_POINTER, _NUMBER, *[_POINTER] * 3, _NUMBER, _POINTER]
         except (OSError, AttributeError):  # It is of another system, or of another version.
             continue
-        for name in ("version", "crc32c", "walk", "fill", "pad"):
+        for name in ("version", "crc32c", "rows", "permute", "texts", "pad"):
             getattr(found, f"readers_{name}").restype = _NUMBER
         if sys.byteorder == "little" and found.readers_version() == _VERSION:
             crc = found.readers_crc32c(_SAMPLE, len(_SAMPLE))
@@ -86,39 +99,57 @@ def address(array: np.ndarray) -> int:
     return found
 
 
-def walk(records: np.ndarray, sizes: np.ndarray, fields: ctypes.Array[Field]) -> bool:
-    """Finds the values in records, whose fields then state where they are; false if it cannot.
+def read_rows(
+    records: np.ndarray, sizes: np.ndarray, fields: ctypes.Array[Field], work: int, threads: int
+) -> bool:
+    """Does some work with records; false if one of them has another form, or is damaged.
 
-    `ColumnDecoder` does the same with NumPy.
+    `intact` and `ColumnDecoder` do the same with NumPy.
 
     Args:
         records: int64 [B], contiguous, the addresses of framed records.
         sizes: int64 [B], contiguous, their sizes, which must all be readable.
         fields: All features of each record, in their order.
-    """
-    rows = len(records)
-    bad = library().readers_walk(address(records), address(sizes), rows, fields, len(fields))
-    return bool(bad < 0)
-
-
-def fill(
-    records: np.ndarray,
-    sizes: np.ndarray,
-    fields: ctypes.Array[Field],
-    walks: bool,
-    threads: int,
-) -> bool:
-    """Verifies records, and copies their values to the `out` of the fields; false if one is bad.
-
-    `intact` and `column_of` do the same with NumPy.
-
-    Args:
-        records, sizes, fields: As for `walk`.
-        walks: Whether to walk each record before that.
+        work: A sum of `WALK`, which finds the values, whose places the fields then state; `FILL`, which copies
+            the values to the `out` of the fields; and with that `CHECK`, which compares checksums.
         threads: How many threads share the work.
     """
     pointers = address(records), address(sizes), len(records), fields, len(fields)
-    return bool(library().readers_fill(*pointers, walks, threads) < 0)
+    return bool(library().readers_rows(*pointers, work, threads) < 0)
+
+
+def permuted(places: np.ndarray, n: int, width: int, keys: np.ndarray) -> np.ndarray | None:
+    """The numbers at some places of a `Permutation`, int64 [k]; None without a library.
+
+    Args:
+        places: int64 [k].
+        n, width: The arguments of `order.permutation.permuted`.
+        keys: int64 [rounds], contiguous, the key of each round.
+    """
+    if library() is None:
+        return None
+    numbers = np.array(places, np.int64)  # A copy.
+    library().readers_permute(address(numbers), len(numbers), n, width, address(keys))
+    return numbers
+
+
+def new_texts(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes objects of some sizes, int64 [B]: object [B], and int64 [B], where their bytes are, which are to be set.
+
+    Nothing else may know these objects before.
+    """
+    objects, at = np.empty(len(sizes), object), np.empty(len(sizes), np.int64)
+    pointers = address(objects), address(at), address(sizes), len(sizes)
+    _with_lock()(*pointers, *_OF_PYTHON)
+    return objects, at
+
+
+@functools.cache
+def _with_lock() -> Any:
+    """`readers_texts`, which must keep the interpreter's lock."""
+    found = ctypes.PyDLL(library()._name).readers_texts
+    found.argtypes, found.restype = library().readers_texts.argtypes, _NUMBER
+    return found
 
 
 def pad(

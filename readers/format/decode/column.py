@@ -96,6 +96,28 @@ class LazyValues:
 
 
 @dataclass(frozen=True)
+class RowFormat:
+    """How the values of a feature, of which only the first size is unknown, become the rows of a batch.
+
+    Attributes:
+        limit: The most of the first dimension; None for all of it.
+        padding: The bytes of one value of padding; empty if the values follow one another.
+        sizes: Increasing sizes: rows are as long as the first of them that holds the longest record; without any,
+            as that record.
+    """
+
+    limit: int | None = None
+    padding: bytes = b""
+    sizes: Sequence[int] = ()
+
+    def longest(self, lengths: np.ndarray) -> np.ndarray:
+        """How long the rows of batches are, int64 [k], whose longest records have lengths, int64 [k]."""
+        if not len(self.sizes):
+            return lengths
+        return np.asarray(self.sizes, np.int64)[np.searchsorted(self.sizes, lengths)]
+
+
+@dataclass(frozen=True)
 class FeatureColumn:
     """One feature of B records.
 
@@ -106,16 +128,22 @@ class FeatureColumn:
             the values are lazy.
         shapes: int64 [B, rank], the shape of each record; None if the values are not flat.
         lazy: Values of unknown shape that have not been joined: padding does not need them joined.
+        padded: [B, longest, ...], values that are in padded rows already.
     """
 
     values: np.ndarray | None
     shapes: np.ndarray | None = None
     lazy: LazyValues | None = None
+    padded: np.ndarray | None = None
 
     def flat(self, empty: Allocator = np.empty) -> np.ndarray:
         """The values. Lazy ones are joined, in memory from `empty`."""
         if self.lazy:
             return self.lazy.spans.joined(empty).view(self.lazy.dtype)
+        if self.padded is not None:
+            assert self.shapes is not None
+            lengths = self.shapes[:, :1]
+            return self.padded[np.arange(self.padded.shape[1]) < lengths].reshape(-1)
         assert self.values is not None
         return self.values
 
@@ -132,6 +160,8 @@ class FeatureColumn:
     def split(self, bounds: Sequence[int]) -> list[FeatureColumn]:
         """The columns of the records from each bound to the next. Their values are views."""
         pairs = list(itertools.pairwise(bounds))
+        if len(pairs) == 1 and bounds[0] == 0:
+            return [self]
         if self.lazy:
             spans, dtype, shapes = self.lazy.spans, self.lazy.dtype, self.shapes
             assert shapes is not None

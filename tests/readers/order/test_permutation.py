@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from readers.format.compiled import library
 from readers.order.permutation import Permutation, record_keys
 
 GOLDEN = [
@@ -36,6 +37,16 @@ def test_any_part_of_an_order_can_be_computed_alone(n, seed, places):
     assert ((found >= 0) & (found < n)).all()
     if len(places):
         assert Permutation(n, seed)(places[-1:]).tolist() == found[-1:].tolist()
+
+
+@given(st.integers(1, 2**61), st.integers(0, 2**63 - 1), st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_kernel_computes_the_same_order(n, seed, data):
+    places = np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=9)), np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "library", lambda: None)
+        expected = Permutation(n, seed, 3)(places)
+    np.testing.assert_array_equal(Permutation(n, seed, 3)(places), expected)
 
 
 def test_the_order_is_the_same_in_every_version():
