@@ -15,10 +15,12 @@ import numpy as np
 
 from readers.files.in_threads import map_in_threads
 from readers.files.local import is_local
+from readers.format.compiled import library
 from readers.format.compiled.library import address
 from readers.format.decode.column import Allocator
 from readers.format.decode.scanner import MARGIN
 from readers.format.manifest import DatasetError
+from readers.format.tfrecord import MAX_FRAMED_BYTES
 from readers.shards.cache import ShardCache
 from readers.shards.fetch import ShardBytes, fetch
 from readers.shards.gzip_files import DecompressedRecords, GzippedShard
@@ -110,6 +112,22 @@ class FetchedRecords:
         return rows, self.numbers[rows] == numbers
 
 
+@dataclass(frozen=True)
+class _KnownFiles:
+    """The files of a plan in which the kernel can find records.
+
+    Attributes:
+        files: FILE [parts].
+        shards: Keeps their memory.
+    """
+
+    files: np.ndarray
+    shards: list[ShardBytes]
+
+
+# Numbers of calls of the kernel, which asks once a call whether a file was truncated.
+_CALLS = itertools.count(1)
+
 # Some of the rows of records, int64 [k], and their places among other records, int64 [k].
 _Piece = tuple[FramedRecords, np.ndarray, np.ndarray]
 
@@ -145,11 +163,19 @@ class FramedReader:
         self._open_gzipped = functools.lru_cache(_OPEN_GZIPPED)(_open_gzipped)
         self._lock = threading.Lock()
         self._local = threading.local()
+        self._known = self._new_known()
 
     @property
     def is_fetched(self) -> bool:
         """Whether every file is on a local disk by now, so that no record takes a request."""
         return self.is_local and not self._uncached
+
+    def _new_known(self) -> _KnownFiles | None:
+        """No file is known yet; None without a kernel, or if files keep no descriptors."""
+        parts = len(self._plan.parts)
+        if not library.is_compiled() or parts > _DESCRIPTORS:
+            return None
+        return _KnownFiles(np.zeros(parts, library.FILE), [])
 
     def read(self, numbers: np.ndarray, fetched: Sequence[FetchedRecords] = ()) -> FramedRecords:
         """The records of some numbers, int64 [B], from memory as far as they were fetched before."""
@@ -195,6 +221,14 @@ class FramedReader:
         """
         if not self.is_fetched or self._plan.gzipped:
             return None
+        known = self._known
+        if known is not None:
+            located = library.locate(
+                np.ascontiguousarray(numbers), self._ends, self._firsts, known.files, next(_CALLS),
+                MAX_FRAMED_BYTES, LONG_RUN,
+            )  # fmt: skip
+            if located is not None:
+                return RecordPlaces(*located, known.shards)
         parts = np.searchsorted(self._ends, numbers, side="right")
         found = np.flatnonzero(np.bincount(parts, minlength=len(self._ends))).tolist()
         self._load_indexes(found)
@@ -214,7 +248,28 @@ class FramedReader:
             maps[:, number] = here
             shards.append(shard)
         addresses, present = maps[:, parts]
-        return RecordPlaces(addresses + starts, sizes, shards) if (stops <= present).all() else None
+        if not (stops <= present).all():
+            return None
+        if known is not None:
+            for number, shard in zip(found, shards, strict=True):
+                self._note(known, number, shard)
+        return RecordPlaces(addresses + starts, sizes, shards)
+
+    def _note(self, known: _KnownFiles, number: int, shard: ShardBytes) -> None:
+        """Lets the kernel find the records of a file, if it can ask whether the file was truncated."""
+        index = self._indexes.in_memory(number)
+        descriptor = shard.local.descriptor if shard.local else None
+        if index is None or descriptor is None or known.files["map"][number]:
+            return
+        known.shards.append(shard)
+        file = known.files[number]
+        file["descriptor"] = descriptor
+        for member, value in index.items():
+            file[member] = value
+        assert shard.local is not None
+        found = shard.local.in_memory()
+        assert found is not None
+        file["map"] = found[0]  # At last: other threads may look.
 
     def read_one(self, number: int) -> tuple[memoryview, str, int] | None:
         """One record, with the path of its file and its offset there; None if it is in a GZIP file.
@@ -255,6 +310,7 @@ class FramedReader:
             self._cached -= copied
             self._uncached |= copied
             self._open.cache_clear()
+            self._known = self._new_known()
         return self._read(framed.rows + self._firsts[framed.parts])
 
     def _read(self, numbers: np.ndarray) -> FramedRecords:

@@ -18,6 +18,7 @@ from readers.files.local import is_local, open_local
 from readers.files.mapped import MappedFile, MappedFiles
 from readers.files.mounts import is_on_local_disk
 from readers.files.of_path import files_of
+from readers.format.compiled.library import address
 from readers.format.index import (
     BLOCK_BYTES,
     OFFSET,
@@ -301,6 +302,25 @@ class ShardIndexes:
         if section is None or section.dtype.str != dtype:
             return 0
         return self._files.starts[number] + section.start
+
+    def in_memory(self, part: int) -> dict[str, int] | None:
+        """What the kernel must know of an index that is loaded; None if it cannot read it.
+
+        It has no checksums of blocks, and asks for the size of a file by its descriptor.
+        """
+        head, offsets, present = self._heads[part], self._offsets_of_part[part], self._present[part]
+        if head is None or offsets is None or head.size > _CHECKED_AT_ONCE:
+            return None
+        descriptor = -1 if present is None else present.descriptor
+        if descriptor is None:
+            return None
+        return {
+            "offsets": address(offsets),
+            "itemsize": offsets.itemsize,
+            "index_descriptor": descriptor,
+            "index_bytes": self._parts[part].index_bytes,
+            "bytes": head.bytes,
+        }
 
     def of(self, rows: np.ndarray, parts: np.ndarray) -> np.ndarray:
         """The (offset, length) of records in bytes, int64 [B, 2], whose parts are loaded.

@@ -38,6 +38,7 @@ class LocalShard:
 
     Attributes:
         version: The inode of the file and its time of change, as in `Part.version`.
+        descriptor: The descriptor; None without one.
     """
 
     def __init__(self, file: BinaryIO, path: str | None, descriptor: bool) -> None:
@@ -47,7 +48,7 @@ class LocalShard:
         is_stable = is_on_local_disk(str(Path(file.name).parent))
         self._map = MappedFile(file) if is_stable else None
         self._present_size = PresentSize(file, path, descriptor or not (path or is_stable))
-        self._descriptor = self._present_size.descriptor
+        self.descriptor = self._present_size.descriptor
 
     def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
         """Reads runs of bytes into their positions in a buffer; bytes that do not exist are zeros.
@@ -67,8 +68,8 @@ class LocalShard:
                 fill(buffer[at : at + length], view[start:])
             elif length < LONG_RUN:
                 buffer[at : at + length] = view[start : start + length]
-            elif self._descriptor is not None:
-                _read_at(self._descriptor, start, buffer[at : at + length])
+            elif self.descriptor is not None:
+                _read_at(self.descriptor, start, buffer[at : at + length])
             else:
                 buffer[at : at + length] = view[start : start + length]
                 # The pages would count as memory of the process: the whole dataset, if it is read in
@@ -82,7 +83,7 @@ class LocalShard:
         return self._map.address, min(self._present_size(), len(self._map.view))
 
     def _read_unmapped(self, runs: Sequence[Run], buffer: memoryview) -> None:
-        descriptor = self._descriptor
+        descriptor = self.descriptor
         if descriptor is None:
             descriptor = os.open(self._path or "", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -91,7 +92,7 @@ class LocalShard:
             for _, start, length, at in runs:
                 _read_at(descriptor, start, buffer[at : at + length])
         finally:
-            if descriptor != self._descriptor:
+            if descriptor != self.descriptor:
                 os.close(descriptor)
 
 

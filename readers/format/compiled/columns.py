@@ -7,24 +7,25 @@ are NumPy alone, define the result: this one gives the same columns, or none.
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from readers.files.processors import processors
 from readers.format.compiled import library
-from readers.format.compiled.fields import Fields, companion_of, stored_features
-from readers.format.compiled.outputs import Output, Texts
+from readers.format.compiled.fields import Fields, FieldTable, stored_features
 from readers.format.decode.column import Allocator, FeatureColumn, RowFormat
 from readers.format.decode.records import parse_example
-from readers.format.schema import MAX_EMPTY_SIZE, Feature, Schema
+from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 
 # Bytes for each thread: to start one takes 20 us, in which 200 KB are copied.
 _THREAD_BYTES = 1 << 20
+
+# Batches that would be larger together are padded one by one, when they are asked for: a long record among
+# short ones makes padding many times as large as the records.
+_MOST_PADDED_BYTES = 64 << 20
 
 # The columns of a batch by name.
 Columns = dict[str, FeatureColumn]
@@ -47,9 +48,9 @@ class CompiledDecoder:
         self._work = library.FILL | (library.CHECK if checks else 0)
         self._stored = stored_features(schema) or {}
         self.is_able = bool(self._stored) and library.is_compiled()
-        self._is_fixed = all(stored.shape is not None for stored in self._stored.values())
-        # The names of all features of a record, in the order in which the last records had them.
-        self._order: tuple[str, ...] = ()
+        self._is_fixed = all(stored.is_fixed for stored in self._stored.values())
+        # The fields of the records decoded last, and how features became rows.
+        self._last: tuple[FieldTable, Mapping[str, RowFormat]] | None = None
 
     def columns(self, records: np.ndarray, sizes: np.ndarray) -> Columns | None:
         """The columns of records, as of one batch of `batches`."""
@@ -71,15 +72,22 @@ class CompiledDecoder:
             bounds: The row at which each batch begins, and the one at which the last ends.
             rows: How features become rows; the values of others follow one another.
         """
-        if min(end - start for start, end in pairwise(bounds)) == 0:
+        if not len(records):
             return None
-        order = self._order
-        found = self._decoded(order, records, sizes, bounds, rows) if order else None
+        order: tuple[str, ...] = ()
+        found = None
+        if self._last is not None and self._last[1] == rows:
+            order = self._last[0].order
+            found = self._decoded(self._last[0], records, sizes, bounds)
         if found is None:
             learned = self._order_of(int(records[0]), int(sizes[0]))
             if learned and learned != order:
-                found = self._decoded(learned, records, sizes, bounds, rows)
-                self._order = learned
+                try:
+                    table = FieldTable(learned, self._stored, rows)
+                except ValueError:
+                    return None
+                found = self._decoded(table, records, sizes, bounds)
+                self._last = table, rows
         return found
 
     def _order_of(self, record: int, size: int) -> tuple[str, ...] | None:
@@ -94,91 +102,61 @@ class CompiledDecoder:
         return order if self._stored.keys() <= set(order) else None
 
     def _decoded(
-        self,
-        order: tuple[str, ...],
-        records: np.ndarray,
-        sizes: np.ndarray,
-        bounds: Sequence[int],
-        rows: Mapping[str, RowFormat],
+        self, table: FieldTable, records: np.ndarray, sizes: np.ndarray, bounds: Sequence[int]
     ) -> list[Columns] | None:
-        fields, threads = Fields(order, self._stored, len(records)), _threads(sizes)
+        fields = table.of(len(records), len(bounds) - 1)
+        threads = min(processors(), int(sizes.sum()) // _THREAD_BYTES)
+        work = self._work
         if self._is_fixed:
-            work = self._work | library.WALK
-        elif library.read_rows(records, sizes, fields.array, library.WALK, threads):
-            work = self._work
-        else:
+            work |= library.WALK
+        elif not library.read_rows(records, sizes, fields.memory, library.WALK, threads):
             return None
-        outputs = self._outputs(fields, bounds, rows)
-        if outputs is None or not library.read_rows(records, sizes, fields.array, work, threads):
+        library.lay_out(fields.memory, np.array(bounds, np.int64), _MOST_PADDED_BYTES)
+        texts, memory = dict[str, list[np.ndarray]](), dict[str, np.ndarray]()
+        for name, stored in self._stored.items():
+            if stored.shape is None:
+                texts[name] = self._texts(name, fields, bounds)
+            else:
+                nbytes = fields.pieces_of(name)[-1][1]
+                memory[name] = self._empty((nbytes,), np.dtype(np.uint8))
+                fields.copy_to(name, memory[name])
+        if not library.read_rows(records, sizes, fields.memory, work, threads):
             return None
         columns = []
         for name, feature in self._schema.items():
-            shapes = None
-            if not feature.is_fixed:
-                shapes = self._shapes(name, feature, fields, outputs, rows.get(name))
-                if shapes is None:
-                    return None
-            columns.append(outputs[name].columns(shapes))
+            if name in texts:
+                columns.append([FeatureColumn(objects) for objects in texts[name]])
+                continue
+            columns.append(self._columns_of(name, feature, fields, memory[name], bounds))
         return [dict(zip(self._schema, batch, strict=True)) for batch in zip(*columns, strict=True)]
 
-    def _outputs(
-        self, fields: Fields, bounds: Sequence[int], rows: Mapping[str, RowFormat]
-    ) -> dict[str, Any] | None:
-        """The memory of each feature, after a walk; None if values have parts of a number."""
-        ends, outputs = np.array(bounds), dict[str, Any]()
-        for name, stored in self._stored.items():
-            if (
-                stored.shape is None
-                and stored.width > 1
-                and np.any(fields.counts[name] % stored.width)
-            ):
-                return None
-            feature, how = self._schema.get(name), rows.get(name)
-            if feature is None:  # It is the shape beside another one.
-                outputs[name] = Output(name, stored, fields, ends[[0, -1]], (), None, self._empty)
-            elif feature.dtype == "string":
-                outputs[name] = Texts(name, fields, ends)
-            else:
-                inner = feature.known_sizes if how else ()
-                outputs[name] = Output(name, stored, fields, ends, inner, how, self._empty)
-        return outputs
+    def _texts(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[np.ndarray]:
+        """The bytes objects of each batch, object [B], to which the kernel is to copy the texts."""
+        sizes = fields.counts(name)
+        found = [library.new_texts(sizes[start:stop]) for start, stop in pairwise(bounds)]
+        fields.copy_to_addresses(name, np.concatenate([at for _, at in found]))
+        return [objects for objects, _ in found]
 
-    def _shapes(
+    def _columns_of(
         self,
         name: str,
         feature: Feature,
         fields: Fields,
-        outputs: Mapping[str, Any],
-        rows: RowFormat | None,
-    ) -> np.ndarray | None:
-        """The shapes of the records' arrays, int64 [B, rank]; None if they do not fit the feature."""
-        counts = fields.counts[name] // self._stored[name].width
-        if feature.needs_companion:
-            shapes = outputs[companion_of(name)].values().reshape(len(counts), -1)
-        elif name in fields.sizes:
-            shapes = fields.sizes[name]
-        else:
-            known = math.prod(feature.known_sizes)
-            if feature.shape.count(None) > 1 or not known:
-                return None
-            sizes = [
-                counts // known if d is None else np.full_like(counts, d) for d in feature.shape
-            ]
-            shapes = np.stack(sizes, axis=1)
-        for axis, size in enumerate(feature.shape):
-            found = shapes[:, axis]
-            if not (found >= 0 if size is None else found == size).all():
-                return None
-        if not ((shapes.max(axis=1, initial=0) <= MAX_EMPTY_SIZE) | (counts > 0)).all():
-            return None
-        # Unlike a product of integers, one of floats does not wrap around.
-        if not (np.prod(shapes.astype(np.float64), axis=1) == counts).all():
-            return None
-        if rows is not None and rows.limit is not None:
-            shapes[:, 0] = np.minimum(shapes[:, 0], rows.limit)
-        return shapes
-
-
-def _threads(sizes: np.ndarray) -> int:
-    """How many threads share records of these sizes, int64 [B]."""
-    return min(processors(), int(sizes.sum()) // _THREAD_BYTES)
+        memory: np.ndarray,
+        bounds: Sequence[int],
+    ) -> list[FeatureColumn]:
+        """The column of each batch."""
+        dtype, shapes, pads = self._stored[name].dtype, fields.shapes(name), fields.pads(name)
+        columns = []
+        for (begin, end, length), (start, stop) in zip(
+            fields.pieces_of(name), pairwise(bounds), strict=True
+        ):
+            flat = memory[begin:end].view(dtype)
+            if shapes is None:
+                columns.append(FeatureColumn(flat.reshape(stop - start, *feature.known_sizes)))
+            elif pads:
+                padded = flat.reshape(stop - start, length, *feature.known_sizes)
+                columns.append(FeatureColumn(None, shapes[start:stop], padded=padded))
+            else:
+                columns.append(FeatureColumn(flat, shapes[start:stop]))
+        return columns

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,20 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.compiled.library import (
-    BYTES,
-    HEADED,
-    INTEGERS,
-    SKIPPED,
-    TENSOR,
-    Field,
-    address,
-)
+from readers.format.compiled.library import BYTES, HEADED, INTEGERS, SHAPE, SKIPPED, TENSOR, address
+from readers.format.decode.column import RowFormat
 from readers.format.decode.from_spans import stored_kind
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.protobuf.tensor import tensor_header
 from readers.format.protobuf.wire import BYTES_LIST, INT64_LIST, varint
 from readers.format.schema import Feature, Schema
+
+_MOST_DIMS = 8
+
+_NAMES = (
+    *("key", "key_bytes", "header", "header_bytes", "form", "tag", "itemsize", "width"),
+    *("is_signed", "is_bool", "is_text", "expected", "rank", "dims", "beside"),
+    "inner",
+    *("at", "nbytes", "count", "sizes", "limit", "pads", "lengths", "lengths_n"),
+    *("out", "out_at", "out_end", "pieces", "padding"),
+)
+
+# `Field` of `kernel.c`, which says what its members are.
+FIELD = np.dtype(
+    [
+        (name, *{"dims": ("i8", _MOST_DIMS), "padding": ("u1", 16)}.get(name, ("i8",)))
+        for name in _NAMES
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -34,141 +44,200 @@ class Stored:
         form: The form, as in `library`.
         kind: The kind of list that holds it.
         dtype: The dtype of the values.
-        shape: The shape, if it is fixed.
+        shape: The shape; sizes may be None. A text has none.
         header: The bytes before the values, or before the shape.
-        rank: The number of dimensions that a header states.
+        may_be_beside: Whether the shape may be in a feature beside it, `<name>/shape`.
     """
 
     form: int
     kind: int
     dtype: np.dtype[Any]
-    shape: tuple[int, ...] | None = None
+    shape: tuple[int | None, ...] | None
     header: bytes = b""
-    rank: int = 0
+    may_be_beside: bool = False
 
     @property
-    def width(self) -> int:
-        """The bytes of one of the things that the kernel counts: of varints it counts the values."""
-        return 1 if self.form == INTEGERS else self.dtype.itemsize
+    def is_fixed(self) -> bool:
+        """Whether all records have values of one size."""
+        return self.shape is not None and None not in self.shape
 
 
 def stored_features(schema: Schema) -> dict[str, Stored] | None:
-    """How each feature is stored, and the shape beside it, `<name>/shape`; None if the kernel cannot read one."""
-    found = {}
-    for name, feature in schema.items():
-        stored = _stored(feature)
-        if stored is None:
-            return None
-        found[name] = stored
-        if feature.needs_companion:
-            companion = Stored(INTEGERS, INT64_LIST, np.dtype(np.int64), (len(feature.shape),))
-            found[companion_of(name)] = companion
-    names = len(schema) + sum(feature.needs_companion for feature in schema.values())
-    return found if len(found) == names else None
-
-
-def companion_of(name: str) -> str:
-    """The feature that holds the shape of another one."""
-    return f"{name}/shape"
+    """How each feature is stored; None if the kernel cannot read one."""
+    found = {name: _stored(feature) for name, feature in schema.items()}
+    able = {name: stored for name, stored in found.items() if stored}
+    is_able = len(able) == len(found) and not any(f"{name}/shape" in schema for name in schema)
+    return able if is_able else None
 
 
 def _stored(feature: Feature) -> Stored | None:
-    if feature.is_sequence or feature.is_image or feature.step:
+    if feature.is_sequence or feature.is_image or feature.step or len(feature.shape) > _MOST_DIMS:
         return None
     if feature.dtype == "string":
         is_text = stored_kind(feature) == BYTES_LIST
-        return Stored(BYTES, BYTES_LIST, np.dtype(np.uint8)) if is_text else None
-    dtype, kind = numpy_dtype(feature.dtype), stored_kind(feature)
-    shape = feature.known_sizes if feature.is_fixed else None
+        return Stored(BYTES, BYTES_LIST, np.dtype(np.uint8), None) if is_text else None
+    dtype, kind, shape = numpy_dtype(feature.dtype), stored_kind(feature), feature.shape
     if feature.encoding == "tensor":
-        if shape is not None:
-            return Stored(HEADED, kind, dtype, shape, tensor_header(feature.dtype, shape))
-        header = bytes([8, TENSORFLOW_DTYPES[feature.dtype], 18])
-        return Stored(TENSOR, kind, dtype, None, header, len(feature.shape))
+        if feature.is_fixed:
+            header = tensor_header(feature.dtype, feature.known_sizes)
+            return Stored(HEADED, kind, dtype, shape, header)
+        return Stored(TENSOR, kind, dtype, shape, bytes([8, TENSORFLOW_DTYPES[feature.dtype], 18]))
     if kind == INT64_LIST:
-        return Stored(INTEGERS, kind, dtype, shape)
+        return Stored(INTEGERS, kind, dtype, shape, may_be_beside=not feature.is_fixed)
     # Other lists of floats are converted.
-    return (
-        Stored(BYTES, kind, dtype, shape) if feature.encoding == "raw" or dtype == "<f4" else None
-    )
+    is_copied = feature.encoding == "raw" or dtype == "<f4"
+    if not is_copied:
+        return None
+    return Stored(BYTES, kind, dtype, shape, may_be_beside=not feature.is_fixed)
 
 
-class Fields:
-    """The fields of some records, and the arrays that the kernel fills.
+class FieldTable:
+    """The fields of records whose features are in one order, for any number of records.
 
     Args:
         order: The names of all features of each record, in their order.
         stored: How those to decode are stored.
-        rows: The number of records.
+        rows: How features become rows; the values of others follow one another.
 
     Attributes:
-        array: The fields.
-        counts: Name -> int64 [rows], the number of values, or of bytes that are no varints.
-        sizes: Name -> int64 [rows, rank], the shapes in headers.
+        order: As given.
+        places: The name of each feature that is decoded -> its number in the table.
+
+    Raises:
+        ValueError: The shape of a feature does not follow from the records.
     """
 
-    def __init__(self, order: Sequence[str], stored: Mapping[str, Stored], rows: int) -> None:
-        self.array = (Field * len(order))()
-        self.counts, self.sizes = dict[str, np.ndarray](), dict[str, np.ndarray]()
-        self._fields = dict(zip(order, self.array, strict=True))
-        self._places = list[np.ndarray]()
-        self._found = np.empty((len(stored), 3, rows), np.int64)
-        free = iter(self._found)
-        for name, field in self._fields.items():
+    def __init__(
+        self,
+        order: Sequence[str],
+        stored: Mapping[str, Stored],
+        rows: Mapping[str, RowFormat],
+    ) -> None:
+        self.order = tuple(order)
+        self.places = {name: place for place, name in enumerate(order) if name in stored}
+        self._template = np.zeros(len(order), FIELD)
+        self._held = list[np.ndarray]()  # The kernel has their addresses alone.
+        self._shapes = list[int]()
+        self._template["form"] = SKIPPED
+        for name, field in zip(order, self._template, strict=True):
             key = name.encode()
-            key = b"\x0a" + varint(len(key)) + key + b"\x12"
-            field.key, field.key_bytes = key, len(key)
-            feature = stored.get(name)
-            if feature is None:
-                field.form = SKIPPED
-                continue
-            field.form, field.tag, field.rank = feature.form, feature.kind << 3 | 2, feature.rank
-            field.header, field.header_bytes = feature.header, len(feature.header)
-            field.itemsize, field.is_signed = feature.dtype.itemsize, feature.dtype.kind == "i"
-            field.is_bool, field.expected, field.limit = feature.dtype.kind == "b", -1, -1
-            if feature.shape is not None:
-                field.expected = math.prod(feature.shape) * feature.width
-                field.stride = math.prod(feature.shape) * feature.dtype.itemsize
-            at, nbytes, self.counts[name] = next(free)
-            field.at, field.nbytes = address(at), address(nbytes)
-            field.count = address(self.counts[name])
-            if feature.form == TENSOR:
-                self.sizes[name] = np.empty((rows, feature.rank), np.int64)
-                field.sizes = address(self.sizes[name])
+            self._set(field, "key", b"\x0a" + varint(len(key)) + key + b"\x12")
+        for name, place in self.places.items():
+            self._describe(self._template[place], stored[name], rows.get(name, RowFormat()))
+            if not stored[name].is_fixed and stored[name].shape is not None:
+                self._describe_shape(self._template[place], f"{name}/shape", stored[name])
 
-    def copy_to(self, name: str, out: np.ndarray, starts: np.ndarray | None = None) -> None:
-        """Lets the kernel copy the values of a feature to memory.
+    def _set(self, field: Any, member: str, octets: bytes) -> None:
+        self._held.append(np.frombuffer(octets + b"\0", np.uint8))
+        field[member], field[f"{member}_bytes"] = address(self._held[-1]), len(octets)
 
-        Args:
-            name: The feature.
-            out: uint8 [bytes], the memory.
-            starts: int64 [rows], the byte at which those of each record begin; None if they follow one another,
-                for a fixed shape.
-        """
-        field = self._fields[name]
-        field.out = address(out)
-        if starts is not None:
-            self._places.append(starts)  # The kernel has its address alone.
-            field.out_at = address(starts)
+    def _describe(self, field: Any, stored: Stored, rows: RowFormat) -> None:
+        self._set(field, "header", stored.header)
+        kind, itemsize, shape = stored.dtype.kind, stored.dtype.itemsize, stored.shape or ()
+        width = 1 if stored.form == INTEGERS else itemsize
+        inner = math.prod(size for size in shape[1:] if size is not None)
+        for member, value in (
+            ("form", stored.form),
+            ("tag", stored.kind << 3 | 2),
+            ("itemsize", itemsize),
+            ("width", width),
+            ("is_signed", kind == "i"),
+            ("is_bool", kind == "b"),
+            ("is_text", stored.shape is None),
+            ("expected", math.prod(stored.shape) * width if stored.is_fixed else -1),  # type: ignore[arg-type]
+            ("inner", inner),
+            ("limit", -1 if rows.limit is None else rows.limit),
+            ("pads", bool(rows.padding)),
+        ):
+            field[member] = value
+        field["dims"][: len(shape)] = [-1 if size is None else size for size in shape]
+        if rows.padding:
+            self._held.append(np.array(rows.sizes, np.int64))
+            field["lengths"], field["lengths_n"] = address(self._held[-1]), len(rows.sizes)
+            octets = rows.padding * (16 // len(rows.padding))
+            field["padding"] = np.frombuffer(octets, np.uint8)
+
+    def _describe_shape(self, field: Any, beside: str, stored: Stored) -> None:
+        """Says where the shape of a feature is."""
+        shape = stored.shape or ()
+        field["rank"], field["beside"] = len(shape), -1
+        if stored.may_be_beside and beside in self.order:
+            place = self.order.index(beside)
+            of_shape = self._template[place]
+            of_shape["form"], of_shape["tag"] = SHAPE, INT64_LIST << 3 | 2
+            of_shape["width"], of_shape["expected"] = 1, len(shape)
+            field["beside"] = place
+            self._shapes.append(place)
+        elif stored.may_be_beside and (shape.count(None) > 1 or 0 in shape):
+            raise ValueError(f"{beside} is missing")
+
+    def of(self, records: int, batches: int) -> Fields:
+        """The fields of some records, in some batches, with arrays for what the kernel finds."""
+        memory = self._template.view(np.uint8).reshape(-1, FIELD.itemsize).copy()
+        table, chosen = memory.view(FIELD)[:, 0], [*self.places.values(), *self._shapes]
+        decoded = len(chosen)
+        numbers = np.empty((decoded, 5, records), np.int64)
+        pieces = np.empty((decoded, batches, 3), np.int64)
+        sizes = {
+            place: np.empty((records, int(table["rank"][place])), np.int64)
+            for place in self.places.values()
+            if table["rank"][place]
+        }
+        begins = address(numbers) + 8 * records * np.arange(5 * decoded).reshape(decoded, 5)
+        for column, member in enumerate(("at", "nbytes", "count", "out_at", "out_end")):
+            table[member][chosen] = begins[:, column]
+        table["pieces"][chosen] = address(pieces) + 24 * batches * np.arange(decoded)
+        for place, array in sizes.items():
+            table["sizes"][place] = address(array)
+        rows = dict(zip(chosen, range(decoded), strict=True))
+        return Fields(memory, table, self.places, rows, numbers, pieces, sizes)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of some records, and what the kernel finds.
+
+    Attributes:
+        memory: uint8 [features, bytes], that of the table.
+        table: FIELD [features].
+        places: The name of each feature that is decoded -> its number in the table.
+        rows: Its number in the table -> its number in the arrays.
+        numbers: int64 [decoded, 5, B], where values are, their bytes and number, and where they are copied to.
+        pieces: int64 [decoded, batches, 3], the bytes at which the values of each batch begin and end, and the length
+            of its rows.
+        sizes: Number in the table -> int64 [B, rank], the shapes.
+    """
+
+    memory: np.ndarray
+    table: np.ndarray
+    places: Mapping[str, int]
+    rows: Mapping[int, int]
+    numbers: np.ndarray
+    pieces: np.ndarray
+    sizes: Mapping[int, np.ndarray]
+
+    def counts(self, name: str) -> np.ndarray:
+        """The number of values, or of bytes that are no varints, of each record, int64 [B]."""
+        found: np.ndarray = self.numbers[self.rows[self.places[name]], 2]
+        return found
+
+    def shapes(self, name: str) -> np.ndarray | None:
+        """The shape of each record, int64 [B, rank]; None for those that the kernel does not find."""
+        return self.sizes.get(self.places[name])
+
+    def pieces_of(self, name: str) -> list[list[int]]:
+        """(begin, end, length) of each batch."""
+        found: list[list[int]] = self.pieces[self.rows[self.places[name]]].tolist()
+        return found
+
+    def pads(self, name: str) -> bool:
+        """Whether the rows of each batch are padded."""
+        return bool(self.table["pads"][self.places[name]])
+
+    def copy_to(self, name: str, memory: np.ndarray) -> None:
+        """Lets the kernel copy the values of a feature to memory, uint8 [bytes]."""
+        self.table["out"][self.places[name]] = address(memory)
 
     def copy_to_addresses(self, name: str, addresses: np.ndarray) -> None:
-        """Lets the kernel copy the values of a feature to an address for each record, int64 [rows]."""
-        self._places.append(addresses)
-        self._fields[name].out_at = address(addresses)
-
-    def cut(self, name: str, limit: int) -> None:
-        """Lets the kernel copy no more of a feature than so many of the things that it counts."""
-        self._fields[name].limit = limit
-
-    def pad(self, name: str, ends: np.ndarray, padding: bytes) -> None:
-        """Lets the kernel write padding after the values of a feature.
-
-        Args:
-            name: The feature.
-            ends: int64 [rows], the byte up to which each row is padded.
-            padding: The bytes of one value of padding, 16 at most.
-        """
-        field = self._fields[name]
-        self._places.append(ends)
-        field.out_end = address(ends)
-        field.padding = (ctypes.c_uint8 * 16)(*padding * (16 // len(padding)))
+        """Lets the kernel copy the values of a feature to an address for each record, int64 [B]."""
+        self.numbers[self.rows[self.places[name]], 3] = addresses

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
@@ -32,18 +33,20 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Another one for each change of what library.py calls. */
-enum { VERSION = 5 };
+enum { VERSION = 6 };
 
 enum { HEADER = 12, FOOTER = 4, FRAME = 16 };
 
 /* The forms of a feature, and what is done to records; the same numbers as in library.py. */
-enum { SKIPPED = 0, BYTES = 1, HEADED = 2, TENSOR = 3, INTEGERS = 4 };
+enum { SKIPPED = 0, BYTES = 1, HEADED = 2, TENSOR = 3, INTEGERS = 4, SHAPE = 5 };
 enum { WALK = 1, FILL = 2, CHECK = 4 };
 
 /* The tag of a list of bytes. */
 enum { BYTES_LIST = 0x0a };
 
-/* One feature of the records, in their order. The same layout as `Field` of library.py. */
+enum { MOST_DIMS = 8, ALIGNMENT = 64, MAX_EMPTY_SIZE = 1 << 20 };
+
+/* One feature of the records, in their order. The same layout as `FIELD` of fields.py. */
 typedef struct {
     const uint8_t *key;     /* What precedes the length of the value: tag, length, name, tag. */
     int64_t key_bytes;
@@ -51,21 +54,29 @@ typedef struct {
     int64_t header_bytes;
     int64_t form;
     int64_t tag;            /* The tag of the list that holds the values. */
-    int64_t rank;           /* TENSOR: the number of dimensions. */
-    int64_t expected;       /* What `count` has to be; -1 for anything. */
-    int64_t itemsize;       /* INTEGERS: the bytes of a value, ... */
-    int64_t is_signed;      /* ... whether it may be negative, ... */
+    int64_t itemsize;       /* The bytes of a value in memory. */
+    int64_t width;          /* The bytes of a value in the record; 1 for INTEGERS, which are counted. */
+    int64_t is_signed;      /* INTEGERS: whether a value may be negative, ... */
     int64_t is_bool;        /* ... and whether it is 0 or 1. */
+    int64_t is_text;
+    int64_t expected;       /* What `count` has to be; -1 for anything. */
+    int64_t rank;           /* The number of sizes, if one of them varies; else 0. */
+    int64_t dims[MOST_DIMS];/* The sizes; -1 for unknown ones. */
+    int64_t beside;         /* The number of the field, a SHAPE, that states them; -1: one size is unknown. */
+    int64_t inner;          /* The number of values for each of the first size. */
     int64_t *at;            /* [n] where the stored values begin, in bytes from the record's first. */
     int64_t *nbytes;        /* [n] how many bytes they are. */
     int64_t *count;         /* [n] the same, but of INTEGERS the number of values. */
-    int64_t *sizes;         /* [n, rank] TENSOR: the shape. */
-    int64_t limit;          /* How much of `count` is copied at most; -1 for all. */
+    int64_t *sizes;         /* [n, rank] the shape. */
+    int64_t limit;          /* How much of the first size is copied at most; -1 for all. */
+    int64_t pads;           /* Whether all rows of a batch get one length: ... */
+    const int64_t *lengths; /* ... the first of these, increasing, that holds the longest record, ... */
+    int64_t lengths_n;      /* ... or that of this record if there are none. */
     uint8_t *out;           /* The memory that values are copied to; NULL if `out_at` has addresses. */
-    int64_t *out_at;        /* [n] The byte at which those of a record begin; NULL: row * stride. */
-    int64_t stride;
-    int64_t *out_end;       /* [n] The byte up to which padding follows them; NULL for no padding. */
-    uint8_t padding[16];    /* The bytes of `itemsize` bytes of padding, as often as they fit. */
+    int64_t *out_at;        /* [n] The byte at which those of a record begin. */
+    int64_t *out_end;       /* [n] The byte up to which padding follows them; only if it pads. */
+    int64_t *pieces;        /* [batches, 3] The bytes at which the values of a batch begin and end, and a length. */
+    uint8_t padding[16];    /* Bytes of padding, as often as they fit. */
 } Field;
 
 #ifdef CRC_TARGET
@@ -171,6 +182,30 @@ static inline int expect_octet(const uint8_t **at, const uint8_t *end, uint8_t o
     return *at < end && *(*at)++ == octet;
 }
 
+/* Finds the shape of a record's values; 0 if it does not fit the feature, or the number of values. */
+static int find_shape(const uint8_t *record, const Field *fields, const Field *field, int64_t row) {
+    int64_t *sizes = field->sizes + row * field->rank, known = 1;
+    const int64_t values = field->count[row] / field->width;
+    double product = 1;  /* Unlike an integer it does not wrap around. */
+    if (field->beside >= 0) {
+        const Field *shape = fields + field->beside;
+        const uint8_t *at = record + shape->at[row], *end = at + shape->nbytes[row];
+        for (int64_t axis = 0; axis < field->rank; axis++) sizes[axis] = varint(&at, end);
+    } else if (field->form != TENSOR) {
+        for (int64_t axis = 0; axis < field->rank; axis++)
+            if (field->dims[axis] >= 0) known *= field->dims[axis];
+        if (values % known) return 0;
+        for (int64_t axis = 0; axis < field->rank; axis++)
+            sizes[axis] = field->dims[axis] < 0 ? values / known : field->dims[axis];
+    }
+    for (int64_t axis = 0; axis < field->rank; axis++) {
+        if (sizes[axis] < 0 || (field->dims[axis] >= 0 && sizes[axis] != field->dims[axis])) return 0;
+        if (!values && sizes[axis] > MAX_EMPTY_SIZE) return 0;
+        product *= (double)sizes[axis];
+    }
+    return product == (double)values;
+}
+
 static int walk_tensor(const Field *field, const uint8_t **at, const uint8_t *end, int64_t row) {
     if (!expect(at, end, field->header, field->header_bytes)) return 0;
     const uint8_t *shape_end = enter(at, end);
@@ -219,14 +254,18 @@ static int walk(const uint8_t *record, int64_t size, const Field *fields, int64_
             if (field->form == TENSOR && !walk_tensor(field, &at, end, row)) return 0;
             field->at[row] = at - record;
             field->nbytes[row] = field->count[row] = end - at;
-            if (field->form == INTEGERS) {
+            if (field->form == INTEGERS || field->form == SHAPE) {
                 if (at < end && end[-1] >= 128) return 0;
                 field->count[row] = count_varints(at, end);
             }
-            if (field->expected >= 0 && field->count[row] != field->expected) return 0;
+            if (field->expected >= 0 ? field->count[row] != field->expected
+                                     : field->count[row] % field->width)
+                return 0;
         }
         at = end;
     }
+    for (const Field *field = fields; field < fields + n; field++)
+        if (field->rank && !find_shape(record, fields, field, row)) return 0;
     return at == stop;
 }
 
@@ -272,6 +311,13 @@ static int fill_integers(const Field *field, const uint8_t *at, const uint8_t *e
     return at == end;
 }
 
+/* How much of what is counted is copied. */
+static inline int64_t kept_of(const Field *field, int64_t count) {
+    if (field->limit < 0 || field->limit >= count) return count;
+    const int64_t most = field->limit * field->inner * field->width;
+    return most < count ? most : count;
+}
+
 /* Fills the bytes from `at` to `end` with padding. */
 static void pad(const Field *field, uint8_t *at, const uint8_t *end) {
     uint64_t words[2];
@@ -303,11 +349,10 @@ static int fill(const Task *task, int64_t row) {
         return 0;
     uint32_t crc = ~0u;
     for (const Field *field = task->fields; field < task->fields + task->fields_n; field++) {
-        if (field->form == SKIPPED) continue;
+        if (field->form == SKIPPED || field->form == SHAPE) continue;
         const uint8_t *values = record + field->at[row];
-        uint8_t *out = field->out + (field->out_at ? field->out_at[row] : row * field->stride);
-        const int64_t count = field->count[row];
-        const int64_t kept = field->limit >= 0 && field->limit < count ? field->limit : count;
+        uint8_t *out = (uint8_t *)((intptr_t)field->out + field->out_at[row]);
+        const int64_t count = field->count[row], kept = kept_of(field, count);
         if (checks) crc = crc_of(crc, at, values - at);
         at = values;
         if (field->form == INTEGERS) {
@@ -322,7 +367,7 @@ static int fill(const Task *task, int64_t row) {
                 out += part, at += part, left -= part;
             }
         }
-        if (field->out_end) pad(field, out, field->out + field->out_end[row]);
+        if (field->pads) pad(field, out, field->out + field->out_end[row]);
     }
     return !checks || masked(crc_of(crc, at, stop - at)) == stored(stop);
 }
@@ -406,6 +451,120 @@ EXPORT int64_t readers_rows(const uint8_t *const *records, const int64_t *sizes,
         if (tasks[i].bad >= 0) return tasks[i].bad;
 #endif
     return -1;
+}
+
+#ifdef CRC_TARGET
+
+/* The bytes that are copied of a record. */
+static inline int64_t copied(const Field *field, int64_t row) {
+    const int64_t count = field->expected >= 0 ? field->expected : field->count[row];
+    return kept_of(field, count) / field->width * field->itemsize;
+}
+
+/* The bytes of each row of a batch that is padded, and its length. */
+static int64_t padded_row(const Field *field, int64_t start, int64_t stop, int64_t *length) {
+    const int64_t each = field->inner * field->itemsize;
+    int64_t most = 0;
+    for (int64_t row = start; row < stop; row++)
+        if (copied(field, row) > most) most = copied(field, row);
+    *length = most / each;
+    for (int64_t i = 0; i < field->lengths_n; i++)
+        if (field->lengths[i] >= *length) {
+            *length = field->lengths[i];
+            break;
+        }
+    return *length * each;
+}
+
+static void lay_out(Field *field, const int64_t *bounds, int64_t batches, int64_t most_padded) {
+    int64_t at = 0, length = 0, padded = 0;
+    for (int64_t row = 0; field->limit >= 0 && row < bounds[batches]; row++)
+        if (field->sizes[row * field->rank] > field->limit)
+            field->sizes[row * field->rank] = field->limit;
+    for (int64_t batch = 0; field->pads && batch < batches; batch++) {
+        const int64_t rows = bounds[batch + 1] - bounds[batch];
+        padded += rows * padded_row(field, bounds[batch], bounds[batch + 1], &length);
+        if (padded > most_padded) field->pads = 0;
+    }
+    for (int64_t batch = 0; batch < batches; batch++) {
+        const int64_t start = bounds[batch], stop = bounds[batch + 1];
+        const int64_t each = field->pads ? padded_row(field, start, stop, &length) : 0;
+        field->pieces[3 * batch] = at;
+        field->pieces[3 * batch + 2] = length;
+        for (int64_t row = start; row < stop; row++) {
+            field->out_at[row] = at;
+            at += field->pads ? each : copied(field, row);
+            if (field->pads) field->out_end[row] = at;
+        }
+        field->pieces[3 * batch + 1] = at;
+        at = (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+}
+
+#endif
+
+EXPORT int64_t readers_lay_out(Field *fields, int64_t fields_n, const int64_t *bounds, int64_t batches,
+                               int64_t most_padded) {
+#ifdef CRC_TARGET
+    for (Field *field = fields; field < fields + fields_n; field++)
+        if (field->form != SKIPPED && field->form != SHAPE && !field->is_text)
+            lay_out(field, bounds, batches, most_padded);
+#endif
+    return -1;
+}
+
+/* One file of a dataset. The same layout as `FILE` of library.py. */
+typedef struct {
+    const uint8_t *map;     /* Where its records are in memory; NULL before it was opened. */
+    int64_t descriptor;
+    const uint8_t *offsets; /* The section of offsets of its index, ... */
+    int64_t itemsize;       /* ... of 4 or 8 bytes each. */
+    int64_t index_descriptor;  /* -1 for an index that nobody truncates. */
+    int64_t index_bytes;
+    int64_t bytes;          /* The bytes of all records. */
+    int64_t present;        /* The bytes of the file that exist now. */
+    int64_t call;           /* The call that asked for it. */
+} File;
+
+static inline int64_t offset_at(const File *file, int64_t row) {
+    int64_t offset = 0;  /* Little-endian, as everything here. */
+    memcpy(&offset, file->offsets + row * file->itemsize, (size_t)file->itemsize);
+    return offset;
+}
+
+EXPORT int64_t readers_locate(const int64_t *numbers, int64_t n, const int64_t *ends,
+                              const int64_t *firsts, File *files, int64_t files_n, int64_t call,
+                              int64_t most_framed, int64_t long_run, int64_t *addresses,
+                              int64_t *sizes) {
+    int64_t total = 0, runs = 0;
+    const uint8_t *after = NULL;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t low = 0, high = files_n;  /* The first file that ends after the record. */
+        while (low < high) {
+            const int64_t middle = (low + high) / 2;
+            if (ends[middle] <= numbers[i]) low = middle + 1;
+            else high = middle;
+        }
+        File *file = files + low;
+        if (low == files_n || !file->map) return i;
+        if (file->call != call) {  /* A page that is gone would end the process. */
+            if (file->index_descriptor >= 0 &&
+                lseek((int)file->index_descriptor, 0, SEEK_END) < file->index_bytes)
+                return i;
+            file->present = lseek((int)file->descriptor, 0, SEEK_END);
+            file->call = call;
+        }
+        const int64_t row = numbers[i] - firsts[low];
+        const int64_t start = offset_at(file, row), end = offset_at(file, row + 1), size = end - start;
+        if (start < 0 || end > file->bytes || end > file->present || size < FRAME || size > most_framed)
+            return i;
+        addresses[i] = (int64_t)(intptr_t)(file->map + start);
+        sizes[i] = size;
+        total += size;
+        runs += file->map + start != after;
+        after = file->map + end;
+    }
+    return total < long_run * runs ? -1 : n;
 }
 
 /* `hash32` of order/permutation.py. */

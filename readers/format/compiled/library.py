@@ -17,14 +17,14 @@ import google_crc32c
 import numpy as np
 
 # What `kernel.c` calls the forms of a feature: not decoded; bytes; bytes after a header; a TensorProto
-# of unknown shape; and packed varints.
-SKIPPED, BYTES, HEADED, TENSOR, INTEGERS = range(5)
+# of unknown shape; packed varints; and the shape of another feature.
+SKIPPED, BYTES, HEADED, TENSOR, INTEGERS, SHAPE = range(6)
 
 # What it does with records: finds their values, copies them, and compares checksums.
 WALK, FILL, CHECK = 1, 2, 4
 
 # The version of these functions, `VERSION` of `kernel.c`.
-_VERSION = 5
+_VERSION = 6
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 
@@ -38,32 +38,16 @@ _OF_PYTHON = [
 _SAMPLE = bytes(range(256)) * 33 + b"\x01\x02\x03"
 
 
-class Field(ctypes.Structure):
-    """One feature of the records: `Field` of `kernel.c`, which says what its members are."""
-
-    _fields_ = (
-        ("key", ctypes.c_char_p),
-        ("key_bytes", _NUMBER),
-        ("header", ctypes.c_char_p),
-        ("header_bytes", _NUMBER),
-        ("form", _NUMBER),
-        ("tag", _NUMBER),
-        ("rank", _NUMBER),
-        ("expected", _NUMBER),
-        ("itemsize", _NUMBER),
-        ("is_signed", _NUMBER),
-        ("is_bool", _NUMBER),
-        ("at", _POINTER),
-        ("nbytes", _POINTER),
-        ("count", _POINTER),
-        ("sizes", _POINTER),
-        ("limit", _NUMBER),
-        ("out", _POINTER),
-        ("out_at", _POINTER),
-        ("stride", _NUMBER),
-        ("out_end", _POINTER),
-        ("padding", ctypes.c_uint8 * 16),
-    )
+# `File` of `kernel.c`, which says what its members are.
+FILE = np.dtype(
+    [
+        (name, "i8")
+        for name in (
+            *("map", "descriptor", "offsets", "itemsize", "index_descriptor", "index_bytes"),
+            *("bytes", "present", "call"),
+        )
+    ]
+)
 
 
 def is_compiled() -> bool:
@@ -79,12 +63,17 @@ def library() -> Any:
             found = ctypes.CDLL(str(path))
             found.readers_version.argtypes, found.readers_crc32c.argtypes = [], [_POINTER, _NUMBER]
             found.readers_rows.argtypes = [_POINTER, _POINTER, _NUMBER, _POINTER, *[_NUMBER] * 3]
+            found.readers_lay_out.argtypes = [_POINTER, _NUMBER, _POINTER, _NUMBER, _NUMBER]
+            found.readers_locate.argtypes = [
+                *(_POINTER, _NUMBER, _POINTER, _POINTER, _POINTER),
+                *(_NUMBER, _NUMBER, _NUMBER, _NUMBER, _POINTER, _POINTER),
+            ]
             found.readers_permute.argtypes = [_POINTER, *[_NUMBER] * 3, _POINTER]
             found.readers_texts.argtypes = [*[_POINTER] * 3, _NUMBER, *[_POINTER] * 3]
             found.readers_pad.argtypes = [_POINTER, _NUMBER, *[_POINTER] * 3, _NUMBER, _POINTER]
         except (OSError, AttributeError):  # It is of another system, or of another version.
             continue
-        for name in ("version", "crc32c", "rows", "permute", "texts", "pad"):
+        for name in ("version", "crc32c", "rows", "lay_out", "locate", "permute", "texts", "pad"):
             getattr(found, f"readers_{name}").restype = _NUMBER
         if sys.byteorder == "little" and found.readers_version() == _VERSION:
             crc = found.readers_crc32c(_SAMPLE, len(_SAMPLE))
@@ -100,7 +89,7 @@ def address(array: np.ndarray) -> int:
 
 
 def read_rows(
-    records: np.ndarray, sizes: np.ndarray, fields: ctypes.Array[Field], work: int, threads: int
+    records: np.ndarray, sizes: np.ndarray, fields: np.ndarray, work: int, threads: int
 ) -> bool:
     """Does some work with records; false if one of them has another form, or is damaged.
 
@@ -109,13 +98,56 @@ def read_rows(
     Args:
         records: int64 [B], contiguous, the addresses of framed records.
         sizes: int64 [B], contiguous, their sizes, which must all be readable.
-        fields: All features of each record, in their order.
+        fields: uint8 [features, bytes], the memory of FIELD [features], all features of each record, in their order.
         work: A sum of `WALK`, which finds the values, whose places the fields then state; `FILL`, which copies
             the values to the `out` of the fields; and with that `CHECK`, which compares checksums.
         threads: How many threads share the work.
     """
-    pointers = address(records), address(sizes), len(records), fields, len(fields)
+    pointers = address(records), address(sizes), len(records), address(fields), len(fields)
     return bool(library().readers_rows(*pointers, work, threads) < 0)
+
+
+def lay_out(fields: np.ndarray, bounds: np.ndarray, most_padded: int) -> None:
+    """Finds where values are to be copied: `out_at`, `out_end` and `pieces` of the fields.
+
+    Args:
+        fields: uint8 [features, bytes], the memory of FIELD [features], after a walk unless all features have a fixed shape. `pads` becomes 0 if padding
+            would take too much memory.
+        bounds: int64 [batches + 1], the row at which each batch begins, and the one at which the last ends.
+        most_padded: The most bytes of padded values of a feature.
+    """
+    pointers = address(fields), len(fields), address(bounds), len(bounds) - 1
+    library().readers_lay_out(*pointers, most_padded)
+
+
+def locate(
+    numbers: np.ndarray,
+    ends: np.ndarray,
+    firsts: np.ndarray,
+    files: np.ndarray,
+    call: int,
+    most_framed: int,
+    long_run: int,
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The addresses and sizes of records in mapped files, int64 [B] each.
+
+    None if a file was not opened, an index is wrong, a record does not exist, or records are in long runs.
+
+    Args:
+        numbers: int64 [B], contiguous, the numbers of the records in all files together.
+        ends: int64 [files], the number of the record after the last of each file.
+        firsts: int64 [files], the number that the first record of each file would have.
+        files: FILE [files].
+        call: A number that no other call has.
+        most_framed: The largest size of a record.
+        long_run: The mean length of runs, in bytes, from which on they are read in another way.
+    """
+    addresses, sizes = np.empty((2, len(numbers)), np.int64)
+    bad = library().readers_locate(
+        *(address(numbers), len(numbers), address(ends), address(firsts), address(files)),
+        *(len(files), call, most_framed, long_run, address(addresses), address(sizes)),
+    )
+    return (addresses, sizes) if bad < 0 else None
 
 
 def permuted(places: np.ndarray, n: int, width: int, keys: np.ndarray) -> np.ndarray | None:

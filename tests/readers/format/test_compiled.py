@@ -192,7 +192,7 @@ def test_padded_columns_have_the_same_values_as_flat_ones():
 
 
 def test_much_padding_is_left_to_its_batch(monkeypatch):
-    monkeypatch.setattr("readers.format.compiled.outputs._MOST_PADDED_BYTES", 1000)
+    monkeypatch.setattr("readers.format.compiled.columns._MOST_PADDED_BYTES", 1000)
     schema = Schema({"signal": FEATURES["signal"]})
     batched = _Batched(schema, BatchFormat("padded"))
     examples = examples_of(schema, 8, 3, (1, 150))
