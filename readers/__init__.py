@@ -22,7 +22,8 @@ if sys.platform in ("win32", "cygwin"):
 from readers import decoders, transforms
 from readers.batches.stream import Batches
 from readers.check import check
-from readers.dataset import Dataset, FeatureInfo, open
+from readers.dataset import Dataset, FeatureInfo
+from readers.dataset import open as open
 from readers.export import export_npy
 from readers.files.files import StoreError
 from readers.format.compiled.library import is_compiled
@@ -71,7 +72,6 @@ __all__ = [
     "is_compiled",
     "jax_batches",
     "load",
-    "open",
     "report",
     "state_of",
     "torch_batches",

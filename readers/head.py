@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from readers.batches.read_sizes import records_at_once
 from readers.describe import class_names, named
 from readers.format.dtypes import dtype_name
 from readers.format.manifest import Manifest
@@ -32,9 +33,9 @@ def first_records(directory: str, split: str | None, count: int) -> Iterator[str
     names = class_names(manifest)
     shown = min(count, len(records))
     width = max(map(len, records.plan.schema))
-    for number in range(shown):
+    for number, record in enumerate(_read(records, shown)):
         yield f"{records.plan.name}, record {number:,} of {len(records):,}"
-        for name, value in records.read([number])[0].items():
+        for name, value in record.items():
             yield f"  {name.ljust(width)}  {summary(value, names.get(name, ()))}"
     if not shown:
         yield f"{records.plan.name} holds no records"
@@ -47,8 +48,7 @@ def first_records_as_json(directory: str, split: str | None, count: int) -> Iter
     null, complex numbers are [real, imaginary].
     """
     records, _ = _records(directory, split, count)
-    for number in range(min(count, len(records))):
-        record = records.read([number])[0]
+    for record in _read(records, min(count, len(records))):
         values = {name: _as_json(value) for name, value in record.items()}
         yield json.dumps(values, ensure_ascii=False, allow_nan=False)
 
@@ -58,6 +58,18 @@ def _records(directory: str, split: str | None, count: int) -> tuple[Records, Ma
         raise ValueError(f"-n {count}: expected a number of at least 1")
     manifest = Manifest.read(directory)
     return Records(dataset_plan(directory, manifest, split)), manifest
+
+
+def _read(records: Records, count: int) -> Iterator[dict[str, Any]]:
+    """Yields the first records, which are read together; those before a damaged one come first."""
+    size = records_at_once(records.plan)
+    for first in range(0, count, size):
+        numbers = range(first, min(first + size, count))
+        try:
+            yield from records.read(numbers)
+        except ValueError:
+            for number in numbers:
+                yield from records.read([number])
 
 
 def summary(value: Any, names: Sequence[str] = ()) -> str:

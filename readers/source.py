@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,9 @@ from readers.shards.resolve import resolve
 # Fewer records than this are decoded one by one, which is then as fast (it crosses over at 16 to 40
 # records).
 _FEW = 32
+
+# Records that an iteration reads together: from a disk, and from a store, in one request.
+_LOCAL_BYTES, _FETCHED_BYTES = 2 << 20, 8 << 20
 
 
 class RecordSource:
@@ -150,7 +154,21 @@ class RecordSource:
         return [dict(zip(self.schema, row, strict=True)) for row in zip(*values, strict=True)]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (self[number] for number in range(len(self)))
+        return itertools.chain.from_iterable(map(self._window, self._windows()))
+
+    def _windows(self) -> Iterator[range]:
+        """Yields the numbers of all records, as many as are read together."""
+        nbytes = _LOCAL_BYTES if self._is_local else _FETCHED_BYTES
+        size = max(1, int(nbytes / (self._records.plan.record_bytes or 1)))
+        for first in range(0, len(self), size):
+            yield range(first, min(first + size, len(self)))
+
+    def _window(self, numbers: range) -> Iterator[dict[str, Any]]:
+        try:
+            yield from self.__getitems__(numbers)
+        except ValueError:  # The records before a damaged one come first.
+            for number in numbers:
+                yield self[number]
 
     def __repr__(self) -> str:
         # Grain compares this text in checkpoints: it identifies the data by content, not by path.

@@ -6,12 +6,14 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import google_crc32c
 import numpy as np
 
 from readers.files.local import path_text
 from readers.files.of_path import files_of, read_file
+from readers.files.processors import processors
 from readers.format.display import counted, format_bytes
 from readers.format.index import checked_offsets, parse_head
 from readers.format.manifest import INDEX_SUFFIX, Manifest, generation_file, join
@@ -89,13 +91,13 @@ def verify(path: str | os.PathLike[str]) -> Report:
 
     Raises:
         DatasetError: (a ValueError) There is no manifest, or it is damaged.
-        StoreError: (an OSError) A store still fails after several retries.
+        StoreError: (an OSError) A store does not deliver the manifest.
     """
     directory = path_text(path)
     manifest = Manifest.read(directory)
     shards = manifest.shards
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        found = list(threads.map(lambda shard: list(_check(directory, shard)), shards))
+    with ThreadPoolExecutor(processors()) as threads:
+        found = list(threads.map(partial(_checked, directory), shards))
     problems = [problem for several in found for problem in several]
     for name in manifest.files:
         problems += _check_file(directory, manifest, name)
@@ -106,6 +108,17 @@ def verify(path: str | os.PathLike[str]) -> Report:
         bytes=sum(shard.bytes for shard in shards),
         problems=tuple(problems),
     )
+
+
+def _checked(directory: str, shard: Shard) -> list[Problem]:
+    """The problems of a shard, of which one may be that it cannot be read: others are checked even so."""
+    found = list[Problem]()
+    try:
+        for problem in _check(directory, shard):
+            found.append(problem)
+    except OSError as error:
+        found.append(Problem(join(directory, shard.path), f"cannot be read: {error}"))
+    return found
 
 
 def _check(directory: str, shard: Shard) -> Iterator[Problem]:

@@ -97,3 +97,9 @@ def test_windows_is_refused_in_one_line(tmp_path, arguments):
     else:
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1] == f"ImportError: {refusal}"
+
+
+def test_importing_everything_leaves_the_functions_of_python_alone():
+    names: dict[str, object] = {}
+    exec("from readers import *; from beam_jobs import *", names)
+    assert not {*names} & {*vars(builtins)} - {"__builtins__", "__doc__", "__name__"}

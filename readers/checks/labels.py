@@ -183,7 +183,8 @@ def _single_class_shards(facts: Facts) -> Iterator[Finding]:
         share = max(counts[split].values()) / sum(counts[split].values())
         start, found = 0, []
         for shard in sample.split.shards:
-            inside = labels[start : start + shard.records]
+            bounds = np.searchsorted(sample.numbers, [start, start + shard.records])
+            inside = labels[slice(*bounds)]  # Without records that the sample leaves out.
             start += shard.records
             # A shard of one class is chance only if the class is frequent, or the shard short.
             is_chance = share ** (shard.records - 1) > _CHANCE

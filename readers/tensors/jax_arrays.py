@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from readers.batches.batch_slice import BatchSlice, ToArrays
 from readers.format.decode.column import Allocator
 
@@ -19,6 +21,20 @@ def this_process() -> tuple[int, int]:
     return jax.process_index(), jax.process_count()
 
 
+def _check_fits(name: str, array: Any) -> None:
+    """Raises ValueError if JAX would change the integers of an array, because it has 32 bits for them."""
+    dtype = getattr(array, "dtype", None)
+    if dtype not in (np.int64, np.uint64) or not array.size:
+        return
+    bounds = np.iinfo(jax.dtypes.canonicalize_dtype(dtype))
+    for number in (int(array.min()), int(array.max())):
+        if not bounds.min <= number <= bounds.max:
+            raise ValueError(
+                f"{name!r} has the number {number}, which does not fit into the {bounds.dtype} that JAX makes of "
+                f"{dtype}: call jax.config.update('jax_enable_x64', True) before, or leave it out with columns="
+            )
+
+
 @dataclass(frozen=True)
 class ToJax(ToArrays):
     """Makes a batch of arrays on devices.
@@ -31,6 +47,10 @@ class ToJax(ToArrays):
 
     def __call__(self, records: BatchSlice, empty: Allocator) -> Any:
         batch = super().__call__(records, empty)
+        names = self.options.as_supervised
+        named = batch.items() if names is None else zip(names, batch, strict=False)
+        for name, array in named:
+            _check_fits(name, array)
         if self.sharding is None:
             return jax.device_put(batch)
         return jax.tree.map(

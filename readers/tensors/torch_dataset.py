@@ -68,7 +68,7 @@ class TorchBatches(IterableDataset[Any]):
                 "pin_memory=True pins nothing: PyTorch finds no accelerator here", stacklevel=2
             )
             self._pin_memory = False
-        number = self.passes.begin(info.seed - info.id if info else None)
+        number = self.passes.begin(info.seed - info.id if info else None, worker)
         return TorchPass(self, number, worker, workers)
 
     def __len__(self) -> int:
@@ -178,7 +178,7 @@ class TorchPass(Iterator[Any]):
             if state.get(name) != mine:
                 raise ValueError(f"the state is of {name}={state.get(name)!r}, not {mine!r}")
         self._number = state["pass"]
-        self._dataset.passes.resume(self._number)
+        self._dataset.passes.resume(self._number, self._turn[0])
         begin, self._end = self._batches.bounds_of(self._number)
         if isinstance(begin, Cursor):
             epoch, place, *held = state["cursor"]
@@ -198,40 +198,52 @@ class TorchPass(Iterator[Any]):
         }
 
 
+# Workers of a loader that are told apart.
+_MOST_WORKERS = 1024
+
+
 class _PassCounter:
     """Numbers the passes over a dataset, so that all workers of a loader read the same one.
 
-    A loader starts new workers for each pass, which know nothing of the passes before. So the count
-    is in memory that all processes share, with a mark of the loader's pass: the first worker that
-    finds another mark counts, and those after it find its mark. Both are in one word, which is
-    written at once; workers that count at the same time write the same word.
+    A loader starts new workers for each pass, which know nothing of the passes before. So each worker notes in
+    memory that all processes share which pass it begins, and a mark of the loader's pass, in one word, which is
+    written at once. A worker that finds its own mark again begins another pass with the same seed; one that finds
+    it with another worker begins the same pass.
     """
 
     def __init__(self) -> None:
-        self._word = torch.zeros(1, dtype=torch.int64).share_memory_()
+        # The number of the pass after the one that each worker has begun, times 2^31, and its mark.
+        self._words = torch.zeros(_MOST_WORKERS, dtype=torch.int64).share_memory_()
         self._mine: tuple[int, int] | None = None
 
-    def begin(self, seed: int | None) -> int:
+    def begin(self, seed: int | None, worker: int = 0) -> int:
         """The number of the pass that begins, from 0 on.
 
         Args:
             seed: The seed of the loader's pass, the same in all of its workers; None without workers.
+            worker: The number of this worker.
         """
         mark = 0 if seed is None else 1 + seed % (2**31 - 1)
-        count, found = divmod(int(self._word[0]), 2**31)
-        if self._mine and self._mine[0] == mark:
-            number = self._mine[1] + 1  # A worker that stays, or a process without workers.
+        words = self._words.numpy()
+        counts, marks = words >> 31, words & (2**31 - 1)
+        same = (marks == mark) & (counts > 0)
+        if self._mine and self._mine[1] == mark:
+            number = self._mine[0] + 1  # A worker that stays, or a process without workers.
+        elif same[worker % _MOST_WORKERS]:
+            number = int(counts[worker % _MOST_WORKERS])
         else:
-            number = count - 1 if mark and mark == found else count
-        self._mine = mark, number
-        self._word[0] = max(count, number + 1) * 2**31 + mark
+            number = int(counts[same].max() - 1 if mark and same.any() else counts.max())
+        self._note(number, mark, worker)
         return number
 
-    def resume(self, number: int) -> None:
+    def resume(self, number: int, worker: int = 0) -> None:
         """Counts from a pass that has begun before."""
         assert self._mine is not None
-        self._mine = self._mine[0], number
-        self._word[0] = (number + 1) * 2**31 + self._mine[0]
+        self._note(number, self._mine[1], worker)
+
+    def _note(self, number: int, mark: int, worker: int) -> None:
+        self._mine = number, mark
+        self._words[worker % _MOST_WORKERS] = (number + 1) * 2**31 + mark
 
 
 def has_accelerator() -> bool:

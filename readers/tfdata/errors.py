@@ -32,6 +32,11 @@ def message_of(error: Exception) -> str:
     return " ".join(text.splitlines())
 
 
+def has_failed(error: tf.Tensor) -> tf.Tensor:
+    """Whether a string [] is a message of `error_text`, bool []."""
+    return tf.ensure_shape(error, []) != _NO_ERROR
+
+
 def unless_failed(error: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """The tensors; when run, fails with the message if there is one.
 

@@ -16,7 +16,7 @@ from readers.format.schema import Schema
 from readers.order.state import Cursor
 from readers.tfdata.batching import TensorColumn
 from readers.tfdata.bridge import TensorBridge
-from readers.tfdata.errors import message_of, unless_failed
+from readers.tfdata.errors import has_failed, message_of, unless_failed
 from readers.tfdata.handle import DatasetHandle
 from readers.tfdata.passes import bounds_of_each_pass
 from readers.tfdata.python_calls import arrays_of_nothing, of_shapes, python_call
@@ -78,20 +78,32 @@ def dataset_by_step(
             arrays += found
             if nbytes >= _CALL_BYTES:
                 break
-        return [np.int64(steps), name, failure, *arrays, *nothing * (together - steps)]
+        return [
+            np.bool_(True),
+            np.int64(steps),
+            name,
+            failure,
+            *arrays,
+            *nothing * (together - steps),
+        ]
 
     def call(state: _State, _: tf.Tensor) -> tuple[_State, tuple[tf.Tensor, ...]]:
-        specs = [_SCALAR, _SCALAR, tf.TensorSpec([], tf.string), *bridge.specs * together]
+        specs = [
+            *(tf.TensorSpec([], tf.bool), _SCALAR, _SCALAR, tf.TensorSpec([], tf.string)),
+            *bridge.specs * together,
+        ]
         # Stateless as TensorFlow means it: reading steps again gives the same batches.
         failed, tensors = python_call(read, state, specs)
-        steps, name, failure = of_shapes(tensors[:3], specs[:3])
-        arrays = tensors[3:]
+        is_read, steps, name, failure = of_shapes(tensors[:4], specs[:4])
+        arrays = tensors[4:]
         ends = range(width, len(arrays) + 1, width)
         several = [tf.data.Dataset.from_tensors(tuple(arrays[end - width : end])) for end in ends]
         batches = functools.reduce(tf.data.Dataset.concatenate, several).take(steps)
         # After a step that failed comes the next one.
         after = state[0] + tf.maximum(steps, 1), state[1], name, failure
-        return after, (state[0] < state[1], failed, batches)
+        # The interpreter ends if nothing was read, without an error.
+        more = (state[0] < state[1]) & (is_read | has_failed(failed))
+        return after, (more, failed, batches)
 
     def unless_it_failed(
         _: tf.Tensor, failed: tf.Tensor, batches: tf.data.Dataset

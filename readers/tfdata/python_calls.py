@@ -35,13 +35,15 @@ def python_call(
 
     Returns:
         The error, string [], which `unless_failed` raises; and the tensors, of unknown shapes. If the
-        function fails, the tensors have no elements, and scalars are 0.
+        function fails, the tensors have no elements, and scalars are 0; so they are without an error when the
+        interpreter ends, which must end the dataset.
     """
 
     def called(*arrays: np.ndarray) -> list[Any]:
         try:
-            with _CALLS.one():
-                return [no_error(), *function(*arrays)]
+            with _CALLS.one() as may_run:
+                found = function(*arrays) if may_run else arrays_of_nothing(specs)
+                return [no_error(), *found]
         except Exception as error:
             # Made only now: TensorFlow keeps this function, and what belongs to it, for good.
             return [error_text(error), *arrays_of_nothing(specs)]
@@ -78,22 +80,19 @@ class _Calls:
         self._active, self._last, self._is_ending = 0, 0.0, False
 
     @contextlib.contextmanager
-    def one(self) -> Iterator[None]:
-        """Counts a call.
-
-        Raises:
-            RuntimeError: The interpreter ends.
-        """
+    def one(self) -> Iterator[bool]:
+        """Counts a call; whether it may run, because the interpreter does not end."""
         with self._lock:
-            self._last = time.monotonic()
-            if self._is_ending:
-                raise RuntimeError("the interpreter ends")
-            self._active += 1
+            may_run = not self._is_ending
+            if may_run:
+                self._last = time.monotonic()
+                self._active += 1
         try:
-            yield
+            yield may_run
         finally:
-            with self._lock:
-                self._active -= 1
+            if may_run:
+                with self._lock:
+                    self._active -= 1
 
     def end(self) -> None:
         """Refuses all further calls, and waits until none is in progress or begins."""

@@ -14,7 +14,7 @@ import pytest
 
 import readers
 from tests.support.checkout import ROOT
-from tests.support.datasets import write_numbers, write_signals
+from tests.support.datasets import write_dataset, write_numbers, write_signals
 
 SHUFFLED = {"split": "train", "batch_size": 8, "shuffle": True, "seed": 5}
 
@@ -130,3 +130,18 @@ def test_two_processes_make_global_arrays_and_one_state(dataset):
     ]
     rest = ids(readers.as_numpy(dataset, **how, state=json.dumps(state)))
     assert rest == ids(readers.as_numpy(dataset, **how))[3:]
+
+
+def test_integers_that_do_not_fit_into_32_bits_are_refused(tmp_path):
+    schema = readers.Schema({"time": ("int64", ()), "small": ("int64", ())})
+    records = [{"time": 2**40 + n, "small": -n} for n in range(4)]
+    path = write_dataset(tmp_path, schema, {"train": [records]})
+    with pytest.raises(ValueError, match=r"'time' has the number 1099511627776, .*jax_enable_x64"):
+        next(iter(readers.jax_batches(path, batch_size=2)))
+    assert next(iter(readers.jax_batches(path, batch_size=2, columns=["small"])))
+    jax.config.update("jax_enable_x64", True)
+    try:
+        batch = next(iter(readers.jax_batches(path, batch_size=2)))
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    assert batch["time"].tolist() == [2**40, 2**40 + 1]

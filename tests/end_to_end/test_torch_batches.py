@@ -114,6 +114,14 @@ def test_a_pass_that_is_broken_off_counts_for_all_workers(dataset):
     assert ids(found) == epochs[len(epochs) // 2 :]
 
 
+def test_a_loader_whose_seed_is_set_before_each_epoch_reads_the_next_one(dataset):
+    batches, epochs = readers.torch_batches(dataset, **SHUFFLED), []
+    for _ in range(3):
+        generator = torch.Generator().manual_seed(0)
+        epochs += ids(loader(batches, 2, generator=generator))
+    assert epochs == expected(dataset, **SHUFFLED, repeat=3)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_ranks_share_an_epoch(dataset, workers):
     read = [

@@ -125,9 +125,9 @@ def test_files_without_an_index_are_scanned_to_start_at_a_step(tmp_path):
 def test_nothing_is_read_beyond_an_epoch(tmp_path, monkeypatch):
     write_numbers(tmp_path, (3, 2))
     asked = []
-    columns = Records.columns
+    batches = Records.batches
     monkeypatch.setattr(
-        Records, "columns", lambda self, n, *more: asked.extend(n) or columns(self, n, *more)
+        Records, "batches", lambda self, n, *more: asked.extend(n) or batches(self, n, *more)
     )
     list(readers.as_numpy(tmp_path, split="train", batch_size=1))
     assert asked == [0, 1, 2, 3, 4]

@@ -16,6 +16,7 @@ from readers.__main__ import main
 from readers.format.index import Index
 from readers.format.manifest import File, Manifest
 from tests.support.datasets import (
+    damage,
     index_of,
     manifest_bytes,
     write_numbers,
@@ -184,3 +185,20 @@ def test_a_changed_word_of_a_vocabulary_is_reported(tmp_path):
     (problem,) = readers.verify(dataset).problems
     assert problem.file == f"{dataset}/vocabulary.txt"
     assert problem.message.startswith("its CRC32C is ")
+
+
+def test_a_shard_that_cannot_be_read_hides_no_other_problem(tmp_path, monkeypatch):
+    dataset = write_numbers(tmp_path / "numbers", (5, 6, 7, 4))
+    damage(dataset / SHARD, 2)
+    first, stat = "train-00000-of-00004.tfrecord", VERIFY.files_of
+
+    def refused(path):
+        if path.endswith(first):
+            raise PermissionError(13, "Permission denied", path)
+        return stat(path)
+
+    monkeypatch.setattr(VERIFY, "files_of", refused)
+    problems = [str(problem) for problem in readers.verify(dataset).problems]
+    assert problems[0].startswith(f"{dataset}/{first}: cannot be read: [Errno 13]")
+    assert problems[1].endswith("damaged") and len(problems) == 2
+    assert main(["verify", str(dataset)]) == 1

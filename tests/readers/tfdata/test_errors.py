@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from unittest.mock import Mock
 
 import pytest
@@ -87,7 +89,7 @@ def test_other_errors_stand_alone_too(tmp_path, monkeypatch):
         with monkeypatch.context() as patch, pytest.raises(tf.errors.OpError) as error:
             if "store" in expected:
                 failure = StoreError("gs://b/a: the store answered 503,\ntwice")
-                patch.setattr(Records, "columns", Mock(side_effect=failure))
+                patch.setattr(Records, "batches", Mock(side_effect=failure))
             elif "Errno" in expected:
                 shard.unlink()
             list(ds)
@@ -132,3 +134,18 @@ def test_a_pass_in_which_a_step_failed_ends(tmp_path, monkeypatch):
     )
     batches = list(readers.load(dataset, **NUMBERS).ignore_errors())
     assert [batch["id"].numpy()[0] for batch in batches] == [0, 8, 12, 16]
+
+
+ENDS = """
+import sys
+import readers
+batches = readers.load(sys.argv[1], split="train", batch_size=4, repeat=None, transform=lambda b, k: b)
+iterator = iter(batches.ignore_errors().prefetch(10**6))
+next(iterator)
+"""
+
+
+def test_a_program_ends_while_an_iterator_that_ignores_errors_reads_ahead(tmp_path):
+    dataset = str(write_numbers(tmp_path))
+    done = subprocess.run([sys.executable, "-c", ENDS, dataset], timeout=60, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()[-500:]
