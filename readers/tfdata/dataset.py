@@ -28,9 +28,7 @@ except ModuleNotFoundError:
     ) from None
 
 from readers.tfdata.from_index import dataset_by_length, dataset_by_step
-from readers.tfdata.handle import DatasetHandle
 from readers.tfdata.mapped import RecordMap
-from readers.tfdata.packed_plan import PackedPlan
 
 # The plan and the options of each dataset, which keep no file open.
 _OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[Plan, ReadOptions]]
@@ -115,18 +113,11 @@ def _batches(plan: Plan, options: ReadOptions, record_map: RecordMap | None) -> 
         read = replace(options, format=whole, keys=True, truncates=False)
         finish = functools.partial(record_map.batch, options=options)
     by_length = open_by_length(plan, read)
-    packed = PackedPlan(plan)
     if by_length:
-        # Reopened batches start after `start_step` at once, without reading those steps again.
-        begin = by_length.state(by_length.begin, options.seed or 0)
-        again = replace(read, start_step=0, state=begin)
-        handle = DatasetHandle(by_length, lambda: open_by_length(packed(), again))
-        batches = dataset_by_length(handle, plan.schema, read, finish)
+        batches = dataset_by_length(by_length, plan.schema, read, finish)
         return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
     by_step = BatchesByStep(plan, read)
-    schedule = by_step.schedule
-    steps = DatasetHandle(by_step, lambda: BatchesByStep(packed(), read))
-    batches = dataset_by_step(steps, plan.schema, read, finish)
+    schedule, batches = by_step.schedule, dataset_by_step(by_step, plan.schema, read, finish)
     if schedule.steps is None:
         return _counted(batches, tf.data.INFINITE_CARDINALITY)
     # The first pass of a resumed run is shorter than later ones, so it has no single cardinality.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +18,9 @@ from readers.order.state import Cursor
 from readers.tfdata.batching import TensorColumn
 from readers.tfdata.bridge import TensorBridge
 from readers.tfdata.errors import has_failed, message_of, unless_failed
-from readers.tfdata.handle import DatasetHandle
+from readers.tfdata.iterators import IteratorReaders
 from readers.tfdata.passes import bounds_of_each_pass
-from readers.tfdata.python_calls import arrays_of_nothing, of_shapes, python_call
+from readers.tfdata.python_calls import PythonFunction, arrays_of_nothing, of_shapes
 
 # Batches handed to TensorFlow in one Python call: a call costs as much as a batch of small records,
 # and the next batch is decoded faster if the core has done nothing else in between. A call ends
@@ -45,7 +46,7 @@ Finish = Callable[[dict[str, TensorColumn], tf.Tensor, tf.Tensor], Any]
 
 
 def dataset_by_step(
-    handle: DatasetHandle[BatchesByStep],
+    batches_by_step: BatchesByStep,
     schema: Schema,
     options: ReadOptions,
     finish: Finish | None = None,
@@ -56,8 +57,8 @@ def dataset_by_step(
     options ask for keys and for ragged batches.
     """
     bridge = TensorBridge(schema, options)
-    schedule = handle().schedule
-    together = max(min(int(_CALL_BYTES / handle().batch_bytes), _CALL_STEPS), 1)
+    schedule, readers = batches_by_step.schedule, IteratorReaders(batches_by_step)
+    together = max(min(int(_CALL_BYTES / batches_by_step.batch_bytes), _CALL_STEPS), 1)
     width, nothing = len(bridge.specs), arrays_of_nothing(bridge.specs)
 
     def read(first: Any, end: Any, name: Any, failure: Any) -> list[Any]:
@@ -65,7 +66,7 @@ def dataset_by_step(
         if failure:
             raise ValueError(failure.decode())
         if first < end:
-            reader, name = handle.reader(int(name), int(first))
+            reader, name = readers.reader(int(name), int(first))
         for step in range(int(first), min(int(first) + together, int(end))):
             try:
                 found = bridge.arrays(reader.step(step), reader.memory.empty)
@@ -87,13 +88,15 @@ def dataset_by_step(
             *nothing * (together - steps),
         ]
 
+    specs = [
+        *(tf.TensorSpec([], tf.bool), _SCALAR, _SCALAR, tf.TensorSpec([], tf.string)),
+        *bridge.specs * together,
+    ]
+    # Stateless as TensorFlow means it: reading steps again gives the same batches.
+    function = PythonFunction(read, specs)
+
     def call(state: _State, _: tf.Tensor) -> tuple[_State, tuple[tf.Tensor, ...]]:
-        specs = [
-            *(tf.TensorSpec([], tf.bool), _SCALAR, _SCALAR, tf.TensorSpec([], tf.string)),
-            *bridge.specs * together,
-        ]
-        # Stateless as TensorFlow means it: reading steps again gives the same batches.
-        failed, tensors = python_call(read, state, specs)
+        failed, tensors = function(state)
         is_read, steps, name, failure = of_shapes(tensors[:4], specs[:4])
         arrays = tensors[4:]
         ends = range(width, len(arrays) + 1, width)
@@ -122,12 +125,13 @@ def dataset_by_step(
         calls = calls.take_while(lambda more, *_: more)
         return calls.flat_map(unless_it_failed).take(end - begin)
 
-    passes = bounds_of_each_pass(bounds, [_SCALAR, _SCALAR], options.next_epochs).flat_map(one_pass)
-    return handle.kept_by(_finished(passes, bridge, finish))
+    begin, of_bounds = bounds_of_each_pass(bounds, [_SCALAR, _SCALAR], options.next_epochs)
+    found = _finished(begin.flat_map(one_pass), bridge, finish)
+    return _keeping(found, function, of_bounds)
 
 
 def dataset_by_length(
-    handle: DatasetHandle[BatchesByLength],
+    batches_by_length: BatchesByLength,
     schema: Schema,
     options: ReadOptions,
     finish: Finish | None = None,
@@ -136,14 +140,13 @@ def dataset_by_length(
 
     A batch depends on the cursor before it, which a checkpoint of the iterator holds.
     """
-    bridge = TensorBridge(schema, options)
-
+    bridge, readers = TensorBridge(schema, options), IteratorReaders(batches_by_length)
     specs = [tf.TensorSpec([], tf.bool), _SCALAR, *_CURSOR, *bridge.specs]
     nothing = arrays_of_nothing(bridge.specs)
 
     def read(epoch: Any, place: Any, held: np.ndarray, end: Any, name: Any) -> list[Any]:
         cursor = Cursor(int(epoch), int(place), tuple(held.tolist()))
-        reader, name = handle.reader(int(name), cursor)
+        reader, name = readers.reader(int(name), cursor)
         found = reader.batch(cursor, int(end))
         if found is None:
             return [np.bool_(False), name, *_cursor_arrays(cursor), *nothing]
@@ -151,14 +154,16 @@ def dataset_by_length(
         arrays = bridge.arrays(batch, reader.memory.empty)
         return [np.bool_(True), name, *_cursor_arrays(after), *arrays]
 
+    function = PythonFunction(read, specs)
+
     def call(state: _State, _: tf.Tensor) -> tuple[_State, _State]:
-        failed, tensors = python_call(read, state, specs)
+        failed, tensors = function(state)
         found = unless_failed(failed, tensors)
         more, name, epoch, place, held = of_shapes(found[:5], specs[:5])
         return (epoch, place, held, state[3], name), (more, *found[5:])
 
     def bounds(number: int) -> list[Any]:
-        begin, end = handle().bounds_of(number)
+        begin, end = batches_by_length.bounds_of(number)
         return [*_cursor_arrays(begin), np.int64(_NO_END if end is None else end)]
 
     def one_pass(*state: tf.Tensor) -> tf.data.Dataset:
@@ -169,8 +174,14 @@ def dataset_by_length(
         )
         return _finished(calls.map(lambda _, *tensors: tensors), bridge, finish)
 
-    passes = bounds_of_each_pass(bounds, [*_CURSOR, _SCALAR], options.next_epochs)
-    return handle.kept_by(passes.flat_map(one_pass))
+    begin, of_bounds = bounds_of_each_pass(bounds, [*_CURSOR, _SCALAR], options.next_epochs)
+    return _keeping(begin.flat_map(one_pass), function, of_bounds)
+
+
+def _keeping(dataset: tf.data.Dataset, *functions: PythonFunction) -> tf.data.Dataset:
+    """The dataset, which keeps functions, and with them files, as long as it exists; iterators keep their dataset."""
+    weakref.finalize(dataset, lambda *_: None, *functions).atexit = False
+    return dataset
 
 
 def _finished(

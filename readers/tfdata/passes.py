@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from readers.tfdata.errors import unless_failed
-from readers.tfdata.python_calls import of_shapes, python_call
+from readers.tfdata.python_calls import PythonFunction, of_shapes
 
 
 def once_per_pass(element: Callable[[], Any]) -> tf.data.Dataset:
@@ -24,8 +24,8 @@ def once_per_pass(element: Callable[[], Any]) -> tf.data.Dataset:
 
 def bounds_of_each_pass(
     bounds: Callable[[int], list[Any]], specs: list[tf.TensorSpec], next_epochs: bool
-) -> tf.data.Dataset:
-    """A dataset of one element: the bounds of the pass over it.
+) -> tuple[tf.data.Dataset, PythonFunction]:
+    """A dataset of one element, the bounds of the pass over it; and what it calls.
 
     Args:
         bounds: The arrays of a pass, by its number from 0 on.
@@ -34,8 +34,10 @@ def bounds_of_each_pass(
     """
     numbers = itertools.count() if next_epochs else itertools.repeat(0)
 
+    function = PythonFunction(lambda: bounds(next(numbers)), specs, is_stateful=True)
+
     def found() -> tuple[tf.Tensor, ...]:
-        failed, tensors = python_call(lambda: bounds(next(numbers)), [], specs, stateful=True)
+        failed, tensors = function([])
         return tuple(of_shapes(unless_failed(failed, tensors), specs))
 
-    return once_per_pass(found)
+    return once_per_pass(found), function

@@ -1,11 +1,18 @@
-"""Calls of Python by TensorFlow's threads, none of which is left when the interpreter ends."""
+"""Calls of Python by TensorFlow's threads, none of which is left when the interpreter ends.
+
+TensorFlow keeps a Python function that a graph may call until the process ends, and all that it refers to. So there is
+one for all datasets, which finds the function of one by its number as long as that exists.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
+import itertools
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,42 +22,88 @@ import tensorflow as tf
 from readers.tfdata.errors import error_text, no_error
 
 # In seconds: how long no call may begin before all iterators count as idle. One that reads ahead begins
-# a call within a millisecond of the last one, until its buffers are full of errors.
+# a call within a millisecond of the last one, until its buffers are full.
 _QUIET = 0.5
 
+_NUMBERS = itertools.count()
 
-def python_call(
-    function: Callable[..., Sequence[Any]],
-    tensors: Sequence[Any],
-    specs: Sequence[tf.TensorSpec],
-    stateful: bool = False,
-) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """Calls a Python function whenever the graph is run.
+
+class PythonFunction:
+    """A function of Python that graphs may call as long as this object exists.
 
     Args:
         function: Returns an array for each spec.
-        tensors: What it is called with, as arrays.
         specs: The dtypes of its arrays, and their numbers of dimensions.
-        stateful: Whether it may return something else for the same arrays.
-
-    Returns:
-        The error, string [], which `unless_failed` raises; and the tensors, of unknown shapes. If the
-        function fails, the tensors have no elements, and scalars are 0; so they are without an error when the
-        interpreter ends, which must end the dataset.
+        is_stateful: Whether it may return something else for the same arrays.
     """
 
-    def called(*arrays: np.ndarray) -> list[Any]:
+    def __init__(
+        self,
+        function: Callable[..., Sequence[Any]],
+        specs: Sequence[tf.TensorSpec],
+        is_stateful: bool = False,
+    ) -> None:
+        self._function, self._specs, self._is_stateful = function, specs, is_stateful
+        self._number = next(_NUMBERS)
+        _FUNCTIONS[self._number] = self
+        if not tf.executing_eagerly():
+            _OF_GRAPHS.append(
+                self
+            )  # A dataset made inside a function leaves only its graph behind.
+
+    def __call__(self, tensors: Sequence[Any]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Adds a call to the graph.
+
+        Args:
+            tensors: What the function is called with, as arrays.
+
+        Returns:
+            The error, string [], which `unless_failed` raises; and the tensors, of unknown shapes. If the function
+            fails, the tensors have no elements, and scalars are 0; so they are without an error when the interpreter
+            ends, which must end the dataset.
+        """
+        call = tf.raw_ops.PyFunc if self._is_stateful else tf.raw_ops.PyFuncStateless
+        # The number is an input: equal calls without state become one.
+        given = [tf.constant(self._number, tf.int64), *map(tf.convert_to_tensor, tensors)]
+        dtypes = [tf.string, *(spec.dtype for spec in self._specs)]
+        error, *found = call(input=given, token=_token(), Tout=dtypes)
+        return error, found
+
+    def run(self, *arrays: np.ndarray) -> list[Any]:
+        """The error of a call, and its arrays."""
         try:
             with _CALLS.one() as may_run:
-                found = function(*arrays) if may_run else arrays_of_nothing(specs)
+                found = self._function(*arrays) if may_run else arrays_of_nothing(self._specs)
                 return [no_error(), *found]
         except Exception as error:
-            # Made only now: TensorFlow keeps this function, and what belongs to it, for good.
-            return [error_text(error), *arrays_of_nothing(specs)]
+            return [error_text(error), *arrays_of_nothing(self._specs)]
 
-    dtypes = [tf.string, *(spec.dtype for spec in specs)]
-    error, *found = tf.numpy_function(called, tensors, dtypes, stateful=stateful)
-    return error, found
+
+_FUNCTIONS = weakref.WeakValueDictionary[int, PythonFunction]()
+
+_OF_GRAPHS = list[PythonFunction]()
+
+
+def _called(number: Any, *arrays: np.ndarray) -> list[Any]:
+    function = _FUNCTIONS.get(int(number))
+    if function is None:
+        raise RuntimeError(
+            "the dataset of readers.load was deleted while an iterator of it still reads: keep the dataset"
+        )
+    return function.run(*arrays)
+
+
+@functools.cache
+def _token() -> str:
+    """The name by which graphs call `_called`."""
+    with tf.Graph().as_default() as graph:
+        (found,) = tf.numpy_function(_called, [tf.constant(0, tf.int64)], [tf.int64])
+    _GRAPHS.append(graph)  # It keeps the function.
+    token: bytes = found.op.get_attr("token")
+    return token.decode()
+
+
+_GRAPHS = list[tf.Graph]()
 
 
 def arrays_of_nothing(specs: Sequence[tf.TensorSpec]) -> list[np.ndarray]:

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import readers
 from readers.shards.plan import Part
+from readers.tfdata.python_calls import PythonFunction
 from tests.support.arrays import as_lists
 from tests.support.datasets import write_dataset, write_numbers, write_signals
 from tests.support.images import encoded
@@ -96,18 +97,15 @@ def test_a_python_call_ends_with_the_batch_that_makes_it_large(tmp_path, monkeyp
     schema = readers.Schema({"image": ("uint8", (side, side, 3), "png")})
     png = encoded(np.zeros((side, side, 3), np.uint8), "PNG")
     path = write_dataset(tmp_path, schema, {"train": [[{"image": png}] * 32]})
-    steps, original = [], tf.numpy_function
+    steps, run = [], PythonFunction.run
 
-    def spy(function, inputs, dtypes, **options):
-        def called(*arguments):
-            found = function(*arguments)
-            if len(dtypes) > 3:
-                steps.append(int(found[1]))
-            return found
+    def spy(self, *arguments):
+        found = run(self, *arguments)
+        if len(found) > 4:
+            steps.append(int(found[2]))
+        return found
 
-        return original(called, inputs, dtypes, **options)
-
-    monkeypatch.setattr(tf, "numpy_function", spy)
+    monkeypatch.setattr(PythonFunction, "run", spy)
     batches = list(readers.load(path, batch_size=4, order="global"))
     assert [batch["image"].shape for batch in batches] == [(4, side, side, 3)] * 8
     assert sum(steps) == 8
