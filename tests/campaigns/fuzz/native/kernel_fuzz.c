@@ -202,14 +202,23 @@ static void take_field(Input *input, int number, Field *field, Declared *declare
     declared->name_bytes = lengths < 250 ? lengths % 5 : lengths == 250 ? MOST_KEY - 10 : 126 + lengths % 5;
     for (int64_t i = 0; i < declared->name_bytes; i++)
         declared->name[i] = (uint8_t)('a' + (number + i) % 26);
-    field->form = take(input) % 5;
-    field->expected = -1;
+    field->form = take(input) % 6;
+    field->expected = field->beside = field->limit = -1;
+    field->inner = 1;
     declared->is_fixed = 0;
     declared->header_bytes = 0;
     if (field->form == SKIPPED) return;
+    if (field->form == SHAPE) {
+        field->tag = 0x1a;
+        field->width = 1;
+        field->expected = 1 + take(input) % MOST_RANK;
+        declared->is_fixed = 1;
+        return;
+    }
     uint8_t kind = take(input) % 3;
     field->tag = field->form == INTEGERS ? 0x1a : field->form == BYTES && kind ? 0x12 : 0x0a;
     field->itemsize = (int64_t)1 << take(input) % 4;
+    field->width = field->form == INTEGERS ? 1 : field->itemsize;
     uint8_t sign = take(input) % 3;
     field->is_signed = sign == 1;
     field->is_bool = sign == 2 && field->itemsize == 1;
@@ -226,11 +235,47 @@ static void take_field(Input *input, int number, Field *field, Declared *declare
         declared->header_bytes = take(input) % 12;
         for (int64_t i = 0; i < declared->header_bytes; i++) declared->header[i] = take(input);
     }
-    if (declared->is_fixed) field->expected = take_count(input);
+    if (declared->is_fixed) {
+        field->expected = take_count(input) / field->width * field->width;
+        return;
+    }
+    if (field->form == BYTES && field->tag == 0x0a && field->itemsize == 1 && take(input) & 1) {
+        field->is_text = 1;
+        return;
+    }
+    if (field->form == BYTES || field->form == INTEGERS) field->rank = take(input) % (MOST_RANK + 1);
+    uint8_t unknown = take(input), known = take(input);
+    for (int64_t axis = 0; axis < field->rank; axis++) {
+        /* Of a TENSOR any sizes may be unknown, of others one. */
+        int is_unknown = field->form == TENSOR ? unknown >> axis & 1 : unknown % field->rank == axis;
+        field->dims[axis] = is_unknown ? -1 : 1 + (known >> 2 * axis & 3);
+        if (axis && !is_unknown) field->inner *= field->dims[axis];
+    }
+    int is_simple = field->rank && field->dims[0] < 0;
+    for (int64_t axis = 1; axis < field->rank; axis++) is_simple &= field->dims[axis] >= 0;
+    if (!is_simple) return;
+    uint8_t how = take(input);
+    if (how & 1) field->limit = 1 + how / 32;
+    field->pads = how >> 1 & 1;
+    for (int i = 0; i < 16; i++) field->padding[i] = how & 4 ? (uint8_t)(how + i % field->itemsize) : 0;
+    int64_t length = 0, *increasing = block(8 * (how >> 3 & 3));
+    field->lengths = increasing;
+    field->lengths_n = how >> 3 & 3;
+    for (int64_t i = 0; i < field->lengths_n; i++) increasing[i] = length += 1 + take(input) % 5;
+}
+
+/* Lets a SHAPE with as many numbers as a list has sizes state these. */
+static void take_beside(Input *input, Field *fields, int64_t fields_n) {
+    for (int64_t n = 0; n < fields_n; n++) {
+        Field *field = &fields[n];
+        if (!field->rank || field->form == TENSOR || !(take(input) & 1)) continue;
+        for (int64_t other = 0; other < fields_n; other++)
+            if (fields[other].form == SHAPE && fields[other].expected == field->rank) field->beside = other;
+    }
 }
 
 /* Gives a field its exact blocks, as `fields.py` does. */
-static void allocate(Field *field, const Declared *declared, int64_t rows) {
+static void allocate(Field *field, const Declared *declared, int64_t rows, int64_t batches) {
     uint8_t key[MOST_KEY + 8];
     int64_t n = 0;
     key[n++] = 0x0a;
@@ -248,9 +293,10 @@ static void allocate(Field *field, const Declared *declared, int64_t rows) {
     field->at = block(8 * rows);
     field->nbytes = block(8 * rows);
     field->count = block(8 * rows);
-    if (field->form == TENSOR) field->sizes = block(8 * rows * field->rank);
-    if (declared->is_fixed)
-        field->stride = field->expected * (field->form == INTEGERS ? field->itemsize : 1);
+    field->sizes = block(8 * rows * field->rank);
+    field->out_at = block(8 * rows);
+    field->out_end = block(8 * rows);
+    field->pieces = block(24 * batches);
 }
 
 /* The records --------------------------------------------------------------------------------------- */
@@ -259,7 +305,10 @@ static void put_values(Input *input, Message *message, const Field *field, const
     uint8_t how = take(input);
     /* Mostly as many as a fixed shape has. */
     int64_t count = declared->is_fixed && how & 15 ? field->expected : take_count(input);
-    if (field->form != INTEGERS) {
+    if (field->form == SHAPE) {
+        for (int64_t i = 0; i < count; i++) put_varint(message, how & 32 ? take_number(input) : take(input) % 5, 0);
+    } else if (field->form != INTEGERS) {
+        if (!(how & 64)) count = count / field->width * field->width;
         for (int64_t i = 0; i < count; i++) put(message, i < 16 ? take(input) : (uint8_t)(i * 37));
     } else if (how & 16) {
         for (int64_t i = 0; i < count; i++) put(message, take(input));
@@ -271,13 +320,17 @@ static void put_values(Input *input, Message *message, const Field *field, const
     }
     if (field->form == TENSOR) {
         if (how == 33) added_length = take_number(input);
-        close_message(message, message->first + count, 0x22, how == 32);
+        if (count || how & 1) close_message(message, message->first + count, 0x22, how == 32);
         int64_t end = message->first;
         int64_t rank = how == 48 ? take(input) % 5 : field->rank;
         for (int64_t axis = 0; axis < rank; axis++) {
             int64_t size_end = message->first;
-            put_varint(message, take_number(input), how == 80 ? take(input) % 11 : 0);
-            put(message, 0x08);
+            int64_t size = how & 2 ? (int64_t)take_number(input) : count / field->width;
+            if (!(how & 2) && axis) size = 1;
+            if (size || how & 4) {
+                put_varint(message, (uint64_t)size, how == 80 ? take(input) % 11 : 0);
+                put(message, 0x08);
+            }
             close_message(message, size_end, 0x12, 0);
         }
         put_varint(message, (uint64_t)(end - message->first) + (how == 97 ? take_number(input) : 0), how == 96);
@@ -304,7 +357,8 @@ static uint8_t *take_record(Input *input, const Field *fields, const Declared *d
                 close_message(&message, end, 0x12, 0);
             } else {
                 put_values(input, &message, &fields[n], &declared[n]);
-                close_message(&message, end, 0x0a, odd == 1);
+                int is_left_out = message.first == end && fields[n].tag != 0x0a && odd & 8;
+                if (!is_left_out) close_message(&message, end, 0x0a, odd == 1);
                 close_message(&message, end, (uint8_t)fields[n].tag, odd == 2);
                 close_message(&message, end, 0x12, 0);
             }
@@ -382,6 +436,29 @@ typedef struct {
     int64_t at, nbytes, count, sizes[MOST_RANK];
 } Place;
 
+/* Whether the shape of a field fits; then it is in its place. */
+static int plain_shape(const uint8_t *data, const Field *fields, const Field *field, Place *places, int64_t n) {
+    int64_t values = places[n].count / field->width, known = 1, *sizes = places[n].sizes;
+    long double product = 1;
+    for (int64_t axis = field->rank - 1; axis >= 0; axis--) known *= field->dims[axis] < 0 ? 1 : field->dims[axis];
+    if (field->beside >= 0) {
+        const Place *shape = &places[field->beside];
+        int64_t at = shape->at;
+        for (int64_t axis = 0; axis < field->rank; axis++)
+            sizes[axis] = plain_varint(data, &at, shape->at + shape->nbytes);
+    } else if (field->form != TENSOR) {
+        for (int64_t axis = 0; axis < field->rank; axis++)
+            sizes[axis] = field->dims[axis] < 0 ? values / known : field->dims[axis];
+    }
+    for (int64_t axis = 0; axis < field->rank; axis++) {
+        if (sizes[axis] < 0 || (!values && sizes[axis] > 1 << 20)) return 0;
+        if (field->dims[axis] >= 0 && sizes[axis] != field->dims[axis]) return 0;
+        product *= sizes[axis];
+    }
+    (void)fields;
+    return product == values;
+}
+
 static int plain_walk(const uint8_t *data, int64_t size, const Field *fields, int64_t fields_n, Place *places) {
     if (size < 16) return 0;
     int64_t at = 12, stop = size - 4;
@@ -396,7 +473,9 @@ static int plain_walk(const uint8_t *data, int64_t size, const Field *fields, in
         length = plain_varint(data, &at, end);
         if (length < 0 || at + length != end) return 0;
         if (field->form != SKIPPED) {
-            if (!fills(data, &at, end, (int)field->tag) || !fills(data, &at, end, 0x0a)) return 0;
+            if (!fills(data, &at, end, (int)field->tag)) return 0;
+            int is_left_out = at == end && field->tag != 0x0a;
+            if (!is_left_out && !fills(data, &at, end, 0x0a)) return 0;
             if (!holds(data, &at, end, field->header, field->header_bytes)) return 0;
             if (field->form == TENSOR) {
                 int64_t shape = plain_varint(data, &at, end);
@@ -407,24 +486,36 @@ static int plain_walk(const uint8_t *data, int64_t size, const Field *fields, in
                     int64_t bytes = plain_varint(data, &at, shape_end);
                     if (bytes < 0 || bytes > shape_end - at) return 0;
                     int64_t size_end = at + bytes;
-                    if (at >= size_end || data[at++] != 0x08) return 0;
-                    places[n].sizes[axis] = plain_varint(data, &at, size_end);
+                    places[n].sizes[axis] = 0;
+                    if (at < size_end) {
+                        if (data[at++] != 0x08) return 0;
+                        places[n].sizes[axis] = plain_varint(data, &at, size_end);
+                    }
                     if (places[n].sizes[axis] < 0 || at != size_end) return 0;
                 }
-                if (at != shape_end || !fills(data, &at, end, 0x22)) return 0;
+                if (at != shape_end || (at != end && !fills(data, &at, end, 0x22))) return 0;
             }
             places[n].at = at;
             places[n].nbytes = places[n].count = end - at;
-            if (field->form == INTEGERS) {
+            if (field->form == INTEGERS || field->form == SHAPE) {
                 places[n].count = 0;
                 for (int64_t i = at; i < end; i++) places[n].count += data[i] < 128;
-                if (at == end || data[end - 1] >= 128) return 0;
+                if (at != end && data[end - 1] >= 128) return 0;
             }
-            if (field->expected >= 0 && places[n].count != field->expected) return 0;
+            if (field->expected >= 0 ? places[n].count != field->expected : places[n].count % field->width != 0)
+                return 0;
         }
         at = end;
     }
+    for (int64_t n = 0; n < fields_n; n++)
+        if (fields[n].rank && !plain_shape(data, fields, &fields[n], places, n)) return 0;
     return at == stop;
+}
+
+/* How much is copied of what is counted. */
+static int64_t plain_kept(const Field *field, int64_t count) {
+    int64_t most = field->limit < 0 ? count : field->limit * field->inner * field->width;
+    return most < count ? most : count;
 }
 
 /* Whether the integers of a field fit, which must then be what was copied if `out` is there. */
@@ -448,7 +539,7 @@ static int plain_integers(const uint8_t *data, const Field *field, const Place *
             low = field->is_signed ? -(int64_t)high - 1 : 0;
         }
         if (number < low || number > (int64_t)high) return 0;
-        if (out) MUST(!memcmp(out + i * field->itemsize, &value, (size_t)field->itemsize));
+        if (out && i < plain_kept(field, place->count)) MUST(!memcmp(out + i * field->itemsize, &value, (size_t)field->itemsize));
     }
     MUST(at == end);
     return 1;
@@ -461,39 +552,58 @@ static int plain_fill(const uint8_t *data, int64_t size, const Field *fields, in
         return 0;
     for (int64_t n = 0; n < fields_n; n++) {
         const Field *field = &fields[n];
-        if (field->form == SKIPPED) continue;
-        const uint8_t *out =
-            is_copied ? field->out + (field->out_at ? field->out_at[row] : row * field->stride) : NULL;
+        if (field->form == SKIPPED || field->form == SHAPE) continue;
+        const uint8_t *out = is_copied ? (const uint8_t *)((intptr_t)field->out + field->out_at[row]) : NULL;
+        int64_t kept = plain_kept(field, places[n].count);
         if (field->form == INTEGERS) {
             if (!plain_integers(data, field, &places[n], out)) return 0;
-        } else if (is_copied && places[n].nbytes) {
-            MUST(!memcmp(out, data + places[n].at, (size_t)places[n].nbytes));
+        } else if (is_copied && kept) {
+            MUST(!memcmp(out, data + places[n].at, (size_t)kept));
         }
+        int64_t copied = kept / field->width * field->itemsize;
+        if (is_copied && field->pads)
+            for (int64_t i = copied; i < field->out_end[row] - field->out_at[row]; i++)
+                MUST(out[i] == field->padding[i % field->itemsize]);
     }
     return 1;
 }
 
 /* The calls ----------------------------------------------------------------------------------------- */
 
-/* Blocks for the values, as `_values` of `columns.py` makes them; 0 if it would make none. */
-static int allocate_out(Field *fields, const Declared *declared, int64_t fields_n, int64_t rows) {
+/* Checks where values are to be copied, and makes blocks for them as `columns.py` does. */
+static void allocate_out(Field *fields, int64_t fields_n, int64_t rows, const int64_t *bounds, int64_t batches,
+                         Place places[][MOST_FIELDS]) {
     for (int64_t n = 0; n < fields_n; n++) {
         Field *field = &fields[n];
-        if (field->form == SKIPPED) continue;
-        if (declared[n].is_fixed) {
-            field->out = block(rows * field->stride);
+        if (field->form == SKIPPED || field->form == SHAPE) continue;
+        if (field->is_text) {
+            for (int64_t row = 0; row < rows; row++)
+                field->out_at[row] = (int64_t)(intptr_t)block(field->nbytes[row]);
             continue;
         }
-        int64_t total = 0;
-        field->out_at = block(8 * rows);
-        for (int64_t row = 0; row < rows; row++) {
-            if (field->form != INTEGERS && field->count[row] % field->itemsize) return 0;
-            field->out_at[row] = total;
-            total += field->count[row] * (field->form == INTEGERS ? field->itemsize : 1);
+        int64_t at = 0;
+        for (int64_t batch = 0; batch < batches; batch++) {
+            int64_t most = 0, *piece = field->pieces + 3 * batch;
+            at = (at + 63) / 64 * 64;
+            MUST(piece[0] == at);
+            for (int64_t row = bounds[batch]; row < bounds[batch + 1]; row++) {
+                int64_t first = plain_kept(field, places[row][n].count) / field->width / field->inner;
+                if (first > most) most = first;
+            }
+            for (int64_t i = field->lengths_n - 1; i >= 0; i--)
+                if (field->lengths[i] >= most && (i == 0 || field->lengths[i - 1] < most)) most = field->lengths[i];
+            if (field->pads) MUST(piece[2] == most);
+            for (int64_t row = bounds[batch]; row < bounds[batch + 1]; row++) {
+                int64_t bytes = plain_kept(field, places[row][n].count) / field->width * field->itemsize;
+                MUST(field->out_at[row] == at);
+                at += field->pads ? most * field->inner * field->itemsize : bytes;
+                if (field->pads) MUST(field->out_end[row] == at);
+                if (field->limit >= 0) MUST(field->sizes[row * field->rank] <= field->limit);
+            }
+            MUST(piece[1] == at);
         }
-        field->out = block(total);
+        field->out = block(at);
     }
-    return 1;
 }
 
 static void check_places(const Field *fields, int64_t fields_n, const Place *places, int64_t size, int64_t row) {
@@ -522,7 +632,10 @@ static void read_records(Input *input, int is_raw, int is_changed, int is_thread
         take_field(input, (int)n, &fields[n], &declared[n]);
         is_fixed &= declared[n].is_fixed || fields[n].form == SKIPPED;
     }
-    for (int64_t n = 0; n < fields_n; n++) allocate(&fields[n], &declared[n], rows);
+    take_beside(input, fields, fields_n);
+    int64_t batches = 1 + take(input) % 3, *bounds = block(8 * (batches + 1));
+    for (int64_t batch = 0; batch <= batches; batch++) bounds[batch] = rows * batch / batches;
+    for (int64_t n = 0; n < fields_n; n++) allocate(&fields[n], &declared[n], rows, batches);
     int64_t walks_to = -1, fills_to = -1;
     for (int64_t row = 0; row < rows; row++) {
         records[row] = take_record(input, fields, declared, fields_n, is_raw, &sizes[row]);
@@ -537,27 +650,30 @@ static void read_records(Input *input, int is_raw, int is_changed, int is_thread
     Field *exact = copy_of(fields, (int64_t)sizeof *fields * fields_n);
     int64_t threads = is_threaded ? take(input) % 20 : 1, can_fill = 1;
     if (!is_fixed || is_changed) {
-        MUST(readers_walk(addresses, lengths, rows, exact, fields_n) == walks_to);
+        MUST(readers_rows(addresses, lengths, rows, exact, fields_n, WALK, threads) == walks_to);
         for (int64_t row = 0; row < (walks_to < 0 ? rows : walks_to); row++)
             check_places(exact, fields_n, places[row], sizes[row], row);
         can_fill = walks_to < 0;
     }
-    if (can_fill && allocate_out(exact, declared, fields_n, rows)) {
-        if (is_changed) {  /* As a file in memory may be between the two. */
-            for (uint8_t changes = take(input) % 8; changes && rows; changes--) {
-                int64_t row = take(input) % rows;
-                uint16_t place = (uint16_t)take_wide(input, 2);
-                records[row][place % sizes[row]] ^= take(input);
-            }
-            readers_fill(addresses, lengths, rows, exact, fields_n, 0, threads);
-        } else {
-            MUST(readers_fill(addresses, lengths, rows, exact, fields_n, is_fixed, threads) == fills_to);
-            for (int64_t row = 0; fills_to < 0 && row < rows; row++) {
-                check_places(exact, fields_n, places[row], sizes[row], row);
-                MUST(plain_fill(records[row], sizes[row], exact, fields_n, places[row], row, 1));
-            }
+    if (!can_fill) return;
+    /* Without a walk, records may not be what their fields say. */
+    for (int64_t row = 0; is_fixed && row < rows; row++)
+        for (int64_t n = 0; n < fields_n; n++) places[row][n].count = fields[n].expected;
+    readers_lay_out(exact, fields_n, bounds, batches, take(input) & 1 ? 1 << 20 : 200);
+    allocate_out(exact, fields_n, rows, bounds, batches, places);
+    if (is_changed) {  /* As a file in memory may be between the two. */
+        for (uint8_t changes = take(input) % 8; changes && rows; changes--) {
+            int64_t row = take(input) % rows;
+            uint16_t place = (uint16_t)take_wide(input, 2);
+            records[row][place % sizes[row]] ^= take(input);
         }
+        readers_rows(addresses, lengths, rows, exact, fields_n, FILL | (take(input) & 1 ? CHECK : 0), threads);
+        return;
     }
+    int64_t work = FILL | CHECK | (is_fixed ? WALK : 0);
+    MUST(readers_rows(addresses, lengths, rows, exact, fields_n, work, threads) == fills_to);
+    for (int64_t row = 0; fills_to < 0 && row < rows; row++)
+        MUST(plain_fill(records[row], sizes[row], exact, fields_n, places[row], row, 1));
 }
 
 static void pad_rows(Input *input) {
