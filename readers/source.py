@@ -6,7 +6,7 @@ import itertools
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, overload
 
 import google_crc32c
 import numpy as np
@@ -131,7 +131,15 @@ class RecordSource:
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        if isinstance(index, slice):
+            return self.__getitems__(range(*index.indices(self._length)))
         if self._records.plan.work:
             return self.__getitems__([index])[0]
         return self._record(self._opened(), self._number(index))

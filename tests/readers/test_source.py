@@ -262,3 +262,9 @@ def test_no_shard_starts_ghostscript(encoding, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"'image'.*cannot identify its format"):
         list(readers.as_numpy(dataset, batch_size=1, batching="ragged"))
     assert not mark.exists()
+
+
+def test_a_slice_is_a_list_of_its_records(tmp_path):
+    source = readers.RecordSource(write_numbers(tmp_path), "train")
+    for chosen in (slice(2, 7), slice(-3, None), slice(None, None, -6), slice(30, 40)):
+        assert [int(row["id"]) for row in source[chosen]] == [*range(20)][chosen]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import io
 import json
 from collections import Counter
@@ -17,6 +18,7 @@ from scipy.spatial.distance import jensenshannon
 
 import readers
 from readers.__main__ import main
+from readers.checks import labels
 from readers.checks.against import _jensen_shannon
 from readers.checks.distributions import by_chance, kolmogorov_smirnov
 from readers.checks.registry import CHECKS
@@ -24,6 +26,9 @@ from readers.format.manifest import File, Manifest
 from readers.format.schema import Feature, Schema
 from tests.support.checkout import ROOT
 from tests.support.datasets import write_dataset
+
+# The module: `readers.check` is the function.
+CHECK = importlib.import_module("readers.check")
 
 SCHEMA = Schema(
     {
@@ -277,6 +282,23 @@ def test_faults_of_labels_are_found(tmp_path, name):
     schema = Schema({"x": ("float64", ()), "label": ("int64", ())})
     found = found_in(readers.check(write(tmp_path / "d", records, schema=schema)))
     assert found[name].feature == "label" and found[name].message
+
+
+def test_shards_are_compared_at_their_place_if_the_sample_leaves_out_records(tmp_path):
+    records = {
+        split: [{"x": float(n) ** 0.5, "label": min(2, n // 78)} for n in range(size)]
+        for split, size in SIZES.items()
+    }
+    schema = Schema({"x": ("float64", ()), "label": ("int64", ())})
+    facts = CHECK.facts_of(str(write(tmp_path / "d", records, schema=schema)), 1000)
+    sample = facts.samples["train"]
+    (whole,) = labels._single_class_shards(facts)
+    # As if the first record was too large.
+    left = dataclasses.replace(
+        sample, seen=sample.seen - 1, numbers=sample.numbers[1:], labels=sample.labels[1:]
+    )
+    (found,) = labels._single_class_shards(dataclasses.replace(facts, samples={"train": left}))
+    assert found.examples == whole.examples[1:]
 
 
 def test_every_check_has_a_planted_fault():
