@@ -304,7 +304,7 @@ class ShardIndexes:
         return self._files.starts[number] + section.start
 
     def in_memory(self, part: int) -> dict[str, int] | None:
-        """What the kernel must know of an index that is loaded; None if it cannot read it.
+        """Where the kernel finds the numbers of an index that is loaded; None if it cannot read it.
 
         It has no checksums of blocks, and asks for the size of a file by its descriptor.
         """

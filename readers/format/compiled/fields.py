@@ -19,9 +19,12 @@ from readers.format.schema import Feature, Schema
 
 _MOST_DIMS = 8
 
+# More than any record holds; a larger limit is the same.
+_MOST_LENGTH = 1 << 62
+
 _NAMES = (
     *("key", "key_bytes", "header", "header_bytes", "form", "tag", "itemsize", "width"),
-    *("is_signed", "is_bool", "is_text", "expected", "rank", "dims", "beside"),
+    *("is_signed", "is_bool", "is_text", "expected", "rank", "dims", "shape_field"),
     "inner",
     *("at", "nbytes", "count", "sizes", "limit", "pads", "lengths", "lengths_n"),
     *("out", "out_at", "out_end", "pieces", "padding"),
@@ -46,7 +49,7 @@ class Stored:
         dtype: The dtype of the values.
         shape: The shape; sizes may be None. A text has none.
         header: The bytes before the values, or before the shape.
-        may_be_beside: Whether the shape may be in a feature beside it, `<name>/shape`.
+        may_store_shape: Whether a record may store the shape as a feature of its own, `<name>/shape`.
     """
 
     form: int
@@ -54,7 +57,7 @@ class Stored:
     dtype: np.dtype[Any]
     shape: tuple[int | None, ...] | None
     header: bytes = b""
-    may_be_beside: bool = False
+    may_store_shape: bool = False
 
     @property
     def is_fixed(self) -> bool:
@@ -83,12 +86,12 @@ def _stored(feature: Feature) -> Stored | None:
             return Stored(HEADED, kind, dtype, shape, header)
         return Stored(TENSOR, kind, dtype, shape, bytes([8, TENSORFLOW_DTYPES[feature.dtype], 18]))
     if kind == INT64_LIST:
-        return Stored(INTEGERS, kind, dtype, shape, may_be_beside=not feature.is_fixed)
+        return Stored(INTEGERS, kind, dtype, shape, may_store_shape=not feature.is_fixed)
     # Other lists of floats are converted.
     is_copied = feature.encoding == "raw" or dtype == "<f4"
     if not is_copied:
         return None
-    return Stored(BYTES, kind, dtype, shape, may_be_beside=not feature.is_fixed)
+    return Stored(BYTES, kind, dtype, shape, may_store_shape=not feature.is_fixed)
 
 
 class FieldTable:
@@ -146,30 +149,30 @@ class FieldTable:
             ("is_text", stored.shape is None),
             ("expected", math.prod(stored.shape) * width if stored.is_fixed else -1),  # type: ignore[arg-type]
             ("inner", inner),
-            ("limit", -1 if rows.limit is None else rows.limit),
+            ("limit", -1 if rows.limit is None else min(rows.limit, _MOST_LENGTH)),
             ("pads", bool(rows.padding)),
         ):
             field[member] = value
         field["dims"][: len(shape)] = [-1 if size is None else size for size in shape]
         if rows.padding:
-            self._held.append(np.array(rows.sizes, np.int64))
+            self._held.append(np.array([min(size, _MOST_LENGTH) for size in rows.sizes], np.int64))
             field["lengths"], field["lengths_n"] = address(self._held[-1]), len(rows.sizes)
             octets = rows.padding * (16 // len(rows.padding))
             field["padding"] = np.frombuffer(octets, np.uint8)
 
-    def _describe_shape(self, field: Any, beside: str, stored: Stored) -> None:
+    def _describe_shape(self, field: Any, companion: str, stored: Stored) -> None:
         """Says where the shape of a feature is."""
         shape = stored.shape or ()
-        field["rank"], field["beside"] = len(shape), -1
-        if stored.may_be_beside and beside in self.order:
-            place = self.order.index(beside)
+        field["rank"], field["shape_field"] = len(shape), -1
+        if stored.may_store_shape and companion in self.order:
+            place = self.order.index(companion)
             of_shape = self._template[place]
             of_shape["form"], of_shape["tag"] = SHAPE, INT64_LIST << 3 | 2
             of_shape["width"], of_shape["expected"] = 1, len(shape)
-            field["beside"] = place
+            field["shape_field"] = place
             self._shapes.append(place)
-        elif stored.may_be_beside and (shape.count(None) > 1 or 0 in shape):
-            raise ValueError(f"{beside} is missing")
+        elif stored.may_store_shape and (shape.count(None) > 1 or 0 in shape):
+            raise ValueError(f"{companion} is missing")
 
     def of(self, records: int, batches: int) -> Fields:
         """The fields of some records, in some batches, with arrays for what the kernel finds."""
@@ -217,7 +220,7 @@ class Fields:
     sizes: Mapping[int, np.ndarray]
 
     def counts(self, name: str) -> np.ndarray:
-        """The number of values, or of bytes that are no varints, of each record, int64 [B]."""
+        """The number of values, of each record; for values that are not varints, of bytes, int64 [B]."""
         found: np.ndarray = self.numbers[self.rows[self.places[name]], 2]
         return found
 

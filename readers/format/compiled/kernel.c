@@ -33,7 +33,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Another one for each change of what library.py calls. */
-enum { VERSION = 6 };
+enum { VERSION = 7 };
 
 enum { HEADER = 12, FOOTER = 4, FRAME = 16 };
 
@@ -62,7 +62,7 @@ typedef struct {
     int64_t expected;       /* What `count` has to be; -1 for anything. */
     int64_t rank;           /* The number of sizes, if one of them varies; else 0. */
     int64_t dims[MOST_DIMS];/* The sizes; -1 for unknown ones. */
-    int64_t beside;         /* The number of the field, a SHAPE, that states them; -1: one size is unknown. */
+    int64_t shape_field;         /* The number of the field, a SHAPE, that states them; -1: one size is unknown. */
     int64_t inner;          /* The number of values for each of the first size. */
     int64_t *at;            /* [n] where the stored values begin, in bytes from the record's first. */
     int64_t *nbytes;        /* [n] how many bytes they are. */
@@ -187,8 +187,8 @@ static int find_shape(const uint8_t *record, const Field *fields, const Field *f
     int64_t *sizes = field->sizes + row * field->rank, known = 1;
     const int64_t values = field->count[row] / field->width;
     double product = 1;  /* Unlike an integer it does not wrap around. */
-    if (field->beside >= 0) {
-        const Field *shape = fields + field->beside;
+    if (field->shape_field >= 0) {
+        const Field *shape = fields + field->shape_field;
         const uint8_t *at = record + shape->at[row], *end = at + shape->nbytes[row];
         for (int64_t axis = 0; axis < field->rank; axis++) sizes[axis] = varint(&at, end);
     } else if (field->form != TENSOR) {
@@ -455,13 +455,16 @@ EXPORT int64_t readers_rows(const uint8_t *const *records, const int64_t *sizes,
 
 #ifdef CRC_TARGET
 
+static const int64_t MOST_ROW = INT64_MAX;
+
 /* The bytes that are copied of a record. */
 static inline int64_t copied(const Field *field, int64_t row) {
     const int64_t count = field->expected >= 0 ? field->expected : field->count[row];
     return kept_of(field, count) / field->width * field->itemsize;
 }
 
-/* The bytes of each row of a batch that is padded, and its length. */
+/* The bytes of each row of a batch that is padded, and its length; more than there can be if they are too many to
+ * count. */
 static int64_t padded_row(const Field *field, int64_t start, int64_t stop, int64_t *length) {
     const int64_t each = field->inner * field->itemsize;
     int64_t most = 0;
@@ -473,7 +476,7 @@ static int64_t padded_row(const Field *field, int64_t start, int64_t stop, int64
             *length = field->lengths[i];
             break;
         }
-    return *length * each;
+    return *length > MOST_ROW / each ? MOST_ROW : *length * each;
 }
 
 static void lay_out(Field *field, const int64_t *bounds, int64_t batches, int64_t most_padded) {
@@ -483,8 +486,9 @@ static void lay_out(Field *field, const int64_t *bounds, int64_t batches, int64_
             field->sizes[row * field->rank] = field->limit;
     for (int64_t batch = 0; field->pads && batch < batches; batch++) {
         const int64_t rows = bounds[batch + 1] - bounds[batch];
-        padded += rows * padded_row(field, bounds[batch], bounds[batch + 1], &length);
-        if (padded > most_padded) field->pads = 0;
+        const int64_t each = padded_row(field, bounds[batch], bounds[batch + 1], &length);
+        if (each > (most_padded - padded) / (rows ? rows : 1)) field->pads = 0;
+        padded += field->pads ? rows * each : 0;
     }
     for (int64_t batch = 0; batch < batches; batch++) {
         const int64_t start = bounds[batch], stop = bounds[batch + 1];

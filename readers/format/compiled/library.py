@@ -20,11 +20,11 @@ import numpy as np
 # of unknown shape; packed varints; and the shape of another feature.
 SKIPPED, BYTES, HEADED, TENSOR, INTEGERS, SHAPE = range(6)
 
-# What it does with records: finds their values, copies them, and compares checksums.
+# The work that `read_rows` may ask for: find values, copy them, compare checksums.
 WALK, FILL, CHECK = 1, 2, 4
 
 # The version of these functions, `VERSION` of `kernel.c`.
-_VERSION = 6
+_VERSION = 7
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 
@@ -111,8 +111,8 @@ def lay_out(fields: np.ndarray, bounds: np.ndarray, most_padded: int) -> None:
     """Finds where values are to be copied: `out_at`, `out_end` and `pieces` of the fields.
 
     Args:
-        fields: uint8 [features, bytes], the memory of FIELD [features], after a walk unless all features have a fixed shape. `pads` becomes 0 if padding
-            would take too much memory.
+        fields: uint8 [features, bytes], the memory of FIELD [features], after a walk unless all features have a
+            fixed shape. `pads` becomes 0 if padding would take too much memory.
         bounds: int64 [batches + 1], the row at which each batch begins, and the one at which the last ends.
         most_padded: The most bytes of padded values of a feature.
     """

@@ -110,12 +110,6 @@ class RowFormat:
     padding: bytes = b""
     sizes: Sequence[int] = ()
 
-    def longest(self, lengths: np.ndarray) -> np.ndarray:
-        """How long the rows of batches are, int64 [k], whose longest records have lengths, int64 [k]."""
-        if not len(self.sizes):
-            return lengths
-        return np.asarray(self.sizes, np.int64)[np.searchsorted(self.sizes, lengths)]
-
 
 @dataclass(frozen=True)
 class FeatureColumn:

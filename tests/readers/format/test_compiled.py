@@ -191,6 +191,15 @@ def test_padded_columns_have_the_same_values_as_flat_ones():
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("length", [2**40, 2**61, 2**70])
+def test_padding_for_which_there_is_no_memory_is_left_to_its_batch(length):
+    schema = Schema({"signal": FEATURES["signal"]})
+    memory = Memory([frame(data) for data in examples_of(schema, 5)])
+    rows = BatchFormat("padded", max_length=length, pad_to="max_length").rows(schema)
+    (found,) = CompiledDecoder(schema).batches(memory.records, memory.sizes, (0, 5), rows)
+    assert found["signal"].padded is None and len(found["signal"].arrays()) == 5
+
+
 def test_much_padding_is_left_to_its_batch(monkeypatch):
     monkeypatch.setattr("readers.format.compiled.columns._MOST_PADDED_BYTES", 1000)
     schema = Schema({"signal": FEATURES["signal"]})

@@ -203,7 +203,7 @@ static void take_field(Input *input, int number, Field *field, Declared *declare
     for (int64_t i = 0; i < declared->name_bytes; i++)
         declared->name[i] = (uint8_t)('a' + (number + i) % 26);
     field->form = take(input) % 6;
-    field->expected = field->beside = field->limit = -1;
+    field->expected = field->shape_field = field->limit = -1;
     field->inner = 1;
     declared->is_fixed = 0;
     declared->header_bytes = 0;
@@ -265,12 +265,12 @@ static void take_field(Input *input, int number, Field *field, Declared *declare
 }
 
 /* Lets a SHAPE with as many numbers as a list has sizes state these. */
-static void take_beside(Input *input, Field *fields, int64_t fields_n) {
+static void take_shape_fields(Input *input, Field *fields, int64_t fields_n) {
     for (int64_t n = 0; n < fields_n; n++) {
         Field *field = &fields[n];
         if (!field->rank || field->form == TENSOR || !(take(input) & 1)) continue;
         for (int64_t other = 0; other < fields_n; other++)
-            if (fields[other].form == SHAPE && fields[other].expected == field->rank) field->beside = other;
+            if (fields[other].form == SHAPE && fields[other].expected == field->rank) field->shape_field = other;
     }
 }
 
@@ -441,8 +441,8 @@ static int plain_shape(const uint8_t *data, const Field *fields, const Field *fi
     int64_t values = places[n].count / field->width, known = 1, *sizes = places[n].sizes;
     long double product = 1;
     for (int64_t axis = field->rank - 1; axis >= 0; axis--) known *= field->dims[axis] < 0 ? 1 : field->dims[axis];
-    if (field->beside >= 0) {
-        const Place *shape = &places[field->beside];
+    if (field->shape_field >= 0) {
+        const Place *shape = &places[field->shape_field];
         int64_t at = shape->at;
         for (int64_t axis = 0; axis < field->rank; axis++)
             sizes[axis] = plain_varint(data, &at, shape->at + shape->nbytes);
@@ -632,7 +632,7 @@ static void read_records(Input *input, int is_raw, int is_changed, int is_thread
         take_field(input, (int)n, &fields[n], &declared[n]);
         is_fixed &= declared[n].is_fixed || fields[n].form == SKIPPED;
     }
-    take_beside(input, fields, fields_n);
+    take_shape_fields(input, fields, fields_n);
     int64_t batches = 1 + take(input) % 3, *bounds = block(8 * (batches + 1));
     for (int64_t batch = 0; batch <= batches; batch++) bounds[batch] = rows * batch / batches;
     for (int64_t n = 0; n < fields_n; n++) allocate(&fields[n], &declared[n], rows, batches);
