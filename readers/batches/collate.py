@@ -192,7 +192,7 @@ def _padded(
         return column.padded
     try:
         out = empty(shape, numpy_dtype(feature.dtype))
-    except MemoryError:
+    except (MemoryError, ValueError):  # NumPy's error for sizes that it cannot count.
         raise ValueError(
             f"a padded batch {format_shape(shape)} of {feature.dtype} does not fit into memory: use "
             "batching='ragged' or a smaller batch_size"

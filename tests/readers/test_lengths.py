@@ -181,3 +181,11 @@ def test_a_single_padding_value_applies_to_all_numeric_features(dataset):
 def test_invalid_arguments_are_rejected(dataset, how, message):
     with pytest.raises(ValueError, match=message):
         readers.as_numpy(dataset, batch_size=4, **how)
+
+
+@pytest.mark.parametrize("length", [2**40, 2**61, 2**70])
+def test_padding_that_no_memory_holds_is_refused_in_one_line(tmp_path, length):
+    path = write_dataset(tmp_path, SCHEMA, {"train": [records(4)]})
+    how = {"batching": "padded", "max_length": {"signal": length}, "columns": ["signal"]}
+    with pytest.raises(ValueError, match=r"a padded batch \[4, .*\] of float32 does not fit into"):
+        next(iter(readers.as_numpy(path, batch_size=4, **how, pad_to="max_length")))
