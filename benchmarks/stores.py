@@ -70,12 +70,12 @@ def _write_webdataset(records: Records, store: Path) -> None:
                 writer.write({"__key__": f"{row:07d}", "npy": records[row]})
 
 
-def _ours(method: str, url: str, cache: str, keeps: bool = True, **options: Any) -> Iterable[Any]:
+def _ours(method: str, url: str, cache: str, keeps: bool = True, by: Any = None) -> Iterable[Any]:
     import readers
 
     read = getattr(readers, method)
-    cache_dir = cache if keeps else None
-    return read(url, batch_size=BATCH, shuffle=True, cache_dir=cache_dir, **options)
+    kept = readers.Cache(cache) if keeps else None
+    return read(url, batch_size=BATCH, shuffle=readers.Order(by=by), cache=kept)
 
 
 def _mds(url: str, cache: str) -> Iterable[Any]:
@@ -138,7 +138,7 @@ WRITERS: dict[str, Callable[[Records, Path], None]] = {
 READERS: dict[str, tuple[str, Callable[[str, str], Iterable[Any]]]] = {
     "as_numpy": ("ours", partial(_ours, "as_numpy")),
     "load": ("ours", partial(_ours, "load")),
-    "as_numpy without cache": ("ours", partial(_ours, "as_numpy", order="interleave", keeps=False)),
+    "as_numpy without cache": ("ours", partial(_ours, "as_numpy", by="interleave", keeps=False)),
     "load without cache": ("ours", partial(_ours, "load", keeps=False)),
     "LitData": ("litdata", _litdata),
     "MosaicML Streaming": ("mds", _mds),

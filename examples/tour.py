@@ -73,7 +73,7 @@ def main(directory: Path) -> None:
         tf.constant(0)
     images = readers.load(str(outputs / "images"), split="train", batch_size=32, shuffle=True)
     texts = readers.load(
-        str(outputs / "text"), split="train", batch_size=32, batching="padded", mask=True
+        str(outputs / "text"), split="train", batch_size=32, batching=readers.Padded(mask=True)
     )
     sensors = readers.load(
         str(outputs / "sensors"), split="train", batch_size=32, batching="ragged"

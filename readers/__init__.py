@@ -20,10 +20,14 @@ if sys.platform in ("win32", "cygwin"):
     raise ImportError(_MESSAGE)
 
 from readers import decoders, transforms
+from readers.api import as_numpy, jax_batches, load, state_of, torch_batches
+from readers.batches.batch_format import Packed, Padded, Ragged
+from readers.batches.options import Order
 from readers.batches.stream import Batches
 from readers.check import check
 from readers.dataset import Dataset, FeatureInfo
 from readers.dataset import open as open
+from readers.decoders.record_work import Map
 from readers.export import export_npy
 from readers.files.files import StoreError
 from readers.format.compiled.library import is_compiled
@@ -33,13 +37,11 @@ from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split
 from readers.format.tfrecord import CorruptRecordError
 from readers.format.version import __version__
-from readers.jax_batches import jax_batches
-from readers.load import load, state_of
-from readers.numpy_stream import as_numpy
+from readers.order.mixture import Mix
 from readers.order.state import State
 from readers.report import report
+from readers.shards.cache import Cache
 from readers.source import RecordSource
-from readers.torch_batches import torch_batches
 from readers.verify import Problem, Report, verify
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batches",
+    "Cache",
     "CheckReport",
     "CorruptRecordError",
     "Dataset",
@@ -56,7 +59,13 @@ __all__ = [
     "File",
     "Finding",
     "Manifest",
+    "Map",
+    "Mix",
+    "Order",
+    "Packed",
+    "Padded",
     "Problem",
+    "Ragged",
     "RecordSource",
     "Report",
     "Schema",
@@ -78,6 +87,11 @@ __all__ = [
     "transforms",
     "verify",
 ]
+
+# Tracebacks, help and pickles name what is public by its public name.
+for _name in __all__:
+    if hasattr(globals()[_name], "__qualname__"):
+        globals()[_name].__module__ = __name__
 
 # Hidden from type checkers, which would take any misspelt name for one that it provides.
 if not TYPE_CHECKING:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
+from readers import api
 from readers.describe import class_names, counted_label, describe
 from readers.files.local import path_text
 from readers.format.display import features_table, splits_table
 from readers.format.manifest import Manifest, join
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Split
+from readers.shards.plan import Paths
 from readers.shards.resolving.datasets import default_split
 from readers.source import RecordSource
 
@@ -22,6 +26,10 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
     from numpy.typing import NDArray
+
+_P = ParamSpec("_P")
+
+_R = TypeVar("_R")
 
 # Records in a notebook.
 _SHOWN = 10
@@ -75,8 +83,26 @@ class FeatureInfo:
         return f"expected 0 to {len(self.names) - 1}, or one of {', '.join(self.names[:5])}, ..."
 
 
+def _of_directory(
+    reader: Callable[Concatenate[Paths, _P], _R],
+) -> Callable[Concatenate[Dataset, _P], _R]:
+    """A method of a dataset that calls a reader with its directory, and the reader's other arguments."""
+
+    @functools.wraps(reader)
+    def method(self: Dataset, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return reader(self.directory, *args, **kwargs)
+
+    _, *others = inspect.signature(reader).parameters.values()
+    this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    method.__signature__ = inspect.Signature([this, *others])  # type: ignore[attr-defined]
+    return method
+
+
 class Dataset:
     """A dataset that a job has written; `readers.open` makes it.
+
+    `load`, `as_numpy`, `torch_batches` and `jax_batches` are the readers of these names, with the
+    dataset as their path.
 
     It is printed as `python -m readers info` prints it. Notebooks show its splits, its features and ten
     records, drawn by a fixed seed.
@@ -85,6 +111,11 @@ class Dataset:
         directory: The dataset's directory.
         manifest: Everything that the job noted about it.
     """
+
+    load = _of_directory(api.load)
+    as_numpy = _of_directory(api.as_numpy)
+    torch_batches = _of_directory(api.torch_batches)
+    jax_batches = _of_directory(api.jax_batches)
 
     def __init__(self, directory: str, manifest: Manifest) -> None:
         self.directory, self.manifest = directory, manifest

@@ -5,12 +5,14 @@ No framework is imported or initialised here.
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 _LOGGER = logging.getLogger("readers")
 
@@ -29,10 +31,16 @@ class InputContext(Protocol):
         """The number of hosts."""
 
 
-def host_of(shard: Any, workers_share: bool = True) -> Any:
-    """The (index, count) that `shard="auto"` or a `tf.distribute.InputContext` stands for.
+# What the argument `shard` of a reader may be, if not None.
+Shard = Host | Literal["auto"] | InputContext
 
-    Any other value is returned as it is. The first of these that is set up decides:
+_WARNED = False
+
+
+def host_of(shard: Any, workers_share: bool = True) -> Any:
+    """The (index, count) that `shard="auto"`, None or a `tf.distribute.InputContext` stands for.
+
+    Any other value is returned as it is. For "auto", the first of these that is set up decides:
 
     1. `torch.distributed`: the rank and the size of the world.
     2. JAX, after `jax.distributed.initialize()`: the index and the number of processes.
@@ -41,7 +49,8 @@ def host_of(shard: Any, workers_share: bool = True) -> Any:
     5. Otherwise, this is the only host: (0, 1).
 
     In a worker process of a PyTorch `DataLoader`, each host has one part for each of its workers:
-    the result is (index * workers + worker, count * workers).
+    the result is (index * workers + worker, count * workers). None is (0, 1), with a warning, the
+    first time, if "auto" is anything else.
 
     Args:
         shard: The argument of a reader.
@@ -50,20 +59,50 @@ def host_of(shard: Any, workers_share: bool = True) -> Any:
     Raises:
         ValueError: `TF_CONFIG` or `RANK` and `WORLD_SIZE` are not valid.
     """
+    if shard is None:
+        _warn_if_one_of_several(workers_share)
+        return 0, 1
     if hasattr(shard, "input_pipeline_id") and hasattr(shard, "num_input_pipelines"):
         return shard.input_pipeline_id, shard.num_input_pipelines
     if not (isinstance(shard, str) and shard == "auto"):
         return shard
+    source, host = _this_host(workers_share)
+    _LOGGER.info("shard='auto': %s, from %s", host, source)
+    return host
+
+
+def _this_host(workers_share: bool) -> tuple[str, Host]:
+    """This host, and what says so."""
     source, (index, count) = "a single process", (0, 1)
     for name, find in _SOURCES.items():
-        found = find()
-        if found is not None:
-            source, (index, count) = name, found
+        host = find()
+        if host is not None:
+            source, (index, count) = name, host
             break
     worker, workers = torch_worker() if workers_share else (0, 1)
-    index, count = index * workers + worker, count * workers
-    _LOGGER.info("shard='auto': (%d, %d), from %s, %d workers", index, count, source, workers)
-    return index, count
+    if workers > 1:
+        source += f" and {workers} workers of a DataLoader"
+    return source, (index * workers + worker, count * workers)
+
+
+def _warn_if_one_of_several(workers_share: bool) -> None:
+    """Warns, once a process, that a reader gives all records to one of several hosts."""
+    global _WARNED
+    try:
+        source, host = _this_host(workers_share)
+    except ValueError:
+        return
+    if host[1] > 1 and not _WARNED:
+        _WARNED = True
+        frame, level = inspect.currentframe(), 1
+        while frame and frame.f_globals["__name__"].partition(".")[0] == "readers":
+            frame, level = frame.f_back, level + 1
+        warnings.warn(
+            f"this is one of {host[1]} readers, says {source}, and each of them reads all records: give "
+            "shard='auto' to divide them, or shard=(0, 1) if that is meant, or if a tf.distribute strategy "
+            "divides the batches",
+            stacklevel=level,
+        )
 
 
 def _torch() -> Host | None:

@@ -17,8 +17,9 @@ from readers.decoders.decoder import Decoder
 from readers.format.decode.records import owned, owned_value
 from readers.format.schema import Schema
 from readers.format.tfrecord import CorruptRecordError
+from readers.order.mixture import Mix
 from readers.order.permutation import record_keys
-from readers.shards.cache import cache_of
+from readers.shards.cache import Cache
 from readers.shards.features import with_decoders
 from readers.shards.plan import Paths
 from readers.shards.records import Records
@@ -62,10 +63,8 @@ class RecordSource:
             fails. The damaged records are logged (logger `readers`).
         schema: The features of files without a manifest; for a dataset, the features to read, of
             which it may say more than the manifest does, as for `load`.
-        cache_dir: A local directory in which to keep whole shards of a remote dataset, which any
-            number of processes may share. None reads the records in place. See
-            docs/object_stores.md.
-        cache_size: The maximum size of the cache, as `"500GiB"` or in bytes; None means 10 GiB.
+        cache: `readers.Cache("/local/cache", "500GiB")` keeps whole shards of a store on a local disk.
+            None reads the records in place.
         decoders: How to decode images, by feature name, with the decoders of `readers.decoders`. They
             choose at random by `seed`, the epoch and the record's number; call `set_epoch` before each
             epoch.
@@ -92,13 +91,11 @@ class RecordSource:
         verify_crc: bool = True,
         *,
         on_corrupt: OnCorrupt = "raise",
-        schema: Schema | None = None,
-        cache_dir: str | os.PathLike[str] | None = None,
-        cache_size: int | str | None = None,
+        schema: Mapping[str, Any] | None = None,
+        cache: Cache | None = None,
         decoders: Mapping[str, Decoder] | None = None,
         seed: int = 0,
     ) -> None:
-        cache = cache_of(cache_dir, cache_size)
         if on_corrupt not in ON_CORRUPT:
             raise ValueError(f"on_corrupt={on_corrupt!r}: expected one of {', '.join(ON_CORRUPT)}")
         skip = on_corrupt == "skip"
@@ -106,6 +103,12 @@ class RecordSource:
             raise ValueError("on_corrupt='skip' finds damaged records by verify_crc=True")
         if not is_number(seed, 0):
             raise ValueError(f"seed={seed!r}: expected a number of at least 0")
+        if isinstance(path, Mix):
+            raise ValueError(
+                "a readers.Mix is for batches: expected a directory, or a list of them"
+            )
+        if cache is not None:
+            cache.check()
         plan = resolve(path, split, schema, columns, accept_cut=skip, any_order=True)
         plan = with_decoders(plan, decoders or {})
         self._seed, self._epoch = seed, 0

@@ -34,7 +34,9 @@ def public_functions(module):
             yield value
         if inspect.isclass(value):
             for name, method in inspect.getmembers(value, is_python):
-                if not name.startswith("_") and package_of(method):
+                # What a private base defines is for the package itself.
+                is_public = method.__qualname__.partition(".")[0] in module.__all__
+                if not name.startswith("_") and package_of(method) and is_public:
                     yield method
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -16,7 +16,8 @@ Batching = Literal["dense", "padded", "ragged", "packed"]
 
 PadTo = Literal["longest", "max_length"]
 
-BATCHINGS: tuple[str, ...] = get_args(Batching)
+# The lengths at which a new bucket starts.
+Boundaries = Sequence[int]
 
 PAD_TO: tuple[str, ...] = get_args(PadTo)
 
@@ -31,53 +32,67 @@ SEGMENT_IDS, POSITIONS = "_segment_ids", "_positions"
 
 @dataclass(frozen=True)
 class BatchFormat:
-    """The format of a batch.
+    """How features of unknown shape are batched: not at all, which is `"dense"`, or as a subclass says.
 
     Attributes:
-        batching: How to batch features of unknown shape.
-        mask: Whether `padded` adds `<name>_mask`.
-        lengths: Whether `padded` adds `<name>_length`.
-        padding_values: The padding of `padded` and `packed`, for all features or by name; None
-            means 0 and b"".
         max_length: The maximum size of the first unknown dimension, for all features or by name;
             for `packed`, the length of a row.
-        pad_to: Whether `padded` pads the first unknown dimension to the longest in the batch, or to
+        values: The padding of `padded` and `packed`, for all numeric features or by name; None
+            means 0 and b"".
+        mask: Whether `padded` adds `<name>_mask`.
+        lengths: Whether `padded` adds `<name>_length`.
+        to: Whether `padded` pads the first unknown dimension to the longest in the batch, or to
             `max_length` in every batch.
-        bucket_boundaries: The feature whose length decides on a record's bucket, and the lengths at
-            which a new bucket starts; empty without buckets.
+        buckets: The lengths at which a new bucket starts, or the feature whose length decides and these
+            lengths; None without buckets.
 
     Raises:
-        ValueError: A value is not allowed, or does not go with the batching.
+        ValueError: A value is not allowed.
     """
 
-    batching: Batching = "dense"
+    max_length: int | Mapping[str, int] | None = None
+    values: Any = None
     mask: bool = False
     lengths: bool = False
-    padding_values: Any = None
-    max_length: int | Mapping[str, int] | None = None
-    pad_to: PadTo = "longest"
-    bucket_boundaries: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    to: PadTo = "longest"
+    buckets: Boundaries | Mapping[str, Boundaries] | None = None
+
+    batching: ClassVar[Batching] = "dense"
+
+    @staticmethod
+    def of(batching: object) -> BatchFormat:
+        """The format that the argument `batching` of a reader asks for.
+
+        Raises:
+            ValueError: It is none.
+        """
+        if isinstance(batching, BatchFormat):
+            return batching
+        if isinstance(batching, str) and batching in _FORMATS:
+            return _FORMATS[batching]()
+        if batching == "packed":
+            raise ValueError("batching='packed': expected the length of a row, readers.Packed(512)")
+        raise ValueError(
+            f"batching={batching!r}: expected {', '.join(map(repr, _FORMATS))}, readers.Padded(...), "
+            "readers.Ragged(...) or readers.Packed(...)"
+        )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "max_length", plain(self.max_length))
-        if self.batching not in BATCHINGS:
-            raise ValueError(f"batching={self.batching!r}: expected one of {', '.join(BATCHINGS)}")
-        if self.pad_to not in PAD_TO:
-            raise ValueError(f"pad_to={self.pad_to!r}: expected one of {', '.join(PAD_TO)}")
-        for argument, is_given, suitable in (
-            ("mask=True", self.mask, ("padded",)),
-            ("lengths=True", self.lengths, ("padded",)),
-            ("padding_values", self.padding_values is not None, ("padded", "packed")),
-            ("max_length", self.max_length is not None, ("padded", "ragged", "packed")),
-            ("pad_to='max_length'", self.pad_to == "max_length", ("padded",)),
-        ):
-            if is_given and self.batching not in suitable:
-                names = " or ".join(map(repr, suitable))
-                raise ValueError(f"{argument} needs batching={names}, not {self.batching!r}")
-        limits = self.max_length
+        if self.to not in PAD_TO:
+            raise ValueError(f"to={self.to!r}: expected one of {', '.join(PAD_TO)}")
+        limits = plain(self.max_length)
         for limit in limits.values() if isinstance(limits, Mapping) else [limits]:
             if limit is not None and not is_number(limit, 1):
                 raise ValueError(f"max_length={limits!r}: expected numbers of at least 1")
+        object.__setattr__(self, "max_length", limits)
+        object.__setattr__(self, "buckets", _checked_buckets(self.buckets))
+
+    @property
+    def boundaries(self) -> Sequence[int] | None:
+        """The lengths at which a new bucket starts; None without buckets."""
+        if isinstance(self.buckets, Mapping):
+            return next(iter(self.buckets.values()))
+        return self.buckets
 
     def limit(self, name: str) -> int | None:
         """The maximum size of a feature's first unknown dimension; None for no limit."""
@@ -92,9 +107,10 @@ class BatchFormat:
         a batch are from one bucket. If there are none, it is padded to that record itself.
         """
         limit = self.limit(name)
-        if self.pad_to == "longest" or limit is None:
+        if self.to == "longest" or limit is None:
             return []
-        ends = (boundary - 1 for boundary in self.bucket_boundaries.get(name, ()))
+        buckets = self.buckets.get(name, ()) if isinstance(self.buckets, Mapping) else ()
+        ends = (boundary - 1 for boundary in buckets)
         return [*(end for end in ends if end < limit), limit]
 
     def rows(self, schema: Mapping[str, Feature]) -> dict[str, RowFormat]:
@@ -110,11 +126,9 @@ class BatchFormat:
 
     def of_bucket(self, number: int) -> BatchFormat:
         """The format of batches from one bucket, to whose size one without records is padded, too."""
-        ends = {
-            name: boundaries[number : number + 1]
-            for name, boundaries in self.bucket_boundaries.items()
-        }
-        return replace(self, bucket_boundaries=ends)
+        assert isinstance(self.buckets, Mapping)
+        ends = {name: starts[number : number + 1] for name, starts in self.buckets.items()}
+        return replace(self, buckets={name: end for name, end in ends.items() if end} or None)
 
     def padded_shape(self, name: str, feature: Feature) -> tuple[int | None, ...]:
         """The shape of a feature in padded batches; None is a size that varies between them."""
@@ -126,7 +140,7 @@ class BatchFormat:
 
     def padding_value(self, name: str, feature: Feature) -> Any:
         """The padding of a feature: bytes, or a NumPy scalar of its dtype."""
-        value = self.padding_values
+        value = self.values
         if isinstance(value, Mapping):
             value = value.get(name)
         elif feature.dtype == "string" and not isinstance(value, (str, bytes)):
@@ -163,7 +177,7 @@ class BatchFormat:
         """
         varying = {name: feature for name, feature in schema.items() if not feature.is_fixed}
         for argument, by_name in (
-            ("padding_values", self.padding_values),
+            ("values", self.values),
             ("max_length", self.max_length),
         ):
             for name in by_name if isinstance(by_name, Mapping) else ():
@@ -174,9 +188,9 @@ class BatchFormat:
                     )
         for name, feature in varying.items():
             self._check_padding_value(name, feature)
-            if self.pad_to == "max_length" and self.limit(name) is None:
+            if self.to == "max_length" and self.limit(name) is None:
                 raise ValueError(
-                    f"pad_to='max_length': {name!r}, {feature}, has no max_length; give "
+                    f"to='max_length': {name!r}, {feature}, has no max_length; give "
                     f"max_length={{{name!r}: ...}}, or leave it out with columns="
                 )
             if self.lengths and not feature.has_length:
@@ -194,11 +208,11 @@ class BatchFormat:
             self._check_packed(schema)
 
     def _check_padding_value(self, name: str, feature: Feature) -> None:
-        value = self.padding_values
+        value = self.values
         if isinstance(value, Mapping):
             value = value.get(name)
             if value is not None and isinstance(value, (str, bytes)) != (feature.dtype == "string"):
-                raise ValueError(f"padding_values: {value!r} does not fit {name!r}, {feature}")
+                raise ValueError(f"values: {value!r} does not fit {name!r}, {feature}")
         if value is None or feature.dtype == "string" or isinstance(value, (str, bytes)):
             return
         try:
@@ -209,7 +223,7 @@ class BatchFormat:
             fits = False
         floating = not np.issubdtype(numpy_dtype(feature.dtype), np.integer)
         if not (fits or (floating and isinstance(value, float))):
-            raise ValueError(f"padding_values: {value!r} does not fit {name!r}, {feature}")
+            raise ValueError(f"values: {value!r} does not fit {name!r}, {feature}")
 
     def _check_packed(self, schema: Schema) -> None:
         for name, feature in schema.items():
@@ -221,9 +235,103 @@ class BatchFormat:
                 problem = "has no max_length, the length of a row"
             else:
                 continue
-            raise ValueError(
-                f"batching='packed': {name!r}, {feature}, {problem}; leave it out with columns="
-            )
+            raise ValueError(f"Packed: {name!r}, {feature}, {problem}; leave it out with columns=")
+
+
+@dataclass(frozen=True)
+class Padded(BatchFormat):
+    """Pads features of unknown shape: `batching=readers.Padded(max_length=400, mask=True)`.
+
+    Args:
+        max_length: Truncates the first unknown dimension to this size, for all features or by name.
+        values: The padding, for all numeric features or by name; None means 0 and b"".
+        mask: Adds bool `<name>_mask`, true where there is a value.
+        lengths: Adds int64 `<name>_length` [B], or [B, n] for n unknown dimensions.
+        to: `"longest"` pads to the longest in the batch. `"max_length"` pads the first unknown
+            dimension to `max_length`, in buckets to the longest length of the bucket (its end - 1;
+            max_length in the last one), so that `jax.jit` compiles once, or once for each bucket.
+            Further unknown dimensions are padded to the longest in the batch.
+        buckets: Increasing lengths at which a new bucket starts, as in `[100, 250]`: all records of
+            a batch are from one bucket. `{"signal": [100, 250]}` if several features have a length.
+            `batch_size` may be a list then, with one size for each bucket.
+
+    Raises:
+        ValueError: A value is not allowed.
+    """
+
+    batching = "padded"
+
+
+@dataclass(frozen=True)
+class Ragged(BatchFormat):
+    """Keeps features of unknown shape as they are: ragged tensors, or object arrays [B] of arrays.
+
+    Args:
+        max_length: Truncates the first unknown dimension to this size, for all features or by name.
+        buckets: As of `readers.Padded`.
+
+    Raises:
+        ValueError: A value is not allowed.
+    """
+
+    values: Any = field(default=None, init=False, repr=False)
+    mask: bool = field(default=False, init=False, repr=False)
+    lengths: bool = field(default=False, init=False, repr=False)
+    to: PadTo = field(default="longest", init=False, repr=False)
+
+    batching = "ragged"
+
+
+@dataclass(frozen=True)
+class Packed(BatchFormat):
+    """Puts several records into each row: `batching=readers.Packed(512)`.
+
+    It adds int32 `<name>_segment_ids`, in which 0 is padding, and `<name>_positions`, both [B, max_length].
+
+    Args:
+        max_length: The length of a row, for all features or by name; longer records are truncated.
+        values: The padding, for all numeric features or by name; None means 0.
+
+    Raises:
+        ValueError: A value is not allowed.
+    """
+
+    mask: bool = field(default=False, init=False, repr=False)
+    lengths: bool = field(default=False, init=False, repr=False)
+    to: PadTo = field(default="longest", init=False, repr=False)
+    buckets: None = field(default=None, init=False, repr=False)
+
+    batching = "packed"
+
+
+_FORMATS = {"dense": BatchFormat, "padded": Padded, "ragged": Ragged}
+
+
+def _checked_buckets(given: Any) -> Any:
+    """The buckets of a format, with the numbers of Python.
+
+    Raises:
+        ValueError: They are none.
+    """
+    buckets = plain(given)
+    if buckets is None:
+        return None
+    one_feature = isinstance(buckets, Mapping) and len(buckets) == 1
+    starts = next(iter(buckets.values())) if one_feature else buckets
+    if isinstance(starts, (list, tuple)):
+        # Quantiles are floats even where they are whole numbers.
+        starts = [int(b) if isinstance(b, float) and b.is_integer() else b for b in starts]
+    if (
+        not isinstance(starts, list)
+        or not starts
+        or not all(is_number(start, 1) for start in starts)
+        or starts != sorted(set(starts))
+    ):
+        raise ValueError(
+            f"buckets={given!r}: expected increasing numbers of at least 1 without fractions, or a dict "
+            "of one feature's name and such numbers"
+        )
+    return {next(iter(buckets)): starts} if one_feature else starts
 
 
 def plain(value: Any) -> Any:

@@ -54,9 +54,9 @@ class BatchesByStep:
         self.begin, self.every = 0, every
         self.records = Records(self.plan, skip=options.on_corrupt == "skip", cache=options.cache)
         self.order = order_of(self.plan, options)
-        self.window = shuffle_window(self.plan, options)
+        self.window = shuffle_window(self.plan, options.order)
         self.format, self.pads = options.format, options.pads
-        self.truncates = options.truncates
+        self.truncates, self._each_pass = options.truncates, options.order.each_pass
         self.rows = self.format.rows(self.plan.schema) if self.truncates else {}
         self._seed, self._part = options.seed or 0, options.part_of_host or 0
         self.batch_bytes = (self.plan.record_bytes or 1) * self.schedule.batch_size
@@ -88,7 +88,7 @@ class BatchesByStep:
 
     def bounds_of(self, number: int) -> tuple[int, int | None]:
         """The first step of a pass and the step after its last (None if it is endless)."""
-        return self.schedule.steps_of_pass(number)
+        return self.schedule.steps_of_pass(number if self._each_pass else 0)
 
 
 class StepReader:

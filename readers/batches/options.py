@@ -1,4 +1,4 @@
-"""The options of `readers.load` and `readers.as_numpy`, checked by themselves."""
+"""The options of the readers, checked by themselves."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args
 
 from readers.batches.batch_format import BATCH_MASK, BatchFormat, is_number, plain
 from readers.decoders.decoder import Decoder
-from readers.decoders.record_work import RecordFunction
+from readers.decoders.record_work import Map
 from readers.format.schema import Feature
 from readers.order.schedule import Remainder
 from readers.order.state import State
-from readers.shards.cache import ShardCache
+from readers.shards.cache import Cache
 from readers.shards.resolve import name_list
 
 OrderName = Literal["interleave", "global"]
@@ -24,38 +24,70 @@ ORDERS: tuple[str, ...] = get_args(OrderName)
 
 ON_CORRUPT: tuple[str, ...] = get_args(OnCorrupt)
 
-# The options that hold numbers, which may be NumPy's.
-_NUMBERS = [
-    "batch_size",
-    "bucket_boundaries",
-    "weights",
-    "repeat",
-    "seed",
-    "window",
-    "shard",
-    "start_step",
-]
-
 REMAINDERS: tuple[str, ...] = get_args(Remainder)
 
+# The options that hold numbers, which may be NumPy's.
+_NUMBERS = ["batch_size", "repeat", "seed", "shard", "state"]
 
-def remainder_of(remainder: Remainder | None, drop_remainder: bool) -> Remainder:
-    """What two arguments of `readers.load` say about the last step of an epoch.
+
+@dataclass(frozen=True)
+class Order:
+    """The order of the records: `shuffle=readers.Order(by="interleave", buffer=10_000)`.
+
+    Attributes:
+        shuffle: Whether each epoch has its own random order, which depends only on the seed and the epoch.
+        by: `global` makes every record equally likely at every place of a shuffle. `interleave`
+            reads shards from front to back, 16 at a time, and shuffles windows. None means `global`
+            for shards on local disks or in the cache and for mixtures, else `interleave`.
+        buffer: Records shuffled together by `interleave`. None means 32 MiB of records, or 1,024
+            records if these fit into 128 MiB. Up to three such windows are in memory.
+        each_pass: Whether each new pass, such as a second `for` loop or the next epoch of Keras,
+            reads the next epochs. False makes all passes read the same epochs from the same start.
 
     Raises:
-        ValueError: There is no such remainder, or the two contradict each other.
+        ValueError: A value is not allowed, or `buffer` is given without `by="interleave"`.
     """
-    if remainder is None:
-        return "drop" if drop_remainder else "short"
-    if remainder not in REMAINDERS:
-        raise ValueError(
-            f"remainder={remainder!r}: expected one of {', '.join(REMAINDERS)}, or None"
-        )
-    if drop_remainder and remainder != "drop":
-        raise ValueError(
-            f"drop_remainder=True means remainder='drop', not {remainder!r}: give only one of them"
-        )
-    return remainder
+
+    shuffle: bool = True
+    by: OrderName | None = None
+    buffer: int | None = None
+    each_pass: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "buffer", plain(self.buffer))
+        for name in ("shuffle", "each_pass"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"Order({name}={getattr(self, name)!r}): expected True or False")
+        if self.by is not None and self.by not in ORDERS:
+            raise ValueError(f"Order(by={self.by!r}): expected one of {', '.join(ORDERS)}, or None")
+        if self.buffer is None:
+            return
+        if not is_number(self.buffer, 1):
+            raise ValueError(f"Order(buffer={self.buffer!r}): expected a number of at least 1")
+        if self.by != "interleave" or not self.shuffle:
+            raise ValueError(
+                f"Order(buffer={self.buffer}): a buffer is for a shuffle by interleave, "
+                f"readers.Order(by='interleave', buffer={self.buffer}); any other shuffle is of all records"
+            )
+
+    @classmethod
+    def of(cls, shuffle: object) -> Order:
+        """The order that the argument `shuffle` of a reader asks for.
+
+        Raises:
+            ValueError: It is none.
+        """
+        shuffle = plain(shuffle)
+        if isinstance(shuffle, Order):
+            return shuffle
+        if isinstance(shuffle, bool):
+            return cls(shuffle)
+        if isinstance(shuffle, int):
+            raise ValueError(
+                f"shuffle={shuffle}: a shuffle is of all records and needs no buffer: use shuffle=True; or, to "
+                f"read shards from front to back, shuffle=readers.Order(by='interleave', buffer={shuffle})"
+            )
+        raise ValueError(f"shuffle={shuffle!r}: expected True, False or readers.Order(...)")
 
 
 @dataclass(frozen=True)
@@ -65,13 +97,10 @@ class ReadOptions:
     Attributes without a description here are arguments of `readers.load`, which describes them.
 
     Attributes:
-        remainder: The argument, or `drop` for `drop_remainder=True`: see `remainder_of`.
         format: How features of unknown shape are batched.
-        order: The order asked for; `global` if weights require it.
-        window: The argument `shuffle_buffer`; None for `default_window`.
+        order: The order of the records.
+        state: Where to begin: a state of a reader, or a number of steps.
         keys: Whether each batch comes with a pseudo-random number for each of its records.
-        next_epochs: Whether each pass over a dataset reads other epochs than the pass before.
-        cache: Where to keep shards of a remote dataset; None to read them in place.
         truncates: Whether `max_length` truncates records where they are read; otherwise it limits only
             the lengths that decide on their bucket, and what maps records truncates them afterwards.
 
@@ -81,25 +110,18 @@ class ReadOptions:
 
     batch_size: int | Sequence[int]
     format: BatchFormat
-    bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None = None
-    weights: Sequence[float] | None = None
-    shuffle: bool = False
+    order: Order = field(default_factory=lambda: Order(shuffle=False))
     seed: int | None = 0
     repeat: int | None = 1
     as_supervised: Sequence[str] | None = None
     remainder: Remainder = "short"
-    order: OrderName | None = None
-    window: int | None = None
     shard: tuple[int, int] = (0, 1)
-    start_step: int = 0
-    state: State | None = None
+    state: State | int | None = None
     on_corrupt: OnCorrupt = "raise"
     keys: bool = False
-    next_epochs: bool = True
-    cache: ShardCache | None = None
+    cache: Cache | None = None
     decoders: Mapping[str, Decoder] = field(default_factory=dict)
-    map: RecordFunction | None = None
-    map_schema: Mapping[str, Feature | tuple[Any, ...]] | None = None
+    map: Map | None = None
     truncates: bool = True
 
     def __post_init__(self) -> None:
@@ -113,24 +135,23 @@ class ReadOptions:
                 f"decoders={self.decoders!r}: expected decoders by feature name, such as "
                 '{"image": readers.decoders.Resize(224)}'
             )
-        if self.map is not None and not callable(self.map):
-            raise ValueError(f"map={self.map!r}: expected a function of (record, key)")
         if self.repeat is True:
             self._set("repeat", None)
         if self.repeat is not None and not is_number(self.repeat, 1):
             raise ValueError(
                 f"repeat={self.repeat!r}: expected a number of epochs, or None for no end"
             )
-        if self.on_corrupt not in ON_CORRUPT:
-            raise ValueError(
-                f"on_corrupt={self.on_corrupt!r}: expected one of {', '.join(ON_CORRUPT)}"
-            )
-        if self.weights is not None:
-            self._check_weights(self.weights)
-        self._check_order()
+        for name, value, allowed in (
+            ("on_corrupt", self.on_corrupt, ON_CORRUPT),
+            ("remainder", self.remainder, REMAINDERS),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name}={value!r}: expected one of {', '.join(allowed)}")
+        if self.cache is not None and not isinstance(self.cache, Cache):
+            raise ValueError(f"cache={self.cache!r}: expected readers.Cache(DIRECTORY, '500GiB')")
         self._check_shard()
         self._check_seed()
-        self._check_start()
+        self._check_state()
         if self.as_supervised is not None:
             self._set("as_supervised", tuple(name_list("as_supervised", self.as_supervised)))
 
@@ -138,26 +159,11 @@ class ReadOptions:
         object.__setattr__(self, attribute, value)
 
     def _check_batch_size(self) -> None:
-        boundaries, sizes = self.boundaries, self.batch_size
+        boundaries, sizes = self.format.boundaries, self.batch_size
         if boundaries is None:
             if not is_number(sizes, 1):
                 raise ValueError(f"batch_size={sizes!r}: expected a number of at least 1")
             return
-        if self.format.batching not in ("padded", "ragged"):
-            raise ValueError(
-                "bucket_boundaries needs batching='padded' or 'ragged', not "
-                f"{self.format.batching!r}"
-            )
-        if (
-            not isinstance(boundaries, (list, tuple))
-            or not boundaries
-            or not all(is_number(boundary, 1) for boundary in boundaries)
-            or list(boundaries) != sorted(set(boundaries))
-        ):
-            raise ValueError(
-                f"bucket_boundaries={self.bucket_boundaries!r}: expected increasing numbers of "
-                "at least 1 without fractions, or a dict of one feature's name and such numbers"
-            )
         buckets = len(boundaries) + 1
         each = sizes if isinstance(sizes, (list, tuple)) else [sizes] * buckets
         if len(each) != buckets or not all(is_number(size, 1) for size in each):
@@ -166,32 +172,13 @@ class ReadOptions:
                 f"{buckets} buckets"
             )
 
-    def _check_weights(self, weights: Sequence[float]) -> None:
-        are_numbers = isinstance(weights, (list, tuple)) and all(
-            type(weight) in (int, float) and 0 < weight < float("inf") for weight in weights
-        )
-        if not are_numbers or not weights:
-            raise ValueError(
-                f"weights={weights!r}: expected a number above 0 for each dataset, as in [3, 1]"
-            )
-        if self.order == "interleave":
-            raise ValueError("weights find records by their index: they need order='global'")
-
-    def _check_order(self) -> None:
-        if self.order is not None and self.order not in ORDERS:
-            raise ValueError(f"order={self.order!r}: expected one of {', '.join(ORDERS)}, or None")
-        if self.order is None and self.weights is not None:
-            self._set("order", "global")
-        if self.window is not None and not is_number(self.window, 1):
-            raise ValueError(f"shuffle_buffer={self.window!r}: expected a number of at least 1")
-
     def _check_seed(self) -> None:
         if self.seed is not None:
             if not is_number(self.seed, 0, 2**63 - 1):
                 raise ValueError(
                     f"seed={self.seed!r}: expected a number from 0 to 2**63 - 1, or None"
                 )
-        elif self.state:
+        elif isinstance(self.state, State):
             self._set("seed", self.state.seed)
         elif self.shard[1] > 1:
             raise ValueError(
@@ -213,43 +200,28 @@ class ReadOptions:
                 f"shard={self.shard!r}: expected (index, count) of this host, such as (0, 4), or 'auto'"
             )
 
-    def _check_start(self) -> None:
-        if not is_number(self.start_step, 0):
-            raise ValueError(f"start_step={self.start_step!r}: expected a number of at least 0")
-        if self.state is None:
-            return
-        if self.start_step:
-            raise ValueError("start_step and state both set where to begin: give only one of them")
-        if self.shuffle and self.seed != self.state.seed:
+    def _check_state(self) -> None:
+        state = self.state
+        if isinstance(state, (str, bytes)):
+            state = State.from_json(state)
+            self._set("state", state)
+        if isinstance(state, State):
+            if self.order.shuffle and self.seed != state.seed:
+                raise ValueError(f"the state is from a run with seed={state.seed}, not {self.seed}")
+        elif state is not None and not is_number(state, 0):
             raise ValueError(
-                f"the state is from a run with seed={self.state.seed}, not {self.seed}"
+                f"state={state!r}: expected a readers.State, its JSON, or a number of steps"
             )
-
-    @property
-    def boundaries(self) -> Sequence[int] | None:
-        """The lengths at which a new bucket starts; None without buckets."""
-        given = self.bucket_boundaries
-        if isinstance(given, Mapping):
-            given = next(iter(given.values())) if len(given) == 1 else ()
-        if not isinstance(given, (list, tuple)):
-            return given
-        # Quantiles are floats even where they are whole numbers.
-        return [int(b) if isinstance(b, float) and b.is_integer() else b for b in given]
 
     @property
     def by_length(self) -> bool:
         """Whether the lengths of the records decide which of them share a batch."""
-        return self.bucket_boundaries is not None or self.format.batching == "packed"
-
-    @property
-    def by_index(self) -> bool:
-        """Whether the records must be found by their index."""
-        return self.order == "global" or self.by_length or self.on_corrupt == "skip"
+        return self.format.buckets is not None or self.format.batching == "packed"
 
     @property
     def part_of_host(self) -> int | None:
         """The number of the part that this host reads alone; None if the hosts share each batch."""
-        alone = self.order == "interleave" and self.shard[1] > 1 and not self.by_length
+        alone = self.order.by == "interleave" and self.shard[1] > 1 and not self.by_length
         return self.shard[0] if alone else None
 
     @property
@@ -282,18 +254,16 @@ class ReadOptions:
     def bucket_feature(self, schema: Mapping[str, Feature]) -> str:
         """The feature whose first unknown dimension decides on the bucket."""
         candidates = [name for name, feature in schema.items() if feature.has_length]
-        if isinstance(self.bucket_boundaries, Mapping):
-            (name,) = self.bucket_boundaries
+        buckets = self.format.buckets
+        if isinstance(buckets, Mapping):
+            (name,) = buckets
             if name not in candidates:
                 raise ValueError(
-                    f"bucket_boundaries names {name!r}: the features with a length are "
+                    f"buckets names {name!r}: the features with a length are "
                     f"{', '.join(candidates) or 'none'}"
                 )
             return name
         if len(candidates) != 1:
             cure = f": name one, as in {{{candidates[0]!r}: [...]}}" if candidates else ""
-            raise ValueError(
-                f"bucket_boundaries={self.bucket_boundaries!r}: {len(candidates)} features have a "
-                f"length{cure}"
-            )
+            raise ValueError(f"buckets={buckets!r}: {len(candidates)} features have a length{cure}")
         return candidates[0]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from readers.batches.options import ReadOptions
+from readers.batches.options import Order, ReadOptions
 from readers.batches.read_sizes import default_window
 from readers.order.mixture import MixedOrder
 from readers.order.orders import (
     GlobalOrder,
     InterleavedOrder,
-    Order,
     OrderOfEpochs,
+    RecordOrder,
     SequentialOrder,
 )
 from readers.order.schedule import Schedule
@@ -19,35 +19,36 @@ from readers.order.state import State
 from readers.shards.plan import Plan
 
 
-def shuffle_window(plan: Plan, options: ReadOptions) -> int | None:
+def shuffle_window(plan: Plan, order: Order) -> int | None:
     """How many records are shuffled together; None if the order has no windows."""
-    if options.weights is not None or not options.shuffle or options.order != "interleave":
+    if not order.shuffle or order.by != "interleave":
         return None
-    return options.window or default_window(plan)
+    return order.buffer or default_window(plan)
 
 
-def order_of(plan: Plan, options: ReadOptions) -> Order:
+def order_of(plan: Plan, options: ReadOptions) -> RecordOrder:
     """The order of the records in each epoch."""
-    seed = options.seed or 0
-    if options.weights:
+    seed, shuffle = options.seed or 0, options.order.shuffle
+    if plan.mixed:
+        counts, weights = zip(*plan.mixed, strict=True)
         orders: list[OrderOfEpochs] = [
-            GlobalOrder(count, seed, number) if options.shuffle else SequentialOrder()
-            for number, count in enumerate(plan.mixed)
+            GlobalOrder(count, seed, number) if shuffle else SequentialOrder()
+            for number, count in enumerate(counts)
         ]
-        return MixedOrder(plan.mixed, orders, options.weights, seed if options.shuffle else None)
-    window = shuffle_window(plan, options)
+        return MixedOrder(counts, orders, weights, seed if shuffle else None)
+    window = shuffle_window(plan, options.order)
     if window is not None:
         return InterleavedOrder([part.take for part in plan.parts], seed, window)
-    return GlobalOrder(plan.records, seed) if options.shuffle else SequentialOrder()
+    return GlobalOrder(plan.records, seed) if shuffle else SequentialOrder()
 
 
 def order_name(plan: Plan, options: ReadOptions) -> str:
     """The name of the order in a saved state."""
-    window = shuffle_window(plan, options)
+    window = shuffle_window(plan, options.order)
     if window is not None:
         return f"interleaved in windows of {window}"
-    name = "in a global shuffle" if options.shuffle else "in order"
-    return f"{name}, mixed by {list(options.weights)}" if options.weights else name
+    name = "in a global shuffle" if options.order.shuffle else "in order"
+    return f"{name}, mixed by {[weight for _, weight in plan.mixed]}" if plan.mixed else name
 
 
 def schedule_of(plan: Plan, options: ReadOptions) -> tuple[Plan, Schedule, str]:
@@ -89,11 +90,11 @@ def schedule_of(plan: Plan, options: ReadOptions) -> tuple[Plan, Schedule, str]:
             f"{options.batch_size}, shard={options.shard}, remainder={options.remainder!r}"
         )
     epoch, place = 0, 0
-    if options.state:
+    if isinstance(options.state, State):
         check_state(options.state, order, plan)
         epoch, place = options.state.epoch, options.state.place
-    elif options.start_step:
-        epoch, place = schedule.after(options.start_step)
+    elif options.state:
+        epoch, place = schedule.after(options.state)
     return plan, replace(schedule, epoch=epoch, place=place), order
 
 

@@ -2,161 +2,111 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from readers.batches.batch_format import BATCH_MASK, LENGTH, MASK, BatchFormat, Batching, PadTo
-from readers.batches.options import OnCorrupt, OrderName, ReadOptions, remainder_of
+from readers.batches.batch_format import BATCH_MASK, LENGTH, MASK, BatchFormat
+from readers.batches.options import Order, ReadOptions
 from readers.batches.orders import shuffle_window
-from readers.decoders.decoder import Decoder
-from readers.decoders.record_work import RecordFunction
+from readers.decoders.record_work import Map
 from readers.files.local import is_local
-from readers.format.schema import Feature, Schema, format_shape
+from readers.format.schema import Schema, format_shape
 from readers.hosts import host_of
-from readers.order.schedule import Remainder
-from readers.order.state import State
-from readers.shards.cache import cache_of
 from readers.shards.features import with_decoders, with_fixed_shapes, with_function
-from readers.shards.plan import Paths, Plan
-from readers.shards.resolve import resolve, resolve_mixture
-
-if TYPE_CHECKING:
-    from typing import TypedDict
-
-    class Reading(TypedDict, total=False):
-        """The arguments that `torch_batches` and `jax_batches` share with `as_numpy`."""
-
-        split: str | None
-        schema: Schema | None
-        columns: Sequence[str] | None
-        batching: Batching
-        mask: bool
-        lengths: bool
-        padding_values: Any
-        max_length: int | Mapping[str, int] | None
-        pad_to: PadTo
-        bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None
-        weights: Sequence[float] | None
-        shuffle: bool
-        shuffle_buffer: int | None
-        order: OrderName | None
-        seed: int | None
-        repeat: int | None
-        remainder: Remainder | None
-        drop_remainder: bool
-        start_step: int
-        state: State | str | None
-        on_corrupt: OnCorrupt
-        decoders: Mapping[str, Decoder] | None
-        map: RecordFunction | None
-        map_schema: Mapping[str, Feature | tuple[Any, ...]] | None
-        cache_dir: str | os.PathLike[str] | None
-        cache_size: int | str | None
+from readers.shards.plan import Plan
+from readers.shards.resolve import resolve
 
 
-def options_of(
-    *,
-    batching: Batching,
-    mask: bool,
-    lengths: bool,
-    padding_values: Any,
-    max_length: int | Mapping[str, int] | None,
-    pad_to: PadTo,
-    shuffle_buffer: int | None,
-    remainder: Remainder | None,
-    drop_remainder: bool,
-    shard: Any,
-    state: State | str | None,
-    cache_dir: str | os.PathLike[str] | None,
-    cache_size: int | str | None,
-    decoders: Mapping[str, Decoder] | None,
-    **others: Any,
-) -> ReadOptions:
-    """How to read, from the arguments of `readers.load`, checked.
-
-    Args:
-        batching, mask, lengths, padding_values, max_length, pad_to, shuffle_buffer,
-            remainder, drop_remainder, shard, state, cache_dir, cache_size, decoders: Arguments of
-            `readers.load`.
-        others: The fields of `ReadOptions` that are arguments of the same names.
-    """
-    return ReadOptions(
-        format=BatchFormat(batching, mask, lengths, padding_values, max_length, pad_to),
-        window=shuffle_buffer,
-        remainder=remainder_of(remainder, drop_remainder),
-        shard=host_of(shard),
-        state=State.of(state),
-        cache=cache_of(cache_dir, cache_size),
-        decoders=decoders or {},
-        **others,
-    )
-
-
-def make_plan(
-    path_or_files: Paths,
-    split: str | None,
-    schema: Schema | None,
-    columns: Sequence[str] | None,
-    options: ReadOptions,
+def plan_of(
+    arguments: Mapping[str, Any],
     strings: bool = True,
     mapped: Callable[[Schema], Schema] | None = None,
 ) -> tuple[Plan, ReadOptions]:
-    """The plan of what to read, and the options after they were checked against it.
+    """The plan of what to read, and how to read it, checked against each other.
 
     Args:
-        path_or_files, split, schema, columns: The arguments of `readers.load`.
-        options: How to read.
+        arguments: Those of a reader by name (see `readers.load`).
         strings: Whether to read features of strings that no argument names, if no `map` may need them.
         mapped: The features of records that are mapped after they are read, from those before; None if
             they are not.
 
     Raises:
-        FileNotFoundError, ValueError: `resolve` raises it, or an option does not suit the dataset.
+        FileNotFoundError, ValueError: `resolve` raises it, or an argument is not valid or does not
+            suit the dataset.
     """
-    names, skip = options.features_to_read(columns), options.on_corrupt == "skip"
-    if options.weights is None:
-        plan = resolve(path_or_files, split, schema, names, skip, options.shuffle)
-    else:
-        datasets = len(options.weights)
-        plan = resolve_mixture(path_or_files, datasets, split, schema, names, skip, options.shuffle)
-    options = _with_order(plan, options)
+    what = {name: arguments[name] for name in ("path", "split", "schema")}
+    options = options_of(
+        **{n: value for n, value in arguments.items() if n not in (*what, "columns")}
+    )
+    skip, order = options.on_corrupt == "skip", options.order
+    if options.cache:
+        options.cache.check()
+    names = options.features_to_read(arguments["columns"])
+    plan = resolve(**what, columns=names, accept_cut=skip, any_order=order.shuffle)
+    options = replace(options, order=_known_order(plan, options))
     if not strings and names is None and options.map is None:
         decoded = options.decoders
         numbers = {n: f for n, f in plan.schema.items() if f.dtype != "string" or n in decoded}
         plan = replace(plan, schema=Schema(numbers))
-    if options.map_schema is not None and options.map is None and mapped is None:
-        raise ValueError("map_schema= states what map= returns: give both, or neither")
     is_dense = options.format.batching == "dense"
     plan = with_decoders(with_fixed_shapes(plan) if is_dense else plan, options.decoders)
-    if options.map is not None:
-        plan = with_function(plan, options.map, options.map_schema, skip, options.cache)
+    if options.map is not None and mapped is None:
+        plan = with_function(plan, options.map, skip, options.cache)
     final = replace(plan, schema=mapped(plan.schema)) if mapped else plan
     if is_dense:
         _check_dense(final)
-    _check_features(options, final, "map" if mapped or options.map else "decoders")
-    if options.boundaries is not None:
-        boundaries = {options.bucket_feature(plan.undecoded): options.boundaries}
-        options = replace(options, format=replace(options.format, bucket_boundaries=boundaries))
+    _check_features(options, final, "map" if options.map else "decoders")
+    if options.format.boundaries is not None:
+        buckets = {options.bucket_feature(plan.undecoded): options.format.boundaries}
+        options = replace(options, format=replace(options.format, buckets=buckets))
     if plan.records == 0:
         # Repeating, or skipping steps, would search an empty dataset for a batch without end.
-        options = replace(options, repeat=1, start_step=0)
+        state = None if isinstance(options.state, int) else options.state
+        options = replace(options, repeat=1, state=state)
     return plan, options
 
 
-def _with_order(plan: Plan, options: ReadOptions) -> ReadOptions:
-    """The options with the order to read a plan in, and with the size of its shuffle windows.
+def options_of(
+    *,
+    batching: Any,
+    shuffle: Any,
+    shard: Any,
+    map: Any,
+    decoders: Any,
+    transform: Any,
+    **others: Any,
+) -> ReadOptions:
+    """How to read, from the arguments of a reader; `others` are fields of `ReadOptions`."""
+    return ReadOptions(
+        format=BatchFormat.of(batching),
+        order=Order.of(shuffle),
+        shard=host_of(shard),
+        map=map if map is None or isinstance(map, Map) else Map(map),
+        decoders=decoders or {},
+        keys=transform is not None,
+        **others,
+    )
 
-    Without `order=`, it is `global` if all shards are on local disks or in the cache.
+
+def _known_order(plan: Plan, options: ReadOptions) -> Order:
+    """The order to read a plan in, with the size of its shuffle windows.
+
+    Without `by`, it is `global` if all shards are on local disks or in the cache.
     """
-    order = options.order
-    if order is None:
+    by = options.order.by
+    if plan.mixed:
+        if by == "interleave":
+            raise ValueError(
+                "readers.Mix finds records by their index: it needs Order(by='global')"
+            )
+        by = "global"
+    elif by is None:
         cached = options.cache.cacheable(plan.parts) if options.cache else ()
         on_disk = all(is_local(part.path) or part.path in cached for part in plan.parts)
-        order = "global" if on_disk else "interleave"
-    options = replace(options, order=order)
-    return replace(options, window=shuffle_window(plan, options))
+        by = "global" if on_disk else "interleave"
+    order = replace(options.order, by=by)
+    return replace(order, buffer=shuffle_window(plan, order))
 
 
 def _check_dense(plan: Plan) -> None:
@@ -207,12 +157,12 @@ def _check_work(options: ReadOptions, argument: str) -> None:
     """Raises ValueError if batches are planned by lengths that work on records may change."""
     if options.format.batching == "packed":
         raise ValueError(
-            f"{argument}= may change the lengths by which batching='packed' fills rows: use "
+            f"{argument}= may change the lengths by which readers.Packed fills rows: use "
             "transform=, or another batching"
         )
-    if argument == "map" and options.boundaries is not None and options.format.pad_to != "longest":
+    if argument == "map" and options.format.buckets is not None and options.format.to != "longest":
         raise ValueError(
-            "map= may change the lengths of records after their bucket is chosen: use pad_to='longest'"
+            "map= may change the lengths of records after their bucket is chosen: use to='longest'"
         )
 
 
@@ -227,8 +177,8 @@ def _check_as_supervised(
         return  # A `transform` may use names that are not in the tuple.
     added = [name for name in names[features:] if name not in options.added_names]
     for argument, is_given, found in (
-        ("mask=True", options.format.mask, [name for name in added if name.endswith(MASK)]),
-        ("lengths=True", options.format.lengths, [n for n in added if n.endswith(LENGTH)]),
+        ("Padded(mask=True)", options.format.mask, [name for name in added if name.endswith(MASK)]),
+        ("Padded(lengths=True)", options.format.lengths, [n for n in added if n.endswith(LENGTH)]),
         ("remainder='pad'", options.pads, options.added_names),
     ):
         if is_given and found and not set(found).intersection(given):

@@ -17,14 +17,15 @@ _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
 
-def check_prefetch(count: int) -> None:
-    """Checks the argument `prefetch` of a reader.
+def check_prefetch(count: int) -> int:
+    """The argument `prefetch` of a reader, checked.
 
     Raises:
         ValueError: It is not a number of at least 0.
     """
     if not is_number(count, 0):
         raise ValueError(f"prefetch={count!r}: expected a number of at least 0")
+    return count
 
 
 def prefetched(items: Iterator[_Item], count: int) -> Iterator[_Item]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from typing import Any, Generic, TypeVar
 
 from readers.batches.batch_slice import BatchSlice
@@ -13,6 +13,7 @@ from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.prefetch import prefetched
 from readers.format.decode.column import Allocator
+from readers.format.schema import format_shape
 from readers.order.state import Cursor, State
 from readers.shards.plan import Plan
 
@@ -58,9 +59,8 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
         They are found from a cursor: the number of a step, or a `Cursor`.
         """
         if self._opened is None or self._opened[0] != os.getpid():
-            by_length = open_by_length(self._plan, self._options)
-            source = by_length or BatchesByStep(self._plan, self._options)
-            self._opened, self._ahead = (os.getpid(), source), None
+            self._opened = os.getpid(), open_batches(self._plan, self._options)
+            self._ahead = None
         return self._opened[1]
 
     def _begin(self, number: int) -> None:
@@ -95,7 +95,7 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
         return batches_of_pass(self._source, self._options, max(self._pass, 0))
 
     def __repr__(self) -> str:
-        return f"Batches of {', '.join(self._plan.schema)} from {self._plan.name}"
+        return f"Batches({described(self._plan, self._options, self)})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None, "_ahead": None}
@@ -169,23 +169,48 @@ def batches_of_pass(
     return options.repeat * source.schedule.steps_per_epoch
 
 
-def state_after(
-    source: BatchesByStep | BatchesByLength, steps: int, seed: int | None, end: int | None = None
-) -> State:
+def open_batches(
+    plan: Plan, options: ReadOptions, every: int = 1
+) -> BatchesByStep | BatchesByLength:
+    """The batches of a plan; with `every`, each `every`th step is read, unless they are found by length."""
+    return open_by_length(plan, options) or BatchesByStep(plan, options, every)
+
+
+def described(plan: Plan, options: ReadOptions, batches: Sized) -> str:
+    """What the `repr` of batches says: the split, how many batches of what size, the order, the features."""
+    try:
+        count = f"{len(batches):,} batches"
+    except (TypeError, ValueError):
+        count = "batches without end" if options.repeat is None else "batches"
+    order = "shuffled" if options.order.shuffle else "in order"
+    features = ", ".join(
+        f"{name}: {feature.dtype} {format_shape(feature.shape)}"
+        for name, feature in plan.schema.items()
+    )
+    by = options.format.batching
+    return f"{plan.name}, {count} of {options.batch_size}, {by}, {order}; {features}"
+
+
+def state_after(source: BatchesByStep | BatchesByLength, steps: int, options: ReadOptions) -> State:
     """The state after the first batches.
 
     Args:
         source: The batches.
         steps: The number of batches, over all passes.
-        seed: The seed of their order.
-        end: By length, the epoch at which there are no more batches; None for no end.
+        options: How they are read.
 
     Raises:
-        ValueError: By length, there are fewer batches before the end.
+        ValueError: There are fewer batches before the end.
     """
+    end = None if options.order.each_pass else source.bounds_of(0)[1]
+    seed = options.seed or 0
     if isinstance(source, BatchesByStep):
-        return source.state(steps, seed or 0)
-    cursors = [source.begin, *itertools.islice(source.cursors(end), steps)]
-    if len(cursors) <= steps:
-        raise ValueError(f"steps={steps}: there are {len(cursors) - 1} batches in a pass")
-    return source.state(cursors[-1], seed or 0)
+        last = steps if end is None else min(steps, end)
+        state = source.state(last, seed)
+    else:
+        cursors = [source.begin, *itertools.islice(source.cursors(end), steps)]
+        last = len(cursors) - 1
+        state = source.state(cursors[-1], seed)
+    if last < steps:
+        raise ValueError(f"steps={steps}: there are {last} batches in a pass")
+    return state

@@ -14,10 +14,36 @@ from readers.format.decode.image_columns import of_each_row
 from readers.format.dtypes import TENSORFLOW_DTYPES
 from readers.format.schema import Feature, Schema
 
-_BY_MAP: MadeBy = "map", "map_schema="
+_BY_MAP: MadeBy = "map", "readers.Map(function, schema)"
 
-# (record, key) -> the record to use instead.
-RecordFunction = Callable[[dict[str, Any], int], dict[str, Any]]
+# (record, key) -> the record to use instead. `readers.load` has tensors for both.
+RecordFunction = Callable[[dict[str, Any], Any], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Map:
+    """A function of each record, and the features that it returns: `map=readers.Map(mix, {...})`.
+
+    Attributes:
+        function: It is given a record, a dict by feature name, and its key, and returns the record to
+            use instead.
+        schema: The features of the records that it returns, as for `Schema`: `{"tokens": ("int32",
+            [None])}`. None: those of its result for the first record; with `readers.load`, those
+            that TensorFlow infers. A feature that fits the one of its name in the dataset stays that
+            one; the sizes of all others hold for every record.
+
+    Raises:
+        ValueError: The function cannot be called, or a feature is not valid.
+    """
+
+    function: RecordFunction
+    schema: Mapping[str, Feature | tuple[Any, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ValueError(f"map={self.function!r}: expected a function of (record, key)")
+        if self.schema is not None and not isinstance(self.schema, Schema):
+            object.__setattr__(self, "schema", Schema(self.schema))
 
 
 @dataclass(frozen=True)
@@ -119,7 +145,7 @@ class RecordWork:
             found = ", ".join(map(str, record)) if isinstance(record, Mapping) else repr(record)
             raise ValueError(
                 f"map returned {found:.200}; expected a dict of {', '.join(self.schema)}: name the "
-                "features that it returns in map_schema="
+                "features that it returns with readers.Map(function, schema)"
             )
         return {n: checked_value(n, f, record[n], _BY_MAP) for n, f in self.schema.items()}
 

@@ -9,6 +9,8 @@ from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from readers.format.dtypes import (
     FLOATS_IN_A_LIST,
     INTEGERS_IN_A_LIST,
@@ -233,6 +235,26 @@ class Feature:
         """Whether readers take the shape from `<name>/shape`, if an Example has it."""
         return self.encoding in ("list", "raw") and not self.is_fixed
 
+    @classmethod
+    def of(cls, value: Any) -> Feature:
+        """The feature that a schema states.
+
+        Args:
+            value: A feature; its arguments as a tuple; a dtype as a name, of NumPy or of TensorFlow, for
+                a single value; or a `tf.io.FixedLenFeature`, `VarLenFeature`, `FixedLenSequenceFeature`
+                or `RaggedFeature`, whose values an Example holds as a list.
+
+        Raises:
+            ValueError: It is none of these.
+        """
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, tuple) and hasattr(value, "dtype"):
+            return cls(_dtype_name(value.dtype), _shape_in_example(value), "list")
+        if isinstance(value, (tuple, list)) and 1 <= len(value) <= 3:
+            return cls(_dtype_name(value[0]), *value[1:])
+        return cls(_dtype_name(value))
+
     def to_json(self) -> dict[str, Any]:
         """The feature as JSON values, for the manifest."""
         return {"dtype": self.dtype, "shape": list(self.shape), "encoding": self.encoding}
@@ -249,6 +271,39 @@ class Feature:
         return cls(value["dtype"], value["shape"], value["encoding"])
 
 
+def _dtype_name(dtype: Any) -> str:
+    """The name of a dtype, which may be one of NumPy or TensorFlow."""
+    if isinstance(dtype, str):
+        return dtype
+    name = getattr(dtype, "name", None)  # Of tf.float32 and np.dtype("float32").
+    if not isinstance(name, str):
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            raise ValueError(
+                f"{dtype!r:.200}: expected a dtype such as 'float32', or (dtype, shape)"
+            ) from None
+    return "string" if name.startswith(("bytes", "str")) else name
+
+
+def _shape_in_example(spec: Any) -> tuple[int | None, ...]:
+    """The shape of the values that a feature spec of `tf.io` finds in an Example.
+
+    Raises:
+        ValueError: They are of a kind of spec that has no single shape.
+    """
+    kind = type(spec).__name__
+    if kind in ("VarLenFeature", "RaggedFeature") and not getattr(spec, "partitions", ()):
+        return (None,)
+    if kind in ("FixedLenFeature", "FixedLenSequenceFeature"):
+        shape = tuple(spec.shape)
+        return shape if kind == "FixedLenFeature" else (None, *shape)
+    raise ValueError(
+        f"a tf.io.{kind} has no single shape: expected (dtype, shape), or a FixedLenFeature, "
+        "VarLenFeature, FixedLenSequenceFeature or RaggedFeature without partitions"
+    )
+
+
 def is_feature_name(name: str) -> bool:
     """Whether a feature may have a name."""
     return _NAME.fullmatch(name) is not None
@@ -258,8 +313,9 @@ class Schema(Mapping[str, Feature]):
     """The features of a dataset: an immutable mapping from name to `Feature`, sorted by name.
 
     Args:
-        features: Name -> a `Feature`, or its arguments as a tuple: `(dtype,)`, `(dtype, shape)` or
-            `(dtype, shape, encoding)`.
+        features: Name -> a `Feature`, or what one is made of (see `Feature.of`): its arguments as a
+            tuple, `(dtype,)`, `(dtype, shape)` or `(dtype, shape, encoding)`; a dtype, for a single
+            value; or TensorFlow's own `tf.io.FixedLenFeature` and the like.
 
     Raises:
         ValueError: There are no features, or a name or a feature is not valid.
@@ -269,7 +325,12 @@ class Schema(Mapping[str, Feature]):
         Feature(dtype='int64', shape=(), encoding='list')
     """
 
-    def __init__(self, features: Mapping[str, Feature | tuple[Any, ...]]) -> None:
+    def __init__(self, features: Mapping[str, Any]) -> None:
+        if not isinstance(features, Mapping):
+            raise ValueError(
+                f"schema={features!r:.200}: expected a dict of features by name, as in "
+                '{"image": ("uint8", [28, 28, 1]), "label": "int64"}'
+            )
         checked: dict[str, Feature] = {}
         for name in sorted(features, key=lambda name: str(name).encode(errors="replace")):
             if not isinstance(name, str) or not is_feature_name(name):
@@ -277,10 +338,9 @@ class Schema(Mapping[str, Feature]):
                     f"feature name {name!r}: expected text of 1 to 255 characters, without \\ and "
                     "control characters"
                 )
-            value = features[name]
             try:
-                checked[name] = value if isinstance(value, Feature) else Feature(*value)
-            except (TypeError, ValueError) as error:
+                checked[name] = Feature.of(features[name])
+            except ValueError as error:
                 raise ValueError(f"feature {name!r}: {error}") from None
         for name, feature in checked.items():
             if feature.has_companion and f"{name}/shape" in checked:

@@ -1,9 +1,11 @@
-"""The order of a weighted mixture of datasets, as pure functions."""
+"""`readers.Mix`: several datasets that are read as one, and the order of their records."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -11,43 +13,43 @@ import numpy as np
 from readers.order.orders import MIXTURE, OrderOfEpochs
 from readers.order.permutation import Permutation
 
-# In places. A long window can represent finer weights, a short one keeps every part of an epoch
-# closer to them.
-_MIN_WINDOW, _MAX_WINDOW = 256, 4096
+# In places. A short window keeps every part of an epoch close to the weights.
+_WINDOW = 256
 
 
-def quotas(weights: Sequence[float]) -> np.ndarray:
-    """How many places each dataset has in every window of an order, int64 [datasets].
+@dataclass(frozen=True)
+class Mix:
+    """Several datasets to read as one, each with a weight; a reader takes it as its path.
 
-    Their sum is the size of a window. They are exact if the weights, as fractions of their sum, have a
-    common denominator of at most 4096; others are rounded to 4096ths.
+    Of any number of records in a row, each dataset has its exact share, give or take the records of one
+    window of 256. A dataset that runs out starts over in the order of its next epoch. An epoch of
+    the mixture has as many records as all datasets together.
 
-    Args:
-        weights: The weight of each dataset, greater than 0.
+    Attributes:
+        weights: A dataset's path -> its weight, a number above 0. Only their ratios matter.
 
     Raises:
-        ValueError: A weight is less than a 4096th of their sum.
+        ValueError: There are no datasets, or a weight is not a number above 0.
 
     Example:
-        >>> quotas([0.7, 0.3]).tolist()
-        [182, 78]
+        >>> mixed = readers.Mix({"shards/web": 3, "shards/books": 1})
+        >>> batches = readers.as_numpy(mixed, 64, shuffle=True)
     """
-    exact = [Fraction(str(weight)) for weight in weights]
-    total = sum(exact)
-    common = math.lcm(*((weight / total).denominator for weight in exact))
-    size = _MAX_WINDOW if common > _MAX_WINDOW else common * -(-_MIN_WINDOW // common)
-    places = [weight * size / total for weight in exact]
-    if min(places) < 1:
-        raise ValueError(
-            f"weights={list(weights)!r}: {min(weights)!r} is less than 1/{size} of their sum, the "
-            "least that a dataset can have; leave it out, or give it more"
+
+    weights: Mapping[str | os.PathLike[str], float]
+
+    def __post_init__(self) -> None:
+        are_weights = isinstance(self.weights, Mapping) and all(
+            isinstance(weight, (int, float, np.number))
+            and not isinstance(weight, bool)
+            and 0 < weight < math.inf
+            for weight in self.weights.values()
         )
-    whole = [int(share) for share in places]
-    # What rounding down left over goes to those that lost most.
-    most_lost = sorted(range(len(places)), key=lambda number: whole[number] - places[number])
-    for number in most_lost[: size - sum(whole)]:
-        whole[number] += 1
-    return np.array(whole, np.int64)
+        if not are_weights or not self.weights:
+            raise ValueError(
+                f"Mix({self.weights!r}): expected a dict of each dataset's path and its weight above "
+                "0, as in {'shards/web': 3, 'shards/books': 1}"
+            )
 
 
 class MixedOrder:
@@ -58,14 +60,14 @@ class MixedOrder:
     records as all datasets together. In each dataset it continues where the epoch before it
     stopped.
 
+    The places are divided into windows. Of the first n windows, a dataset whose share of the weights is s has
+    floor(n * size * s) places, so its part is exact in the long run, whatever the weights are.
+
     Args:
         counts: The number of records in each dataset, at least one.
         orders: The order of each dataset.
         weights: The weight of each dataset, greater than 0.
         seed: Determines how the datasets are shuffled within a window; None spreads them evenly.
-
-    Raises:
-        ValueError: A weight is too small.
     """
 
     def __init__(
@@ -77,23 +79,24 @@ class MixedOrder:
     ) -> None:
         self._counts, self._orders, self._seed = counts, orders, seed
         self._firsts = (np.cumsum(counts) - np.array(counts)).tolist()
-        self._quotas = quotas(weights)
-        # The datasets of a window before they are shuffled, spread evenly.
-        firsts = np.cumsum(self._quotas) - self._quotas
-        datasets = np.repeat(np.arange(len(counts)), self._quotas)
-        self._ranks = np.arange(len(datasets)) - firsts[datasets]
-        turns = (self._ranks + 0.5) / self._quotas[datasets]
-        self._spread = datasets[np.argsort(turns, kind="stable")]
+        exact = [Fraction(str(weight)) for weight in weights]
+        self._shares = [share / sum(exact) for share in exact]
+        # A window that is longer than the datasets are many begins at most one window late.
+        self._size = max(_WINDOW, 4 * len(counts))
 
     def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
         positions = epoch * sum(self._counts) + places
-        windows, within = np.divmod(positions, len(self._spread))
+        windows = positions // self._size
         datasets, turns = np.empty_like(places), np.empty_like(places)
         for window in np.unique(windows).tolist():
-            rows = windows == window
+            # Rounding down makes windows begin early, so the last positions may be in the next one.
+            rows = np.flatnonzero(windows == window)
+            windows[rows] += positions[rows] >= sum(self._before(window + 1))
+        for window in np.unique(windows).tolist():
+            rows = np.flatnonzero(windows == window)
             in_window, earlier = self._window(window)
-            datasets[rows] = in_window[within[rows]]
-            turns[rows] = earlier[within[rows]]
+            within = positions[rows] - sum(self._before(window))
+            datasets[rows], turns[rows] = in_window[within], earlier[within]
         numbers = np.empty_like(places)
         for dataset in np.unique(datasets).tolist():
             rows = np.flatnonzero(datasets == dataset)
@@ -101,13 +104,22 @@ class MixedOrder:
             numbers[rows] = self._firsts[dataset] + self._orders[dataset](epochs, own)
         return numbers
 
+    def _before(self, window: int) -> list[int]:
+        """How many places each dataset has before a window."""
+        return [math.floor(window * self._size * share) for share in self._shares]
+
     def _window(self, window: int) -> tuple[np.ndarray, np.ndarray]:
         """The dataset at each place of a window, and how many earlier places that dataset has."""
-        datasets = self._spread
+        before = np.array(self._before(window))
+        places = np.array(self._before(window + 1)) - before
+        datasets = np.repeat(np.arange(len(places)), places)
+        ranks = np.arange(len(datasets)) - (np.cumsum(places) - places)[datasets]
+        spread = datasets[np.argsort((ranks + 0.5) / places[datasets], kind="stable")]
         if self._seed is not None:
-            order = Permutation(len(datasets), self._seed, window, MIXTURE)
-            datasets = datasets[order(np.arange(len(datasets)))]
-        earlier = np.empty_like(datasets)
+            spread = spread[
+                Permutation(len(spread), self._seed, window, MIXTURE)(np.arange(len(spread)))
+            ]
+        earlier = np.empty_like(spread)
         # A stable sort puts the places of each dataset one after another, in their order.
-        earlier[np.argsort(datasets, kind="stable")] = self._ranks
-        return datasets, earlier + (self._quotas * window)[datasets]
+        earlier[np.argsort(spread, kind="stable")] = ranks
+        return spread, earlier + before[spread]

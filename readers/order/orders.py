@@ -17,7 +17,7 @@ GLOBAL, SHARDS, WINDOW, MIXTURE = 0, 1, 2, 3
 CYCLE, BLOCK = 16, 16
 
 
-class Order(Protocol):
+class RecordOrder(Protocol):
     """An order of the records in each epoch."""
 
     def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
@@ -30,7 +30,7 @@ class Order(Protocol):
         ...
 
 
-class OrderOfEpochs(Order, Protocol):
+class OrderOfEpochs(RecordOrder, Protocol):
     """An order that also finds places of many epochs at once."""
 
     def __call__(self, epoch: int | np.ndarray, places: np.ndarray) -> np.ndarray:

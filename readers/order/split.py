@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 
@@ -9,44 +10,52 @@ _SPLIT = re.compile(r"(?P<name>[A-Za-z0-9_.]+)(?:\[(?P<start>[^:\]]*):(?P<stop>[
 
 _BOUND = re.compile(r"(?P<number>[+-]?[0-9][0-9_]*)(?P<percent>%?)")
 
-_FORMS = "'train', 'train[:10%]', 'train[1000:2000]', 'train[-100:]' or 'train[50%:]'"
+# A plus sign between two splits; a bound may begin with one.
+_PLUS = re.compile(r"\+(?![^\[]*\])")
+
+_FORMS = "'train', 'train[:10%]', 'train[1000:2000]', 'train[-100:]' or 'train[50%:]+val'"
 
 
-def split_name(text: str) -> str:
-    """The name of the split in a text such as `train[:10%]`.
-
-    Raises:
-        ValueError: The text is not a split or a slice of one; the message shows the valid forms.
-    """
-    return _matched(text)["name"]
-
-
-def parse_split(text: str, counts: Mapping[str, int]) -> tuple[str, int, int]:
-    """The name, first record and end of a split or of a slice of one, as in TensorFlow Datasets.
+def parse_split(text: str, counts: Mapping[str, int]) -> list[tuple[str, int, int]]:
+    """The runs of records in a sum of splits and of slices of them, as in TensorFlow Datasets.
 
     Percentages are rounded to the closest record, so that `[:10%]` and `[10%:]` share no record and
     lose none. Source: `tensorflow_datasets/core/splits.py`, rounding "closest".
 
     Args:
-        text: The name of a split, such as `"train"`, optionally with a slice in records or percent.
-            Negative bounds count from the end.
+        text: The name of a split, such as `"train"`, optionally with a slice in records or percent,
+            whose negative bounds count from the end; or several of these with + between them.
         counts: Split name -> its number of records.
 
     Returns:
-        (name, start, stop): the records from `start` to before `stop`.
+        (name, start, stop) for each part of the sum: the records from `start` to before `stop`.
 
     Raises:
-        ValueError: The text does not have a valid form, the split is unknown, or the slice is empty
-            or exceeds the split.
+        ValueError: The text does not have a valid form, a split is unknown, a slice is empty or
+            exceeds the split, or two parts share records.
 
     Example:
-        >>> parse_split("train[-25%:]", {"train": 1000})
-        ('train', 750, 1000)
+        >>> parse_split("train[-25%:]+val", {"train": 1000, "val": 100})
+        [('train', 750, 1000), ('val', 0, 100)]
     """
-    match = _matched(text)
+    terms = _PLUS.split(text) if isinstance(text, str) else [text]
+    runs = [_run(term.strip() if len(terms) > 1 else term, counts) for term in terms]
+    for (name, _, stop), (following, start, _) in itertools.pairwise(sorted(runs)):
+        if name == following and start < stop:
+            raise ValueError(
+                f"split {text!r}: record {start} of {name} is in two parts of the sum; to read records more "
+                "often than others, use readers.Mix"
+            )
+    return runs
+
+
+def _run(text: str, counts: Mapping[str, int]) -> tuple[str, int, int]:
+    match = _SPLIT.fullmatch(text) if isinstance(text, str) else None
+    if not match:
+        raise ValueError(f"split {text!r}: expected one of the forms {_FORMS}")
     name = match["name"]
     if name not in counts:
-        raise ValueError(f"unknown split {name!r}: the dataset has {', '.join(counts)}")
+        raise ValueError(f"unknown split {name!r}: the dataset has {', '.join(counts) or 'none'}")
     records = counts[name]
     if match["start"] is None:
         return name, 0, records
@@ -57,13 +66,6 @@ def parse_split(text: str, counts: Mapping[str, int]) -> tuple[str, int, int]:
     if start >= stop:
         raise ValueError(f"split {text!r} holds no records: {start} to {stop} of {records}")
     return name, start, stop
-
-
-def _matched(text: str) -> re.Match[str]:
-    match = _SPLIT.fullmatch(text) if isinstance(text, str) else None
-    if not match:
-        raise ValueError(f"split {text!r}: expected one of the forms {_FORMS}")
-    return match
 
 
 def _bound(text: str, bound: str, records: int, default: int) -> int:

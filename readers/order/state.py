@@ -77,19 +77,6 @@ class State:
         return json.dumps({"version": _VERSION, **asdict(self)})
 
     @classmethod
-    def of(cls, value: Any) -> State | None:
-        """The state in a reader's argument, which may be a State, its JSON, or None.
-
-        Raises:
-            ValueError: The value is none of these.
-        """
-        if value is None or isinstance(value, State):
-            return value
-        if isinstance(value, (str, bytes)):
-            return cls.from_json(value)
-        raise ValueError(f"state={value!r}: expected a readers.State, or its JSON")
-
-    @classmethod
     def from_json(cls, text: str | bytes) -> State:
         """The state that `to_json` wrote.
 

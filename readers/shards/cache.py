@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import google_crc32c
 import numpy as np
@@ -25,8 +25,6 @@ from readers.format.display import format_bytes, parse_bytes
 from readers.shards.plan import Part
 
 _LOGGER = logging.getLogger("readers")
-
-DEFAULT_CACHE_SIZE = "10GiB"
 
 # The only files in the directory that are ever written or deleted, apart from the lock.
 _OWN_FILES = re.compile(r"[0-9a-f]{40}\.(shard|partial)")
@@ -43,60 +41,46 @@ _NO_FILE = {errno.ELOOP, errno.ENXIO}
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-def cache_of(
-    cache_dir: str | os.PathLike[str] | None, cache_size: int | str | None
-) -> ShardCache | None:
-    """The cache that a reader's arguments describe (see `readers.load`); None without `cache_dir`.
-
-    Raises:
-        ValueError: An argument is not valid, or `cache_size` comes without `cache_dir`.
-        OSError: The directory cannot be written.
-    """
-    if cache_dir is None:
-        if cache_size is not None:
-            raise ValueError(f"cache_size={cache_size!r} is for a cache: give cache_dir too")
-        return None
-    directory = path_text(cache_dir)
-    if not directory or not is_local(directory):
-        raise ValueError(f"cache_dir={directory!r}: expected a local directory")
-    limit = parse_cache_size(DEFAULT_CACHE_SIZE if cache_size is None else cache_size)
-    cache = ShardCache(str(Path(directory).absolute()), limit)
-    cache.check()
-    return cache
-
-
-def parse_cache_size(size: int | str) -> int:
-    """The number of bytes in a size such as `"10GiB"`, `"500MB"` or 1000.
-
-    Raises:
-        ValueError: The value is not a size, or not positive.
-    """
-    count = parse_bytes(size) if isinstance(size, str) else size
-    if isinstance(count, np.integer):
-        count = int(count)
-    if type(count) is not int or count <= 0:
-        raise ValueError(
-            f"cache_size={size!r}: expected a size such as '10GiB', or a number of bytes"
-        )
-    return count
-
-
 @dataclass(frozen=True)
-class ShardCache:
-    """A directory of complete shards, named by their content.
+class Cache:
+    """A local directory that keeps whole shards of a store: `cache=readers.Cache("/local/cache", "500GiB")`.
 
-    A shard gets its name once it is complete and matches the manifest. Until then it is a partial file,
-    locked by the process that fills it. The least recently opened shards are deleted to make room for
-    others; a process that has one of them open continues to read it. Only its user may read the
-    directory and its files, whoever may read the store.
+    Any number of processes may share it. A shard gets its name once it is complete and matches the
+    manifest. Until then it is a partial file, locked by the process that fills it. The least recently
+    opened shards are deleted to make room for others; a process that has one of them open continues to
+    read it. Only its user may read the directory and its files, whoever may read the store.
 
     Args:
-        directory: A local directory.
-        limit: The limit for the total size of its files, in bytes.
+        directory: A directory on a local disk, which is created if necessary.
+        size: The maximum size of its files, as `"500GiB"` or in bytes.
+
+    Attributes:
+        directory: Its absolute path.
+        size: The maximum size of its files, in bytes.
+
+    Raises:
+        ValueError: The directory is not local, or the size is none.
     """
 
     directory: str
-    limit: int
+    size: int = 10 << 30
+
+    if TYPE_CHECKING:  # The directory may be a path, and the size a text.
+
+        def __init__(self, directory: str | os.PathLike[str], size: int | str = ...) -> None: ...
+
+    def __post_init__(self) -> None:
+        directory, size = path_text(self.directory), self.size
+        if not directory or not is_local(directory):
+            raise ValueError(f"Cache({directory!r}): expected a local directory")
+        count = parse_bytes(size) if isinstance(size, str) else size
+        count = int(count) if isinstance(count, np.integer) else count
+        if type(count) is not int or count <= 0:
+            raise ValueError(
+                f"Cache(size={size!r}): expected a size such as '10GiB', or a number of bytes"
+            )
+        object.__setattr__(self, "directory", str(Path(directory).absolute()))
+        object.__setattr__(self, "size", count)
 
     def check(self) -> None:
         """Creates the directory if necessary, and makes sure that it can be written.
@@ -110,7 +94,7 @@ class ShardCache:
                 pass
         except OSError as error:
             raise OSError(
-                f"cache_dir={self.directory!r} cannot be written ({error.strerror or error}): give a "
+                f"Cache({self.directory!r}) cannot be written ({error.strerror or error}): give a "
                 "directory on a local disk that this user may write to"
             ) from None
 
@@ -120,7 +104,7 @@ class ShardCache:
         If all files were cached in turn although they do not fit, the one to read next would always be
         the one that was just deleted. So the others are read from the store.
         """
-        left, paths = self.limit, set[str]()
+        left, paths = self.size, set[str]()
         for part in parts:
             if is_local(part.path) or part.path in paths:
                 continue
@@ -165,7 +149,7 @@ class ShardCache:
         path = Path(self.directory, f"{_key(part, _size_of(part))}.shard")
         path.unlink(missing_ok=True)
         _LOGGER.warning(
-            "%s: its copy %s in cache_dir=%r is damaged and was deleted; it is read from the store",
+            "%s: its copy %s in readers.Cache(%r) is damaged and was deleted; it is read from the store",
             part.path,
             path.name,
             self.directory,
@@ -209,7 +193,7 @@ class ShardCache:
 
     def _warn(self, part: Part, reason: str) -> None:
         _LOGGER.warning(
-            "%s: not kept in cache_dir=%r, so it is read from the store each time: %s",
+            "%s: not kept in readers.Cache(%r), so it is read from the store each time: %s",
             part.path,
             self.directory,
             reason,
@@ -221,14 +205,14 @@ class ShardCache:
             files = [(path, stat) for path, stat in self._files() if path != own]
             held = sum(stat.st_size for _, stat in files)
             for path, stat in sorted(files, key=lambda each: each[1].st_mtime_ns):
-                if held + size <= self.limit:
+                if held + size <= self.size:
                     break
                 if path.suffix == ".shard":
                     path.unlink(missing_ok=True)
                 elif not remove_abandoned(path):
                     continue
                 held -= stat.st_size
-            if held + size > self.limit:
+            if held + size > self.size:
                 return False
             _reserve(partial, size)
         return True

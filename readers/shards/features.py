@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from readers.decoders.decoder import Decoder, called
-from readers.decoders.record_work import RecordFunction, RecordWork, schema_of_record
+from readers.decoders.record_work import Map, RecordWork, schema_of_record
 from readers.format.manifest import Manifest
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
-from readers.shards.cache import ShardCache
+from readers.shards.cache import Cache
 from readers.shards.plan import Plan, Sizes
 from readers.shards.records import Records
 
@@ -75,19 +75,12 @@ def with_decoders(plan: Plan, decoders: Mapping[str, Decoder]) -> Plan:
     return replace(plan, schema=work.schema, work=work)
 
 
-def with_function(
-    plan: Plan,
-    function: RecordFunction,
-    schema: Mapping[str, Any] | None,
-    skip: bool,
-    cache: ShardCache | None,
-) -> Plan:
-    """The plan with a function of its records, which is called for the first one if `schema` is None.
+def with_function(plan: Plan, mapped: Map, skip: bool, cache: Cache | None) -> Plan:
+    """The plan with a function of its records, which is called for the first one if its features are unknown.
 
     Args:
         plan: What to read; its number of records is known.
-        function: The function.
-        schema: The features of the records that it returns, as for `Schema`; None to find out.
+        mapped: The function.
         skip: Whether damaged records are left out.
         cache: Where to keep remote shards.
 
@@ -95,20 +88,19 @@ def with_function(
         ValueError: The function fails for the first record, or returns no dict of arrays.
     """
     work = plan.work or RecordWork(plan.schema, {}, plan.schema)
-    if schema is not None:
-        found = Schema(schema)
+    if mapped.schema is not None:
+        schema = Schema(mapped.schema)
     elif not plan.records:
-        found = plan.schema
+        schema = plan.schema
     else:
         first = np.zeros(1, np.int64)
         (columns,) = Records(plan, skip=skip, cache=cache).batches(
             first, (0, 1), lambda _, start, end: np.arange(start, end) + 1, keys=first
         )
         record = {name: column.arrays()[0] for name, column in columns.items()}
-        found = schema_of_record(
-            called(function, "map, for the first record,", record, 0), plan.schema
-        )
-    return replace(plan, schema=found, work=work.with_function(function, found))
+        result = called(mapped.function, "map, for the first record,", record, 0)
+        schema = schema_of_record(result, plan.schema)
+    return replace(plan, schema=schema, work=work.with_function(mapped.function, schema))
 
 
 def with_fixed_shapes(plan: Plan) -> Plan:

@@ -21,7 +21,7 @@ from readers.format.decode.column import Allocator
 from readers.format.decode.scanner import MARGIN
 from readers.format.manifest import DatasetError
 from readers.format.tfrecord import MAX_FRAMED_BYTES
-from readers.shards.cache import ShardCache
+from readers.shards.cache import Cache
 from readers.shards.fetch import ShardBytes, fetch
 from readers.shards.gzip_files import DecompressedRecords, GzippedShard
 from readers.shards.index import ShardIndexes
@@ -146,7 +146,7 @@ class FramedReader:
         is_local: Whether every file is on a local disk, or cached there when it is first read.
     """
 
-    def __init__(self, plan: Plan, empty: Allocator, cache: ShardCache | None) -> None:
+    def __init__(self, plan: Plan, empty: Allocator, cache: Cache | None) -> None:
         self._plan, self._empty = plan, empty
         cached = cache.cacheable(plan.parts) if cache else frozenset()
         self.is_local = all(is_local(part.path) or part.path in cached for part in plan.parts)
@@ -410,7 +410,7 @@ class FramedReader:
 
 
 def _opener(
-    parts: Sequence[Part], cache: ShardCache | None, cached: Set[str]
+    parts: Sequence[Part], cache: Cache | None, cached: Set[str]
 ) -> Callable[[str], ShardBytes]:
     """A function that opens a shard by its path.
 

@@ -12,6 +12,7 @@ import google_crc32c
 
 from readers.decoders.record_work import RecordWork
 from readers.format.schema import Feature, Schema
+from readers.order.mixture import Mix
 from readers.order.split import shard_ranges
 
 # The name of the only split of files without a manifest.
@@ -20,7 +21,7 @@ ALL = "all"
 # The smallest and the largest shape of a feature.
 Sizes = tuple[tuple[int, ...], tuple[int, ...]]
 
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mix
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Plan:
         record_bytes: The mean size of a framed record; None if there are no records.
         fingerprint: Values that change whenever the records or their order change, but not when the
             dataset is moved.
-        mixed: The number of records in each dataset of a mixture; empty for a single dataset.
+        mixed: The number of records in each dataset of a mixture, and its weight; empty for a single dataset.
         sizes: The sizes in all splits of features of unknown shape, where a manifest states them.
         work: What is done to each record after it is read; None for nothing.
     """
@@ -80,7 +81,7 @@ class Plan:
     records: int
     record_bytes: float | None
     fingerprint: tuple[Any, ...]
-    mixed: tuple[int, ...] = ()
+    mixed: tuple[tuple[int, float], ...] = ()
     sizes: Mapping[str, Sizes] = field(default_factory=dict)
     work: RecordWork | None = None
 

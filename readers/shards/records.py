@@ -20,7 +20,7 @@ from readers.format.tfrecord import (
     intact,
     unframe,
 )
-from readers.shards.cache import ShardCache
+from readers.shards.cache import Cache
 from readers.shards.decoding import FramedDecoder
 from readers.shards.framed import FetchedRecords, FramedReader, FramedRecords
 from readers.shards.local_shard import CHANGED, is_changed
@@ -63,7 +63,7 @@ class Records:
         plan: Plan,
         verify_crc: bool = True,
         skip: bool = False,
-        cache: ShardCache | None = None,
+        cache: Cache | None = None,
     ) -> None:
         self.plan = plan
         self.skip = skip

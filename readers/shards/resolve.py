@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from readers.files.local import path_text
 from readers.files.of_path import files_of
 from readers.format.manifest import MANIFEST, Manifest, join
 from readers.format.schema import Schema
+from readers.order.mixture import Mix
 from readers.shards.features import common_sizes
 from readers.shards.plan import Paths, Plan
 from readers.shards.resolving.datasets import dataset_plan
@@ -18,9 +19,9 @@ from readers.shards.resolving.files import files_plan, found_files, is_glob
 
 
 def resolve(
-    path_or_files: Paths,
+    path: Paths,
     split: str | None,
-    schema: Schema | None,
+    schema: Mapping[str, Any] | None,
     columns: Sequence[str] | None,
     accept_cut: bool = False,
     any_order: bool = False,
@@ -28,9 +29,9 @@ def resolve(
     """The plan of what to read, once everything is checked that needs no record to be read.
 
     Args:
-        path_or_files: A dataset's directory, or a list of them to read one after another; or, with a
-            schema, a TFRecord file, a list of files, a glob, or a directory of `*.tfrecord*` files.
-        split: A split, or a slice of one. None means the only split, or `train`.
+        path: A dataset's directory, a list of them to read one after another, or several to mix; or,
+            with a schema, a TFRecord file, a list of files, a glob, or a directory of `*.tfrecord*` files.
+        split: A split, a slice of one, or a sum of these. None means the only split, or `train`.
         schema: The schema of files without a manifest; for a dataset, the features to read, of which
             it may say more than the manifest does (see `chosen_schema`).
         columns: The features to read; None means all.
@@ -41,66 +42,40 @@ def resolve(
         FileNotFoundError: A file is missing.
         DatasetError: (a ValueError) There is neither a manifest nor a schema, or a shard does not
             match the manifest.
-        ValueError: The split, or a feature of `schema` or `columns`, does not exist; or a file is
-            compressed in a way that cannot be read as asked.
+        ValueError: The split, or a feature of `schema` or `columns`, does not exist; a dataset to mix
+            is empty, or differs from the others in its features; or a file is compressed in a way
+            that cannot be read as asked.
     """
     if schema is not None and not isinstance(schema, Schema):
-        raise ValueError(
-            f"schema: expected readers.Schema({{...}}), got {type(schema).__name__}; "
-            "wrap the mapping in readers.Schema"
-        )
-    if isinstance(path_or_files, (str, os.PathLike)):
-        path = path_text(path_or_files)
-        if schema is None or _is_dataset(path):
-            if is_glob(path):
-                raise ValueError(f"{path}: a glob needs schema=; a dataset is a directory")
-            plan = dataset_plan(path, Manifest.read(path), split, schema, accept_cut)
+        schema = Schema(schema)
+    how = split, schema, columns, accept_cut, any_order
+    if isinstance(path, Mix):
+        return _mixed(path, [resolve(directory, *how) for directory in path.weights])
+    if isinstance(path, (str, os.PathLike)):
+        name = path_text(path)
+        if schema is None or _is_dataset(name):
+            if is_glob(name):
+                raise ValueError(f"{name}: a glob needs schema=; a dataset is a directory")
+            plan = dataset_plan(name, Manifest.read(name), split, schema, accept_cut)
             return _with_columns(plan, columns)
-        files = found_files(path)
-    elif path_or_files and (schema is None or _is_dataset(path_text(path_or_files[0]))):
-        plans = [
-            resolve(path, split, schema, columns, accept_cut, any_order) for path in path_or_files
-        ]
-        return _joined(path_or_files, plans)
+        files = found_files(name)
+    elif path and (schema is None or _is_dataset(path_text(path[0]))):
+        return _joined(path, [resolve(directory, *how) for directory in path])
     else:
-        files = [path_text(file) for file in path_or_files]
+        files = [path_text(file) for file in path]
     if schema is None:
-        raise ValueError(
-            "files without a manifest need schema=readers.Schema({name: (dtype, shape), ...})"
-        )
+        raise ValueError("files without a manifest need schema={name: (dtype, shape), ...}")
     return _with_columns(files_plan(files, split, schema, any_order), columns)
 
 
-def resolve_mixture(
-    paths: Any,
-    datasets: int,
-    split: str | None,
-    schema: Schema | None,
-    columns: Sequence[str] | None,
-    accept_cut: bool = False,
-    any_order: bool = False,
-) -> Plan:
-    """The plan of all records of several datasets, one dataset after another.
-
-    Args:
-        paths: A list with the path of each dataset, in any form that `resolve` takes.
-        datasets: How many paths the list must have.
-        split, schema, columns, accept_cut, any_order: The arguments of `resolve` for every dataset.
-
-    Raises:
-        FileNotFoundError, ValueError: `resolve` raises it for a dataset.
-        ValueError: A dataset has no records, or the datasets differ in their features.
-    """
-    if isinstance(paths, (str, os.PathLike)) or len(paths) != datasets:
-        found = 1 if isinstance(paths, (str, os.PathLike)) else len(paths)
-        raise ValueError(
-            f"weights for {datasets} datasets: expected a list of {datasets} paths, found {found}"
-        )
-    plans = [resolve(path, split, schema, columns, accept_cut, any_order) for path in paths]
-    for path, plan in zip(paths, plans, strict=True):
+def _mixed(mix: Mix, plans: Sequence[Plan]) -> Plan:
+    """The plan of all records of the datasets of a mixture."""
+    for path, plan in zip(mix.weights, plans, strict=True):
         if not plan.records:
             raise ValueError(f"{path}: {plan.name} holds no records to mix")
-    return replace(_joined(paths, plans), mixed=tuple(plan.records for plan in plans))
+    counts = (plan.records for plan in plans)
+    mixed = tuple(zip(counts, mix.weights.values(), strict=True))
+    return replace(_joined(list(mix.weights), plans), mixed=mixed)
 
 
 def _joined(paths: Sequence[str | os.PathLike[str]], plans: Sequence[Plan]) -> Plan:

@@ -11,13 +11,19 @@ from typing import Any
 import numpy as np
 
 from readers.batches.batch_slice import BatchSlice, ToArrays, Transform
-from readers.batches.by_length.batches import BatchesByLength, open_by_length
+from readers.batches.by_length.batches import BatchesByLength
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.prefetch import prefetched
-from readers.batches.stream import batches_of_pass, made_from, state_after
+from readers.batches.stream import (
+    batches_of_pass,
+    described,
+    made_from,
+    open_batches,
+    state_after,
+)
 from readers.format.decode.column import Allocator
-from readers.hosts import host_of
+from readers.hosts import Shard, host_of
 from readers.order.state import Cursor, State
 from readers.shards.plan import Plan
 
@@ -48,7 +54,7 @@ class TorchBatches(IterableDataset[Any]):
         self,
         plan: Plan,
         options: ReadOptions,
-        shard: tuple[int, int] | str,
+        shard: Shard | None,
         drawn: bool,
         transform: Transform | None,
         pin_memory: bool,
@@ -81,7 +87,7 @@ class TorchBatches(IterableDataset[Any]):
         return batches_of_pass(self.source(), self._options)
 
     def __repr__(self) -> str:
-        return f"TorchBatches({self._plan.name}: {', '.join(self._plan.schema)})"
+        return f"TorchBatches({described(self._plan, self._options, self)})"
 
     def __getstate__(self) -> dict[str, Any]:
         # A process that is started, not forked, cannot ask torch.distributed for its rank.
@@ -93,7 +99,7 @@ class TorchBatches(IterableDataset[Any]):
         `readers.torch_batches(..., state=)` resumes from it with any number of workers and, in the
         global order, with any number of hosts.
         """
-        return state_after(self.source(), steps, self._options.seed)
+        return state_after(self.source(), steps, self._options)
 
     def source(self, workers: int = 1) -> BatchesByStep | BatchesByLength:
         """The batches of this host, opened by this process."""
@@ -103,8 +109,7 @@ class TorchBatches(IterableDataset[Any]):
             # Several hosts that each drew a seed are refused as `seed=None` is.
             seed = None if self._drawn and host[1] > 1 else self._options.seed
             options = replace(self._options, shard=host, seed=seed)
-            by_length = open_by_length(self._plan, options)
-            self._opened = key, by_length or BatchesByStep(self._plan, options, workers)
+            self._opened = key, open_batches(self._plan, options, workers)
         return self._opened[1]
 
     def _host(self) -> tuple[int, int]:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from readers.batches.batch_format import BatchFormat, is_number, plain
-from readers.batches.by_length.batches import open_by_length
-from readers.batches.by_step import BatchesByStep
+from readers.batches.batch_format import Ragged, is_number, plain
+from readers.batches.by_length.batches import BatchesByLength
 from readers.batches.options import ReadOptions
-from readers.batches.orders import schedule_of
-from readers.batches.planning import make_plan
-from readers.batches.stream import state_after
-from readers.decoders.record_work import RecordFunction
+from readers.batches.planning import plan_of
+from readers.batches.stream import open_batches, state_after
 from readers.format.schema import Schema
 from readers.order.state import State
-from readers.shards.plan import Paths, Plan
+from readers.shards.plan import Plan
 
 try:
     import tensorflow as tf
@@ -35,34 +32,30 @@ _OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[Plan, ReadOptions]]
 _OPENED = weakref.WeakKeyDictionary()
 
 
-def open_dataset(
-    path_or_files: Paths,
-    split: str | None,
-    schema: Schema | None,
-    columns: Sequence[str] | None,
-    options: ReadOptions,
-    function: RecordFunction | None,
-    transform: Callable[[dict[str, Any], tf.Tensor], dict[str, Any]] | None,
-) -> tf.data.Dataset:
-    """The dataset of `readers.load`, which takes the same arguments; `function` is its `map`."""
+def in_strategy() -> bool:
+    """Whether this is the scope of a `tf.distribute` strategy."""
+    return bool(tf.distribute.has_strategy())
+
+
+def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
+    """The dataset of `readers.load`, from its arguments by name."""
     maps: list[RecordMap] = []
+    function, transform = arguments["map"], arguments["transform"]
 
     def mapped(decoded: Schema) -> Schema:
-        maps.append(RecordMap(function, decoded, options.map_schema))  # type: ignore[arg-type]
+        maps.append(RecordMap(function, decoded))
         return maps[0].schema
 
-    plan, options = make_plan(
-        path_or_files, split, schema, columns, options, mapped=mapped if function else None
-    )
+    plan, options = plan_of(arguments, mapped=mapped if function else None)
     batches = _batches(plan, options, maps[0] if maps else None)
     if transform is not None:
         batches = batches.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if options.as_supervised is not None:
         names = options.as_supervised
         batches = batches.map(lambda batch: tuple(batch[name] for name in names))
-    found = batches.prefetch(tf.data.AUTOTUNE).with_options(_distribution(options))
-    _OPENED[found] = plan, options
-    return found
+    dataset = batches.prefetch(tf.data.AUTOTUNE).with_options(_distribution(options))
+    _OPENED[dataset] = plan, options
+    return dataset
 
 
 def state_of(dataset: tf.data.Dataset, steps: int) -> State:
@@ -77,15 +70,7 @@ def state_of(dataset: tf.data.Dataset, steps: int) -> State:
             "state_of, and train on what you make of it"
         )
     plan, options = opened
-    by_length = open_by_length(plan, options)
-    if by_length:
-        end = None if options.next_epochs else by_length.bounds_of(0)[1]
-        return state_after(by_length, steps, options.seed, end)
-    part, schedule, order = schedule_of(plan, options)
-    if not options.next_epochs and schedule.steps is not None and steps > schedule.steps:
-        raise ValueError(f"steps={steps}: there are {schedule.steps} batches in a pass")
-    epoch, place = schedule.after(steps)
-    return State(epoch, place, options.seed or 0, order, part.digest)
+    return state_after(open_batches(plan, options), steps, options)
 
 
 def _distribution(options: ReadOptions) -> tf.data.Options:
@@ -108,16 +93,14 @@ def _batches(plan: Plan, options: ReadOptions, record_map: RecordMap | None) -> 
     finish, read = None, options
     if record_map:
         # Records stay whole until they are mapped.
-        whole = replace(BatchFormat("ragged"), max_length=options.format.max_length)
-        whole = replace(whole, bucket_boundaries=options.format.bucket_boundaries)
+        whole = Ragged(options.format.max_length, buckets=options.format.buckets)
         read = replace(options, format=whole, keys=True, truncates=False)
         finish = functools.partial(record_map.batch, options=options)
-    by_length = open_by_length(plan, read)
-    if by_length:
-        batches = dataset_by_length(by_length, plan.schema, read, finish)
+    source = open_batches(plan, read)
+    if isinstance(source, BatchesByLength):
+        batches = dataset_by_length(source, plan.schema, read, finish)
         return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
-    by_step = BatchesByStep(plan, read)
-    schedule, batches = by_step.schedule, dataset_by_step(by_step, plan.schema, read, finish)
+    schedule, batches = source.schedule, dataset_by_step(source, plan.schema, read, finish)
     if schedule.steps is None:
         return _counted(batches, tf.data.INFINITE_CARDINALITY)
     # The first pass of a resumed run is shorter than later ones, so it has no single cardinality.

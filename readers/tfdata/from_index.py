@@ -57,7 +57,7 @@ def dataset_by_step(
     options ask for keys and for ragged batches.
     """
     bridge = TensorBridge(schema, options)
-    schedule, readers = batches_by_step.schedule, IteratorReaders(batches_by_step)
+    readers = IteratorReaders(batches_by_step)
     together = max(min(int(_CALL_BYTES / batches_by_step.batch_bytes), _CALL_STEPS), 1)
     width, nothing = len(bridge.specs), arrays_of_nothing(bridge.specs)
 
@@ -115,7 +115,7 @@ def dataset_by_step(
         return batches.take(count)
 
     def bounds(number: int) -> list[Any]:
-        begin, end = schedule.steps_of_pass(number)
+        begin, end = batches_by_step.bounds_of(number)
         return [np.int64(begin), np.int64(_NO_END if end is None else end)]
 
     def one_pass(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
@@ -125,7 +125,7 @@ def dataset_by_step(
         calls = calls.take_while(lambda more, *_: more)
         return calls.flat_map(unless_it_failed).take(end - begin)
 
-    begin, of_bounds = bounds_of_each_pass(bounds, [_SCALAR, _SCALAR], options.next_epochs)
+    begin, of_bounds = bounds_of_each_pass(bounds, [_SCALAR, _SCALAR])
     found = _finished(begin.flat_map(one_pass), bridge, finish)
     return _keeping(found, function, of_bounds)
 
@@ -174,7 +174,7 @@ def dataset_by_length(
         )
         return _finished(calls.map(lambda _, *tensors: tensors), bridge, finish)
 
-    begin, of_bounds = bounds_of_each_pass(bounds, [*_CURSOR, _SCALAR], options.next_epochs)
+    begin, of_bounds = bounds_of_each_pass(bounds, [*_CURSOR, _SCALAR])
     return _keeping(begin.flat_map(one_pass), function, of_bounds)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from readers.batches.batch_format import BATCH_MASK
 from readers.batches.options import ReadOptions
+from readers.decoders.record_work import Map, RecordFunction
 from readers.format.schema import Feature, Schema
 from readers.tfdata.batching import TensorColumn, batch_of, padded_columns
 
@@ -19,41 +20,35 @@ class RecordMap:
     """A function of records and keys, and the batches of its results.
 
     Args:
-        function: (record, key) -> the record to use instead: dicts of tensors.
+        mapped: (record, key) -> the record to use instead: dicts of tensors; with `readers.Map`, its
+            features are known, otherwise they are those of the graph.
         decoded: The features of the records that the function is given.
-        schema: The features of the records that it returns, as for `Schema`; None to take those of the
-            graph.
 
     Attributes:
         schema: The features of the records that it returns.
 
     Raises:
         ValueError: A feature is a sequence of arrays of several shapes, or the function returns
-            something else than a dict of tensors, or other features than `schema`.
+            something else than a dict of tensors, or other features than stated.
     """
 
-    def __init__(
-        self,
-        function: Callable[[dict[str, Any], tf.Tensor], dict[str, Any]],
-        decoded: Schema,
-        schema: Mapping[str, Any] | None,
-    ) -> None:
-        if not callable(function):
-            raise ValueError(f"map={function!r}: expected a function of (record, key)")
+    def __init__(self, mapped: RecordFunction | Map, decoded: Schema) -> None:
+        mapped = mapped if isinstance(mapped, Map) else Map(mapped)
         for name, feature in decoded.items():
             if feature.is_sequence and None in feature.shape[1:]:
                 raise ValueError(
                     f"map= of load: {name!r}, {feature}, has arrays of several shapes: leave it out with "
                     "columns=, or use as_numpy"
                 )
-        self._decoded, self._function = decoded, tf.function(function)
+        self._decoded, self._function = decoded, tf.function(mapped.function)
         specs = {n: tf.TensorSpec(f.shape, tf.as_dtype(f.dtype)) for n, f in decoded.items()}
         found = self._function.get_concrete_function(specs, _KEY).structured_outputs
         if not isinstance(found, Mapping):
             raise ValueError(
                 f"map returned {type(found).__name__}; expected a dict of tensors by name"
             )
-        self.schema = _checked_schema(found, decoded, None if schema is None else Schema(schema))
+        stated = None if mapped.schema is None else Schema(mapped.schema)
+        self.schema = _checked_schema(found, decoded, stated)
 
     def batch(
         self,
@@ -161,12 +156,12 @@ def _checked_schema(found: Mapping[str, Any], decoded: Schema, stated: Schema | 
         return Schema({n: _as_before(f, decoded.get(n)) for n, f in features.items()})
     if features.keys() != stated.keys():
         raise ValueError(
-            f"map returned {', '.join(sorted(features))}; map_schema names {', '.join(stated)}"
+            f"map returned {', '.join(sorted(features))}; readers.Map names {', '.join(stated)}"
         )
     for name, feature in stated.items():
         traced = features[name]
         if traced.dtype != feature.dtype or not _compatible(traced.shape, feature.shape):
-            raise ValueError(f"map_schema: {name!r} is {feature}, but map returned {traced}")
+            raise ValueError(f"readers.Map: {name!r} is {feature}, but map returned {traced}")
     return Schema(stated)
 
 

@@ -23,17 +23,15 @@ def once_per_pass(element: Callable[[], Any]) -> tf.data.Dataset:
 
 
 def bounds_of_each_pass(
-    bounds: Callable[[int], list[Any]], specs: list[tf.TensorSpec], next_epochs: bool
+    bounds: Callable[[int], list[Any]], specs: list[tf.TensorSpec]
 ) -> tuple[tf.data.Dataset, PythonFunction]:
     """A dataset of one element, the bounds of the pass over it; and what it calls.
 
     Args:
         bounds: The arrays of a pass, by its number from 0 on.
         specs: The specs of these arrays.
-        next_epochs: Whether passes have consecutive numbers; otherwise all of them are pass 0.
     """
-    numbers = itertools.count() if next_epochs else itertools.repeat(0)
-
+    numbers = itertools.count()
     function = PythonFunction(lambda: bounds(next(numbers)), specs, is_stateful=True)
 
     def found() -> tuple[tf.Tensor, ...]:

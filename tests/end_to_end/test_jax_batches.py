@@ -57,8 +57,9 @@ def test_padded_batches_compile_once(tmp_path):
         compiled.append(batch["signal"].shape)  # Runs only while JAX traces the function.
         return (batch["signal"].sum(axis=(1, 2)) * batch["batch_mask"]).sum()
 
-    how = {"batch_size": 4, "batching": "padded", "max_length": 8, "remainder": "pad"}
-    batches = readers.jax_batches(path, **how, pad_to="max_length", columns=["signal"])
+    how = {"batch_size": 4, "remainder": "pad"}
+    padded = readers.Padded(max_length=8, to="max_length")
+    batches = readers.jax_batches(path, **how, batching=padded, columns=["signal"])
     total = sum(float(step(batch)) for batch in batches)
     assert compiled == [(4, 8, 2)]
     arrays = readers.as_numpy(path, batch_size=1, batching="ragged", columns=["signal"])

@@ -132,7 +132,7 @@ def test_backup_and_restore_resumes_to_the_losses_of_an_undisturbed_run(dataset,
             shuffle=True,
             as_supervised=("vector", "id"),
             repeat=None,
-            start_step=epoch * steps,
+            state=epoch * steps,
         )
         callbacks = (*callbacks, keras.callbacks.BackupAndRestore(str(backup)))
         history = model.fit(

@@ -20,8 +20,7 @@ RECORDS = sum(COUNTS)
 SHUFFLED = {"split": "train", "batch_size": 8, "shuffle": True, "seed": 5}
 BUCKETS = {
     "batch_size": 2,
-    "batching": "padded",
-    "bucket_boundaries": [3, 6],
+    "batching": readers.Padded(buckets=[3, 6]),
     "columns": ["signal", "label"],
     "shuffle": True,
     "seed": 5,

@@ -140,7 +140,7 @@ def test_tensors_in_ragged_batches(source):
 def test_tensors_in_padded_batches_with_a_mask(source):
     pairs = plain_tensors(source.files).map(lambda array: (array, tf.ones_like(array)))
     names = ("my_array", "my_array_mask")
-    found = source.load(*names, batch_size=2, batching="padded", mask=True)
+    found = source.load(*names, batch_size=2, batching=readers.Padded(mask=True))
 
     def as_floats(values, mask):
         # Ours covers the dimensions up to the last unknown one, theirs has a float for each value.
@@ -189,7 +189,7 @@ def plain_lists(files):
 
 def test_lists_of_tokens_are_padded_to_one_length(source):
     expected = plain_lists(source.files).padded_batch(2, padded_shapes=([9], []))
-    how = {"batch_size": 2, "batching": "padded", "max_length": 9, "pad_to": "max_length"}
+    how = {"batch_size": 2, "batching": readers.Padded(max_length=9, to="max_length")}
     found = source.load("sequence", "label", **how)
     assert found.element_spec == expected.element_spec
     assert_alike(found, expected)

@@ -136,10 +136,10 @@ class Run:
         state: The state after the steps so far.
     """
 
-    def __init__(self, way: Way, state: State = (0, 0, ()), start_step: int = 0) -> None:
+    def __init__(self, way: Way, state: State = (0, 0, ()), steps: int = 0) -> None:
         self._way, self.state = way, state
         self._end: int | None = None
-        for _ in range(start_step):
+        for _ in range(steps):
             step = self.next()
             assert step
         epoch, place, _ = self.state

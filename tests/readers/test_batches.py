@@ -16,8 +16,7 @@ from tests.support.datasets import damage, write_numbers, write_signals
 STEPS = {"split": "train", "batch_size": 8, "shuffle": True, "seed": 5}
 BY_LENGTH = {
     "batch_size": 2,
-    "batching": "padded",
-    "bucket_boundaries": [3, 6],
+    "batching": readers.Padded(buckets=[3, 6]),
     "shuffle": True,
     "seed": 5,
 }
@@ -47,7 +46,8 @@ def test_the_length_is_that_of_a_pass_if_it_is_known(tmp_path):
     path = write_numbers(tmp_path / "numbers", (20, 30, 7))
     batches = readers.as_numpy(path, **STEPS, repeat=3)
     assert len(batches) == 3 * 8
-    assert "id, name, vector" in repr(batches) and "train" in repr(batches)
+    features = "id: int64 [], name: string [], vector: float32 [3]"
+    assert repr(batches) == f"Batches(train, 24 batches of 8, dense, shuffled; {features})"
     next(batches)
     assert len(batches) == 3 * 8
     with pytest.raises(TypeError, match="repeat=None"):

@@ -83,10 +83,10 @@ def with_numpy(path, **options):
 @pytest.mark.parametrize(
     "options",
     [
-        {"batching": "padded", "mask": True, "lengths": True},
-        {"batching": "padded", "max_length": {"signal": 3}, "padding_values": {"tokens": -1}},
-        {"batching": "ragged", "order": "interleave"},
-        {"batching": "ragged", "max_length": {"signal": 3, "tokens": 2}},
+        {"batching": readers.Padded(mask=True, lengths=True)},
+        {"batching": readers.Padded(max_length={"signal": 3}, values={"tokens": -1})},
+        {"batching": "ragged", "shuffle": readers.Order(False, by="interleave")},
+        {"batching": readers.Ragged(max_length={"signal": 3, "tokens": 2})},
         {"columns": ["vector", "label"], "remainder": "pad"},
     ],
     ids=str,

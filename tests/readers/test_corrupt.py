@@ -61,7 +61,7 @@ def test_a_damaged_record_is_replaced_by_the_next_good_one_and_counted(tmp_path,
 @pytest.mark.parametrize("order", ["global", "interleave"])
 def test_hosts_make_the_same_steps_whatever_is_damaged(tmp_path, order):
     dataset = write_numbers(tmp_path)
-    how = {"batch_size": 3, "shuffle": True, "order": order, "split": "train"}
+    how = {"batch_size": 3, "shuffle": readers.Order(by=order), "split": "train"}
     hosts = [{**how, "shard": (host, 2)} for host in (0, 1)]
     intact = [readers.as_numpy(dataset, **host) for host in hosts]
     sizes = [[len(batch["id"]) for batch in batches] for batches in intact]
@@ -76,7 +76,7 @@ def test_hosts_make_the_same_steps_whatever_is_damaged(tmp_path, order):
 def test_batches_by_length_have_the_next_good_record_that_fits(tmp_path):
     dataset = write_dataset(tmp_path, SIGNALS, {"train": [signals([1, 1, 9, 1, 9, 9])]})
     damage(dataset / "train-00000-of-00001.tfrecord", 0, 4)
-    how = {"batch_size": 2, "batching": "padded", "bucket_boundaries": [5], "on_corrupt": "skip"}
+    how = {"batch_size": 2, "batching": readers.Padded(buckets=[5]), "on_corrupt": "skip"}
     batches = readers.as_numpy(dataset, **how)
     assert [batch["label"].tolist() for batch in batches] == [[1, 1], [2, 5], [3], [5]]
     assert batches.skipped == 2
@@ -90,7 +90,7 @@ def test_a_dataset_of_damaged_records_alone_is_an_error(tmp_path):
     with pytest.raises(CorruptRecordError, match=message):
         next(readers.as_numpy(dataset, batch_size=2, **how))
     with pytest.raises(CorruptRecordError, match=message):
-        next(readers.as_numpy(dataset, batch_size=2, bucket_boundaries=[5], **how))
+        next(readers.as_numpy(dataset, 2, **how | {"batching": readers.Padded(buckets=[5])}))
     source = readers.RecordSource(dataset, on_corrupt="skip")
     for read in (lambda: source[0], lambda: source.__getitems__([0] * 40)):
         with pytest.raises(CorruptRecordError, match=message):

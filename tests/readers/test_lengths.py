@@ -51,11 +51,11 @@ def test_the_first_unknown_dimension_is_truncated_to_its_limit(shape, found, lim
     feature = Feature("float32", shape)
     axis = shape.index(None)
     expected = [value[(slice(None),) * axis + (slice(limit),)] for value in values]
-    for batching in ("padded", "ragged"):
-        graph, array = batches(feature, values, batching, max_length=limit)
-        whole, by_hand = batches(feature, expected, batching)
+    for kind in (readers.Padded, readers.Ragged):
+        graph, array = batches(feature, values, kind(limit))
+        whole, by_hand = batches(feature, expected, kind())
         assert graph["x"].shape.as_list() == whole["x"].shape.as_list()
-        if batching == "padded":
+        if kind is readers.Padded:
             np.testing.assert_array_equal(graph["x"], by_hand["x"])
             np.testing.assert_array_equal(array["x"], by_hand["x"])
         else:
@@ -76,8 +76,8 @@ def test_a_sequence_is_truncated_as_a_list_or_within_its_arrays(shape, counts, l
         expected = [value[:limit] for value in values]
     else:
         expected = [[array[:limit] for array in value] for value in values]
-    graph, array = batches(feature, values, "padded", max_length=limit, mask=True)
-    by_hand = batches(feature, expected, "padded", mask=True)[1]
+    graph, array = batches(feature, values, readers.Padded(limit, mask=True))
+    by_hand = batches(feature, expected, readers.Padded(mask=True))[1]
     for name in ("x", "x_mask"):
         np.testing.assert_array_equal(graph[name], by_hand[name])
         np.testing.assert_array_equal(array[name], by_hand[name])
@@ -87,10 +87,10 @@ def test_a_sequence_is_truncated_as_a_list_or_within_its_arrays(shape, counts, l
 def test_the_first_unknown_dimension_is_padded_to_max_length_in_every_batch(shape, found):
     values, feature = arrays(found), Feature("float32", shape)
     axis, longest = feature.first_unknown, max(each[feature.first_unknown] for each in found)
-    usual = batches(feature, values, "padded", mask=True)[1]
+    usual = batches(feature, values, readers.Padded(mask=True))[1]
     for limit in (longest, longest + 3):
-        fixed = {"max_length": limit, "pad_to": "max_length"}
-        for batch in batches(feature, values, "padded", mask=True, **fixed):
+        fixed = readers.Padded(limit, mask=True, to="max_length")
+        for batch in batches(feature, values, fixed):
             for name, plain in usual.items():
                 more = np.zeros((plain.ndim, 2), int)
                 more[axis + 1, 1] = limit - longest
@@ -98,10 +98,9 @@ def test_the_first_unknown_dimension_is_padded_to_max_length_in_every_batch(shap
 
 
 def test_shapes_of_one_length_are_static(dataset):
-    how = {"batch_size": 8, "batching": "padded", "mask": True, "drop_remainder": True}
-    how["lengths"] = True
     limits = {"tokens": 5, "signal": 6, "words": 7, "parts": 8, "plane": 9}
-    ds = readers.load(dataset, max_length=limits, pad_to="max_length", **how)
+    padded = readers.Padded(limits, mask=True, lengths=True, to="max_length")
+    ds = readers.load(dataset, 8, batching=padded, remainder="drop")
     found = {name: spec.shape.as_list() for name, spec in ds.element_spec.items()}
     assert found["tokens"] == found["tokens_mask"] == [8, 5]
     assert found["signal"] == [8, 6, 2] and found["signal_mask"] == [8, 6]
@@ -113,9 +112,9 @@ def test_shapes_of_one_length_are_static(dataset):
 @pytest.mark.parametrize("order", ["global", "interleave"])
 def test_padding_values_and_lengths_match_the_arguments(dataset, order):
     padding = {"tokens": -7, "signal": np.nan, "words": "<pad>", "parts": 5}
-    how = {"batching": "padded", "lengths": True, "mask": True, "padding_values": padding}
+    how = {"batching": readers.Padded(values=padding, mask=True, lengths=True)}
     written, seen = records(), []
-    ds = readers.load(dataset, batch_size=8, order=order, **how)
+    ds = readers.load(dataset, batch_size=8, shuffle=readers.Order(False, by=order), **how)
     for batch in ds.as_numpy_iterator():
         seen += batch["label"].tolist()
         rows = [written[label] for label in batch["label"]]
@@ -139,7 +138,7 @@ def test_padding_values_and_lengths_match_the_arguments(dataset, order):
 
 
 def test_a_single_padding_value_applies_to_all_numeric_features(dataset):
-    how = {"columns": ["tokens", "words"], "batching": "padded", "padding_values": -1}
+    how = {"columns": ["tokens", "words"], "batching": readers.Padded(values=-1)}
     (batch,) = readers.as_numpy(dataset, batch_size=30, **how)
     shortest = int((batch["tokens"] != -1).sum(axis=1).argmin())
     assert batch["tokens"][shortest, -1] == -1
@@ -149,33 +148,22 @@ def test_a_single_padding_value_applies_to_all_numeric_features(dataset):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"batching": "ragged", "lengths": True}, "lengths=True needs batching='padded'"),
-        ({"batching": "ragged", "padding_values": 1}, "padding_values needs batching='padded' or"),
-        ({"batching": "padded", "max_length": 0}, "max_length=0: expected numbers of at least 1"),
-        ({"batching": "padded", "max_length": {"label": 3}}, "max_length names 'label'"),
+        ({"batching": readers.Padded(max_length={"label": 3})}, "max_length names 'label'"),
         (
-            {"batching": "padded", "pad_to": "longst"},
-            "pad_to='longst': expected one of longest, max",
-        ),
-        (
-            {"batching": "ragged", "pad_to": "max_length"},
-            "pad_to='max_length' needs batching='padd",
-        ),
-        (
-            {"batching": "padded", "pad_to": "max_length", "max_length": {"parts": 3}},
+            {"batching": readers.Padded(max_length={"parts": 3}, to="max_length")},
             "'plane', int32 .*, has no max_length; give max_length={'plane': ...}",
         ),
         (
-            {"batching": "padded", "mask": True, "as_supervised": ["tokens", "label"]},
-            "mask=True adds tokens_mask, which as_supervised leaves out: name it there",
+            {"batching": readers.Padded(mask=True), "as_supervised": ["tokens", "label"]},
+            r"Padded\(mask=True\) adds tokens_mask, which as_supervised leaves out: name it there",
         ),
         (
-            {"batching": "padded", "lengths": True, "as_supervised": ["words", "tokens"]},
-            "lengths=True adds tokens_length, words_length, which as_supervised leaves out",
+            {"batching": readers.Padded(lengths=True), "as_supervised": ["words", "tokens"]},
+            r"Padded\(lengths=True\) adds tokens_length, words_length, which as_supervised leaves out",
         ),
-        ({"batching": "padded", "padding_values": {"no": 3}}, "padding_values names 'no'"),
-        ({"batching": "padded", "padding_values": {"tokens": 1.5}}, "1.5 does not fit 'tokens'"),
-        ({"batching": "padded", "padding_values": 2**70}, "does not fit 'parts'"),
+        ({"batching": readers.Padded(values={"no": 3})}, "values names 'no'"),
+        ({"batching": readers.Padded(values={"tokens": 1.5})}, "1.5 does not fit 'tokens'"),
+        ({"batching": readers.Padded(values=2**70)}, "does not fit 'parts'"),
     ],
 )
 def test_invalid_arguments_are_rejected(dataset, how, message):
@@ -183,9 +171,38 @@ def test_invalid_arguments_are_rejected(dataset, how, message):
         readers.as_numpy(dataset, batch_size=4, **how)
 
 
+@pytest.mark.parametrize(
+    ("kind", "how", "message"),
+    [
+        (readers.Padded, {"max_length": 0}, "max_length=0: expected numbers of at least 1"),
+        (readers.Padded, {"to": "longst"}, "to='longst': expected one of longest, max_length"),
+        (readers.Padded, {"buckets": []}, r"buckets=\[\]: expected increasing numbers"),
+        (readers.Ragged, {"buckets": [5, 5]}, "expected increasing numbers"),
+        (readers.Padded, {"buckets": np.array([2.5, 4])}, "of at least 1 without fractions"),
+        (readers.Padded, {"buckets": {"a": [1], "b": [2]}}, "a dict of one feature's name"),
+    ],
+)
+def test_values_of_a_format_are_checked(kind, how, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**how)
+
+
+@pytest.mark.parametrize(
+    ("batching", "message"),
+    [
+        ("bucketed?", "batching='bucketed.': expected 'dense', 'padded', 'ragged', readers.Padded"),
+        ("packed", r"expected the length of a row, readers.Packed\(512\)"),
+        (None, "batching=None: expected 'dense'"),
+    ],
+)
+def test_what_is_no_format_is_refused(dataset, batching, message):
+    with pytest.raises(ValueError, match=message):
+        readers.as_numpy(dataset, 4, batching=batching)
+
+
 @pytest.mark.parametrize("length", [2**40, 2**61, 2**70])
 def test_padding_that_no_memory_holds_is_refused_in_one_line(tmp_path, length):
     path = write_dataset(tmp_path, SCHEMA, {"train": [records(4)]})
-    how = {"batching": "padded", "max_length": {"signal": length}, "columns": ["signal"]}
+    padded = readers.Padded({"signal": length}, to="max_length")
     with pytest.raises(ValueError, match=r"a padded batch \[4, .*\] of float32 does not fit into"):
-        next(iter(readers.as_numpy(path, batch_size=4, **how, pad_to="max_length")))
+        next(iter(readers.as_numpy(path, 4, batching=padded, columns=["signal"])))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
+import dataclasses
 import itertools
 import math
 import pickle
@@ -70,9 +71,11 @@ class Datasets:
             for file in path.iterdir():
                 filesystem.pipe(f"/model/{number}/{file.name}", file.read_bytes())
 
-    def paths(self, chosen: tuple[int, ...], where: str) -> Any:
+    def paths(self, chosen: tuple[int, ...], where: str, weights: Any = None) -> Any:
         root = str(self._directory) if where == "local" else "memory://model"
         paths = [f"{root}/{number}" for number in chosen]
+        if weights:
+            return readers.Mix(dict(zip(paths, weights, strict=True)))
         return paths if len(paths) > 1 else paths[0]
 
     def order(self, chosen: tuple[int, ...], split: str, how: dict[str, Any]) -> Epochs:
@@ -83,19 +86,36 @@ class Datasets:
         return self._orders[key]
 
 
+def order_of(how: dict[str, Any]) -> readers.Order:
+    """The order that a history has drawn."""
+    return readers.Order(how["shuffle"], how["by"], how["buffer"])
+
+
+def format_of(how: dict[str, Any]) -> Any:
+    """The batching that a history has drawn."""
+    kinds = {"padded": readers.Padded, "ragged": readers.Ragged, "packed": readers.Packed}
+    kind = kinds.get(how.get("batching", "dense"))
+    return (
+        kind(**{n: v for n, v in how.items() if n not in ("batching", "columns")})
+        if kind
+        else "dense"
+    )
+
+
 class Epochs:
     """The order of the records in each epoch, read one by one by a single host."""
 
     def __init__(
         self, datasets: Datasets, chosen: tuple[int, ...], split: str, how: dict[str, Any]
     ) -> None:
-        path = datasets.paths(chosen, "local")
-        self._reader = readers.as_numpy(path, split=split, batch_size=1, columns=["id"], **how)
+        path = datasets.paths(chosen, "local", how["weights"])
+        order = order_of(how)
+        self._reader = readers.as_numpy(path, 1, split=split, columns=["id"], shuffle=order, seed=3)
         self._numbers = [datasets.numbers[number] for number in chosen]
         self._is_whole = split == "train"
         self._shuffle = how["shuffle"]
         # One shard in windows of one record has a single order.
-        self._differs = self._shuffle and how.get("shuffle_buffer", 9) > 1
+        self._differs = self._shuffle and (how["buffer"] or 9) > 1
         self._found: list[list[int]] = []
 
     def __call__(self, epoch: int) -> list[int]:
@@ -141,9 +161,10 @@ class History:
             chosen = draw.sample(range(1, len(SHARDS)), 2)
         self._chosen = tuple(chosen)
         order = "global" if self._is_mixture else draw.choice(["global", "interleave"])
-        self._order: dict[str, Any] = {"order": order, "shuffle": draw.random() < 0.7, "seed": 3}
+        self._order: dict[str, Any] = {"by": order, "shuffle": draw.random() < 0.7, "buffer": None}
         if self._order["shuffle"] and order == "interleave":
-            self._order["shuffle_buffer"] = draw.choice([1, 4, 7, 100])
+            self._order["buffer"] = draw.choice([1, 4, 7, 100])
+        self._order["weights"] = None
         if self._is_mixture:
             self._order["weights"] = draw.choice([(3, 1), (0.3, 0.7), (1, 1)])
         self._format = self._draw_format()
@@ -169,9 +190,9 @@ class History:
             how |= {"mask": draw.random() < 0.5, "lengths": draw.random() < 0.5}
             # Not drawn: one draw more would make another history of every seed.
             if "max_length" in how and self._seed % 4 < 2:
-                how["pad_to"] = "max_length"
+                how["to"] = "max_length"
         if kind == "buckets":
-            how["bucket_boundaries"] = draw.choice([[4], [2, 5], [3, 6, 8]])
+            how["buckets"] = draw.choice([[4], [2, 5], [3, 6, 8]])
         return how
 
     def _draw_sizes(self) -> None:
@@ -180,7 +201,7 @@ class History:
         self._hosts, size = draw.choice([1, 1, 2, 3, 4]), draw.choice([1, 2, 2, 3, 4, 6, 12])
         self._sizes = [size]
         if self._kind == "buckets":
-            count = len(self._format["bucket_boundaries"]) + 1
+            count = len(self._format["buckets"]) + 1
             self._sizes = [size] * count if draw.random() < 0.5 else [*range(1, count + 1)]
 
     def _redraw_sizes(self) -> None:
@@ -193,7 +214,7 @@ class History:
             return
         kept = self._hosts
         self._draw_sizes()
-        if self._order["order"] == "interleave":
+        if self._order["by"] == "interleave":
             self._hosts = kept
 
     def _draw_reader(self) -> None:
@@ -212,20 +233,22 @@ class History:
             "batch_size": size,
             "remainder": self._remainder,
             "repeat": self._repeat,
-            **self._order,
-            **self._format,
+            "shuffle": order_of(self._order),
+            "seed": 3,
+            "batching": format_of(self._format),
+            "columns": self._format.get("columns"),
         }
 
     def _open(self, host: int, start: dict[str, Any], prefetch: int) -> Any:
-        path = self._datasets.paths(self._chosen, self._where)
-        cache = {"cache_dir": self._datasets.cache} if self._where == "cache" else {}
+        path = self._datasets.paths(self._chosen, self._where, self._order["weights"])
+        cache = {"cache": readers.Cache(self._datasets.cache)} if self._where == "cache" else {}
         shard = host, self._hosts
         how: Any = {**self._arguments(), **start, **cache}
         return readers.as_numpy(path, **how, shard=shard, prefetch=prefetch)
 
     def _way(self) -> Way:
         splits = ["train"]
-        if self._order["order"] == "interleave" and self._hosts > 1 and not self._by_length:
+        if self._order["by"] == "interleave" and self._hosts > 1 and not self._by_length:
             cuts = [self._total * host // self._hosts for host in range(self._hosts + 1)]
             splits = [f"train[{a}:{b}]" if a < b else "" for a, b in itertools.pairwise(cuts)]
         limit = self._format.get("max_length", 99)
@@ -239,7 +262,7 @@ class History:
         def length(number: int) -> int:
             return min(len(record(number)["tokens"]), limit)
 
-        boundaries = self._format.get("bucket_boundaries")
+        boundaries = self._format.get("buckets")
         row = limit if self._kind == "packed" else None
         return Way(
             orders,
@@ -261,7 +284,7 @@ class History:
         draw = self._random
         start = {}
         if self._total and draw.random() < 0.15:
-            start = {"start_step": draw.randrange(1, 8)}
+            start = {"state": draw.randrange(1, 8)}
         while not self._begin([start] * self._hosts, (0, 0, ()), **start):
             self._draw_sizes()
         epoch, place, _ = self._run.state
@@ -284,17 +307,17 @@ class History:
             self._check_states()
         self._check_ledger()
 
-    def _begin(self, starts: list[dict[str, Any]], state: Any, start_step: int = 0) -> bool:
+    def _begin(self, starts: list[dict[str, Any]], place: Any, state: int = 0) -> bool:
         """Opens a reader for each host; returns whether there are records enough for a batch."""
         self._say(
             f"open {self._chosen} {self._where} hosts={self._hosts} prefetch={self._prefetch} "
-            f"{self._arguments()} start_step={start_step} state={state}"
+            f"{self._arguments()} steps={state} place={place}"
         )
         way = self._way()
         try:
             if self._total and not way.by_length:
                 Run(way).next()
-            self._run = Run(way, state, start_step)
+            self._run = Run(way, place, state)
         except TooFewRecordsError:
             with pytest.raises(ValueError, match="too few for one batch"):
                 self._open(0, starts[0], 0)
@@ -302,7 +325,7 @@ class History:
         self._most = max(self._most, max(self._sizes) * self._hosts)
         self._most_hosts = max(self._most_hosts, self._hosts)
         self._readers = [self._open(n, start, self._prefetch) for n, start in enumerate(starts)]
-        self._began, self._starts, self._ended = (state, start_step), starts, False
+        self._began, self._starts, self._ended = (place, state), starts, False
         if self._with_load:
             self._with_load = False
             self._check_load(copy.deepcopy(self._run))
@@ -311,9 +334,10 @@ class History:
     def _check_load(self, run: Run) -> None:
         """A pass of `load` gives the same, and a look at a batch before it changes nothing."""
         self._say("load")
-        path = self._datasets.paths(self._chosen, "local")
+        path = self._datasets.paths(self._chosen, "local", self._order["weights"])
         how = {**self._arguments(), **self._starts[-1], "shard": (self._hosts - 1, self._hosts)}
-        ds = readers.load(path, **how, reshuffle_each_iteration=False)
+        again = dataclasses.replace(how["shuffle"], each_pass=False)
+        ds = readers.load(path, **how | {"shuffle": again})
         steps = first_steps(run, 9)
         if not steps and self._repeat and self._total:
             run.next_pass()
@@ -458,7 +482,7 @@ class History:
 
     def _check_ledger(self) -> None:
         """Every record is read once in an epoch, but for those that the remainder leaves out."""
-        groups = len(self._format.get("bucket_boundaries", [])) + 1
+        groups = len(self._format.get("buckets", [])) + 1
         in_a_row = self._format["max_length"] if self._kind == "packed" else 1
         rows = {"pad": 0, "short": self._most_hosts - 1, "drop": self._most - 1}[self._remainder]
         for epoch in range(self._first_whole, self._run.state[0]):
@@ -506,8 +530,8 @@ def padded(rows: list[list[int]], longest: int, how: dict[str, Any]) -> dict[str
         how: The arguments of the reader.
     """
     length = max(map(len, rows))
-    if "pad_to" in how:
-        ends = [boundary - 1 for boundary in how.get("bucket_boundaries", [])]
+    if "to" in how:
+        ends = [boundary - 1 for boundary in how.get("buckets", [])]
         length = min(end for end in [*ends, how["max_length"]] if end >= longest)
     found: dict[str, Any] = {"tokens": [row + [0] * (length - len(row)) for row in rows]}
     if how["mask"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -64,7 +65,7 @@ def test_reading_with_numpy_does_not_need_tensorflow(tmp_path):
     write_signals(tmp_path)
     code = (
         "import sys; sys.modules['tensorflow'] = None; import readers\n"
-        f"b = next(readers.as_numpy({str(tmp_path)!r}, batch_size=5, batching='padded', mask=True))\n"
+        f"b = next(readers.as_numpy({str(tmp_path)!r}, batch_size=5, batching=readers.Padded(mask=True)))\n"
         "assert b['signal'].shape == (5, 5, 2) and b['signal_mask'].sum() == 11\n"
         f"assert len(readers.RecordSource({str(tmp_path)!r})[2]['signal']) == 5"
     )
@@ -84,28 +85,27 @@ def test_images_without_pillow_report_how_to_install_it(tmp_path, monkeypatch):
 def test_numbers_and_lists_of_numpy_are_accepted(dataset, tmp_path):
     how = {"batch_size": 4, "shuffle": True, "seed": 3, "repeat": 2, "shard": (1, 2)}
     numpys = {"batch_size": np.int64(4), "seed": np.uint32(3), "repeat": np.int16(2)}
-    batches = readers.as_numpy(dataset, **how, start_step=2)
-    again = readers.as_numpy(dataset, **{**how, **numpys}, start_step=np.uint8(2))
+    batches = readers.as_numpy(dataset, **how, state=2)
+    again = readers.as_numpy(dataset, **{**how, **numpys}, state=np.uint8(2))
     assert ids(again) == ids(batches)
     assert again.state().to_json() == batches.state().to_json()
     signals = str(write_signals(tmp_path, (3, 0, 5, 1, 2, 9, 4)))
-    how = {"batching": "padded", "max_length": 8, "batch_size": [2, 1, 3]}
-    expected = as_lists(readers.as_numpy(signals, **how, bucket_boundaries=[2, 4]))
-    state = readers.as_numpy(signals, **how, bucket_boundaries=[2, 4]).state()
-    numpys = {"max_length": np.int64(8), "batch_size": np.array([2, 1, 3])}
+    padded = readers.Padded(max_length=8, buckets=[2, 4])
+    expected = as_lists(readers.as_numpy(signals, [2, 1, 3], batching=padded))
+    state = readers.as_numpy(signals, [2, 1, 3], batching=padded).state()
     for boundaries in (np.array([2, 4]), np.array([2.0, 4.0]), {"signal": np.array([2, 4])}):
-        found = readers.as_numpy(signals, **{**how, **numpys}, bucket_boundaries=boundaries)
+        padded = readers.Padded(max_length=np.int64(8), buckets=boundaries)
+        found = readers.as_numpy(signals, np.array([2, 1, 3]), batching=padded)
         assert found.state() == state
         assert as_lists(found) == expected
-    with pytest.raises(ValueError, match="expected increasing numbers of at least 1 without frac"):
-        readers.as_numpy(signals, **how, bucket_boundaries=np.array([2.5, 4]))
-    mixed = {"batch_size": 4, "split": "train"}
-    found = readers.as_numpy([dataset] * 2, **mixed, weights=np.array([0.5, 1.5]))
-    readers.as_numpy(dataset, batch_size=4, cache_dir=tmp_path / "c", cache_size=np.int64(1 << 20))
-    assert ids(found) == ids(readers.as_numpy([dataset] * 2, **mixed, weights=[0.5, 1.5]))
+    half, rest = np.float32(0.5), np.float64(1.5)
+    found = readers.as_numpy(readers.Mix({dataset: half, Path(dataset): rest}), 4, split="train")
+    readers.as_numpy(dataset, batch_size=4, cache=readers.Cache(tmp_path / "c", np.int64(1 << 20)))
+    mixed = readers.Mix({dataset: 0.5, Path(dataset): 1.5})
+    assert ids(found) == ids(readers.as_numpy(mixed, 4, split="train"))
 
 
-@pytest.mark.parametrize("weights", [[True, 1], np.array([True, True]), ["1", 1], 3, [1j, 1]])
-def test_weights_that_are_no_numbers_are_refused(dataset, weights):
-    with pytest.raises(ValueError, match=r"weights=.*: expected a number above 0 for each dataset"):
-        readers.as_numpy([dataset] * 2, batch_size=1, weights=weights)
+@pytest.mark.parametrize("weights", [{"a": True}, {"a": "1"}, 3, {"a": 1j}, ["a"], {}, {"a": 0}])
+def test_what_is_no_mixture_is_refused(weights):
+    with pytest.raises(ValueError, match=r"Mix\(.*\): expected a dict of each dataset's path and"):
+        readers.Mix(weights)

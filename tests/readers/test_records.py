@@ -1,4 +1,4 @@
-"""`decoders=`, `map=` and `map_schema=`: the same records in every way of reading."""
+"""`decoders=`, `map=` and `readers.Map`: the same records in every way of reading."""
 
 import pickle
 
@@ -74,13 +74,11 @@ def repeated_tensors(record, key):
 REPEATED = {"name": ("string",), "tokens": ("int64", [None]), "more": ("float32", [None])}
 READING = {
     "one size": {"columns": ["image", "name"], "decoders": {"image": ALONE}},
-    "boxes and masks": {"batching": "padded", "mask": True, "decoders": {"image": CROP}},
+    "boxes and masks": {"batching": readers.Padded(mask=True), "decoders": {"image": CROP}},
     "ragged": {"batching": "ragged", "decoders": {"mask": decoders.Resize((4, 5))}},
     "padded rows": {"batching": "padded", "remainder": "pad", "decoders": {"image": CROP}},
     "buckets": {
-        "batching": "padded",
-        "bucket_boundaries": {"tokens": [3, 6]},
-        "max_length": {"tokens": 7},
+        "batching": readers.Padded(max_length={"tokens": 7}, buckets={"tokens": [3, 6]}),
         "decoders": {"image": CROP},
     },
     "bytes": {
@@ -98,26 +96,18 @@ READING = {
     },
     "a map to arrays of several lengths": {
         "columns": ["tokens", "name"],
-        "batching": "padded",
-        "mask": True,
-        "lengths": True,
-        "max_length": 9,
-        "map": (repeated_numpy, repeated_tensors),
-        "map_schema": REPEATED,
+        "batching": readers.Padded(max_length=9, mask=True, lengths=True),
+        "map": (readers.Map(repeated_numpy, REPEATED), readers.Map(repeated_tensors, REPEATED)),
     },
     "a map to ragged arrays": {
         "batching": "ragged",
         "remainder": "pad",
-        "map": (repeated_numpy, repeated_tensors),
-        "map_schema": REPEATED,
+        "map": (readers.Map(repeated_numpy, REPEATED), readers.Map(repeated_tensors, REPEATED)),
     },
     "a map of buckets": {
         "columns": ["tokens", "name"],
-        "batching": "padded",
-        "bucket_boundaries": [3, 6],
-        "max_length": 6,
-        "map": (repeated_numpy, repeated_tensors),
-        "map_schema": REPEATED,
+        "batching": readers.Padded(max_length=6, buckets=[3, 6]),
+        "map": (readers.Map(repeated_numpy, REPEATED), readers.Map(repeated_tensors, REPEATED)),
     },
 }
 
@@ -138,8 +128,9 @@ BASE = ("boxes and masks", "padded rows", "a map to arrays of several lengths", 
 @pytest.mark.parametrize("name", READING)
 def test_load_and_as_numpy_give_the_same_batches(photos, name, order):
     reading = READING[name]
-    arrays = readers.as_numpy(photos, **arguments(reading, 0), order=order)
-    tensors = readers.load(photos, **arguments(reading, 1), order=order)
+    shuffle = {"shuffle": readers.Order(by=order)}
+    arrays = readers.as_numpy(photos, **arguments(reading, 0) | shuffle)
+    tensors = readers.load(photos, **arguments(reading, 1) | shuffle)
     assert as_lists(arrays) == as_lists(tensors)
     # And so in the next epoch, which draws anew.
     second = as_lists(arrays)
@@ -203,7 +194,7 @@ def test_a_record_in_place_of_a_damaged_one_is_decoded_with_the_key_of_its_row(p
     for path in photos.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     damage(tmp_path / "train-00000-of-00003.tfrecord", 2, 7)
-    reading = {**arguments(READING["one size"], 0), "order": "global"}
+    reading = {**arguments(READING["one size"], 0), "shuffle": readers.Order(by="global")}
     good = as_lists(readers.as_numpy(photos, **reading))
     batches = readers.as_numpy(tmp_path, **reading, on_corrupt="skip")
     found = as_lists(batches)
@@ -237,7 +228,6 @@ def _records(batch):
             "decoders={'image': 224}: expected decoders by feature name",
         ),
         ({"map": 3}, r"map=3: expected a function of \(record, key\)"),
-        ({"map_schema": {"a": ("int64",)}}, "map_schema= states what map= returns"),
         ({"decoders": {"tokens": CROP}}, "decoders: 'tokens' is int64"),
         (
             {"decoders": {"image": decoders.Resize(8, with_boxes="corners")}},
@@ -252,16 +242,13 @@ def _records(batch):
             "two decoders make the feature 'mask'",
         ),
         (
-            {"columns": ["tokens"], "batching": "packed", "max_length": 9, "map": dict},
-            "map= may change the lengths by which batching='packed' fills rows",
+            {"columns": ["tokens"], "batching": readers.Packed(9), "map": dict},
+            "map= may change the lengths by which readers.Packed fills rows",
         ),
         (
             {
                 "columns": ["tokens"],
-                "batching": "padded",
-                "max_length": 9,
-                "bucket_boundaries": [3],
-                "pad_to": "max_length",
+                "batching": readers.Padded(max_length=9, to="max_length", buckets=[3]),
                 "map": dict,
             },
             "map= may change the lengths of records after their bucket is chosen",
@@ -293,7 +280,7 @@ def test_errors_of_a_map_name_the_record(photos):
 @pytest.mark.parametrize(
     ("function", "schema", "message"),
     [
-        (lambda r, k: {"t": r["tokens"]}, None, r"the shape \[1\], expected \[0\]; .* map_schema="),
+        (lambda r, k: {"t": r["tokens"]}, None, r"the shape \[1\], expected \[0\]; .* readers.Map"),
         (lambda r, k: {"b": 1}, {"a": ("int64",)}, "map returned b; expected a dict of a"),
         (lambda r, k: {"a": 1.5}, {"a": ("int64",)}, "map returned float64, expected int64"),
         (lambda r, k: {"a": 300}, {"a": ("int8",)}, "map returned int64, expected int8"),
@@ -316,7 +303,7 @@ def test_a_map_returns_what_is_stated(tmp_path, function, schema, message):
     with pytest.raises(ValueError, match=message):
         list(
             readers.as_numpy(
-                directory, batch_size=4, batching="ragged", map=function, map_schema=schema
+                directory, batch_size=4, batching="ragged", map=readers.Map(function, schema)
             )
         )
 
@@ -324,8 +311,8 @@ def test_a_map_returns_what_is_stated(tmp_path, function, schema, message):
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({"signal": ("float64", [None, 2])}, "map_schema: 'signal' is float64"),
-        ({"other": ("float32",)}, "map returned signal; map_schema names other"),
+        ({"signal": ("float64", [None, 2])}, r"readers\.Map: 'signal' is float64"),
+        ({"other": ("float32",)}, "map returned signal; readers.Map names other"),
     ],
 )
 def test_a_map_of_tensors_returns_what_is_stated(tmp_path, schema, message):
@@ -335,8 +322,7 @@ def test_a_map_of_tensors_returns_what_is_stated(tmp_path, schema, message):
             tmp_path,
             batch_size=2,
             batching="padded",
-            map=lambda record, key: {"signal": record["signal"]},
-            map_schema=schema,
+            map=readers.Map(lambda record, key: {"signal": record["signal"]}, schema),
         )
 
 
@@ -347,7 +333,7 @@ def test_a_map_may_return_numbers_of_python_that_fit(tmp_path):
     def function(record, key):
         return {"a": 255, "b": 2**63, "c": 1.5}
 
-    (batch,) = readers.as_numpy(directory, batch_size=5, map=function, map_schema=schema)
+    (batch,) = readers.as_numpy(directory, batch_size=5, map=readers.Map(function, schema))
     assert batch["a"].tolist() == [255] * 5 and batch["b"].tolist() == [2**63] * 5
 
 

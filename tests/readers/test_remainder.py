@@ -24,7 +24,7 @@ def leaves(value):
 
 
 @pytest.mark.slow(base=["how0"])
-@pytest.mark.parametrize("how", [{"batching": "padded", "mask": True}, {"batching": "ragged"}])
+@pytest.mark.parametrize("how", [{"batching": readers.Padded(mask=True)}, {"batching": "ragged"}])
 def test_rows_of_every_encoding_are_padded(tmp_path, how):
     path, _ = encodings.write(tmp_path)
     count = len(readers.RecordSource(path))
@@ -53,8 +53,7 @@ def lengths(tmp_path_factory):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"remainder": "keep"}, "remainder='keep': expected one of short, drop, pad, or None"),
-        ({"remainder": "pad", "drop_remainder": True}, "means remainder='drop', not 'pad'"),
+        ({"remainder": "keep"}, "remainder='keep': expected one of short, drop, pad"),
         ({"as_supervised": ("id", "batch_mask")}, "unknown feature 'batch_mask'"),
     ],
 )
@@ -71,6 +70,8 @@ def test_a_mask_of_rows_never_replaces_a_feature(tmp_path):
 
 
 def test_the_mask_of_rows_does_not_stand_for_the_mask_of_a_feature(lengths):
-    how = {"batching": "padded", "mask": True, "batch_size": 2, "remainder": "pad"}
-    with pytest.raises(ValueError, match="mask=True adds signal_mask, which as_supervised leaves"):
+    how = {"batching": readers.Padded(mask=True), "batch_size": 2, "remainder": "pad"}
+    with pytest.raises(
+        ValueError, match=r"Padded\(mask=True\) adds signal_mask, which as_supervised leaves"
+    ):
         readers.as_numpy(lengths, **how, as_supervised=("signal", "batch_mask"))

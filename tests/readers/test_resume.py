@@ -28,15 +28,16 @@ def ids(batches):
 
 
 ORDERS = [
-    {"order": order, "shuffle": shuffle, **({"shuffle_buffer": 100} if shuffle else {})}
-    for order in ("interleave", "global")
-    for shuffle in (False, True)
+    readers.Order(False, by="interleave"),
+    readers.Order(by="interleave", buffer=100),
+    readers.Order(False, by="global"),
+    readers.Order(by="global"),
 ]
-ways = pytest.mark.parametrize("way", ORDERS, ids=lambda w: f"{w['order']}-{w['shuffle']}")
+ways = pytest.mark.parametrize("way", ORDERS, ids=lambda way: f"{way.by}-{way.shuffle}")
 
 
 def arguments(way, **more):
-    return {"split": "train", "seed": 5, **way, **more}
+    return {"split": "train", "seed": 5, "shuffle": way, **more}
 
 
 @pytest.mark.slow(base=["global-True"])
@@ -52,7 +53,7 @@ def test_both_readers_give_the_same_batches_from_any_step(dataset, way):
     for done, by_state in zip(places, (False, True, False, True, None), strict=True):
         begun = readers.as_numpy(dataset, **how)
         assert ids(itertools.islice(begun, done)) == whole[:done]
-        step, state = {"start_step": done}, {"state": begun.state().to_json()}
+        step, state = {"state": done}, {"state": begun.state().to_json()}
         assert ids(readers.as_numpy(dataset, **step, **how)) == whole[done:]
         assert ids(readers.as_numpy(dataset, **state, **how)) == whole[done:]
         if by_state is not None:  # After a pass of `load`, the next one follows.
@@ -68,7 +69,7 @@ def test_each_new_pass_reads_the_next_epochs(dataset, way):
     steps = len(epochs) // 4
     ds = readers.load(dataset, **how)
     assert ids(ds) + ids(ds) + ids(ds) == epochs[: 3 * steps]
-    resumed = readers.load(dataset, **how, start_step=steps + 3)
+    resumed = readers.load(dataset, **how, state=steps + 3)
     assert ids(resumed) == epochs[steps + 3 : 2 * steps]
     assert ids(resumed) == epochs[2 * steps : 3 * steps]
 
@@ -96,9 +97,8 @@ def test_a_state_of_another_run_is_rejected(dataset, tmp_path):
     assert again.state() == state
     for changed, message in [
         ({"seed": 6}, "from a run with seed=5, not 6"),
-        ({"start_step": 1}, "give only one of them"),
         ({"shuffle": False}, "records in a global shuffle, not in order"),
-        ({"order": "interleave"}, "not interleaved in windows of"),
+        ({"shuffle": readers.Order(by="interleave")}, "not interleaved in windows of"),
         ({"split": "train[:50%]"}, "the records, the split or its slice differ"),
         (
             {"state": json.dumps({**json.loads(state.to_json()), "place": 10**6})},
@@ -116,7 +116,7 @@ def test_files_without_an_index_are_scanned_to_start_at_a_step(tmp_path):
         index.unlink()
     files = sorted(map(str, tmp_path.glob("train*.tfrecord")))
     how = {"schema": readers.Manifest.read(tmp_path).schema, "batch_size": 4}
-    assert ids(readers.load(files, **how, start_step=3)) == [[12, 13, 14, 15], [16, 17, 18, 19]]
+    assert ids(readers.load(files, **how, state=3)) == [[12, 13, 14, 15], [16, 17, 18, 19]]
     assert readers.load(files, **how).cardinality() == 5
     shuffled = [n for batch in ids(readers.load(files, **how, shuffle=True)) for n in batch]
     assert sorted(shuffled) == list(range(20)) != shuffled
@@ -144,7 +144,7 @@ def test_skipped_steps_are_not_read(dataset, way, tmp_path):
     file = f"train-{shard:05d}-of-{len(COUNTS):05d}.tfrecord"
     damage(tmp_path / file, whole[0][0] - (ends[shard] - COUNTS[shard]))
     for read in (readers.load, readers.as_numpy):
-        assert ids(read(tmp_path, **how, start_step=20)) == whole[20:]
+        assert ids(read(tmp_path, **how, state=20)) == whole[20:]
         with pytest.raises((ValueError, tf.errors.OpError)):
             next(iter(read(tmp_path, **how)))
 
@@ -170,13 +170,13 @@ def test_transform_keys_depend_only_on_the_seed_the_epoch_and_the_place(dataset,
     assert keys_of(dataset, **arguments(way, batch_size=9, repeat=2)) == keys
     other = keys_of(dataset, **arguments(way, batch_size=16, repeat=2) | {"seed": 6})
     assert not set(other.values()) & set(keys.values())
-    resumed = keys_of(dataset, **arguments(way, batch_size=16), start_step=5)
+    resumed = keys_of(dataset, **arguments(way, batch_size=16), state=5)
     assert resumed.items() <= {(0, n): key for (epoch, n), key in keys.items() if not epoch}.items()
     assert len(resumed) == RECORDS - 80
     hosts = [keys_of(dataset, **arguments(way, batch_size=5), shard=(h, 3)) for h in range(3)]
     shared = {place: key for host in hosts for place, key in host.items()}
     assert len(set(shared.values())) == len(shared) > RECORDS - 3
-    if way["order"] == "global":
+    if way.by == "global":
         assert shared.items() <= keys.items()
 
 

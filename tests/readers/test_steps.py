@@ -32,9 +32,9 @@ def all_ways(path, schema, batching, **arguments):
     }
 
 
-def assert_all_ways(expected, path, schema, **arguments):
+def assert_all_ways(expected, path, schema, batching="ragged", **arguments):
     """Asserts that each reader gives these values of `x`, one for each record."""
-    for way, batches in all_ways(path, schema, "ragged", **arguments).items():
+    for way, batches in all_ways(path, schema, batching, **arguments).items():
         assert [row for batch in batches for row in nested(batch["x"])] == expected, way
 
 
@@ -70,7 +70,7 @@ def test_a_schema_distinguishes_the_context_from_feature_lists(tmp_path):
             "words": tf.io.FixedLenSequenceFeature([], tf.string),
         },
     )
-    for way, (batch,) in all_ways(path, schema, "padded", batch_size=5, mask=True).items():
+    for way, (batch,) in all_ways(path, schema, readers.Padded(mask=True), batch_size=5).items():
         for name, value in {**context, **lists}.items():
             np.testing.assert_array_equal(batch[name], value, err_msg=f"{way} {name}")
         steps = tf.sequence_mask(lengths["tokens"])
@@ -167,8 +167,8 @@ def test_feature_lists_are_truncated_counted_bucketed_and_packed_like_lists(tmp_
         Schema({"x": ("float32", (None, 2), encoding)}) for encoding in ("list steps", "list")
     )
     for arguments in (
-        {"batching": "padded", "max_length": 3, "lengths": True},
-        {"batching": "packed", "max_length": 6},
+        {"batching": readers.Padded(max_length=3, lengths=True)},
+        {"batching": readers.Packed(6)},
     ):
         found = readers.as_numpy(lists, schema=list_schema, batch_size=2, **arguments)
         expected = as_lists(found)
@@ -181,9 +181,9 @@ def test_steps_of_several_lengths_are_truncated_within_each_step(tmp_path):
     records = [sequence_example(x=[[7] * size for size in record]) for record in sizes]
     path = write_plain(tmp_path / "a", records)
     schema = Schema({"x": ("int64", (None, None), "list steps")})
-    assert_all_ways([[[7] * 2], [[7] * 4], []], path, schema, max_length=1)
+    assert_all_ways([[[7] * 2], [[7] * 4], []], path, schema, readers.Ragged(1))
     with pytest.raises(ValueError, match="lengths=True: each array of 'x' has its own length"):
-        readers.as_numpy(path, schema=schema, batch_size=1, batching="padded", lengths=True)
+        readers.as_numpy(path, schema=schema, batch_size=1, batching=readers.Padded(lengths=True))
 
 
 def test_a_missing_feature_list_has_no_steps_as_in_tensorflow(tmp_path):

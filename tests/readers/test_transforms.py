@@ -299,7 +299,7 @@ def test_normalized_values_equal_those_of_numpy(dtype, shape):
 def test_padding_stays_zero_with_a_mask_as_in_ragged_batches(tmp_path):
     path = write_dataset(tmp_path / "runs", SIGNALS, {"train": [signals([3, 0, 5, 1])]})
     moments = Moments((2.0, 3.0), (0.5, 4.0), "float32")
-    (padded,) = readers.as_numpy(path, batch_size=4, batching="padded", mask=True)
+    (padded,) = readers.as_numpy(path, batch_size=4, batching=readers.Padded(mask=True))
     (ragged,) = readers.as_numpy(path, batch_size=4, batching="ragged")
     found, expected = both(
         partial(normalize, moments=moments, mask=padded["signal_mask"]), padded["signal"]

@@ -39,7 +39,7 @@ def trained(dataset, folder, stop=-1, checkpoint=None, workers=0, stateful=False
             loader = StatefulDataLoader if stateful else DataLoader
             # A stateful loader finds its place by itself.
             begin = 0 if stateful else self.trainer.global_step
-            batches = readers.torch_batches(dataset, **HOW, start_step=begin)
+            batches = readers.torch_batches(dataset, **HOW, state=begin)
             return loader(batches, batch_size=None, num_workers=workers)
 
         def training_step(self, batch, index):

@@ -46,9 +46,7 @@ def signals(directory: Path) -> Iterator[NDArray[np.float32]]:
     batches = readers.as_numpy(
         directory,
         batch_size=[8, 4],
-        batching="padded",
-        mask=True,
-        max_length={"signal": 400},
+        batching=readers.Padded(max_length={"signal": 400}, mask=True),
         decoders={"scan": decoders.Function(lambda data, key: len(data), "int64", shape=())},
     )
     for batch in batches:
@@ -75,8 +73,8 @@ def train(directory: str) -> int:
     dataset = readers.load(
         [directory, Path(directory)],
         batch_size=8,
-        bucket_boundaries={"signal": [100, 200]},
-        order="interleave",
+        batching=readers.Ragged(buckets={"signal": [100, 200]}),
+        shuffle=readers.Order(False, by="interleave"),
         decoders={"image": decoders.RandomResizedCrop(224, ratio=(1, 1), with_boxes=["boxes"])},
         map=lambda record, key: record | {"key": key},
         transform=augment,

@@ -41,11 +41,15 @@ def open_by_length(plan: Plan, options: ReadOptions) -> BatchesByLength | None:
     if rule is None:
         return None
     order = f"{order_name(plan, options)}, {rule.name}"
-    if options.state:
-        check_state(options.state, order, plan)
+    state = options.state
+    if isinstance(state, State):
+        check_state(state, order, plan)
     batches = BatchesByLength(plan, options, rule, order)
-    for cursor in itertools.islice(batches.cursors(None), options.start_step):
-        batches.begin = cursor
+    if isinstance(state, State):
+        batches.begin = state.cursor
+    else:
+        for cursor in itertools.islice(batches.cursors(None), state or 0):
+            batches.begin = cursor
     return batches
 
 
@@ -73,7 +77,7 @@ class BatchesByLength:
         self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
         self._order, self._opened = order_of(plan, options), threading.Lock()
         self._lengths: Lengths | None = None
-        self.begin = options.state.cursor if options.state else Cursor()
+        self.begin = Cursor()
 
     def reader(self, turn: tuple[int, int] = (0, 1), number: int = 0) -> LengthReader:
         """A reader for one iterator.
@@ -102,13 +106,14 @@ class BatchesByLength:
     def bounds_of(self, iteration: int) -> tuple[Cursor, int | None]:
         """Where a pass over the batches begins, and the epoch before which it ends, if it does.
 
-        Each pass ends after an epoch whose number `repeat` divides, and the next one begins there.
+        Each pass ends after an epoch whose number `repeat` divides, and the next one begins there, unless
+        all passes read the same epochs.
         """
         repeat = self.options.repeat
         if repeat is None:
             return self.begin, None
         end = (self.begin.epoch // repeat + 1) * repeat
-        if not iteration:
+        if not iteration or not self.options.order.each_pass:
             return self.begin, end
         return Cursor(end + (iteration - 1) * repeat), end + iteration * repeat
 

@@ -215,8 +215,8 @@ class GroupingRule:
 def grouping_of(schema: Mapping[str, Feature], options: ReadOptions) -> GroupingRule | None:
     """The grouping that the options ask for; None if lengths do not decide."""
     hosts, sizes = options.shard[1], options.batch_size
-    if options.boundaries is not None:
-        boundaries = list(options.boundaries)
+    if options.format.boundaries is not None:
+        boundaries = list(options.format.boundaries)
         each = [sizes] * (len(boundaries) + 1) if isinstance(sizes, int) else sizes
         together = [size * hosts for size in each]
         feature = options.bucket_feature(schema)

@@ -46,7 +46,7 @@ def _lengths(study: Study, name: str) -> dict[str, Any]:
     split, seen = next(iter(parts.items()))
     boundaries = suggested_boundaries(seen)
     buckets = {name: boundaries}
-    arguments = f"batch_size={_BATCH_SIZE}, batching='padded', bucket_boundaries={buckets!a}"
+    arguments = f"batch_size={_BATCH_SIZE}, batching=readers.Padded(buckets={buckets!a})"
     return {
         "feature": name,
         "anchor": anchor,
@@ -65,7 +65,7 @@ def _lengths(study: Study, name: str) -> dict[str, Any]:
 
 
 def suggested_boundaries(lengths: np.ndarray) -> list[int]:
-    """Quantiles as `bucket_boundaries`; empty for few records, or if buckets save less than 1 % of the cells."""
+    """Quantiles as boundaries of buckets; empty for few records, or if buckets save less than 1 % of the cells."""
     if len(lengths) < _FEWEST:
         return []
     ends = np.unique(np.quantile(lengths, _SHARES, method="inverted_cdf"))
@@ -80,7 +80,7 @@ def padding(lengths: np.ndarray, batch_size: int, boundaries: Sequence[int] = ()
     Args:
         lengths: The lengths of records, int64 [n].
         batch_size: Records in a batch, which is padded to its longest.
-        boundaries: The lengths at which a bucket begins, as `bucket_boundaries` of `readers.load`.
+        boundaries: The lengths at which a bucket begins, as `buckets` of `readers.Padded`.
     """
     cells, places = 0.0, np.searchsorted(np.asarray(boundaries), lengths, side="right")
     for place in np.unique(places):

@@ -12,6 +12,7 @@ from readers.files.in_threads import map_in_threads
 from readers.files.local import is_local
 from readers.format.manifest import DatasetError, Manifest, join
 from readers.format.schema import Schema
+from readers.format.splits import Shard
 from readers.order.split import parse_split, shard_ranges
 from readers.shards.features import chosen_schema, sizes_of
 from readers.shards.index import read_offsets
@@ -42,13 +43,12 @@ def dataset_plan(
     """The plan for a split of a dataset whose manifest has been read; arguments as of `resolve`."""
     text = default_split(list(manifest.splits)) if split is None else split
     counts = {name: split.records for name, split in manifest.splits.items()}
-    name, start, stop = parse_split(text, counts)
-    shards = manifest.splits[name].shards
+    chosen = parse_split(text, counts)
+    of_split = {name: manifest.splits[name].shards for name, _, _ in chosen}
     on_disk = is_local(directory)
 
-    def part(run: tuple[int, int, int]) -> Part:
-        number, skip, take = run
-        shard = shards[number]
+    def part(run: tuple[Shard, int, int]) -> Part:
+        shard, skip, take = run
         path = join(directory, shard.path)
         found = Part(
             path,
@@ -63,16 +63,21 @@ def dataset_plan(
         return replace(found, version=_check_shard(found, accept_cut)) if on_disk else found
 
     # For a store the sizes cost requests, so they wait.
-    runs = list(shard_ranges([shard.records for shard in shards], start, stop))
+    runs = [
+        (of_split[name][number], skip, take)
+        for name, start, stop in chosen
+        for number, skip, take in shard_ranges([s.records for s in of_split[name]], start, stop)
+    ]
     parts = map_in_threads(part, runs, on_disk) if on_disk else map(part, runs)
+    shards = [shard for shards in of_split.values() for shard in shards]
     records = sum(shard.records for shard in shards)
     return Plan(
         name=text,
         schema=manifest.schema if schema is None else chosen_schema(manifest.schema, schema),
         parts=tuple(parts),
-        records=stop - start,
+        records=sum(stop - start for _, start, stop in chosen),
         record_bytes=sum(shard.bytes for shard in shards) / records if records else None,
-        fingerprint=tuple((s.records, s.crc32c) for s in shards) + ((start, stop),),
+        fingerprint=(*((s.records, s.crc32c) for s in shards), *chosen),
         sizes=sizes_of(manifest),
     )
 

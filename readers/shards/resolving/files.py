@@ -17,7 +17,7 @@ from readers.files.local import is_local, path_text
 from readers.files.of_path import files_of
 from readers.format.manifest import INDEX_SUFFIX, TEXT_INDEX_SUFFIX, join
 from readers.format.schema import Schema
-from readers.order.split import parse_split, shard_ranges, split_name
+from readers.order.split import parse_split, shard_ranges
 from readers.shards.gzip_files import decompressed_extent, is_gzipped
 from readers.shards.index import index_of
 from readers.shards.local_shard import version_of
@@ -87,10 +87,6 @@ def files_plan(paths: list[str], split: str | None, schema: Schema, any_order: b
     """The plan for files without a manifest; arguments and errors as of `resolve`."""
     if not paths:
         raise ValueError("an empty list of files: there is nothing to read")
-    if split is not None and split_name(split) != ALL:
-        raise ValueError(
-            f"unknown split {split_name(split)!r}: files without a manifest have only {ALL!r}"
-        )
     paths = list(map(path_text, paths))
     are_local = all(map(is_local, paths))
     sizes = map_in_threads(_size_and_version, paths, are_local)
@@ -108,17 +104,18 @@ def files_plan(paths: list[str], split: str | None, schema: Schema, any_order: b
     counts = [count for count, _, _ in extents]
     records = sum(counts)
     split = split or ALL
-    _, start, stop = parse_split(split, {ALL: records})
+    runs = parse_split(split, {ALL: records})
     return Plan(
         name=split,
         schema=schema,
         parts=tuple(
             files[number].part(skip, take, *extents[number][::2])
+            for _, start, stop in runs
             for number, skip, take in shard_ranges(counts, start, stop)
         ),
-        records=stop - start,
+        records=sum(stop - start for _, start, stop in runs),
         record_bytes=sum(size for _, size, _ in extents) / records if records else None,
-        fingerprint=(*_fingerprint(files), (start, stop)),
+        fingerprint=(*_fingerprint(files), *(run[1:] for run in runs)),
     )
 
 

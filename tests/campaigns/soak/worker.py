@@ -64,30 +64,30 @@ def _rows(batch: Mapping[str, np.ndarray], name: str) -> Iterator[tuple[np.ndarr
         yield value if lengths is None else value[: lengths[row]], key.decode()
 
 
-def _options(kind: str, split: str, cache: Mapping[str, str]) -> dict[str, Any]:
-    padded = {"batching": "padded", "lengths": True} if kind == "sensors" else {}
+def _options(kind: str, split: str, cache: Mapping[str, Any]) -> dict[str, Any]:
+    padded = {"batching": readers.Padded(lengths=True)} if kind == "sensors" else {}
     options = {"split": split, "columns": [_VALUES[kind], "key"], "batch_size": _BATCH}
     return {**options, "shuffle": True, **padded, **cache}
 
 
 def _as_numpy(
-    url: str, kind: str, split: str, cache: Mapping[str, str], seed: int
+    url: str, kind: str, split: str, cache: Mapping[str, Any], seed: int
 ) -> Iterator[Epoch]:
     order = ("global", "interleave")[seed % 2]
     for epoch in range(_EPOCHS):
-        more = {"order": order, "seed": seed + epoch}
-        batches = readers.as_numpy(url, **_options(kind, split, cache), **more)
+        more = {"shuffle": readers.Order(by=order), "seed": seed + epoch}
+        batches = readers.as_numpy(url, **_options(kind, split, cache) | more)
         yield [row for batch in batches for row in _rows(batch, _VALUES[kind])]
 
 
-def _load(url: str, kind: str, split: str, cache: Mapping[str, str], seed: int) -> Iterator[Epoch]:
+def _load(url: str, kind: str, split: str, cache: Mapping[str, Any], seed: int) -> Iterator[Epoch]:
     batches = readers.load(url, **_options(kind, split, cache), seed=seed)
     for _ in range(_EPOCHS):
         yield [row for batch in batches.as_numpy_iterator() for row in _rows(batch, _VALUES[kind])]
 
 
 def _source(
-    url: str, kind: str, split: str, cache: Mapping[str, str], seed: int
+    url: str, kind: str, split: str, cache: Mapping[str, Any], seed: int
 ) -> Iterator[Epoch]:
     name = _VALUES[kind]
     source = readers.RecordSource(url, split, [name, "key"], **cache)
@@ -117,7 +117,7 @@ def _epochs(
     way = _WAYS[number % len(_WAYS)]
     # The ways and the cache take all turns with each other.
     has_cache = number // len(_WAYS) % 2 == 1
-    kept = {"cache_dir": cache, "cache_size": _CACHE_SIZE} if has_cache else {}
+    kept = {"cache": readers.Cache(cache, _CACHE_SIZE)} if has_cache else {}
     done = {"what": way.__name__.lstrip("_") + (", cache" if has_cache else "")}
     splits = [way(url, kind, split, kept, number * _EPOCHS) for split in ("train", "val")]
     for parts in zip(*splits, strict=True):

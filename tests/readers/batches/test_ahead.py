@@ -14,7 +14,7 @@ import pytest
 
 import readers
 from readers.batches.prefetch import mapped_ahead
-from readers.shards.cache import ShardCache
+from readers.shards.cache import Cache
 from readers.shards.framed import FramedReader
 from tests.support.arrays import ids
 from tests.support.datasets import write_dataset
@@ -23,10 +23,10 @@ SHARDS = (50, 40, 70, 40)
 
 WAYS = {
     "in order": {},
-    "global": {"shuffle": True, "order": "global"},
-    "in windows": {"shuffle": True, "order": "interleave", "shuffle_buffer": 30},
-    "one of two hosts": {"shard": (1, 2), "shuffle": True, "order": "global"},
-    "in buckets": {"bucket_boundaries": [2], "shuffle": True, "order": "global"},
+    "global": {"shuffle": readers.Order(by="global")},
+    "in windows": {"shuffle": readers.Order(by="interleave", buffer=30)},
+    "one of two hosts": {"shard": (1, 2), "shuffle": readers.Order(by="global")},
+    "in buckets": {"batching": readers.Padded(buckets=[2]), "shuffle": readers.Order(by="global")},
 }
 
 
@@ -129,14 +129,19 @@ def test_an_iterator_that_is_dropped_leaves_no_thread(url: str) -> None:
 def test_several_shards_are_cached_at_a_time(
     url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    both, opened = threading.Barrier(2), ShardCache.open
+    both, opened = threading.Barrier(2), Cache.open
 
-    def meets_another(cache: ShardCache, part: object) -> object:
+    def meets_another(cache: Cache, part: object) -> object:
         both.wait(10)
         return opened(cache, part)
 
-    monkeypatch.setattr(ShardCache, "open", meets_another)
-    how = {"batching": "padded", "batch_size": 50, "shuffle": True, "cache_dir": tmp_path / "cache"}
+    monkeypatch.setattr(Cache, "open", meets_another)
+    how = {
+        "batching": "padded",
+        "batch_size": 50,
+        "shuffle": True,
+        "cache": readers.Cache(tmp_path / "cache"),
+    }
     assert sorted(ids(readers.as_numpy(url, **how))) == list(range(sum(SHARDS)))
 
 

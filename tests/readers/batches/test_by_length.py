@@ -57,20 +57,18 @@ def dataset(tmp_path_factory):
 
 
 BUCKETS = {
-    "batching": "padded",
+    "batching": readers.Padded(buckets={"tokens": [5, 12]}),
     "batch_size": [16, 8, 4],
-    "bucket_boundaries": {"tokens": [5, 12]},
     "columns": ["label", "tokens"],
 }
 
 
 RAGGED = {
-    "batching": "ragged",
+    "batching": readers.Ragged(buckets=[10, 20]),
     "batch_size": 8,
-    "bucket_boundaries": [10, 20],
     "columns": ["label", "tokens"],
 }
-PACKED = {"batching": "packed", "batch_size": 4, "max_length": 40, "columns": ["tokens", "tags"]}
+PACKED = {"batching": readers.Packed(40), "batch_size": 4, "columns": ["tokens", "tags"]}
 ways = pytest.mark.parametrize(
     "way", [BUCKETS, RAGGED, PACKED], ids=["buckets", "ragged", "packed"]
 )
@@ -99,7 +97,7 @@ def test_each_new_pass_reads_the_next_epochs(dataset, way):
     endless = readers.load(dataset, **way, shuffle=True, repeat=None)
     assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
     assert as_lists(endless.take(len(epochs))) == epochs
-    same = readers.load(dataset, **way, shuffle=True, reshuffle_each_iteration=False)
+    same = readers.load(dataset, **way, shuffle=readers.Order(each_pass=False))
     next(iter(same))
     first = as_lists(same)
     assert first == as_lists(same) == epochs[: len(first)]
@@ -107,7 +105,8 @@ def test_each_new_pass_reads_the_next_epochs(dataset, way):
 
 def test_features_that_are_packed_together_lie_side_by_side(dataset):
     """`tests/readers/test_model.py` says where the tokens lie."""
-    for batch in readers.as_numpy(dataset, **PACKED, shuffle=True, padding_values=-1):
+    how = {**PACKED, "batching": readers.Packed(40, values=-1)}
+    for batch in readers.as_numpy(dataset, **how, shuffle=True):
         tokens, segments = batch["tokens"], batch["tokens_segment_ids"]
         assert segments.dtype == batch["tokens_positions"].dtype == np.int32
         np.testing.assert_array_equal(tokens == -1, segments == 0)
@@ -117,10 +116,10 @@ def test_features_that_are_packed_together_lie_side_by_side(dataset):
 
 
 def test_packed_rows_have_static_shapes(dataset):
-    spec = readers.load(dataset, **PACKED, drop_remainder=True).element_spec
+    spec = readers.load(dataset, **PACKED, remainder="drop").element_spec
     assert spec["tags"] == tf.TensorSpec([4, 40, 2], tf.int32)
     assert spec["tokens_segment_ids"] == tf.TensorSpec([4, 40], tf.int32)
-    batches = list(readers.load(dataset, **PACKED, drop_remainder=True))
+    batches = list(readers.load(dataset, **PACKED, remainder="drop"))
     assert len(batches) > 1
     assert {tuple(batch["tokens"].shape) for batch in batches} == {(4, 40)}
 
@@ -172,7 +171,7 @@ def test_batches_do_not_depend_on_how_many_records_are_added_at_a_time(lengths, 
 
 @ways
 def test_the_number_of_batches_is_known_before_any_is_read(dataset, way, monkeypatch):
-    for how in ({"shuffle": True}, {"shard": (1, 3), "drop_remainder": True}, {"repeat": 2}):
+    for how in ({"shuffle": True}, {"shard": (1, 3), "remainder": "drop"}, {"repeat": 2}):
         batches = readers.as_numpy(dataset, **{**way, "batch_size": 3}, **how)
         for _ in range(2):
             expected = len(batches)
@@ -182,7 +181,7 @@ def test_the_number_of_batches_is_known_before_any_is_read(dataset, way, monkeyp
         len(readers.as_numpy(dataset, **way, repeat=None))
     monkeypatch.setattr(FramedReader, "read", None)
     monkeypatch.setattr(FramedReader, "places", None)
-    assert len(readers.as_numpy(dataset, **way, start_step=5)) > 5
+    assert len(readers.as_numpy(dataset, **way, state=5)) > 5
 
 
 @ways
@@ -233,7 +232,7 @@ def decoded(monkeypatch):
 
 
 def read_photos(path, **how):
-    options = {"batching": "padded", "bucket_boundaries": [5, 12], "batch_size": [4, 2, 1]}
+    options = {"batching": readers.Padded(buckets=[5, 12]), "batch_size": [4, 2, 1]}
     return readers.as_numpy(path, **options, shuffle=True, **how)
 
 
@@ -254,7 +253,7 @@ def test_records_before_a_step_are_not_decoded(photos, decoded):
             next(begun)
         expected = begun.state(), as_lists(begun)
         decoded.clear()
-        resumed = read_photos(photos, shard=(0, hosts), start_step=steps - 2)
+        resumed = read_photos(photos, shard=(0, hosts), state=steps - 2)
         assert not decoded
         assert (resumed.state(), as_lists(resumed)) == expected
         assert len(decoded) <= 7
@@ -263,20 +262,17 @@ def test_records_before_a_step_are_not_decoded(photos, decoded):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({**BUCKETS, "batching": "dense"}, "bucket_boundaries needs batching='padded' or"),
-        ({**BUCKETS, "bucket_boundaries": []}, r"bucket_boundaries=\[\]: expected increasing"),
-        ({**BUCKETS, "bucket_boundaries": [5, 5]}, "expected increasing numbers"),
         ({**BUCKETS, "batch_size": [1, 2]}, "or one for each of the 3 buckets"),
         ({**BUCKETS, "batch_size": [1, 2, 0]}, "expected a number of at least 1, or one for"),
         (
-            {**BUCKETS, "bucket_boundaries": {"label": [5, 12]}},
+            {**BUCKETS, "batching": readers.Padded(buckets={"label": [5, 12]})},
             "names 'label': the features with a",
         ),
         (
-            {**BUCKETS, "bucket_boundaries": [5, 12], "columns": ["tokens", "tags"]},
+            {**BUCKETS, "batching": readers.Ragged(buckets=[5, 12]), "columns": ["tokens", "tags"]},
             "2 features have",
         ),
-        ({**PACKED, "max_length": None}, "'tags', int32 .* has no max_length"),
+        ({**PACKED, "batching": readers.Packed()}, "'tags', int32 .* has no max_length"),
         ({**PACKED, "columns": None}, "'key', .* does not have an unknown first dimension; leave"),
         ({**PACKED, "batch_size": [4, 5]}, r"batch_size=\[4, 5\]: expected a number"),
     ],
@@ -294,5 +290,5 @@ def test_a_state_of_other_batches_is_rejected(dataset):
     with pytest.raises(ValueError, match="state is of records in order, in buckets of 'tokens'"):
         readers.load(dataset, **{**BUCKETS, "batch_size": 4}, state=state)
     with pytest.raises(ValueError, match="too few for one batch"):
-        how = {**BUCKETS, "batch_size": 1000, "drop_remainder": True}
+        how = {**BUCKETS, "batch_size": 1000, "remainder": "drop"}
         list(readers.as_numpy(dataset, **how, repeat=None))

@@ -56,7 +56,9 @@ def test_all_readers_read_from_a_store(store: Bucket, numbered: Path, tmp_path: 
     assert readers.Manifest.read(url).splits["train"].records == 200
     assert ids(readers.as_numpy(url, split="train", batch_size=30)) == list(range(200))
     found = ids(
-        readers.as_numpy(url, split="train", batch_size=30, shuffle=True, seed=3, order="global")
+        readers.as_numpy(
+            url, split="train", batch_size=30, shuffle=readers.Order(by="global"), seed=3
+        )
     )
     assert found == GlobalOrder(200, 3)(0, np.arange(200)).tolist()
     source = readers.RecordSource(url, split="train")
@@ -92,7 +94,7 @@ def test_iterating_over_records_and_showing_the_first_take_a_request_a_window(
     assert len(s3.proxy.seen(r"\.tfrecord$")) <= 4
 
 
-@pytest.mark.parametrize("how", [{}, {"shuffle": True, "order": "interleave"}])
+@pytest.mark.parametrize("how", [{}, {"shuffle": readers.Order(by="interleave")}])
 def test_a_pass_takes_few_requests_and_fetches_each_byte_once(
     s3: Bucket, large: Path, how: dict
 ) -> None:
@@ -123,7 +125,11 @@ def test_skipping_damaged_records_takes_no_more_requests_than_raising(
     intact, cut = s3.upload(large), shutil.copytree(large, tmp_path / "cut")
     damage(cut / "train-00001-of-00002.tfrecord", 7)
     damaged = s3.upload(cut)
-    how = {"batching": "padded", "batch_size": 4, "shuffle": True, "shuffle_buffer": 40}
+    how = {
+        "batching": "padded",
+        "batch_size": 4,
+        "shuffle": readers.Order(by="interleave", buffer=40),
+    }
     for read in (readers.load, readers.as_numpy):
         raised = traffic(s3, read(intact, **how))
         assert raised[1] < 40
@@ -153,7 +159,11 @@ def test_two_iterators_do_not_fetch_records_again_that_either_of_them_has(
 ) -> None:
     monkeypatch.setattr("readers.batches.read_sizes._AHEAD_BYTES", 1 << 20)
     monkeypatch.setattr("readers.shards.fetch._GAP_BYTES", 0)
-    how = {"batching": "padded", "batch_size": 2, "shuffle": True, "shuffle_buffer": 16}
+    how = {
+        "batching": "padded",
+        "batch_size": 2,
+        "shuffle": readers.Order(by="interleave", buffer=16),
+    }
     dataset = readers.load(s3.upload(large), **how)
 
     # To the end of the epoch, beyond which nobody reads ahead.

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.batches import collate
-from readers.batches.batch_format import BatchFormat
+from readers.batches.batch_format import Padded
 from readers.format.compiled import library
 from readers.format.compiled.columns import CompiledDecoder
 from readers.format.decode.column import Spans, column_of
@@ -157,12 +157,12 @@ class _Batched:
     st.lists(st.sampled_from(["signal", "tokens", "shorts", "floats", "flags", "rawer", "half", "label", "text"]),
              min_size=1, max_size=5, unique=True),
     st.integers(0, 2**32),
-    st.sampled_from([{}, {"max_length": 2}, {"max_length": 5, "pad_to": "max_length"}, {"padding_values": 1}]),
+    st.sampled_from([{}, {"max_length": 2}, {"max_length": 5, "to": "max_length"}, {"values": 1}]),
     st.sampled_from([[0, 3, 7, 8], [0, 8]]),
 )  # fmt: skip
 def test_batches_are_cut_and_padded_as_by_numpy(names, seed, options, bounds):
     schema = Schema({name: FEATURES[name] for name in names})
-    batch_format = BatchFormat("padded", True, True, **options)
+    batch_format = Padded(mask=True, lengths=True, **options)
     examples = examples_of(schema, 8, seed, (0, 1, 2, 3, 9))
     batched = _Batched(schema, batch_format)
     for found, expected in zip(
@@ -181,7 +181,7 @@ def test_batches_are_cut_and_padded_as_by_numpy(names, seed, options, bounds):
 def test_padded_columns_have_the_same_values_as_flat_ones():
     schema = Schema({"signal": FEATURES["signal"]})
     memory = Memory([frame(data) for data in examples_of(schema, 5, 0, (0, 1, 4))])
-    rows = BatchFormat("padded").rows(schema)
+    rows = Padded().rows(schema)
     (flat,), (padded,) = (
         CompiledDecoder(schema).batches(memory.records, memory.sizes, (0, 5), how)
         for how in ({}, rows)
@@ -195,7 +195,7 @@ def test_padded_columns_have_the_same_values_as_flat_ones():
 def test_padding_for_which_there_is_no_memory_is_left_to_its_batch(length):
     schema = Schema({"signal": FEATURES["signal"]})
     memory = Memory([frame(data) for data in examples_of(schema, 5)])
-    rows = BatchFormat("padded", max_length=length, pad_to="max_length").rows(schema)
+    rows = Padded(length, to="max_length").rows(schema)
     (found,) = CompiledDecoder(schema).batches(memory.records, memory.sizes, (0, 5), rows)
     assert found["signal"].padded is None and len(found["signal"].arrays()) == 5
 
@@ -203,7 +203,7 @@ def test_padding_for_which_there_is_no_memory_is_left_to_its_batch(length):
 def test_much_padding_is_left_to_its_batch(monkeypatch):
     monkeypatch.setattr("readers.format.compiled.columns._MOST_PADDED_BYTES", 1000)
     schema = Schema({"signal": FEATURES["signal"]})
-    batched = _Batched(schema, BatchFormat("padded"))
+    batched = _Batched(schema, Padded())
     examples = examples_of(schema, 8, 3, (1, 150))
     for found, expected in zip(
         batched.arrays(examples, [0, 4, 8]), batched.expected(examples, [0, 4, 8]), strict=True

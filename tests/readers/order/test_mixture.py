@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 
 import readers
 from readers.order import orders
-from readers.order.mixture import MixedOrder, quotas
+from readers.order.mixture import MixedOrder
 from readers.order.orders import GlobalOrder, SequentialOrder
 from readers.order.permutation import Permutation
 from tests.support.datasets import write_dataset, write_numbers
@@ -30,24 +33,35 @@ def datasets(tmp_path_factory):
     return paths
 
 
+def mixed(paths, *weights):
+    return readers.Mix(dict(zip(paths, weights, strict=True)))
+
+
 def test_a_state_of_other_weights_is_refused(datasets):
     with pytest.raises(ValueError, match="the state is of records in order, mixed by"):
-        begun = readers.as_numpy(datasets, batch_size=4, weights=[1, 1, 1])
+        begun = readers.as_numpy(mixed(datasets, 1, 1, 1), 4)
         next(begun)
-        readers.as_numpy(datasets, batch_size=4, weights=[1, 1, 2], state=begun.state())
+        readers.as_numpy(mixed(datasets, 1, 1, 2), 4, state=begun.state())
 
 
-@given(st.lists(st.floats(1, 100), min_size=1, max_size=30))
-@settings(max_examples=50)
-def test_every_dataset_is_within_a_4096th_of_its_weight(weights):
-    found = quotas(weights)
-    assert found.min() >= 1
-    assert np.abs(found / found.sum() - np.array(weights) / sum(weights)).max() < 1 / 4096
-
-
-def test_a_weight_of_less_than_a_4096th_is_refused(datasets):
-    with pytest.raises(ValueError, match=r"0\.0001 is less than 1/4096 of their sum.*leave it out"):
-        readers.as_numpy(datasets, weights=[1, 1, 1e-4], batch_size=4)
+@given(
+    st.lists(st.one_of(st.floats(1e-4, 100), st.integers(1, 10**9)), min_size=1, max_size=90),
+    st.one_of(st.none(), st.integers(0, 9)),
+    st.integers(0, 2000),
+)
+@settings(max_examples=50, deadline=None)
+def test_every_dataset_has_its_exact_share_of_any_number_of_windows(weights, seed, windows):
+    counts = [10**12] * len(weights)
+    order = MixedOrder(counts, [SequentialOrder()] * len(counts), weights, seed)
+    size = max(256, 4 * len(weights))
+    shares = [Fraction(str(w)) / sum(Fraction(str(w)) for w in weights) for w in weights]
+    exact = [math.floor(windows * size * share) for share in shares]
+    # The records before the place at which all of these are read are exactly these.
+    following = order(0, sum(exact) + np.arange(3 * size))
+    for dataset, before in enumerate(exact):
+        mine = following[following // 10**12 == dataset] % 10**12
+        assert mine.tolist() == list(range(before, before + len(mine)))
+        assert len(mine) <= math.floor((windows + 4) * size * shares[dataset]) - before
 
 
 @given(st.integers(1, 5), st.one_of(st.none(), st.integers(0, 9)), st.integers(0, 10**7))
@@ -103,17 +117,6 @@ def test_a_tiny_dataset_takes_one_permutation_however_often_it_is_read(monkeypat
     assert len(made) == 2
 
 
-def test_simple_proportions_are_exact():
-    for weights, expected in (
-        ([1], [256]),
-        ([1, 1], [128, 128]),
-        ([0.7, 0.3], [182, 78]),
-        ([1, 2, 3], [43, 86, 129]),
-        ([100, 1.37], [4041, 55]),
-    ):
-        assert quotas(weights).tolist() == expected
-
-
 def test_datasets_are_spread_evenly_without_a_shuffle():
     order = MixedOrder([100, 100], [SequentialOrder(), SequentialOrder()], [3, 1], None)
     found = order(0, np.arange(40))
@@ -121,25 +124,17 @@ def test_datasets_are_spread_evenly_without_a_shuffle():
     assert found[found < 100].tolist() == list(range(30))
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"weights": [1, 0, 1]}, "a number above 0 for each dataset"),
-        ({"weights": []}, "a number above 0 for each dataset"),
-        ({"weights": [1, 2]}, "weights for 2 datasets: expected a list of 2 paths, found 3"),
-        ({"weights": [1, 2, 3], "order": "interleave"}, "they need order='global'"),
-    ],
-)
-def test_invalid_arguments_are_refused(datasets, how, message):
-    with pytest.raises(ValueError, match=message):
-        readers.as_numpy(datasets, batch_size=1, **how)
+def test_a_mixture_is_not_interleaved(datasets):
+    with pytest.raises(ValueError, match="Mix finds records by their index"):
+        readers.as_numpy(mixed(datasets, 1, 2, 3), 1, shuffle=readers.Order(by="interleave"))
+    with pytest.raises(ValueError, match=r"a readers\.Mix is for batches"):
+        readers.RecordSource(mixed(datasets, 1, 2, 3))
 
 
 def test_datasets_with_other_features_are_refused(datasets, tmp_path):
     other = str(write_numbers(tmp_path))
     with pytest.raises(ValueError, match=r"has other features than .*choose those they share"):
-        readers.load([datasets[0], other], batch_size=1, split="train", weights=[1, 1])
-    (batch, *_) = readers.as_numpy(
-        [datasets[0], other], batch_size=4, split="train", weights=[1, 1], columns=["id"]
-    )
+        readers.load(mixed([datasets[0], other], 1, 1), 1, split="train")
+    paths = mixed([datasets[0], other], 1, 1)
+    (batch, *_) = readers.as_numpy(paths, 4, split="train", columns=["id"])
     assert sorted(batch["id"].tolist()) == [0, 0, 1, 1]

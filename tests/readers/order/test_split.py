@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.order.split import parse_split, shard_ranges, split_name
+from readers.order.split import parse_split, shard_ranges
 
 COUNTS = {"train": 1000, "val": 7}
 
@@ -32,7 +32,7 @@ def test_slices_match_tensorflow_datasets(text, start, stop):
         with pytest.raises(ValueError, match="holds no records"):
             parse_split(text, COUNTS)
     else:
-        assert parse_split(text, COUNTS) == (text.split("[")[0], start, stop)
+        assert parse_split(text, COUNTS) == [(text.split("[")[0], start, stop)]
 
 
 @given(st.integers(1, 5000), st.integers(1, 99))
@@ -44,7 +44,7 @@ def test_two_slices_at_the_same_percentage_partition_a_split(records, percent):
             with pytest.raises(ValueError, match="holds no records"):
                 parse_split(text % percent, {"a": records})
         else:
-            assert parse_split(text % percent, {"a": records})[1:] == expected
+            assert parse_split(text % percent, {"a": records}) == [("a", *expected)]
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,9 @@ def test_two_slices_at_the_same_percentage_partition_a_split(records, percent):
         ("train[:101%]", "found 101%, expected percentages from -100 to 100"),
         ("train[:1001]", "1001 is outside of its 1000 records"),
         ("train[20:10]", "holds no records: 20 to 10 of 1000"),
+        ("train+", "split '': expected one of the forms"),
+        ("train[:60%]+val+train[500:]", "record 500 of train is in two parts of the sum; .*Mix"),
+        ("val+val", "record 0 of val is in two parts"),
         (3, "expected one of the forms"),
     ],
 )
@@ -67,11 +70,13 @@ def test_an_invalid_split_is_refused_with_the_cure(text, message):
 
 
 def test_an_empty_split_can_be_read_whole():
-    assert parse_split("empty", {"empty": 0}) == ("empty", 0, 0)
+    assert parse_split("empty", {"empty": 0}) == [("empty", 0, 0)]
 
 
-def test_the_split_name_of_a_slice_needs_no_counts():
-    assert split_name("train[:10%]") == "train"
+def test_splits_and_slices_are_added():
+    runs = [("train", 0, 200), ("val", 0, 7), ("train", 400, 1000)]
+    for text in ("train[:20%]+val+train[40%:]", "train[:+200] + val + train[40%:]"):
+        assert parse_split(text, COUNTS) == runs
 
 
 @given(st.lists(st.integers(0, 9), max_size=8), st.data())

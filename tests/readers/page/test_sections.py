@@ -198,9 +198,12 @@ def test_lengths_say_what_padding_costs_and_which_buckets_cost_less(tmp_path):
     directory = write_dataset(tmp_path / "d", schema, {"train": [records]})
     found = lengths._lengths(studied(directory), name)
     (shown,) = (texts for size, *texts in found["wastes"] if size == 64)
-    plainly = f"readers.as_numpy({str(directory)!r}, batch_size=64, batching='padded')"
+    plainly = f"readers.as_numpy({str(directory)!r}, batch_size=64, batching=readers.Padded())"
     for text, code in zip(shown, (plainly, found["suggestion"]), strict=True):
-        code = code.removesuffix(")") + ", mask=True, shuffle=True, repeat=3)"
+        code = (
+            code.removesuffix("))").replace("Padded(", "Padded(mask=True, ")
+            + "), shuffle=True, repeat=3)"
+        )
         masks = [batch[f"{name}_mask"] for batch in eval(code, {"readers": readers})]
         full = [mask for mask in masks if len(mask) == 64]
         measured = 1 - sum(mask.sum() for mask in full) / sum(mask.size for mask in full)

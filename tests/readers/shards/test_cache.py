@@ -13,7 +13,6 @@ import pytest
 
 import readers
 from readers.shards import cache
-from readers.shards.cache import ShardCache, cache_of, parse_cache_size
 from readers.shards.resolve import resolve
 from tests.support.arrays import ids
 from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
@@ -45,7 +44,7 @@ def held(directory: Path) -> int:
 @pytest.mark.slow(base=["s3"])
 def test_each_shard_is_fetched_once_for_all_readers(store: Bucket, numbered, directory) -> None:
     url = store.upload(numbered)
-    how = {"split": "train", "cache_dir": directory}
+    how = {"split": "train", "cache": readers.Cache(directory)}
     assert ids(readers.as_numpy(url, batch_size=30, shuffle=True, **how)) != list(range(RECORDS))
     assert len(shards(store)) == 4
     assert held(directory) == sum(f.stat().st_size for f in numbered.glob("train*.tfrecord"))
@@ -55,15 +54,15 @@ def test_each_shard_is_fetched_once_for_all_readers(store: Bucket, numbered, dir
     assert int(pickle.loads(pickle.dumps(source))[78]["id"]) == 78
     local = ids(readers.load(numbered, split="train", batch_size=30, shuffle=True, seed=2))
     assert ids(readers.load(url, batch_size=30, shuffle=True, seed=2, **how)) == local
-    how["order"] = "interleave"
-    local = ids(readers.load(numbered, split="train", batch_size=30, order="interleave"))
-    assert ids(readers.load(url, batch_size=30, **how)) == local
+    how["shuffle"] = readers.Order(False, by="interleave")
+    local = ids(readers.load(numbered, 30, split="train", shuffle=how["shuffle"]))
+    assert ids(readers.load(url, 30, **how)) == local
     assert len(shards(store)) == 4
 
 
 def test_a_rewritten_dataset_is_fetched_again(s3: Bucket, numbered, directory, tmp_path) -> None:
     url = s3.upload(numbered)
-    how = {"split": "train", "batch_size": 64, "cache_dir": directory}
+    how = {"split": "train", "batch_size": 64, "cache": readers.Cache(directory)}
     assert ids(readers.as_numpy(url, **how)) == list(range(RECORDS))
     # The same names and sizes, but different content.
     rows = [numbers(i + 1, n) for i, n in [(10, 50), (60, 40), (200, 70), (300, 40)]]
@@ -77,7 +76,7 @@ def test_a_rewritten_dataset_is_fetched_again(s3: Bucket, numbered, directory, t
 def test_the_least_recently_opened_shards_make_room(s3, numbered, directory) -> None:
     parts = resolve(s3.upload(numbered), "train", None, None).parts
     sizes = [part.bytes or 0 for part in parts]
-    kept = ShardCache(str(directory), sum(sizes) - 1)
+    kept = readers.Cache(directory, sum(sizes) - 1)
     kept.check()
     for part in parts[:3]:
         kept.open(part).close()
@@ -102,7 +101,7 @@ def test_a_dataset_that_does_not_fit_is_cached_in_part_and_otherwise_read_from_t
 ) -> None:
     url = s3.upload(numbered)
     sizes = [part.bytes or 0 for part in resolve(url, "train", None, None).parts]
-    how = {"cache_dir": directory, "cache_size": sizes[0] + sizes[1] + 5}
+    how = {"cache": readers.Cache(directory, sizes[0] + sizes[1] + 5)}
     for _ in range(3):
         batches = readers.as_numpy(url, split="train", batch_size=32, shuffle=True, **how)
         assert sorted(ids(batches)) == list(range(RECORDS))
@@ -119,10 +118,10 @@ def test_a_shard_that_does_not_match_the_manifest_is_not_cached(
     data = bytearray((numbered / name).read_bytes())
     data[1000] ^= 1
     s3.put(f"{url}/{name}", bytes(data))
-    how = {"split": "train", "batch_size": 64, "cache_dir": directory}
+    how = {"split": "train", "batch_size": 64, "cache": readers.Cache(directory)}
     with pytest.raises(ValueError, match=f"{name}: record "):
         ids(readers.as_numpy(url, **how))
-    assert f"{name}: not kept in cache_dir=" in caplog.text
+    assert f"{name}: not kept in readers.Cache(" in caplog.text
     batches = readers.as_numpy(url, **how, on_corrupt="skip")
     found = ids(batches)
     assert len(found) == RECORDS and len(set(found)) == RECORDS - 1 and batches.skipped == 1
@@ -133,7 +132,7 @@ _READ = """
 import readers, sys
 url, directory, seed = sys.argv[1:]
 found = [int(i) for batch in readers.as_numpy(url, split="train", batch_size=16, shuffle=True,
-    seed=int(seed), repeat=2, cache_dir=directory) for i in batch["id"]]
+    seed=int(seed), repeat=2, cache=readers.Cache(directory)) for i in batch["id"]]
 assert sorted(found) == sorted(list(range(200)) * 2), sorted(found)
 """
 
@@ -156,7 +155,7 @@ def test_a_process_killed_while_fetching_leaves_no_shard_that_looks_complete(
     process.wait()
     process.stdout.close()
     assert list(directory.glob("*.partial")) and not list(directory.glob("*.shard"))
-    batches = readers.as_numpy(url, split="train", batch_size=16, cache_dir=directory)
+    batches = readers.as_numpy(url, split="train", batch_size=16, cache=readers.Cache(directory))
     assert ids(batches) == list(range(RECORDS))
     assert len(list(directory.glob("*.shard"))) == 4 and not list(directory.glob("*.partial"))
 
@@ -165,7 +164,7 @@ def test_partial_files_are_deleted_for_room_only_if_no_process_fills_them(
     s3, numbered, directory
 ) -> None:
     part = resolve(s3.upload(numbered), "train", None, None).parts[0]
-    kept = ShardCache(str(directory), part.bytes or 0)
+    kept = readers.Cache(directory, part.bytes or 0)
     kept.check()
     left = directory / f"{'0' * 40}.partial"
     left.write_bytes(b"x")
@@ -183,7 +182,7 @@ def test_files_that_are_not_the_cache_s_own_are_left_alone(s3, numbered, directo
     for name in ("mine.shard", "note.txt", f"{'a' * 39}.shard"):
         (directory / name).write_bytes(bytes(1000))
     parts = resolve(s3.upload(numbered), "train", None, None).parts
-    kept = ShardCache(str(directory), max(part.bytes or 0 for part in parts))
+    kept = readers.Cache(directory, max(part.bytes or 0 for part in parts))
     for part in parts:
         kept.open(part).close()
     assert len(list(directory.glob("*"))) == 3 + 1 + 1
@@ -195,7 +194,7 @@ def test_a_full_disk_disables_only_the_cache(s3, numbered, directory, monkeypatc
 
     monkeypatch.setattr(cache, "_reserve", full)
     url = s3.upload(numbered)
-    batches = readers.as_numpy(url, split="train", batch_size=16, cache_dir=directory)
+    batches = readers.as_numpy(url, split="train", batch_size=16, cache=readers.Cache(directory))
     assert ids(batches) == list(range(RECORDS))
     assert "No space left on device" in caplog.text and "read from the store" in caplog.text
     assert not held(directory)
@@ -203,24 +202,25 @@ def test_a_full_disk_disables_only_the_cache(s3, numbered, directory, monkeypatc
 
 def test_a_directory_that_cannot_be_written_raises_a_one_line_error(tmp_path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(OSError, match=r"^cache_dir=.* cannot be written \(Not a directory\)"):
-        cache_of(tmp_path / "file" / "cache", None)
+    with pytest.raises(OSError, match=r"^Cache\(.*\) cannot be written \(Not a directory\)"):
+        readers.as_numpy(tmp_path, 1, cache=readers.Cache(tmp_path / "file" / "cache"))
 
 
-def test_invalid_cache_arguments_are_refused(tmp_path) -> None:
-    with pytest.raises(ValueError, match="cache_size='1GiB' is for a cache: give cache_dir too"):
-        readers.as_numpy(tmp_path, batch_size=1, cache_size="1GiB")
-    with pytest.raises(ValueError, match="cache_dir='s3://b/x': expected a local directory"):
-        readers.RecordSource(tmp_path, cache_dir="s3://b/x")
+def test_what_is_no_cache_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Cache\('s3://b/x'\): expected a local directory"):
+        readers.Cache("s3://b/x")
     for size in ("much", "", "-1", "10XiB", 0, -5, True, "0"):
         with pytest.raises(ValueError, match="expected a size such as"):
-            parse_cache_size(size)
+            readers.Cache("x", size)
     sizes = {"10GiB": 10 << 30, "1.5 GB": 1_500_000_000, "500k": 500_000, "7": 7, 9: 9}
-    assert {size: parse_cache_size(size) for size in sizes} == sizes
+    assert {size: readers.Cache("x", size).size for size in sizes} == sizes
 
 
 def test_a_cached_shard_that_was_cut_off_is_fetched_again(s3, numbered, directory) -> None:
-    url, how = s3.upload(numbered), {"split": "train", "cache_dir": directory, "batch_size": 30}
+    url, how = (
+        s3.upload(numbered),
+        {"split": "train", "cache": readers.Cache(directory), "batch_size": 30},
+    )
     ids(readers.as_numpy(url, **how))
     cut = sorted(directory.glob("*.shard"))[0]
     os.truncate(cut, cut.stat().st_size // 2)
@@ -231,7 +231,10 @@ def test_a_cached_shard_that_was_cut_off_is_fetched_again(s3, numbered, director
 
 
 def test_nothing_is_written_through_a_link(s3, numbered, directory, tmp_path) -> None:
-    url, how = s3.upload(numbered), {"split": "train", "cache_dir": directory, "batch_size": 30}
+    url, how = (
+        s3.upload(numbered),
+        {"split": "train", "cache": readers.Cache(directory), "batch_size": 30},
+    )
     ids(readers.as_numpy(url, **how))
     victim = tmp_path / "victim"
     victim.write_text("precious")
@@ -247,7 +250,7 @@ def damaged_copy(
     bucket: Bucket, numbered: Path, directory: Path, flips: int = 1
 ) -> tuple[str, dict]:
     """Caches a dataset, flips bits of the copy of its second shard, and returns how to read it."""
-    url, how = bucket.upload(numbered), {"split": "train", "cache_dir": directory}
+    url, how = bucket.upload(numbered), {"split": "train", "cache": readers.Cache(directory)}
     ids(readers.as_numpy(url, batch_size=30, **how))
     original = (numbered / "train-00001-of-00004.tfrecord").read_bytes()
     (copy,) = [path for path in directory.glob("*.shard") if path.read_bytes() == original]
@@ -278,7 +281,7 @@ def test_a_damaged_copy_is_deleted_and_its_shard_read_from_the_store(
 
 def test_only_their_user_may_read_the_cache_and_its_files(s3, numbered, directory) -> None:
     url = s3.upload(numbered)
-    ids(readers.as_numpy(url, split="train", batch_size=30, cache_dir=directory))
+    ids(readers.as_numpy(url, split="train", batch_size=30, cache=readers.Cache(directory)))
     assert directory.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}
 

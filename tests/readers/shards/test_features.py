@@ -139,14 +139,16 @@ def test_dense_takes_features_that_are_equal_in_size_in_all_splits(tmp_path):
     with_statistics(tmp_path, train=[3], val=[3])
     (batch,) = readers.as_numpy(tmp_path, split="train", batch_size=2, shuffle=True)
     assert batch["signal"].tolist() == batch["raw"].tolist() == np.full((2, 3, 2), 3).tolist()
-    (batch,) = readers.as_numpy(tmp_path, split="train", batch_size=2, batching="padded", mask=True)
+    (batch,) = readers.as_numpy(
+        tmp_path, split="train", batch_size=2, batching=readers.Padded(mask=True)
+    )
     assert batch["raw_mask"].shape == (2, 3)
 
 
 def test_sizes_equal_in_all_records_are_static(tmp_path):
     write_dataset(tmp_path, SIGNALS, {"train": [signals([3, 3])]})
     with_statistics(tmp_path, train=[3])
-    ds = readers.load(tmp_path, batch_size=2, drop_remainder=True)
+    ds = readers.load(tmp_path, batch_size=2, remainder="drop")
     assert ds.element_spec["signal"] == tf.TensorSpec([2, 3, 2], tf.float32)
     assert readers.export_npy(tmp_path, "raw", tmp_path / "raw.npy")
     assert np.load(tmp_path / "raw.npy").shape == (2, 3, 2)
@@ -187,7 +189,7 @@ def test_a_mixture_is_dense_if_all_its_datasets_have_the_same_sizes(tmp_path):
     for path, size in zip(paths, (3, 3, 4), strict=True):
         write_dataset(path, SIGNALS, {"train": [signals([size] * 4)]})
         with_statistics(path, train=[size])
-    batch = next(readers.as_numpy(paths[:2], weights=[1, 1], batch_size=8))
+    batch = next(readers.as_numpy(readers.Mix(dict.fromkeys(paths[:2], 1)), 8))
     assert batch["signal"].shape == (8, 3, 2)
     with pytest.raises(ValueError, match=r"shapes from \[3, 2\] to \[4, 2\]"):
-        readers.as_numpy(paths, weights=[1, 1, 1], batch_size=8)
+        readers.as_numpy(readers.Mix(dict.fromkeys(paths, 1)), 8)

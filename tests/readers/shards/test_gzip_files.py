@@ -101,11 +101,11 @@ def test_a_slice_of_gzip_files_holds_exactly_its_records(files, read):
     [
         lambda files: readers.RecordSource(files, schema=SCHEMA),
         lambda files: as_numpy(files, shuffle=True),
-        lambda files: as_numpy(files, shuffle=True, order="interleave"),
-        lambda files: load(files, shuffle=True, order="global"),
+        lambda files: as_numpy(files, shuffle=readers.Order(by="interleave")),
+        lambda files: load(files, shuffle=readers.Order(by="global")),
         lambda files: load(files, shuffle=True, on_corrupt="skip"),
         lambda files: readers.load(
-            files, schema=LISTS, batch_size=2, shuffle=True, batching="packed", max_length=8
+            files, schema=LISTS, batch_size=2, shuffle=True, batching=readers.Packed(8)
         ),
     ],
 )

@@ -354,7 +354,7 @@ def test_lengths_that_an_index_makes_up_lose_no_value(tmp_path, true, stated, fi
     examples = [encoder.encode(record) for record in signals(true)]
     write_shard(path, examples, sections={"length/signal": np.array(stated, np.uint32)})
     batches = readers.as_numpy(
-        path, schema=SIGNALS, columns=["signal"], batching="packed", max_length=8, batch_size=1
+        path, schema=SIGNALS, columns=["signal"], batching=readers.Packed(8), batch_size=1
     )
     if not fits:
         with pytest.raises(DatasetError, match=r"'signal': .*an index states other lengths"):

@@ -24,7 +24,9 @@ def test_every_path_may_begin_with_the_home_directory(tmp_path, monkeypatch, for
     assert readers.verify(path).ok
     assert readers.Manifest.read(path).splits["train"].records == 20
     assert ids(readers.as_numpy(path, batch_size=4, split="train")) == list(range(20))
-    found = readers.as_numpy(files, batch_size=4, schema=NUMBERS, cache_dir=form("~/cache"))
+    found = readers.as_numpy(
+        files, batch_size=4, schema=NUMBERS, cache=readers.Cache(form("~/cache"))
+    )
     assert ids(found) == [0, 1, 2, 3, 4, 16, 17, 18, 19]
     assert (tmp_path / "cache").is_dir()
     assert len(readers.RecordSource(path, "train")) == 20
@@ -39,7 +41,10 @@ def test_a_list_of_datasets_is_read_one_after_another(tmp_path):
     paths, expected = [one, str(empty), two], [*range(20), *range(5)]
     assert ids(readers.as_numpy(paths, batch_size=8)) == expected
     assert ids(readers.load(paths, batch_size=8)) == expected
-    assert ids(readers.load(paths, batch_size=8, order="interleave")) == expected
+    assert (
+        ids(readers.load(paths, batch_size=8, shuffle=readers.Order(False, by="interleave")))
+        == expected
+    )
     shuffled = ids(readers.as_numpy(paths, batch_size=8, shuffle=True))
     assert shuffled != expected
     assert sorted(shuffled) == sorted(expected)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.batches.batch_format import BatchFormat
+from readers.batches.batch_format import BatchFormat, Padded, Ragged
 from readers.batches.collate import collate, flat_arrays, truncate
 from readers.format.decode.column import column_of
 from readers.format.decode.records import Decoder
@@ -19,9 +19,8 @@ from readers.tfdata.batching import TensorColumn, batch_of
 from readers.tfdata.bridge import tensor_column
 
 
-def batches(feature, values, batching, mask=False, **more):
+def batches(feature, values, batch_format):
     """The same records as a batch of tensors and as one of arrays."""
-    batch_format = BatchFormat(batching, mask, **more)
     schema = Schema({"x": feature})
     examples = [Encoder(schema).encode({"x": value}) for value in values]
     column = column_of(feature, [Decoder(schema).decode(example)["x"] for example in examples])
@@ -70,7 +69,7 @@ def test_padding_and_mask_equal_those_made_by_hand(shape, found):
     values = arrays(found)
     expected, mask = padded_by_hand(values, shape)
     feature = Feature("float32", shape)
-    graph, array = batches(feature, values, "padded", mask=True)
+    graph, array = batches(feature, values, Padded(mask=True))
     covered = mask.reshape(*mask.shape[: feature.varying_rank + 1], -1).all(axis=-1)
     for batch in (graph, array):
         np.testing.assert_array_equal(batch["x"], expected)
@@ -82,7 +81,7 @@ def test_padding_and_mask_equal_those_made_by_hand(shape, found):
 @pytest.mark.parametrize(("shape", "found"), VARYING)
 def test_ragged_rows_equal_the_records(shape, found):
     values = arrays(found)
-    graph, array = batches(Feature("float32", shape), values, "ragged")
+    graph, array = batches(Feature("float32", shape), values, Ragged())
     assert isinstance(graph["x"], tf.RaggedTensor)
     assert graph["x"].shape.as_list() == [len(found), *shape]
     assert graph["x"].to_list() == [value.tolist() for value in values]
@@ -98,7 +97,7 @@ def test_ragged_rows_equal_the_records(shape, found):
 def test_every_dtype_is_padded_with_zero(dtype, encoding):
     values = [v.astype(numpy_dtype(dtype)) for v in arrays([(1, 2), (3, 2), (0, 2)], "float32")]
     expected, _ = padded_by_hand(values, (None, 2))
-    graph, array = batches(Feature(dtype, (None, 2), encoding), values, "padded")
+    graph, array = batches(Feature(dtype, (None, 2), encoding), values, Padded())
     np.testing.assert_array_equal(graph["x"].numpy(), expected)
     np.testing.assert_array_equal(array["x"], expected)
     assert array["x"].dtype == expected.dtype == graph["x"].dtype.as_numpy_dtype
@@ -110,14 +109,14 @@ def test_a_limit_of_billions_of_rows_truncates_nothing(encoding, limit):
     values = arrays([(1, 2), (3, 2), (0, 2)])
     expected, _ = padded_by_hand(values, (None, 2))
     feature = Feature("float32", (None, 2), encoding)
-    for batch in batches(feature, values, "padded", max_length=limit):
+    for batch in batches(feature, values, Padded(limit)):
         np.testing.assert_array_equal(batch["x"], expected)
 
 
 @pytest.mark.parametrize("encoding", ["list", "tensor"])
 def test_strings_are_padded_with_empty_strings(encoding):
     values = [np.array([b"a"], object), np.array([b"b", b"c"], object)]
-    graph, array = batches(Feature("string", (None,), encoding), values, "padded")
+    graph, array = batches(Feature("string", (None,), encoding), values, Padded())
     expected = [[b"a", b""], [b"b", b"c"]]
     assert graph["x"].numpy().tolist() == array["x"].tolist() == expected
 
@@ -125,7 +124,7 @@ def test_strings_are_padded_with_empty_strings(encoding):
 def test_sequences_are_padded_in_both_directions_and_masked():
     values = [arrays([(1, 2), (3, 2)]), [], arrays([(2, 2)])]
     feature = Feature("float32", (None, None, 2), "sequence")
-    graph, array = batches(feature, values, "padded", mask=True)
+    graph, array = batches(feature, values, Padded(mask=True))
     expected = np.zeros((3, 2, 3, 2), "f4")
     mask = np.zeros((3, 2, 3), bool)
     for i, record in enumerate(values):
@@ -139,7 +138,7 @@ def test_sequences_are_padded_in_both_directions_and_masked():
 
 def test_sequences_of_fixed_arrays_are_masked_per_array():
     values = [arrays([(2,), (2,)]), arrays([(2,)]), []]
-    for batch in batches(Feature("float32", (None, 2), "sequence"), values, "padded", mask=True):
+    for batch in batches(Feature("float32", (None, 2), "sequence"), values, Padded(mask=True)):
         assert np.asarray(batch["x_mask"]).tolist() == [[True, True], [True, False], [False] * 2]
         assert np.asarray(batch["x"])[1].tolist() == [[2, 3], [0, 0]]
 
@@ -147,14 +146,14 @@ def test_sequences_of_fixed_arrays_are_masked_per_array():
 @pytest.mark.parametrize("shape", [(None,), (None, 3), (None, None), (None, None, 2)])
 def test_a_batch_of_only_empty_records_is_empty(shape):
     empty = tuple(0 if d is None else d for d in shape)
-    graph, array = batches(Feature("float32", shape), arrays([empty, empty]), "padded", mask=True)
+    graph, array = batches(Feature("float32", shape), arrays([empty, empty]), Padded(mask=True))
     assert graph["x"].shape == array["x"].shape == (2, *empty)
     assert graph["x_mask"].shape == array["x_mask"].shape
 
 
 def test_fixed_features_are_dense_in_every_batching():
-    for batching in ("dense", "padded", "ragged"):
-        graph, array = batches(Feature("float32", (2,)), arrays([(2,), (2,)]), batching, False)
+    for batching in (BatchFormat(), Padded(), Ragged()):
+        graph, array = batches(Feature("float32", (2,)), arrays([(2,), (2,)]), batching)
         assert np.asarray(graph["x"]).tolist() == array["x"].tolist() == [[2, 3], [4, 5]]
 
 
@@ -167,7 +166,7 @@ def test_both_readers_pad_any_shapes_in_the_same_way(data):
     count = data.draw(st.integers(1, 4))
     sizes = st.integers(0, 3)
     found = [tuple(data.draw(sizes) if d is None else d for d in spec) for _ in range(count)]
-    graph, array = batches(Feature("int32", spec), arrays(found, "int32"), "padded", mask=True)
+    graph, array = batches(Feature("int32", spec), arrays(found, "int32"), Padded(mask=True))
     for name in ("x", "x_mask"):
         np.testing.assert_array_equal(graph[name], array[name])
         assert graph[name].shape == array[name].shape

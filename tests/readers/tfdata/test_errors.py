@@ -23,8 +23,8 @@ SIGNAL = {"split": "train", "batch_size": 2}
 
 WAYS = {
     "transformed": {**NUMBERS, "transform": lambda batch, keys: batch},
-    "buckets": {**SIGNAL, "batching": "padded", "bucket_boundaries": [4]},
-    "packed": {**SIGNAL, "batching": "packed", "max_length": 10, "columns": ["signal"]},
+    "buckets": {**SIGNAL, "batching": readers.Padded(buckets=[4])},
+    "packed": {**SIGNAL, "batching": readers.Packed(10), "columns": ["signal"]},
 }
 
 
@@ -122,7 +122,11 @@ def test_an_error_of_a_gzip_file_holds_the_offset_after_decompression(tmp_path):
     assert (found.file, found.record) == (str(path), 1)
     assert f"at byte {found.offset} fails" in begin
     with pytest.raises(tf.errors.InvalidArgumentError) as wrapped:
-        list(readers.load(path, schema=schema, batch_size=2, order="global"))
+        list(
+            readers.load(
+                path, schema=schema, batch_size=2, shuffle=readers.Order(False, by="global")
+            )
+        )
     assert line_of(wrapped.value) == str(found)
 
 

@@ -22,9 +22,9 @@ from tests.support.images import encoded
 WAYS = {
     "in order": {},
     "shuffled": {"shuffle": True},
-    "mixed": {"weights": [1, 2]},
+    "mixed": {},
     "padded": {"batching": "padded"},
-    "in buckets": {"batching": "padded", "bucket_boundaries": [3], "batch_size": [2, 2]},
+    "in buckets": {"batching": readers.Padded(buckets=[3]), "batch_size": [2, 2]},
 }
 
 
@@ -32,7 +32,12 @@ WAYS = {
 def paths(tmp_path_factory):
     numbers = str(write_numbers(tmp_path_factory.mktemp("numbers")))
     signals = str(write_signals(tmp_path_factory.mktemp("signals")))
-    return {"mixed": [numbers, numbers], "padded": signals, "in buckets": signals, None: numbers}
+    return {
+        "mixed": readers.Mix({numbers: 1, Path(numbers): 2}),
+        "padded": signals,
+        "in buckets": signals,
+        None: numbers,
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +58,11 @@ def open_shards():
 def test_a_deleted_dataset_holds_no_files(paths, way):
     gc.collect()
     before = open_shards()
-    options = {"batch_size": 2, "repeat": None, "order": "global"} | WAYS[way]
+    options = {
+        "batch_size": 2,
+        "repeat": None,
+        "shuffle": readers.Order(False, by="global"),
+    } | WAYS[way]
     dataset = readers.load(paths.get(way, paths[None]), **options)
     batches = iter(dataset)
     next(batches)
@@ -67,7 +76,7 @@ def test_a_deleted_dataset_holds_no_files(paths, way):
 
 
 def test_an_iterator_restored_from_another_one_reads_on_beside_it(paths, tmp_path):
-    options = {"repeat": None, "order": "global"} | WAYS["in buckets"]
+    options = {"repeat": None, "shuffle": readers.Order(False, by="global")} | WAYS["in buckets"]
     dataset = readers.load(paths["in buckets"], **options)
     expected = as_lists(dataset.take(40))
     first, second = iter(dataset), iter(dataset)
@@ -85,7 +94,9 @@ def test_a_deleted_dataset_leaves_no_part_of_its_plan(paths):
         return sum(type(found) is Part for found in gc.get_objects())
 
     before = parts()
-    dataset = readers.load(paths["in buckets"], order="global", **WAYS["in buckets"])
+    dataset = readers.load(
+        paths["in buckets"], shuffle=readers.Order(False, by="global"), **WAYS["in buckets"]
+    )
     next(iter(dataset))
     assert parts() > before
     del dataset
@@ -106,7 +117,7 @@ def test_a_python_call_ends_with_the_batch_that_makes_it_large(tmp_path, monkeyp
         return found
 
     monkeypatch.setattr(PythonFunction, "run", spy)
-    batches = list(readers.load(path, batch_size=4, order="global"))
+    batches = list(readers.load(path, batch_size=4, shuffle=readers.Order(False, by="global")))
     assert [batch["image"].shape for batch in batches] == [(4, side, side, 3)] * 8
     assert sum(steps) == 8
     assert max(steps) > 1
@@ -127,7 +138,7 @@ def slow(*arguments):
     time.sleep(0.3)
     return read(*arguments)
 
-batches = iter(readers.load({path!r}, repeat=None, order="global", batch_size=2, shuffle=True))
+batches = iter(readers.load({path!r}, batch_size=2, repeat=None, shuffle=readers.Order(by="global")))
 next(batches)
 StepReader.step = slow
 next(batches), next(batches), next(batches)

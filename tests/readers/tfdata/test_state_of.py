@@ -10,8 +10,11 @@ from tests.support.datasets import write_numbers, write_signals
 
 WAYS = {
     "by step": {},
-    "a host with a part of its own": {"order": "interleave", "shard": (1, 2)},
-    "not shuffled after some steps": {"shuffle": False, "start_step": 3},
+    "a host with a part of its own": {
+        "shuffle": readers.Order(False, by="interleave"),
+        "shard": (1, 2),
+    },
+    "not shuffled after some steps": {"shuffle": False, "state": 3},
     "without end": {"repeat": None},
 }
 
@@ -34,13 +37,14 @@ def test_it_is_the_state_of_as_numpy_after_as_many_batches(dataset, way):
 
 def test_a_state_by_length_is_found_from_lengths(tmp_path):
     path = str(write_signals(tmp_path / "signals", [n * 5 % 9 for n in range(31)]))
-    how = {"batch_size": 4, "batching": "padded", "bucket_boundaries": [3, 6], "shuffle": True}
-    loaded = readers.load(path, **how, start_step=1)
-    batches = readers.as_numpy(path, **how, start_step=1, repeat=None)
+    how = {"batch_size": 4, "batching": readers.Padded(buckets=[3, 6]), "shuffle": True}
+    loaded = readers.load(path, **how, state=1)
+    batches = readers.as_numpy(path, **how, state=1, repeat=None)
     for step in range(12):
         assert readers.state_of(loaded, step) == batches.state()
         next(batches)
-    fixed = readers.load(path, **how, reshuffle_each_iteration=False)
+    how["shuffle"] = readers.Order(each_pass=False)
+    fixed = readers.load(path, **how)
     in_a_pass = sum(1 for _ in fixed)
     assert readers.state_of(fixed, in_a_pass)
     with pytest.raises(ValueError, match=f"there are {in_a_pass} batches in a pass"):
@@ -48,7 +52,9 @@ def test_a_state_by_length_is_found_from_lengths(tmp_path):
 
 
 def test_what_is_no_dataset_of_load_is_refused(dataset):
-    loaded = readers.load(dataset, split="train", batch_size=2, reshuffle_each_iteration=False)
+    loaded = readers.load(
+        dataset, split="train", batch_size=2, shuffle=readers.Order(False, each_pass=False)
+    )
     for other in (loaded.prefetch(1), [1]):
         with pytest.raises(ValueError, match="is no dataset as readers"):
             readers.state_of(other, 1)
