@@ -48,6 +48,10 @@ __all__ = [
     "__version__",
 ]
 
+# Tracebacks name an error as it can be imported.
+for _error in (DataError, JobError, RejectError, UsageError):
+    _error.__module__ = __name__
+
 # Hidden from type checkers, which would otherwise accept any misspelt name.
 if not TYPE_CHECKING:
     _MODULES = {

@@ -1,4 +1,4 @@
-"""This project: shards written by `WriteShards`, read by `load`, `as_numpy` and `RecordSource`."""
+"""This project: datasets that its jobs wrote, read by `load`, `as_numpy` and `RecordSource`."""
 
 from __future__ import annotations
 
@@ -11,76 +11,60 @@ from typing import Any
 
 import numpy as np
 from reading import Reader, Task
-from records import BATCH, NUM_SHARDS, Kind, Records, pad
+from records import BATCH, Kind, Records, Row, collate
 
 import readers
 
 
-def _schema(kind: Kind) -> readers.Schema:
-    return readers.Schema({"x": readers.Feature(kind.dtype, kind.shape)})
-
-
-def _keyed(records: Records, number: int) -> tuple[str, dict[str, np.ndarray]]:
-    return f"{number:07d}", {"x": records[number]}
-
-
-def write(kind: Kind, records: Records, store: Path, num_shards: int = NUM_SHARDS) -> None:
-    """Writes shards from a pipeline, as users do."""
-    import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    from beam_jobs import WriteShards
-    from beam_jobs.engines.direct import prepare_direct_runner
-
-    options = PipelineOptions([])
-    prepare_direct_runner(options)
-    with beam.Pipeline(options=options) as pipeline:
-        _ = (
-            pipeline
-            | beam.Create(range(len(records)))
-            | beam.Map(partial(_keyed, records))
-            | WriteShards(str(store), schema=_schema(kind), num_shards=num_shards)
-        )
+def write(kind: Kind, records: Records, store: Path) -> None:
+    """Links the dataset, which the job wrote."""
+    store.symlink_to(records.folder / "dataset")
 
 
 def _prepare(mode: str) -> None:
-    if mode.startswith("load"):
+    if mode not in ("as_numpy", "RecordSource"):
         importlib.import_module("readers.tfdata.dataset")  # imports TensorFlow
 
 
-def _options(task: Task) -> dict[str, Any]:
-    return {
-        "batch_size": BATCH,
-        "batching": task.batching,
-        "shuffle": task.shuffle,
-        "repeat": task.epochs,
-    }
+def _columns(task: Task) -> list[str] | None:
+    return None if task.columns == "all" else task.kind.names(task.columns, ())
 
 
-def _load(task: Task) -> Any:
-    return readers.load(task.store, **_options(task))
+def _read(reader: Any, by: Any, task: Task) -> Any:
+    return reader(
+        task.store,
+        BATCH,
+        columns=_columns(task),
+        batching=task.batching,
+        shuffle=readers.Order(by=by),
+        repeat=task.epochs,
+    )
 
 
-def _as_numpy(task: Task) -> Any:
-    return readers.as_numpy(task.store, **_options(task))
+def _in_graph(by: Any, task: Task) -> Iterator[int]:
+    from rivals.arrays.in_graph import read_in_graph
+
+    return read_in_graph(_read(readers.load, by, task))
 
 
-def _from_source(task: Task) -> Iterator[np.ndarray]:
+def _from_source(task: Task) -> Iterator[Row]:
     """Yields batches like PyTorch's DataLoader: fetches the records of a list of indices, stacks them."""
-    source = readers.RecordSource(task.store)
-    rng = np.random.default_rng(0)
-    collate = np.stack if task.batching == "dense" else pad
+    source = readers.RecordSource(task.store, columns=_columns(task))
+    rng, names = np.random.default_rng(0), list(source.schema)
     for _ in itertools.count() if task.epochs is None else range(task.epochs):
-        order = rng.permutation(len(source)) if task.shuffle else np.arange(len(source))
+        order = rng.permutation(len(source))
         for first in range(0, len(order), BATCH):
             records = source.__getitems__(order[first : first + BATCH].tolist())
-            yield collate([record["x"] for record in records])
+            yield collate(records, names, task.batching)
 
 
 READER = Reader(
     modes={
-        "load": _load,
-        "as_numpy": _as_numpy,
+        "as_numpy": partial(_read, readers.as_numpy, "global"),
+        "as_numpy, interleave": partial(_read, readers.as_numpy, "interleave"),
+        "load, loop": partial(_read, readers.load, "global"),
+        "load, graph": partial(_in_graph, "global"),
+        "load, graph, interleave": partial(_in_graph, "interleave"),
         "RecordSource": _from_source,
     },
     write=write,

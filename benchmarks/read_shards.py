@@ -1,13 +1,14 @@
-"""How fast shards are read: this project, tf.data, TensorFlow Datasets, Grain, WebDataset, PyTorch, FFCV and others.
+"""How fast shards are read: this project, tf.data, ArrayRecord, Grain, LitData, MosaicML Streaming, PyTorch and others.
 
     python benchmarks/read_shards.py --json results.json
     python benchmarks/read_shards.py --datasets jpeg,jpeg_train --cores 1 2 --contenders ours,tf_data,ffcv
 
-All contenders read the same records, each in its own format: arrays in batches of 128, photographs in
-batches of 64 on 1, 2, 4 ... cores (`pictures.py` says what is done with each). Each figure is measured in a new
-process with a warm page cache: records per second after the start, the time from opening the reader to its
-first batch, and peak memory, imports included. The upper bound for arrays is a bare loop over
-`TFRecordDataset`, which returns batches of serialized records and decodes nothing.
+All contenders read the same records, shuffled, each in its own format: those that this project's jobs write from
+pictures, recordings and texts, in batches of 128, with all their features (a `key` and a `label` among them) or with two
+that are chosen; and photographs in batches of 64 on 1, 2, 4 ... cores (`pictures.py` says what is done with each). Each
+figure is measured in a new process with a warm page cache: records per second after the start, the time from opening the
+reader to its first batch, and peak memory, imports included. Batches of tf.data are taken by a loop in Python and by a
+`tf.function`, as Keras takes them; what TensorFlow itself needs for that is measured with one batch, again and again.
 
 Before that, every mode of every contender must return the same records, or pictures of the right number, shape,
 dtype and mean. Each rival runs in an environment of its own, which is created once (PyTorch's takes 6 GB).
@@ -29,27 +30,34 @@ from environment import describe
 from harness import Contender, Harness, Result, format_rates
 from inputs import read_all
 from measure import BenchmarkError
-from records import make_records
 
 FILES = "files"  # the store of contenders that read the photographs themselves
 
-_OURS = ("load", "as_numpy", "RecordSource")
+_READERS = (
+    "load, loop",
+    "load, graph",
+    "load, graph, interleave",
+    "as_numpy",
+    "as_numpy, interleave",
+)
 ARRAYS = {
-    "ours": Contender("ours", "ours_arrays", _OURS),
+    "ours": Contender("ours", "ours_arrays", (*_READERS, "RecordSource")),
     "bare": Contender(
-        "ours", "rivals.arrays.bare", ("bare TFRecordDataset", "bare, shuffled"), "ours"
+        "ours", "rivals.arrays.bare", ("one batch, loop", "one batch, graph"), "ours"
     ),
-    "tf_data": Contender("ours", "rivals.arrays.per_record", ("tf.data by record",), "ours"),
-    "tfds": Contender("rivals", "rivals.arrays.tfds_reader", ("TFDS",)),
+    "tf_data": Contender(
+        "ours", "rivals.arrays.tf_data", ("tf.data, loop", "tf.data, graph"), "ours"
+    ),
     "grain": Contender(
         "rivals",
         "rivals.arrays.grain_reader",
-        ("Grain", "Grain, no threads", "Grain, 2 workers"),
+        ("ArrayRecord, batch call", "Grain", "Grain, no threads", "Grain, 2 workers"),
     ),
-    "webdataset": Contender("rivals", "rivals.arrays.webdataset_reader", ("WebDataset",)),
+    "litdata": Contender("litdata", "rivals.arrays.litdata_reader", ("LitData",)),
+    "mds": Contender("mds", "rivals.arrays.mds", ("MosaicML Streaming",)),
 }
 PICTURES = {
-    "ours": Contender("ours", "ours_pictures", _OURS),
+    "ours": Contender("ours", "ours_pictures", ("load", "as_numpy", "RecordSource")),
     "tf_data": Contender("ours", "rivals.pictures.tf_data", ("tf.data",), "ours"),
     "pytorch": Contender("torch", "rivals.pictures.pytorch", ("PyTorch, torchvision",), FILES),
     "litdata": Contender("litdata", "rivals.pictures.litdata_reader", ("LitData",)),
@@ -62,11 +70,11 @@ PICTURES = {
     "ffcv": Contender("ffcv", "rivals.pictures.ffcv_reader", ("FFCV",)),
     "dali": Contender("dali", "rivals.pictures.dali", ("DALI on the CPU",), FILES),
 }
-# These have no type for ragged batches: they would return a list of arrays.
-_NOT_RAGGED = {"RecordSource", "WebDataset", *ARRAYS["grain"].modes}
+# These have a type for ragged batches; others would return a list of arrays.
+_RAGGED = {*_READERS, *ARRAYS["bare"].modes, *ARRAYS["tf_data"].modes}
 
 # With which the modes of a case are compared: the first of them that was measured.
-_YARDSTICKS = ("tf.data", "bare TFRecordDataset", "bare, shuffled")
+_YARDSTICKS = ("as_numpy", "tf.data")
 
 _SECONDS, _PICTURE_SECONDS, _QUICK_SECONDS = 1.5, 5.0, 0.1
 _QUICK_BATCHES = 2
@@ -90,7 +98,14 @@ class Bench:
         """Returns a folder with records or photographs, which is made once."""
         if kind.name in records.KINDS:
             folder = self._harness.data / "read" / kind.name / str(count) / "records"
-            return self._harness.once(folder, partial(make_records, kind=kind, records=count))
+            arguments = {"kind": kind.name, "records": count}
+
+            def make(new: Path) -> None:
+                label = f"makes {count:,} records of {kind.name}"
+                call = self._harness.call
+                call("ours", label, "records:make_records", {**arguments, "folder": str(new)})
+
+            return self._harness.once(folder, make)
         folder = self._harness.data / "read" / "photographs" / str(count) / "photographs"
         pictures.make_photographs(folder, count)
         return folder
@@ -118,14 +133,18 @@ class Bench:
         if kind.name in records.KINDS:
             few = 1 if self._harness.quick else None
             for batching in kind.batchings[:few]:
-                for order in ("shuffled", "in order")[:few]:
-                    how = {"batching": batching, "shuffle": order == "shuffled"}
-                    yield f"{kind.name}, {batching}, {order}", how, None
+                for columns in ("all", "chosen"):
+                    for cores in self._cores:
+                        title = f"{kind.name}, {batching}, {columns} columns{_on(cores)}"
+                        yield (
+                            title,
+                            {"batching": batching, "columns": columns, "cores": cores},
+                            cores,
+                        )
             return
         for dtype in kind.dtypes:
             for cores in self._cores:
-                title = f"{kind.name}, {dtype}, {cores} core{'s' if cores > 1 else ''}"
-                yield title, {"dtype": dtype, "cores": cores}, cores
+                yield f"{kind.name}, {dtype}{_on(cores)}", {"dtype": dtype, "cores": cores}, cores
 
     def _results(self, kind: Any, count: int, problems: dict[str, str]) -> list[Result]:
         """Returns a result without runs for each mode that supports a case, and writes all stores."""
@@ -142,7 +161,7 @@ class Bench:
                 results += [
                     Result(case, name, mode, {**arguments, "mode": mode}, cores, [], problems[name])
                     for mode in contender.modes
-                    if _supports(name, mode, how)
+                    if _supports(mode, how)
                 ]
         return results
 
@@ -158,7 +177,7 @@ class Bench:
         checked = few if kind.name in records.KINDS else count
         problems: dict[str, str] = {}
         for result in self._results(kind, checked, problems):
-            if result.cores in (None, max(self._cores)):
+            if result.cores == max(self._cores) and not _is_same(result.mode):
                 self._check(result, self._source(kind, checked))
                 problems[result.contender] = problems[result.contender] or result.problem
         results = self._results(kind, count, problems)
@@ -183,10 +202,17 @@ class Bench:
         )
 
 
-def _supports(name: str, mode: str, how: dict[str, Any]) -> bool:
-    if name == "bare":
-        return bool(how["shuffle"] == mode.endswith("shuffled"))
-    return how.get("batching") != "ragged" or mode not in _NOT_RAGGED
+def _on(cores: int) -> str:
+    return f", {cores} core{'s' if cores > 1 else ''}"
+
+
+def _is_same(mode: str) -> bool:
+    """Whether another mode has the same batches, so that its check is enough."""
+    return "graph" in mode or mode in ARRAYS["bare"].modes
+
+
+def _supports(mode: str, how: dict[str, Any]) -> bool:
+    return how.get("batching") != "ragged" or mode in _RAGGED
 
 
 def parse_cores(cores: list[int] | None) -> list[int]:
@@ -216,7 +242,7 @@ def main() -> None:
         "--cores",
         type=int,
         nargs="+",
-        help="numbers of cores on which pictures are read (default: 1 2 4 ... all)",
+        help="numbers of cores on which they are read (default: 1 2 4 ... all; arrays: all)",
     )
     flags = parse_flags(parser)
     cores, chosen = parse_cores(flags.cores), parse_names(names, flags.contenders)
@@ -225,8 +251,9 @@ def main() -> None:
     for name in parse_names(list(kinds), flags.datasets):
         every = ARRAYS if name in records.KINDS else PICTURES
         contenders = {each: every[each] for each in chosen if each in every}
+        used = cores if flags.cores or every is PICTURES else cores[-1:]
         harness = Harness(flags.data, flags.python, every, flags.quick)
-        results += Bench(harness, contenders, cores).measure(kinds[name], flags.runs)
+        results += Bench(harness, contenders, used).measure(kinds[name], flags.runs)
         pythons |= harness.pythons()
         figures = {**describe(pythons), "results": [asdict(result) for result in results]}
         save(flags.json, figures)  # after every dataset, in case a later one fails

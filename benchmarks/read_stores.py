@@ -26,7 +26,7 @@ from command import build_parser, parse_flags, parse_names, report, run_command,
 from environment import describe
 from harness import Contender, Harness, Result, format_markdown
 from measure import HERE, BenchmarkError
-from records import BATCH, KINDS, make_records
+from records import BATCH
 from stores import READERS, WRITERS
 
 RECORDS, QUICK_RECORDS = 320 * BATCH, 4 * BATCH
@@ -77,7 +77,12 @@ class Bench:
         Raises:
             BenchmarkError: It failed.
         """
-        make = partial(make_records, kind=KINDS["images"], records=int(self._folder.name))
+        arguments = {"kind": "pixels", "records": int(self._folder.name)}
+
+        def make(folder: Path) -> None:
+            call, label = self._harness.call, "makes the records"
+            call("ours", label, "records:make_records", {**arguments, "folder": str(folder)})
+
         records = self._harness.once(self._folder / "records", make)
 
         def write(store: Path) -> None:

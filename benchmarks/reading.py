@@ -6,9 +6,10 @@ The module of a contender has a `READER`, and reads records of arrays (`records.
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,8 @@ class Task:
         kind: The kind of the records, a `records.Kind` or `pictures.PictureKind`.
         store: The folder that the contender wrote, or that of the photographs.
         epochs: Number of epochs; None repeats without end.
-        shuffle: Read in a random order.
         batching: Of arrays: `dense`, `padded` or `ragged`.
+        columns: Of arrays: `all`, or `chosen` for one feature and the label.
         dtype: Of pictures: the dtype of the results.
         cores: The cores that the process may use, and so the workers that a contender starts.
     """
@@ -39,10 +40,16 @@ class Task:
     kind: Any
     store: Path
     epochs: int | None
-    shuffle: bool = True
     batching: str = "dense"
+    columns: str = "all"
     dtype: str = "uint8"
     cores: int = 1
+
+
+def epochs_of(loader: Any, task: Task) -> Iterator[Any]:
+    """Yields the batches of all epochs of a loader."""
+    for _ in itertools.count() if task.epochs is None else range(task.epochs):
+        yield from loader
 
 
 def rows_of(batch: Any) -> Any:
@@ -59,11 +66,13 @@ class Reader:
     """A library that stores records, and reads them in batches.
 
     Attributes:
-        modes: Name of a mode -> function that opens an iterable of batches.
+        modes: Name of a mode -> function that opens an iterable of batches, in random order; or of the numbers of
+            records that were taken within a graph.
         write: Writes the store, a new folder; None if it reads the store of another contender. It gets the
             kind and the `Records` of arrays, or the folder of the photographs.
         prepare: Imports the modules of a mode, so that the time of imports is not measured.
-        rows: Returns the records of a batch. Pictures are [B, height, width, 3] or [B, 3, height, width].
+        rows: Returns the pictures of a batch, [B, height, width, 3] or [B, 3, height, width]. Batches of arrays are
+            dicts by feature name.
     """
 
     modes: dict[str, Callable[[Task], Iterable[Any]]]
@@ -106,10 +115,12 @@ def check(module: str, mode: str, kind: str, folder: str, store: str, **how: Any
     """
     reader, task = _reader(module), Task(_kind(kind), Path(store), 1, **how)
     reader.prepare(mode)
-    batches = (reader.rows(batch) for batch in reader.modes[mode](task))
+    batches = reader.modes[mode](task)
     if kind in records.KINDS:
-        records.check(task.kind, task.batching, records.Records(Path(folder)), batches)
+        expected = records.Records(Path(folder))
+        records.check(task.kind, task.batching, task.columns, expected, batches)
     else:
+        batches = map(reader.rows, batches)
         pictures.check(task.kind, task.dtype, Path(folder), batches)
 
 
@@ -131,8 +142,10 @@ def time_batches(
     while (now := clock()) < began + seconds:
         # The last batch is released when the next one arrives, as in training.
         batch = next(batches)
-        # Epochs of arrays have no partial batch, and the rows of some readers would have to be parsed.
-        count += records.BATCH if kind in records.KINDS else len(reader.rows(batch))
+        if isinstance(batch, int):
+            count += batch
+        else:  # Epochs of arrays have no partial batch.
+            count += records.BATCH if kind in records.KINDS else len(reader.rows(batch))
     cpu = session_cpu_seconds(session) - cpu
     return {
         "first_seconds": first,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from records import BATCH, KINDS, SHUFFLE_BUFFER, Records
+from records import BATCH, SHUFFLE_BUFFER, Records
 
 _SHARD_BYTES = 64_000_000
 _WORKERS = 2
@@ -27,28 +27,33 @@ _PREFIX = 8
 
 def _shards(records: Records) -> Iterator[range]:
     """Yields the numbers of the records of each shard."""
-    count = max(round(records.nbytes / _SHARD_BYTES), _WORKERS)
+    count = _number_of_shards(records)
     ends = [len(records) * number // count for number in range(count + 1)]
     return map(range, ends[:-1], ends[1:])
 
 
-def _write_ours(records: Records, store: Path) -> None:
-    import ours_arrays
+def _number_of_shards(records: Records) -> int:
+    return max(round(records.nbytes / _SHARD_BYTES), _WORKERS)
 
-    ours_arrays.write(KINDS["images"], records, store, len(list(_shards(records))))
+
+def _write_ours(records: Records, store: Path) -> None:
+    from beam_jobs.__main__ import main
+
+    shards = ["--num_shards", str(_number_of_shards(records))]
+    main(["reshard", "--input", str(records.folder / "dataset"), "--output", str(store), *shards])
 
 
 def _write_mds(records: Records, store: Path) -> None:
     import streaming
 
-    columns = {"x": "ndarray:uint8:64,64,3"}
+    columns = {"image": "ndarray:uint8:64,64,3"}
     with streaming.MDSWriter(out=str(store), columns=columns, size_limit=_SHARD_BYTES) as writer:
         for row in records:
-            writer.write({"x": row})
+            writer.write({"image": row["image"]})
 
 
 def _litdata_row(records: Records, number: int) -> dict[str, np.ndarray]:
-    return {"x": records[number]}
+    return {"image": records[number]["image"]}
 
 
 def _write_litdata(records: Records, store: Path) -> None:
@@ -67,7 +72,7 @@ def _write_webdataset(records: Records, store: Path) -> None:
     for number, rows in enumerate(_shards(records)):
         with webdataset.TarWriter(str(store / f"{number:05d}.tar")) as writer:
             for row in rows:
-                writer.write({"__key__": f"{row:07d}", "npy": records[row]})
+                writer.write({"__key__": f"{row:07d}", "npy": records[row]["image"]})
 
 
 def _ours(method: str, url: str, cache: str, keeps: bool = True, by: Any = None) -> Iterable[Any]:
@@ -75,7 +80,7 @@ def _ours(method: str, url: str, cache: str, keeps: bool = True, by: Any = None)
 
     read = getattr(readers, method)
     kept = readers.Cache(cache) if keeps else None
-    return read(url, batch_size=BATCH, shuffle=readers.Order(by=by), cache=kept)
+    return read(url, batch_size=BATCH, shuffle=readers.Order(by=by), cache=kept, columns=["image"])
 
 
 def _mds(url: str, cache: str) -> Iterable[Any]:
@@ -149,7 +154,7 @@ READERS: dict[str, tuple[str, Callable[[str, str], Iterable[Any]]]] = {
 
 def _checksum(batch: Any) -> tuple[int, int]:
     """Returns the number of records of a batch, and a sum that does not depend on their order."""
-    rows = np.asarray(batch["x"] if isinstance(batch, dict) else batch[0])
+    rows = np.asarray(batch["image"] if isinstance(batch, dict) else batch[0])
     prefix = rows.reshape(len(rows), -1)[:, :_PREFIX].astype(np.int64)
     return len(rows), int((prefix @ 251 ** np.arange(_PREFIX // 2).repeat(2)).sum())
 

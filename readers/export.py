@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from io import FileIO
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from readers.batches.batch_format import BatchFormat
 from readers.batches.collate import collate
 from readers.files.local import is_local, path_text
 from readers.format.dtypes import numpy_dtype
-from readers.format.schema import Feature, Schema, format_shape
+from readers.format.schema import Feature, format_shape
 from readers.shards.features import with_fixed_shapes
 from readers.shards.plan import Paths
 from readers.shards.records import Records
@@ -28,33 +28,33 @@ _CHUNK_RECORDS, _CHUNK_BYTES = 4096, 8 << 20
 
 @overload
 def export_npy(
-    path_or_files: Paths,
+    path: Paths,
     feature: str,
     output: str | os.PathLike[str],
     *,
     split: str | None = None,
-    schema: Schema | None = None,
+    schema: Mapping[str, Any] | None = None,
 ) -> Path: ...
 
 
 @overload
 def export_npy(
-    path_or_files: Paths,
+    path: Paths,
     feature: list[str] | tuple[str, ...],
     output: str | os.PathLike[str],
     *,
     split: str | None = None,
-    schema: Schema | None = None,
+    schema: Mapping[str, Any] | None = None,
 ) -> list[Path]: ...
 
 
 def export_npy(
-    path_or_files: Paths,
+    path: Paths,
     feature: str | Sequence[str],
     output: str | os.PathLike[str],
     *,
     split: str | None = None,
-    schema: Schema | None = None,
+    schema: Mapping[str, Any] | None = None,
 ) -> Path | list[Path]:
     """Writes a feature of all records of a split to a `.npy` file, and returns the file's path.
 
@@ -65,7 +65,7 @@ def export_npy(
     A file is called `<output>.partial` until it is complete. An export that fails removes it.
 
     Args:
-        path_or_files: A dataset's directory; or, with `schema`, TFRecord files as for `as_numpy`.
+        path: A dataset's directory; or, with `schema`, TFRecord files as for `as_numpy`.
         feature: The feature's name, or a list of names to write in one pass and return a list of
             paths. A feature must be numeric and have the same shape in all records.
         output: The file; for a list of features, a directory for one `<feature>.npy` each. Existing
@@ -90,7 +90,7 @@ def export_npy(
         (8000, 224, 224, 3)
     """
     names = [feature] if isinstance(feature, str) else name_list("feature", feature)
-    plan = with_fixed_shapes(resolve(path_or_files, split, schema, names))
+    plan = with_fixed_shapes(resolve(path, split, schema, names))
     for name, exported in plan.schema.items():
         _check(name, exported)
     outputs = _outputs(output, names, isinstance(feature, str))

@@ -56,18 +56,25 @@ def test_only_pictures_of_the_right_number_shape_dtype_and_mean_are_timed(on_pat
 
 def test_only_the_right_records_are_timed_in_any_order(on_path, tmp_path):
     from measure import BenchmarkError
-    from records import BATCH, KINDS, Records, check, make_records, pad
+    from records import KINDS, Records, check, collate, make_records
 
-    kind = KINDS["sensors"]
-    make_records(tmp_path / "records", kind, BATCH)
+    kind = KINDS["recordings"]
+    make_records(str(tmp_path / "records"), kind.name, 12)
     records = Records(tmp_path / "records")
-    rows = list(records)[::-1]
-    check(kind, "padded", records, [pad(rows)])
-    check(kind, "ragged", records, [rows])
-    with pytest.raises(BenchmarkError, match="a batch of 127 records, expected 128"):
-        check(kind, "ragged", records, [rows[1:]])
-    with pytest.raises(BenchmarkError, match="sensors, ragged: 128 records with checksum"):
-        check(kind, "ragged", records, [[rows[1], *rows[1:]]])
+    rows, two = list(records)[::-1], ["signal", "label"]
+    check(kind, "padded", "all", records, [collate(rows, list(records.columns), "padded")])
+    check(kind, "ragged", "chosen", records, [collate(rows, two, "ragged")])
+    for names, other, message in (
+        (
+            ["key", "signal"],
+            rows,
+            r"a batch of \['key', 'signal'\], expected \['label', 'signal'\]",
+        ),
+        (two, rows[1:], "recordings, ragged, chosen: 11 records with checksum"),
+        (two, [rows[1], *rows[1:]], "recordings, ragged, chosen: 12 records with checksum"),
+    ):
+        with pytest.raises(BenchmarkError, match=message):
+            check(kind, "ragged", "chosen", records, [collate(other, names, "ragged")])
 
 
 def test_a_rival_that_fails_is_a_row_below_those_that_it_loses_to_and_those_that_lose(on_path):
@@ -131,11 +138,15 @@ def test_an_environment_is_compared_with_itself(tmp_path):
 
 @pytest.mark.slow
 def test_this_project_reads_arrays_and_photographs(tmp_path):
-    flags = ["--quick", "--contenders", "ours", "--datasets", "small,jpeg", "--cores", "1"]
+    flags = ["--quick", "--contenders", "ours", "--datasets", "recordings,jpeg", "--cores", "1"]
     text = output_of("read_shards.py", *flags, "--data", tmp_path)
-    for title in ("**small, dense, shuffled**", "**jpeg, uint8, 1 core**"):
+    graphs = {"load, loop", "load, graph", "load, graph, interleave", "as_numpy, interleave"}
+    for title, more in (
+        ("**recordings, padded, all columns, 1 core**", graphs),
+        ("**jpeg, uint8, 1 core**", {"load"}),
+    ):
         found = cells_of(text.partition(title)[2].partition("**")[0])
-        assert set(found) == {"", "load", "as_numpy", "RecordSource"}
+        assert set(found) == {"", "as_numpy", "RecordSource", *more}
         assert min(float(found[way][0].replace(",", "")) for way in found if way) > 0
 
 

@@ -19,8 +19,7 @@ from ffcv.transforms import Convert, RandomHorizontalFlip, ToTensor
 from ffcv.writer import DatasetWriter
 from pictures import AREA, ASPECT, BATCH, CROP, files_of
 from PIL import Image
-from reading import Reader, Task
-from rivals.pictures.torch_pictures import epochs_of
+from reading import Reader, Task, epochs_of
 
 
 class _Files:

@@ -9,8 +9,8 @@ from typing import Any
 import streaming
 from pictures import BATCH, files_of
 from PIL import Image
-from reading import Reader, Task
-from rivals.pictures.torch_pictures import epochs_of, transform_of
+from reading import Reader, Task, epochs_of
+from rivals.pictures.torch_pictures import transform_of
 from torch.utils.data import DataLoader
 
 

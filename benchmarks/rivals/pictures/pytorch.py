@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from pictures import BATCH, files_of
-from reading import Reader, Task
-from rivals.pictures.torch_pictures import epochs_of, transform_of
+from reading import Reader, Task, epochs_of
+from rivals.pictures.torch_pictures import transform_of
 from torch.utils.data import DataLoader, Dataset
 from torchvision.io import ImageReadMode, decode_image, read_file
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from typing import Any
-
 import torch
 from pictures import AREA, ASPECT, CROP
 from reading import Task
@@ -22,9 +18,3 @@ def transform_of(task: Task) -> v2.Transform:
     # A plain tensor is collated faster than torchvision's own kind.
     steps.append(v2.ToPureTensor())
     return v2.Compose(steps)
-
-
-def epochs_of(loader: Any, task: Task) -> Iterator[Any]:
-    """Yields the batches of all epochs of a loader."""
-    for _ in itertools.count() if task.epochs is None else range(task.epochs):
-        yield from loader

@@ -8,8 +8,8 @@ from typing import Any
 
 import webdataset
 from pictures import BATCH, NUM_SHARDS, SHUFFLE_BUFFER, files_of
-from reading import Reader, Task
-from rivals.pictures.torch_pictures import epochs_of, transform_of
+from reading import Reader, Task, epochs_of
+from rivals.pictures.torch_pictures import transform_of
 
 
 def write(folder: Path, store: Path) -> None:
