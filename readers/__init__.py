@@ -27,7 +27,7 @@ from readers.dataset import open as open
 from readers.export import export_npy
 from readers.files.files import StoreError
 from readers.format.compiled.library import is_compiled
-from readers.format.findings import CheckReport, Finding
+from readers.format.findings import CheckResult, Finding
 from readers.format.manifest import DatasetError, File, Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split
@@ -40,14 +40,14 @@ from readers.order.state import State
 from readers.report import report
 from readers.source import RecordSource
 from readers.torch_batches import torch_batches
-from readers.verify import Problem, Report, verify
+from readers.verify import Problem, Verification, verify
 
 if TYPE_CHECKING:
     from readers.tensors.torch_dataset import TorchBatches as TorchBatches
 
 __all__ = [
     "Batches",
-    "CheckReport",
+    "CheckResult",
     "CorruptRecordError",
     "Dataset",
     "DatasetError",
@@ -58,12 +58,12 @@ __all__ = [
     "Manifest",
     "Problem",
     "RecordSource",
-    "Report",
     "Schema",
     "Shard",
     "Split",
     "State",
     "StoreError",
+    "Verification",
     "__version__",
     "as_numpy",
     "check",

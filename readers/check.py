@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from readers.files.local import path_text
-from readers.format.findings import SEVERITIES, CheckReport
+from readers.format.findings import SEVERITIES, CheckResult
 from readers.format.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def check(
     records: int = 10_000,
     against: str | os.PathLike[str] | None = None,
     group_by: str = "",
-) -> CheckReport:
+) -> CheckResult:
     """Looks for what may be wrong with the data of a dataset, in its manifest and in a sample.
 
     docs/checks.md lists the checks and their thresholds. The sample is the first records of each split,
@@ -46,7 +46,7 @@ def check(
 
 def check_facts(
     facts: Facts, records: int, against: str | os.PathLike[str] | None = None
-) -> CheckReport:
+) -> CheckResult:
     """Looks for what may be wrong in the facts, also against another dataset, of which it sees `records` at most."""
     from readers.checks.against import compare
     from readers.checks.registry import CHECKS
@@ -55,7 +55,7 @@ def check_facts(
     if against is not None:
         findings += compare(facts, facts_of(path_text(against), records))
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
-    return CheckReport(
+    return CheckResult(
         sum(sample.seen for sample in facts.samples.values()),
         sum(split.records for split in facts.manifest.splits.values()),
         len(CHECKS),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readers.checks.facts import Facts
-from readers.format.findings import CheckReport
+from readers.format.findings import CheckResult
 from readers.format.manifest import Manifest
 from readers.measures.channels import Channels
 from readers.measures.sample import Details, SplitSample
@@ -32,7 +32,7 @@ class Study:
 
     directory: str
     facts: Facts
-    checked: CheckReport
+    checked: CheckResult
 
     @property
     def manifest(self) -> Manifest:

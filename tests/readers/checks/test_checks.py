@@ -126,7 +126,7 @@ def good(tmp_path_factory):
     return write(tmp_path_factory.mktemp("good"), clean())
 
 
-def found_in(report: readers.CheckReport) -> dict[str, readers.Finding]:
+def found_in(report: readers.CheckResult) -> dict[str, readers.Finding]:
     return {finding.check: finding for finding in report.findings}
 
 
