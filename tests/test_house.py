@@ -18,7 +18,7 @@ FLOORS = {
     ),
     "readers": (
         "__main__ __init__ report page check checks measures dataset load torch_batches jax_batches numpy_stream "
-        "source export text_index card verify gallery head roles describe transforms tfdata tensors batches "
+        "source export text_index card verify gallery head describe transforms tfdata tensors batches "
         "shards decoders order format files hosts"
     ),
 }

@@ -42,7 +42,7 @@ def _drift(
     facts: Facts, sample: SplitSample, former: SplitSample, split: str, alike: set[str]
 ) -> Iterator[Finding]:
     def features(kind: str) -> list[str]:
-        return [name for name in facts.features(kind) if name in alike]
+        return [name for name in facts.features.of_kind(kind) if name in alike]
 
     for feature, words in differences(features, former, sample, _OTHER):
         yield Finding("drift", "warning", words, feature, split, seen=sample.seen)
@@ -70,7 +70,7 @@ def _labels(facts: Facts, other: Facts) -> Iterator[Finding]:
 
 
 def _shares(facts: Facts, label: str) -> dict[int | str, float]:
-    names = facts.names.get(label, ())
+    names = facts.features.classes.get(label, ())
     counts = facts.manifest.counts_of(label) or Counter()
     total = sum(counts.values())
     return {

@@ -65,7 +65,7 @@ def _are_equal_to(feature: str) -> str:
 
 
 def _phrases(facts: Facts) -> Iterator[Finding]:
-    texts = facts.features("text")
+    texts = facts.features.of_kind("text")
     for feature, found in contents_of(facts):
         numbers, counts = _values(found)
         filled = numbers[found != 0]
@@ -79,7 +79,7 @@ def _phrases(facts: Facts) -> Iterator[Finding]:
 
 
 def _constant(facts: Facts) -> Iterator[Finding]:
-    for feature in facts.features("picture", "text", "signal", "floats", "integers"):
+    for feature in facts.features.of_kind("picture", "text", "signal", "floats", "integers"):
         numbers, counts = _values(facts.digests(feature))
         if len(counts) == 1 and len(numbers) > 1:
             words = f"all {len(numbers):,} records have the same value"
@@ -87,7 +87,7 @@ def _constant(facts: Facts) -> Iterator[Finding]:
 
 
 def _identifiers(facts: Facts) -> Iterator[Finding]:
-    for feature in facts.features("integers", "text"):
+    for feature in facts.features.of_kind("integers", "text"):
         numbers, counts = _values(facts.digests(feature))
         schema = facts.manifest.schema[feature]
         if schema.shape or len(numbers) < 100:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from readers.describe import class_names, counted_label
 from readers.format.display import counted
+from readers.format.features import Features
 from readers.format.findings import Finding
 from readers.format.manifest import Manifest
 from readers.format.similarity.likeness import Sketches
 from readers.measures.sample import LIKENESS, Measures, SplitSample
-from readers.roles import kinds_of, roles_of
 
 # Names of records in a finding.
 EXAMPLES = 5
@@ -41,24 +40,14 @@ class Facts:
     group_by: str = ""
 
     @functools.cached_property
-    def kinds(self) -> dict[str, str]:
-        """Feature -> `picture`, `text`, `signal`, `floats` or `integers`, of those that are measured."""
-        return kinds_of(self.manifest)
-
-    @functools.cached_property
-    def roles(self) -> dict[str, str]:
-        """Feature -> its role, such as `boxes` or `tokens`, of those that have one."""
-        return roles_of(self.manifest)
-
-    @functools.cached_property
-    def names(self) -> dict[str, tuple[str, ...]]:
-        """Feature -> names of its classes by id, of features that have any."""
-        return class_names(self.manifest)
+    def features(self) -> Features:
+        """What the features are."""
+        return Features.of(self.manifest)
 
     @functools.cached_property
     def label(self) -> str:
         """The feature that holds one label a record; empty without one."""
-        return counted_label(self.manifest)
+        return self.manifest.counted_label
 
     @functools.cached_property
     def similar(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -68,11 +57,11 @@ class Facts:
         """
         seen = [sample for sample in self.samples.values() if sample.seen]
         found = {}
-        for feature in self.features(*LIKENESS) if seen else ():
+        for feature in self.features.of_kind(*LIKENESS) if seen else ():
             if self.is_name(feature):
                 continue
             sketches = Sketches.joined([sample.sketches[feature] for sample in seen])
-            first, second = LIKENESS[self.kinds[feature]].pairs(sketches)
+            first, second = LIKENESS[self.features.kinds[feature]].pairs(sketches)
             digests = self.digests(feature)
             differ = digests[first] != digests[second]
             found[feature] = first[differ], second[differ]
@@ -81,17 +70,17 @@ class Facts:
     def is_name(self, feature: str) -> bool:
         """Whether a feature holds texts that are all as short as names are."""
         lengths = self.measured(feature, "characters")
-        return self.kinds[feature] == "text" and len(lengths) > 0 and bool((lengths < _NAME).all())
+        return (
+            self.features.kinds[feature] == "text"
+            and len(lengths) > 0
+            and bool((lengths < _NAME).all())
+        )
 
     @functools.cached_property
     def splits(self) -> np.ndarray:
         """The number of the split of each record of the samples, int64 [records]."""
         seen = [sample.seen for sample in self.samples.values()]
         return np.repeat(np.arange(len(seen)), seen)
-
-    def features(self, *kinds: str) -> list[str]:
-        """The measured features of some kinds, as `kinds` names them."""
-        return [name for name, kind in self.kinds.items() if kind in kinds]
 
     def of_records(
         self, check: str, severity: str, feature: str, chosen: np.ndarray, finds: str
@@ -171,7 +160,7 @@ def records_with(
     """
 
     def find(facts: Facts) -> Iterator[Finding]:
-        for feature in facts.features(*(_VALUES if noun == "value" else (noun,))):
+        for feature in facts.features.of_kind(*(_VALUES if noun == "value" else (noun,))):
             masks = [chosen(_Columns(s.measures[feature], s.seen)) for s in facts.samples.values()]
             mask = np.concatenate([*masks, np.empty(0, bool)])
             worst = "note" if mask.sum() > _USUAL * len(mask) else severity

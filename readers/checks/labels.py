@@ -41,7 +41,7 @@ def _counts(facts: Facts) -> dict[str, Counter[int]]:
     counts = {name: split.counts_of(facts.label) or Counter() for name, split in splits.items()}
     records = sum(split.records for split in splits.values())
     few = min(_MOST_CLASSES, max(2, records // _RECORDS_A_CLASS))
-    is_class = facts.label in facts.names or len(_total(counts)) <= few
+    is_class = facts.label in facts.features.classes or len(_total(counts)) <= few
     return counts if facts.label and is_class else {}
 
 
@@ -54,7 +54,7 @@ def _finding(
     facts: Facts, check: str, severity: str, words: str, split: str, classes: Sequence[int] = ()
 ) -> Finding:
     """A finding about the labels of a split, or of all, with the first of some classes."""
-    names = facts.names.get(facts.label, ())
+    names = facts.features.classes.get(facts.label, ())
     examples = tuple(named(number, names) for number in classes[:EXAMPLES])
     return Finding(check, severity, words, facts.label, split, examples=examples)
 
@@ -70,7 +70,7 @@ def _missing(facts: Facts) -> Iterator[Finding]:
 
 
 def _unused(facts: Facts) -> Iterator[Finding]:
-    names, used = facts.names.get(facts.label, ()), _total(_counts(facts))
+    names, used = facts.features.classes.get(facts.label, ()), _total(_counts(facts))
     unused = [number for number in range(len(names)) if number not in used]
     if unused:
         words = f"{len(unused):,} of {len(names):,} named classes have no record in any split"
@@ -135,7 +135,7 @@ def _giveaways(facts: Facts) -> Iterator[Finding]:
         return
     labels = np.concatenate([s.labels for s in samples if s.labels is not None])
     for kind, measures in _GIVEAWAYS.items():
-        for feature in facts.features(kind):
+        for feature in facts.features.of_kind(kind):
             for measure in measures:
                 share = _explained(facts.measured(feature, measure), labels)
                 if share > _TELLING:

@@ -9,7 +9,7 @@ from readers.format.findings import Finding
 
 
 def _undecodable(facts: Facts) -> Iterator[Finding]:
-    for feature in facts.features("picture"):
+    for feature in facts.features.of_kind("picture"):
         broken = facts.measured(feature, "undecodable") == 1
         yield from facts.of_records(
             "undecodable_pictures", "error", feature, broken, "cannot be decoded"

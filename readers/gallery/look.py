@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from readers.describe import class_names
 from readers.files.of_path import read_file
+from readers.format.features import Features
 from readers.format.manifest import RESERVED_IDS, UNKNOWN, UNKNOWN_ID, VOCABULARY, Manifest, join
 from readers.format.schema import Schema
 from readers.gallery.pictures import MOST_BYTES
-from readers.roles import feature_of, roles_of
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,11 @@ class Look:
         Raises:
             StoreError: (an OSError) A store still fails after several retries.
         """
+        features = Features.of(manifest)
         return cls(
             manifest.schema,
-            roles_of(manifest),
-            class_names(manifest),
+            features.roles,
+            features.classes,
             manifest.options.get("box_order") == "xyxy",
             manifest.sample_rate,
             _vocabulary(directory, manifest),
@@ -57,7 +57,7 @@ class Look:
 
     def feature_of(self, role: str) -> str:
         """The first feature of a role; empty without one."""
-        return feature_of(role, self.roles)
+        return next((name for name, found in self.roles.items() if found == role), "")
 
     def value_of(self, role: str, record: Mapping[str, Any]) -> Any:
         """The value that a record has for a role; None without one."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from readers.describe import counted_label
+from readers.format.features import Features
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.format.similarity.likeness import DEFAULTS, Likeness, Sketches
@@ -24,7 +24,6 @@ from readers.measures.pictures import measure_picture
 from readers.measures.texts import Words, measure_text, merged
 from readers.measures.values import Collector, Values, joined, rows_each
 from readers.measures.visits import UNDECODABLE, Record, visit
-from readers.roles import feature_of, kinds_of, roles_of
 
 # Bytes of all samples of a dataset as they are stored, and values of features: a table may have thousands of columns.
 _MOST_BYTES, _MOST_VALUES = 2 << 30, 1 << 22
@@ -113,8 +112,9 @@ def sample_of(
 def _sample(
     directory: str, manifest: Manifest, name: str, most: int, each: Mapping[str, int]
 ) -> SplitSample:
-    split, label, kinds = manifest.splits[name], counted_label(manifest), kinds_of(manifest)
-    key = feature_of("key", roles_of(manifest))
+    features = Features.of(manifest)
+    split, label, kinds = manifest.splits[name], manifest.counted_label, features.kinds
+    key = features.named("key")
     schema = manifest.schema.select(
         tuple(f for f in manifest.schema if each or f in (*kinds, label, key))
     )

@@ -12,8 +12,8 @@ import numpy as np
 
 from readers.files.processors import processors
 from readers.format.decode.images import EncodedImage, pixels_of
+from readers.format.features import undecoded
 from readers.format.schema import Feature, Schema
-from readers.roles import undecoded
 from readers.shards.index import read_offsets
 from readers.shards.plan import Plan
 from readers.shards.resolve import resolve

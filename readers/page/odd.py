@@ -72,7 +72,7 @@ def extremes(study: Study, look: Look) -> list[Shown]:
 
 def _kinds(study: Study, look: Look) -> Iterator[tuple[str, str]]:
     """The measured features and what they are: what is drawn with others has no extremes."""
-    for feature, kind in study.facts.kinds.items():
+    for feature, kind in study.facts.features.kinds.items():
         role = look.roles.get(feature, "")
         if role in ("boxes", "spectrogram"):
             yield feature, role
@@ -117,7 +117,7 @@ def copies(study: Study, look: Look) -> list[Shown]:
 
     The records of a group that are shown are of as many splits as they can be.
     """
-    features = [f for f in study.facts.features(*_CONTENT) if not look.roles.get(f)]
+    features = [f for f in study.facts.features.of_kind(*_CONTENT) if not look.roles.get(f)]
     return [shown for feature in features for shown in _groups(study, feature, len(features) > 1)]
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from readers.checks.facts import Facts
+from readers.format.features import undecoded
 from readers.format.findings import CheckResult
 from readers.format.manifest import Manifest
 from readers.measures.channels import Channels
 from readers.measures.sample import Details, SplitSample
 from readers.measures.texts import Words
 from readers.measures.values import Values
-from readers.roles import undecoded
 from readers.source import RecordSource
 
 

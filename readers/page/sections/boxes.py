@@ -20,7 +20,7 @@ _ROUNDING = 1e-5
 
 def section(study: Study) -> Section | None:
     """The boxes of each feature that holds any."""
-    names = [name for name, role in study.facts.roles.items() if role == "boxes"]
+    names = [name for name, role in study.facts.features.roles.items() if role == "boxes"]
     found = [_boxes(study, name) for name in names]
     shown = [each for each in found if each is not None]
     return Section.filled("boxes", shown=shown) if shown else None

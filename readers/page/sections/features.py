@@ -120,7 +120,11 @@ def _details(study: Study, name: str, feature: Feature, parts: dict[str, Values]
         ]
         tables.append({"title": "Channel, of the sample", "rows": channels})
     drawing = histograms(drawn, anchor, "Values, of the sample")
-    found = frequent_numbers(together, study.facts.names.get(name, ())) if together.size else None
+    found = (
+        frequent_numbers(together, study.facts.features.classes.get(name, ()))
+        if together.size
+        else None
+    )
     note = "" if drawing else "No finite value was seen."
     return {**shown, "drawing": drawing, "tables": tables, "frequent": found, "note": note}
 

@@ -46,9 +46,14 @@ def _counted(study: Study) -> list[tuple[str, _Counts, Sequence[str], bool]]:
         }
         if any(counts.values()):
             found.append(
-                (study.facts.label, counts, study.facts.names.get(study.facts.label, ()), True)
+                (
+                    study.facts.label,
+                    counts,
+                    study.facts.features.classes.get(study.facts.label, ()),
+                    True,
+                )
             )
-    for feature, names in study.facts.names.items():
+    for feature, names in study.facts.features.classes.items():
         if feature == study.facts.label or feature not in study.manifest.schema:
             continue
         parts = study.values(feature)

@@ -31,7 +31,7 @@ _MEASURES = (
 
 def section(study: Study) -> Section | None:
     """The pictures of each feature that holds them."""
-    names = study.facts.features("picture")
+    names = study.facts.features.of_kind("picture")
     found = [_pictures(study, name) for name in names[:_FEATURES]]
     shown = [each for each in found if each is not None]
     if not shown:

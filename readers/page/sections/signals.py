@@ -27,7 +27,7 @@ _COLUMNS = (
 
 def section(study: Study) -> Section | None:
     """The channels of each signal."""
-    names = [name for name in study.facts.features("signal") if _is_signal(study, name)]
+    names = [name for name in study.facts.features.of_kind("signal") if _is_signal(study, name)]
     found = [_signal(study, name) for name in names[:_FEATURES] if study.channels(name)]
     if not found:
         return None

@@ -14,14 +14,13 @@ from readers.page.distributions.drawings import histograms
 from readers.page.numbers import part, percent, short
 from readers.page.section import Section
 from readers.page.study import Study
-from readers.roles import feature_of
 
 _WORDS, _SCRIPTS, _CONTROL = 20, 12, 12
 
 
 def section(study: Study) -> Section | None:
     """The texts of each feature that holds them, and the tokens."""
-    names = study.facts.features("text")
+    names = study.facts.features.of_kind("text")
     shown = [_text(study, name) for name in names if study.words(name)]
     tokens = _tokens(study)
     if not shown and not tokens:
@@ -86,7 +85,7 @@ def _control(found: Words) -> list[tuple[str, int]]:
 def _tokens(study: Study) -> list[tuple[str, ...]]:
     """(split, tokens, unknown ones, padding, different ones) of all records of a dataset with a vocabulary of words or a tokenizer."""
     vocabulary = study.manifest.vocabulary or study.manifest.tokenizer
-    feature, found = feature_of("tokens", study.facts.roles), list[tuple[str, ...]]()
+    feature, found = study.facts.features.named("tokens"), list[tuple[str, ...]]()
     for name, split in study.manifest.splits.items():
         counts = split.counts_of(feature)
         if not counts:
