@@ -164,7 +164,7 @@ class Dataset:
         return describe(self.directory, self.manifest)
 
     def _repr_html_(self) -> str:
-        from readers.gallery.markup import element, table, to_html
+        from readers.pages.markup import element, table, to_html
 
         return to_html(
             element(
@@ -179,9 +179,9 @@ class Dataset:
     def _gallery(self) -> Element:
         """Ten records; if they cannot be read, the reason."""
         from readers.format.features import undecoded
-        from readers.gallery.look import Look
-        from readers.gallery.markup import element
-        from readers.gallery.records import gallery
+        from readers.pages.cards.gallery import gallery
+        from readers.pages.cards.look import Look
+        from readers.pages.markup import element
 
         split = "train" if "train" in self.splits else next(iter(self.splits), "")
         if not split:
