@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from readers.files.local import path_text
@@ -13,7 +12,6 @@ from readers.format.manifest import Manifest
 
 if TYPE_CHECKING:
     from readers.checks.facts import Facts
-    from readers.measures.sample import Visitor
 
 
 def check(
@@ -65,19 +63,13 @@ def check_facts(
     )
 
 
-def facts_of(
-    directory: str,
-    records: int,
-    group_by: str = "",
-    visitors: Callable[[Manifest, int], Callable[[], Visitor]] | None = None,
-) -> Facts:
+def facts_of(directory: str, records: int, group_by: str = "") -> Facts:
     """The facts that checks look at: the manifest of a dataset, and a sample of its records.
 
     Args:
         directory: The dataset's directory.
         records: How many records to look at, at most.
         group_by: What names groups, as for `check`.
-        visitors: Makes, for a dataset and a number of records, what else looks at them, as for `sample_of`.
 
     Raises:
         ValueError: `records` is below 1, or `group_by` is no regular expression.
@@ -93,7 +85,4 @@ def facts_of(
     from readers.measures.sample import sample_of
 
     manifest = Manifest.read(directory)
-    samples = sample_of(
-        directory, manifest, records, visitors(manifest, records) if visitors else None
-    )
-    return Facts(manifest, samples, group_by)
+    return Facts(manifest, sample_of(directory, manifest, records), group_by)

@@ -47,7 +47,7 @@ def report(
     """
     from readers.pages.document import document
     from readers.pages.section import templates
-    from readers.pages.study import Study, visitors
+    from readers.pages.study import Study
 
     templates()  # Before a minute of work, so that a missing package costs none.
 
@@ -55,7 +55,7 @@ def report(
     if problem := unwritable(target):
         raise OSError(f"{target}: {problem}")
     directory = path_text(path)
-    facts = facts_of(directory, records, visitors=visitors)
+    facts = facts_of(directory, records)
     html = document(Study(directory, facts, check_facts(facts, records, against)))
     real = Path(os.path.realpath(target))  # A link stays one.
     partial = real.with_name(f".{real.name}.{os.getpid()}.partial")

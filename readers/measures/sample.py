@@ -8,11 +8,11 @@ MiB, so that they fit memory.
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
@@ -58,7 +58,6 @@ _NONE = np.empty(0, np.uint64)
 
 Measures = dict[str, np.ndarray]
 Record = Mapping[str, Any]
-Visitor = Callable[[int, Record], None]
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class SplitSample:
             was seen.
         labels: The labels, int64 [seen]; None if a record has none, or several.
         keys: The keys, which name the inputs; empty if they are not stored.
-        visitors: What was called with each record, one of each window.
+        classes: Feature whose classes have names -> how often each occurs.
     """
 
     split: Split
@@ -89,7 +88,7 @@ class SplitSample:
     sketches: Mapping[str, Sketches]
     labels: np.ndarray | None
     keys: tuple[str, ...]
-    visitors: Sequence[Visitor] = ()
+    classes: Mapping[str, Counter[int]] = field(default_factory=dict)
 
     def named(self, number: int) -> str:
         """The name by which a user finds a record of the sample: its key, or its number in the split."""
@@ -97,12 +96,7 @@ class SplitSample:
         return self.keys[place] if self.keys else f"record {number}"
 
 
-def sample_of(
-    directory: str,
-    manifest: Manifest,
-    most: int,
-    visitors: Callable[[], Visitor] | None = None,
-) -> dict[str, SplitSample]:
+def sample_of(directory: str, manifest: Manifest, most: int) -> dict[str, SplitSample]:
     """The samples of all splits by name, shared by their sizes.
 
     Together they are `most` records; fewer if these have more than 2 GiB, or more than four million values of features.
@@ -111,8 +105,6 @@ def sample_of(
         directory: The dataset's directory.
         manifest: Its manifest.
         most: How many records to look at.
-        visitors: Makes for each window of records what is called with each of them, with all of its features; several
-            threads call it.
 
     Raises:
         CorruptRecordError: (a ValueError) The checksum of a record is wrong.
@@ -127,30 +119,20 @@ def sample_of(
     # One of each split at least: a small split is not left out.
     return {
         name: _sample(
-            directory,
-            manifest,
-            name,
-            min(split.records, max(1, int(share * split.records))),
-            visitors,
+            directory, manifest, name, min(split.records, max(1, int(share * split.records)))
         )
         for name, split in manifest.splits.items()
     }
 
 
-def _sample(
-    directory: str,
-    manifest: Manifest,
-    name: str,
-    most: int,
-    visitors: Callable[[], Visitor] | None,
-) -> SplitSample:
+def _sample(directory: str, manifest: Manifest, name: str, most: int) -> SplitSample:
     features, label = Features.of(manifest), manifest.counted_label
     key, kinds = features.named("key"), features.kinds
-    names = [f for f in manifest.schema if visitors or f in (*kinds, label, key)]
+    names = [f for f in manifest.schema if f in (*kinds, label, key)]
     schema, windows = manifest.schema.select(tuple(names)), list[_Window]()
     if most and schema:
         part = f"{name}[:{most}]"
-        windows = _visited(directory, part, schema, lambda: _Window(kinds, key, visitors))
+        windows = _visited(directory, part, schema, lambda: _Window(features))
     kept = [window for window in windows if window.numbers]
     numbers = np.array([number for window in kept for number in window.numbers], np.int64)
     measures = {f: _joined([window.measures[f] for window in kept]) for f in kinds}
@@ -168,24 +150,16 @@ def _sample(
         },
         measures[label].get("mean", np.empty(0)).astype(np.int64) if label else None,
         tuple(key for window in kept for key in window.keys),
-        [window.visitor for window in kept if window.visitor],
+        {f: sum((w.classes[f] for w in kept), Counter()) for f in features.classes if f in kinds},
     )
 
 
 class _Window:
-    """What is kept of a window of records.
+    """What is kept of a window of records of some features."""
 
-    Args:
-        kinds: Feature -> its kind.
-        key: The feature with the keys; empty without one.
-        visitors: Makes what is called with each record.
-    """
-
-    def __init__(
-        self, kinds: Mapping[str, str], key: str, visitors: Callable[[], Visitor] | None
-    ) -> None:
-        self._kinds, self._key = kinds, key
-        self.visitor = visitors() if visitors else None
+    def __init__(self, features: Features) -> None:
+        self._kinds, self._key = features.kinds, features.named("key")
+        self.classes = {name: Counter[int]() for name in features.classes}
         self.numbers, self.keys = list[int](), list[str]()
         self.measures: dict[str, Measures] = {}
         self.digests: dict[str, np.ndarray] = {}
@@ -205,9 +179,12 @@ class _Window:
             elif kind in LIKENESS:
                 is_text = kind == "text"
                 compared = value.decode("utf-8", "replace") if is_text else [np.asarray(value)]
+            if name in self.classes:
+                values, counts = np.unique(value, return_counts=True)
+                self.classes[name] += Counter(
+                    dict(zip(values.tolist(), counts.tolist(), strict=True))
+                )
             self._rows[name].append((_measured(kind, value), _digest(value), compared))
-        if self.visitor:
-            self.visitor(number, record)
 
     def finish(self) -> None:
         """Makes columns of what was found."""

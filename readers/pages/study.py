@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +11,6 @@ from readers.checks.facts import Facts
 from readers.format.findings import CheckResult
 from readers.format.manifest import Manifest
 from readers.pages.cards.gallery import Cards
-from readers.pages.values.collected import Values, WindowValues, collectors_of, joined
-
-
-def visitors(manifest: Manifest, records: int) -> Callable[[], WindowValues]:
-    """Makes what collects the values of a sample of a dataset, of so many records at most, for its report."""
-    every = sum(split.records for split in manifest.splits.values())
-    return collectors_of(manifest.schema, min(records, every))
 
 
 @dataclass(frozen=True)
@@ -57,25 +49,9 @@ class Study:
             return f"split-{list(self.manifest.splits).index(split)}"
         return ""
 
-    def values(self, feature: str) -> dict[str, Values]:
-        """What the sample of each split keeps of a feature; without splits of which no record was seen."""
-        return {split: values[feature] for split, values in self._values.items()}
-
-    @functools.cached_property
-    def _values(self) -> dict[str, dict[str, Values]]:
-        found = {}
-        for name, sample in self.facts.samples.items():
-            windows = [each for each in sample.visitors if isinstance(each, WindowValues)]
-            if windows:
-                found[name] = {
-                    feature: joined([window.collectors[feature].values() for window in windows])
-                    for feature in self.manifest.schema
-                }
-        return found
-
     def measures(self, feature: str, name: str) -> dict[str, np.ndarray]:
         """A number of a feature in the sample of each split, float64 [records]; without splits that have none."""
-        measures = {split: s.measures[feature] for split, s in self.facts.samples.items()}
+        measures = {split: s.measures.get(feature, {}) for split, s in self.facts.samples.items()}
         return {split: found[name] for split, found in measures.items() if name in found}
 
     @functools.cached_property

@@ -93,7 +93,9 @@ def _draw(name: str, value: Any, record: Mapping[str, Any], look: Look, drawn: D
 
 
 def _is_empty(value: Any) -> bool:
-    return not value.size if isinstance(value, np.ndarray) else value == []
+    return (
+        not value.size if isinstance(value, np.ndarray) else isinstance(value, list) and not value
+    )
 
 
 def _draw_picture(

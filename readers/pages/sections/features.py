@@ -1,28 +1,28 @@
-"""Features: type, shape, missing values, figures, histograms and the most frequent values of each."""
+"""Features: type, shape, missing values, figures and a histogram of each."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from readers.format.schema import Feature, format_shape
 from readers.measures.sample import LARGEST
-from readers.pages.numbers import spread
+from readers.pages.numbers import short, spread
 from readers.pages.section import Section
 from readers.pages.study import Study
-from readers.pages.values.collected import Values, channels_of, has_numbers
-from readers.pages.values.figures import Figures, are_figures, sampled, with_all
-from readers.pages.values.frequent import frequent_numbers, frequent_strings
+from readers.pages.values.figures import Figures, of_all, of_sample
 from readers.pages.values.histograms import histogram, spark
 
 # Features with a line, and features of these that open: a page of 2,000 features has less than 5 MB.
 _LINES, _OPEN = 1000, 120
 
-_HEADS = ("missing", "zeros", "min", "median", "max", "mean", "std")
-
 # Figures of ids and of names say nothing.
 _WITHOUT_FIGURES = {"key": "names each record", "label": "counted under Labels"}
+
+# Kind -> the measure of each record of which there is a histogram, and its title.
+_SHOWN = {"picture": ("brightness", "Brightness"), "text": ("characters", "Characters")}
 
 
 def section(study: Study) -> Section | None:
@@ -35,8 +35,7 @@ def section(study: Study) -> Section | None:
     return Section.filled(
         "features",
         rows=rows,
-        heads=_HEADS,
-        columns=list(Figures(0, 0, 0).cells()),
+        heads=list(Figures(0, 0).cells()),
         left=[study.anchor(name) for name, _ in features[_LINES:]],
         opened=_OPEN,
         count=len(features),
@@ -48,95 +47,65 @@ def section(study: Study) -> Section | None:
 
 
 def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, Any]:
-    role = study.facts.features.roles.get(name, "")
+    features = study.facts.features
+    kind, role = features.kinds.get(name, ""), features.roles.get(name, "")
     row: dict[str, Any] = {
         "anchor": study.anchor(name),
         "name": name,
         "type": f"{feature.dtype} {format_shape(feature.shape)}",
         "spark": None,
-        "cells": [],
-        "words": _WITHOUT_FIGURES.get(role, ""),
+        "cells": {},
+        "words": _WITHOUT_FIGURES.get(role, "" if kind else "not measured"),
         "details": None,
     }
-    if role in _WITHOUT_FIGURES:
+    if row["words"]:
         return row
-    parts = study.values(name)
-    if has_numbers(feature):
-        drawn = {split: values.drawn for split, values in parts.items()}
-        splits = list(study.manifest.splits.values())
-        cells = with_all(sampled(_together(feature, parts)), splits, name).cells()
-        row["cells"] = [(head, cells[head]) for head in _HEADS]
+    measure, title = _SHOWN.get(
+        kind, ("mean", "Mean of each record" if feature.shape else "Values")
+    )
+    parts = study.measures(name, measure)
+    row["spark"] = spark(list(parts.values()))
+    splits = list(study.manifest.splits)
+    if found := _figures(study, name, splits):
+        row["cells"] = found.cells()
     else:
-        # Texts, and sequences of complex numbers, have lengths in place of numbers.
-        drawn = {split: values.shapes[:, 0] for split, values in parts.items()}
-        row["words"] = _words(feature, parts)
-    row["spark"] = spark(list(drawn.values()))
-    row["details"] = _details(study, name, feature, parts, drawn) if is_open else None
+        every = np.concatenate([*parts.values(), np.empty(0)])
+        row["words"] = f"{title.lower()}: {spread(every)}" if len(every) else "no record was seen"
+    if is_open and row["spark"] is not None:
+        figures = {split: _figures(study, name, [split]) for split in splits}
+        row["details"] = {
+            "drawing": histogram(parts, title, "records"),
+            "splits": [(s, list(f.cells().values())) for s, f in figures.items() if f is not None],
+            "channels": list(_channels(study, name)),
+        }
     return row
 
 
-def _together(feature: Feature, parts: dict[str, Values]) -> np.ndarray:
-    """The numbers of all splits, [n, channels]."""
-    empty = np.empty((0, channels_of(feature)), np.bool_)
-    return np.concatenate([*(values.drawn for values in parts.values()), empty])
+def _figures(study: Study, name: str, splits: Sequence[str]) -> Figures | None:
+    """The figures of a feature in some splits; None if its values are not measured as numbers."""
+    if found := of_all([study.manifest.splits[split] for split in splits], name):
+        return found
+    if study.facts.features.kinds[name] in _SHOWN:
+        return None
+    sizes = [study.measures(name, "size").get(split) for split in splits]
+    seen = [split for split, size in zip(splits, sizes, strict=True) if size is not None]
+    names = dict.fromkeys(m for split in seen for m in study.facts.samples[split].measures[name])
+    joined = {}
+    for measure in names:
+        parts = study.measures(name, measure)
+        missing = {split: np.full(study.facts.samples[split].seen, np.nan) for split in seen}
+        joined[measure] = np.concatenate([(missing | parts)[split] for split in seen])
+    return of_sample(joined) if joined else None
 
 
-def _words(feature: Feature, parts: dict[str, Values]) -> str:
-    """The line of a feature without numbers."""
-    sizes = np.concatenate([*(values.shapes[:, 0] for values in parts.values()), np.empty(0)])
-    if not len(sizes):
-        return "no record was seen"
-    texts = [text for values in parts.values() for text in values.texts]
-    different = f"; {len(set(texts)):,} different of {len(texts):,}" if texts else ""
-    return f"{_noun(feature)}: {spread(sizes)}{different}"
-
-
-def _noun(feature: Feature) -> str:
-    return "bytes" if not feature.shape else "size of the first dimension"
-
-
-def _details(
-    study: Study,
-    name: str,
-    feature: Feature,
-    parts: dict[str, Values],
-    drawn: dict[str, np.ndarray],
-) -> dict[str, Any]:
-    """What a line opens to."""
-    details: dict[str, Any] = {"source": _source(study, name, parts), "tables": []}
-    if not has_numbers(feature):
-        texts = [text for values in parts.values() for text in values.texts]
-        details["drawing"] = histogram(drawn, _noun(feature).capitalize(), "records")
-        details["frequent"] = frequent_strings(texts) if texts else None
-        return details
-    together, classes = _together(feature, parts), study.facts.features.classes.get(name, ())
-    details["drawing"] = histogram(drawn, "Values", "values of the sample")
-    details["frequent"] = frequent_numbers(together, classes) if together.size else None
-    rows = [
-        (split, with_all(sampled(values), [study.manifest.splits[split]], name).cells())
-        for split, values in drawn.items()
-    ]
-    details["tables"].append(("Split", rows))
-    if together.shape[1] > 1:
-        channels = [(str(n), sampled(channel).cells()) for n, channel in enumerate(together.T)]
-        details["tables"].append(("Channel", channels))
-    return details
-
-
-def _source(study: Study, name: str, parts: dict[str, Values]) -> str:
-    """Where the figures come from."""
-    seen = sum(len(values.sizes) for values in parts.values())
-    empty = sum(int((values.sizes == 0).sum()) for values in parts.values())
-    drawn = sum(values.drawn.size for values in parts.values())
-    words = f"{seen:,} records of the sample"
-    if 0 < drawn < sum(int(values.sizes.sum()) for values in parts.values()):
-        words = f"{drawn:,} values, drawn at random from {words}"
-    stated = [s.statistics.get(name) for s in study.manifest.splits.values() if s.records]
-    if stated and all(map(are_figures, stated)):
-        words = (
-            "Values, missing, min, max, mean and std of splits are those of all records; all else is of "
-            + words
-        )
-    else:
-        words = f"Of {words}"
-    return f"{words}." + (f" {empty:,} of these records are empty." if empty else "")
+def _channels(study: Study, name: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields (split and channel, mean and std) of all records, as far as the manifest has them."""
+    for split_name, split in study.manifest.splits.items():
+        figures = split.statistics.get(name)
+        channels = figures.get("channels") if isinstance(figures, Mapping) else None
+        if not isinstance(channels, Mapping):
+            continue
+        pairs = [channels.get(key) for key in ("mean", "std")]
+        if all(isinstance(each, list) and all(type(n) is float for n in each) for each in pairs):
+            for channel, levels in enumerate(zip(*pairs, strict=False)):
+                yield f"{split_name}, {channel}", list(map(short, levels))

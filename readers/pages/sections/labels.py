@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
-import numpy as np
-
 from readers.describe import named
 from readers.format.display import shortened
 from readers.pages.charts import bar_cell
@@ -40,15 +38,8 @@ def _counted(study: Study) -> Iterator[tuple[str, _Counts, bool]]:
         yield label, {n: split.counts_of(label) or Counter() for n, split in splits.items()}, True
     for feature in study.facts.features.classes:
         if feature != label and feature in study.manifest.schema:
-            parts = study.values(feature)
-            yield feature, {n: _counts(values.drawn) for n, values in parts.items()}, False
-
-
-def _counts(numbers: np.ndarray) -> Counter[int]:
-    if numbers.dtype.kind not in "iu":
-        return Counter()
-    values, counts = np.unique(numbers, return_counts=True)
-    return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+            samples = study.facts.samples
+            yield feature, {n: s.classes.get(feature, Counter()) for n, s in samples.items()}, False
 
 
 def _table(study: Study, feature: str, counts: _Counts, is_all: bool) -> dict[str, Any]:
@@ -60,11 +51,10 @@ def _table(study: Study, feature: str, counts: _Counts, is_all: bool) -> dict[st
     present = [label for label in classes if total[label]]
     shown, rest = classes[:_CLASSES], classes[_CLASSES:]
     words = f"{sum(total[label] for label in rest):,} in {len(rest):,} more classes" if rest else ""
-    seen = sum(len(values.sizes) for values in study.values(feature).values())
     return {
         "anchor": study.anchor(feature, kind="classes"),
         "feature": feature,
-        "source": "" if is_all else f"Counted in {seen:,} records of the sample.",
+        "source": "" if is_all else f"Counted in {study.checked.seen:,} records of the sample.",
         "balance": _balance(present, len(classes), total, names),
         "noun": "records" if not study.manifest.schema[feature].shape else "values",
         "splits": [split for split in counts if counts[split]],

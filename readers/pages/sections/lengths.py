@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.schema import Feature
 from readers.pages.numbers import percent
 from readers.pages.section import Section
 from readers.pages.study import Study
@@ -19,28 +18,29 @@ _FEATURES = 12
 
 
 def section(study: Study) -> Section | None:
-    """The lengths of features with a dimension of unknown size; pictures have a section of their own."""
-    names = [name for name, feature in study.manifest.schema.items() if _has_length(feature)]
-    shown = [_lengths(study, name) for name in names[:_FEATURES] if study.values(name)]
-    if not shown:
-        return None
+    """The lengths of features with one dimension of unknown size; pictures have a section of their own."""
+    features = study.facts.features
+    names = [f for f in features.of_kind("signal", "floats", "integers") if _has_length(study, f)]
+    shown = [_lengths(study, name) for name in names[:_FEATURES] if study.measures(name, "size")]
     left = len(names) - len(names[:_FEATURES])
-    return Section.filled("lengths", shown=shown, sizes=_BATCH_SIZES, left=left)
+    return Section.filled("lengths", shown=shown, sizes=_BATCH_SIZES, left=left) if shown else None
 
 
-def _has_length(feature: Feature) -> bool:
+def _has_length(study: Study, name: str) -> bool:
+    feature = study.manifest.schema[name]
     return feature.has_length and not feature.is_image and feature.shape.count(None) == 1
 
 
 def _lengths(study: Study, name: str) -> dict[str, Any]:
-    dimension = study.manifest.schema[name].first_unknown
-    parts = {split: values.shapes[:, dimension] for split, values in study.values(name).items()}
+    feature = study.manifest.schema[name]
+    others = math.prod(feature.known_sizes) or 1
+    parts = {split: sizes / others for split, sizes in study.measures(name, "size").items()}
     every = np.concatenate(list(parts.values()))
     return {
         "feature": name,
         "anchor": study.anchor(name, kind="length"),
         "seen": len(every),
-        "drawing": histogram(parts, f"Size of dimension {dimension}", "records"),
+        "drawing": histogram(parts, f"Size of dimension {feature.first_unknown}", "records"),
         "is_constant": bool(np.ptp(every) == 0),
         "wastes": [
             (split, [percent(padding(seen, size)) for size in _BATCH_SIZES])
@@ -53,7 +53,7 @@ def padding(lengths: np.ndarray, batch_size: int) -> float:
     """The expected share of cells that are padding in full batches of shuffled records; NaN without cells.
 
     Args:
-        lengths: The lengths of records, int64 [n].
+        lengths: The lengths of records, float64 [n].
         batch_size: Records in a batch, which is padded to its longest.
     """
     if not lengths.any():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from readers.format.manifest import RESERVED_IDS, UNKNOWN_ID
-from readers.pages.numbers import part, percent, short, spread
+from readers.pages.numbers import part, percent, spread
 from readers.pages.section import Section
 from readers.pages.study import Study
 from readers.pages.values.histograms import histogram
@@ -96,7 +96,6 @@ def _measured(study: Study, name: str, kind: str, noun: str) -> dict[str, Any]:
         every = _joined(study.measures(name, measure_name))
         if count := int(counts(every).sum()):
             facts.append((title, part(count, len(every))))
-    facts += _moments(study, name) if kind == "picture" else []
     anchor = study.anchor(name, kind=kind)
     return {"feature": name, "anchor": anchor, "facts": facts, "drawings": drawings}
 
@@ -107,21 +106,6 @@ def _joined(parts: _Parts) -> np.ndarray:
 
 def _finite(values: np.ndarray) -> np.ndarray:
     return values[np.isfinite(values)]
-
-
-def _moments(study: Study, name: str) -> Iterator[tuple[str, str]]:
-    """Yields mean and std of each channel of the first split: of all records if the manifest has them."""
-    for split, values in list(study.values(name).items())[:1]:
-        figures = study.manifest.splits[split].statistics.get(name)
-        channels = figures.get("channels") if isinstance(figures, Mapping) else None
-        stated = channels if isinstance(channels, Mapping) else {}
-        columns = [_finite(column.astype(np.float64)) for column in values.drawn.T]
-        for title, function in (("mean", np.mean), ("std", np.std)):
-            levels = stated.get(title)
-            if not isinstance(levels, list) or not all(type(n) is float for n in levels):
-                levels = [float(function(column)) for column in columns if len(column)]
-            if levels:
-                yield f"Channel {title}s of {split}", ", ".join(map(short, levels))
 
 
 def _tokens(study: Study) -> list[tuple[str, ...]]:
@@ -144,55 +128,29 @@ def _tokens(study: Study) -> list[tuple[str, ...]]:
     return found
 
 
-def _boxes_section(study: Study) -> Section | None:
-    """The boxes of each feature that holds any: how many a picture has, how large they are, and which are wrong."""
-    names = [name for name, role in study.facts.features.roles.items() if role == "boxes"]
-    shown = [
-        _boxes(study, name)
-        for name in names
-        if any(v.drawn.size for v in study.values(name).values())
-    ]
+def _boxes(study: Study) -> Section | None:
+    """How many boxes a picture has, for each feature that holds them, and which are no parts of it."""
+    shown = []
+    for name, role in study.facts.features.roles.items():
+        counts = {split: sizes / 4 for split, sizes in study.measures(name, "size").items()}
+        number = _joined(counts)
+        if role != "boxes" or not number.any():
+            continue
+        ends = [_joined(study.measures(name, end)) for end in ("min", "max")]
+        is_off = (ends[0] < -_ROUNDING) | (ends[1] > 1 + _ROUNDING)
+        facts = [
+            ("Pictures without boxes", part(int((number == 0).sum()), len(number))),
+            ("With boxes beyond the picture", part(int(is_off.sum()), len(number))),
+        ]
+        drawings = [(histogram(counts, "Boxes per picture", "pictures"), spread(number))]
+        anchor = study.anchor(name, kind="boxes")
+        shown.append({"feature": name, "anchor": anchor, "facts": facts, "drawings": drawings})
     return Section.filled("boxes", "measures", shown=shown, left=0, tokens=[]) if shown else None
-
-
-def _boxes(study: Study, name: str) -> dict[str, Any]:
-    parts = study.values(name)
-    is_xyxy = study.manifest.options.get("box_order") == "xyxy"
-    counts = {split: values.shapes[:, 0] for split, values in parts.items()}
-    corners = {
-        split: values.drawn.astype(np.float64)[:, [1, 0, 3, 2] if is_xyxy else slice(None)]
-        for split, values in parts.items()
-    }
-    good = {split: each[_has_area(each)] for split, each in corners.items()}
-    sides = {split: each[:, 2:] - each[:, :2] for split, each in good.items()}
-    every, number = np.concatenate(list(corners.values())), _joined(counts)
-    is_off = (every < -_ROUNDING).any(axis=1) | (every > 1 + _ROUNDING).any(axis=1)
-    sizes = {split: np.sqrt(each.prod(axis=1)) for split, each in sides.items()}
-    aspects = {split: each[:, 1] / each[:, 0] for split, each in sides.items()}
-    drawings = [
-        (histogram(counts, "Boxes per picture", "pictures"), ""),
-        (histogram(sizes, "Size", "boxes"), "square root of the share of the picture"),
-        (histogram(aspects, "Aspect ratio", "boxes"), "width / height, as parts of the picture"),
-    ]
-    facts = [
-        ("Boxes per picture", spread(number)),
-        ("Pictures without boxes", part(int((number == 0).sum()), len(number))),
-        ("Without area, or NaN", part(int((~_has_area(every)).sum()), len(every))),
-        ("Beyond the picture", part(int(is_off.sum()), len(every))),
-    ]
-    anchor, shown = study.anchor(name, kind="boxes"), [d for d in drawings if d[0] is not None]
-    return {"feature": name, "anchor": anchor, "facts": facts, "drawings": shown}
-
-
-def _has_area(corners: np.ndarray) -> np.ndarray:
-    """Which boxes, as top, left, bottom and right, have an area, bool [n]."""
-    has_area = (corners[:, 2:] > corners[:, :2]).all(axis=1)
-    return np.asarray(has_area & np.isfinite(corners).all(axis=1))
 
 
 SECTIONS = (
     functools.partial(_section, kind="picture", noun="pictures"),
-    _boxes_section,
+    _boxes,
     functools.partial(_section, kind="text", noun="texts"),
     functools.partial(_section, kind="signal", noun="signals"),
 )

@@ -72,6 +72,14 @@ def test_a_mask_has_the_colours_of_its_classes_and_none_where_there_is_none():
     assert (found[50:60, :, :3] == 255).all() and (found[60:, :, 3] == 0).all()
 
 
+def test_numbers_and_empty_values_are_lines(tmp_path):
+    schema = {"amount": ("float32", ()), "rows": ("float32", (None,)), "words": ("string", (None,))}
+    record = {"amount": np.float32(2.5), "rows": np.empty(0, np.float32), "words": []}
+    card = card_of(record, look_of(tmp_path, schema))
+    assert not card.drawings and "amount 2.5" in text_of(card)
+    assert "cannot be drawn" not in text_of(card)
+
+
 def test_a_large_jpeg_is_decoded_at_a_fraction_and_says_its_size(tmp_path):
     schema = {"image": ("uint8", (None, None, 3), "jpeg")}
     pixels = np.zeros((1200, 1600, 3), np.uint8)

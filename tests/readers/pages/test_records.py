@@ -17,14 +17,14 @@ from readers.pages.cards import gallery
 from readers.pages.document import document
 from readers.pages.sections import alerts
 from readers.pages.sections.odd import copies, extremes
-from readers.pages.study import Study, visitors
+from readers.pages.study import Study
 from tests.readers.pages.parsed import Parsed
 from tests.support.datasets import flip, write_dataset
 from tests.support.images import encoded
 
 
 def study_of(directory) -> Study:
-    facts = facts_of(str(directory), 10_000, visitors=visitors)
+    facts = facts_of(str(directory), 10_000)
     return Study(str(directory), facts, check_facts(facts, 10_000))
 
 
