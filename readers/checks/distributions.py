@@ -147,9 +147,7 @@ CHECKS = (
     _outliers("outlier_lengths", "lengths", _LENGTHS),
     _outliers("outlier_levels", "levels", _LEVELS),
     _outliers("outlier_sizes", "sides", _SIDES, _NARROWEST_SIDES),
-    Check(
-        "unknown_tokens", "splits of which 5 % of the tokens are not in the vocabulary", _unknown
-    ),
+    Check("unknown_tokens", "splits of which 5% of the tokens are not in the vocabulary", _unknown),
     Check(
         "split_drift",
         "numbers of records that are distributed otherwise than in the first split: a "

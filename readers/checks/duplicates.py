@@ -122,7 +122,7 @@ CHECKS = (
     Check(
         "contradictions", f"{_CONTENTS} that are equal and have different labels", _contradictions
     ),
-    Check("repeated_texts", "a text that is 1 % of all, and ten or more", _phrases),
+    Check("repeated_texts", "a text that is 1% of all, and ten or more", _phrases),
     Check("constant_features", "features with one value in all records", _constant),
     Check(
         "identifiers",

@@ -24,7 +24,7 @@ _ADVICE = {
     ),
     ("constant_features",): "It tells a model nothing: leave it out with columns=.",
     ("identifiers",): "A model may memorise it in place of learning: leave it out with columns=.",
-    ("missing_classes", "rare_classes", "one_class", "label_drift"): (
+    ("missing_classes", "rare_classes", "label_drift"): (
         "Scores of these classes say little: add records, or split with --stratify."
     ),
     (
@@ -36,10 +36,7 @@ _ADVICE = {
     ("telling_numbers",): (
         "A model may learn this number in place of the content: see whether the classes were recorded in different ways."
     ),
-    (
-        "sorted_labels",
-        "one_class_shards",
-    ): "Neighbouring records are alike: read with shuffle=True.",
+    ("sorted_labels",): "Neighbouring records are alike: read with shuffle=True.",
     (
         "undecodable_pictures",
     ): "Training stops at them: write the dataset anew without these inputs.",
