@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
@@ -62,13 +61,14 @@ def spark(parts: Sequence[np.ndarray]) -> Element | None:
     )
 
 
-MOST_BINS = 60
-
-# Bins of values whose quartiles are the same.
-_USUAL_BINS = 30
+# Bins of whole numbers at most, and bins of others.
+MOST_BINS, _BINS = 60, 40
 
 # Positive numbers have bins of equal ratios if the largest is more than this many times the 5 % quantile.
 _WIDE = 1e4
+
+# Floats have halves between whole numbers below this.
+_WHOLE = 2.0**52
 
 # Edges beyond the largest floats would be infinite.
 _ENDS = np.finfo(np.float64).min, np.finfo(np.float64).max
@@ -102,7 +102,7 @@ def finite(values: np.ndarray) -> np.ndarray:
 def bins_of(parts: Sequence[np.ndarray]) -> Bins | None:
     """Bins for several lots of values together; None if no value is finite.
 
-    Whole numbers have bins of whole numbers. Others have the width of Freedman and Diaconis, and 60 bins at most.
+    Whole numbers have bins of whole numbers, of which each has as many.
     """
     numbers = np.concatenate([*(finite(part) for part in parts), np.empty(0)])
     if not len(numbers):
@@ -111,34 +111,12 @@ def bins_of(parts: Sequence[np.ndarray]) -> Bins | None:
     if low / 2 == high / 2:  # They are equal, or the smallest numbers above 0.
         half = max(0.5, abs(low) / 100)
         return Bins(np.clip([low - half, high + half], *_ENDS), False)
-    quarters = np.quantile(numbers, (0.05, 0.25, 0.75))
-    if low > 0 and high / _WIDE > quarters[0]:
+    if low > 0 and high / _WIDE > np.quantile(numbers, 0.05):
         with np.errstate(over="ignore"):
-            return Bins(np.clip(np.geomspace(low, high, MOST_BINS // 2 + 1), low, high), True)
-    if all(part.dtype.kind in "biu" for part in parts if part.size) or _are_whole(numbers):
-        return Bins(_whole_edges(low, high), False)
-    # Halves, because the difference of two large numbers may be infinite.
-    span, middle = float(high / 2 - low / 2), float(quarters[2] / 2 - quarters[1] / 2)
-    count = _USUAL_BINS
-    if middle:
-        # Quartiles may be so near that the ratio is infinite.
-        ratio = float(span / max(middle, span / 1e6))
-        count = math.ceil(min(MOST_BINS, ratio / 2 * len(numbers) ** (1 / 3)))
-    shares = np.linspace(0, 1, max(1, count) + 1)
+            return Bins(np.clip(np.geomspace(low, high, _BINS + 1), low, high), True)
+    if max(-low, high) < _WHOLE and (numbers == np.rint(numbers)).all():
+        width = -(-(high - low + 1) // MOST_BINS)
+        return Bins(low - 0.5 + width * np.arange(-(-(high - low + 1) // width) + 1), False)
+    shares = np.linspace(0, 1, _BINS + 1)
     # Between two floats that are neighbours there is no third.
     return Bins(np.unique(low * (1 - shares) + high * shares), False)
-
-
-def _are_whole(numbers: np.ndarray) -> bool:
-    """Whether floats are whole numbers, so few that each can have a bin."""
-    half = numbers.max() / 2 - numbers.min() / 2
-    # Halves, as above.
-    return bool(half < MOST_BINS / 2 and (numbers == np.rint(numbers)).all())
-
-
-def _whole_edges(low: float, high: float) -> np.ndarray:
-    """Edges between whole numbers, with the same number of them in each bin."""
-    count = int(high) - int(low) + 1
-    width = -(-count // MOST_BINS)
-    edges = (int(low) + width * place for place in range(-(-count // width) + 1))
-    return np.array([float(edge) - 0.5 for edge in edges])
