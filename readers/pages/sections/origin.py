@@ -23,14 +23,11 @@ _INPUTS = ("input", "table")
 
 def section(study: Study) -> Section:
     """The directory, the command and the versions."""
-    options = study.manifest.options
-    inputs = {name: options[name] for name in ("job", *_INPUTS) if name in options}
     return Section.filled(
         "origin",
         directory=study.directory,
         written=_written(study.directory),
-        command=command_of(inputs, study.directory).replace(" \\\n    ", " "),
-        whole=command_of(options, study.directory),
+        command=command_of(study.manifest.options, study.directory),
         versions=study.manifest.versions,
     )
 
