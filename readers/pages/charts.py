@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from readers.pages.markup import element, svg
-from readers.pages.numbers import compact, part, short, ticks
+from readers.pages.numbers import compact, short, ticks
 
 # Units of the viewBox, which are pixels unless the screen is narrower.
 WIDTH, HEIGHT = 340, 150
@@ -46,24 +46,6 @@ def histogram(
     legend = [element("ul", *map(_key, *zip(*enumerate(series), strict=True)), class_="keys")]
     drawing = svg(f"{title}, {axis}: {ends}", [*_axes(x, y, is_log), *marks], WIDTH, HEIGHT)
     return element("figure", caption, drawing, *legend[: len(series) > 1], class_="chart")
-
-
-def strip(parts: Mapping[str, int], caption: str) -> Element:
-    """A whole as one bar of parts, whose classes are their names, each with its share in the list below."""
-    whole = sum(parts.values()) or 1
-    cells, entries = [], []
-    for name, count in parts.items():
-        if count:
-            cells.append(element("span", class_=f"part {name}", style=f"flex-grow: {count}"))
-        words = f"{name} {part(count, whole)}" if count else f"{name} 0"
-        entries.append(element("li", element("span", class_=f"key {name}"), words))
-    return element(
-        "figure",
-        element("figcaption", caption),
-        element("div", *cells, class_="strip", aria_hidden="true"),
-        element("ul", *entries, class_="keys"),
-        class_="chart wide",
-    )
 
 
 def bar_cell(value: float, most: float, text: str, series: int = 0) -> Element:

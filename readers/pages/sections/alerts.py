@@ -11,7 +11,7 @@ from readers.pages.section import Section
 from readers.pages.study import Study
 
 # Alerts, those whose records are drawn, and records of each.
-_ALERTS, _WITH_RECORDS, _RECORDS = 200, 40, 5
+_ALERTS, _WITH_RECORDS, _RECORDS = 200, 40, 6
 
 # Characters of the names of splits and features, of messages, and of examples.
 _NAME, _MESSAGE, _EXAMPLE = 60, 500, 200

@@ -1,4 +1,4 @@
-"""Labels: records by class and split, how balanced the classes are, and classes that a split lacks."""
+"""Labels: records by class and split, and how balanced the classes are."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from readers.pages.numbers import part
 from readers.pages.section import Section
 from readers.pages.study import Study
 
-# Classes in a table; names of missing ones; characters of a name.
-_CLASSES, _MISSING, _NAME = 50, 12, 80
+# Classes in a table, and characters of a name.
+_CLASSES, _NAME = 50, 80
 
 
 def section(study: Study) -> Section | None:
@@ -60,11 +60,6 @@ def _table(study: Study, feature: str, counts: _Counts, is_all: bool) -> dict[st
         "splits": [split for split in counts if counts[split]],
         "classes": [(_name(label, names), _cells(label, counts, total)) for label in shown],
         "rest": words,
-        "lacking": [
-            (split, len(lacking), [_name(label, names) for label in lacking[:_MISSING]])
-            for split, each in counts.items()
-            if each and (lacking := [label for label in present if not each[label]])
-        ],
     }
 
 

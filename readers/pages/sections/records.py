@@ -1,4 +1,4 @@
-"""Records of each split, the extremes, and copies."""
+"""Records of each split, and the extremes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from readers.format.display import counted, shortened
 from readers.pages.cards.gallery import Gallery
 from readers.pages.section import Section
-from readers.pages.sections.odd import copies, extremes
+from readers.pages.sections.odd import extremes
 from readers.pages.study import Study
 
 # Records of a split, and of all splits; splits; characters of the name of a split.
@@ -23,7 +23,6 @@ def section(study: Study) -> Section:
         "records",
         splits=splits,
         extremes=list(extremes(study)),
-        copies=list(copies(study)),
         more=len(study.manifest.splits) - len(splits),
         grid=study.grid,
     )

@@ -11,8 +11,7 @@ from readers.format.display import format_bytes
 from readers.format.manifest import join
 from readers.format.rejects import reasons_of
 from readers.format.splits import Split
-from readers.pages import charts
-from readers.pages.numbers import percent
+from readers.pages.numbers import part, percent
 from readers.pages.section import Section
 from readers.pages.study import Study
 
@@ -20,7 +19,7 @@ _REASONS = 8
 
 
 def section(study: Study) -> Section:
-    """A strip of found = written + rejected + dropped for each split, and its shards in words."""
+    """What became of the inputs of each split, and its shards, in words."""
     splits = study.manifest.splits
     records = sum(split.records for split in splits.values())
     wanted = wanted_shares(str(study.manifest.options.get("splits", "")))
@@ -32,7 +31,7 @@ def section(study: Study) -> Section:
             "records": split.records,
             "share": _share(split.records / records if records else 0.0, wanted.get(name)),
             "shards": _shards(split),
-            "strip": _strip(split),
+            "found": _found(split),
         }
         for name, split in splits.items()
     ]
@@ -46,10 +45,12 @@ def _share(found: float, wanted: float | None) -> str:
     return percent(found) + ("" if wanted is None else f", asked for {percent(wanted)}")
 
 
-def _strip(split: Split) -> object:
-    parts = {"written": split.records, "rejected": split.rejected, "dropped": split.duplicates}
-    caption = f"{sum(parts.values()):,} found = written + rejected + dropped as duplicates"
-    return charts.strip(parts, caption)
+def _found(split: Split) -> str:
+    """What became of the inputs, in words."""
+    found = split.records + split.rejected + split.duplicates
+    parts = (("rejected", split.rejected), ("dropped as duplicates", split.duplicates))
+    words = "".join(f", {part(count, found)} {name}" for name, count in parts if count)
+    return f"{found:,} inputs: {split.records:,} written{words or ', none rejected or dropped'}"
 
 
 def _shards(split: Split) -> str:

@@ -16,7 +16,7 @@ from readers.pages.advice import advice_on
 from readers.pages.cards import gallery
 from readers.pages.document import document
 from readers.pages.sections import alerts
-from readers.pages.sections.odd import copies, extremes
+from readers.pages.sections.odd import extremes
 from readers.pages.study import Study
 from tests.readers.pages.parsed import Parsed
 from tests.support.datasets import flip, write_dataset
@@ -88,20 +88,11 @@ def test_extremes_are_the_records_with_the_smallest_and_largest_numbers(study):
     assert drawn == pytest.approx(sorted(brightness)[:6], abs=0.006)
 
 
-def test_equal_records_are_shown_side_by_side_with_their_splits(study):
-    (group,) = copies(study)
-    assert group.title == "6.png \u00d72"
-    assert group.words == "2 records are equal in image: 1 in train, 1 in val"
-    first, second = texts_of(group.figures)
-    assert "train" in first and "a/6.png" in first
-    assert second.startswith("equal to the first") and "val" in second and "a/30.png" in second
-
-
 def test_an_alert_has_advice_and_its_records(study):
     section = alerts.section(study)
     assert section.body.count("<li>") == len(study.checked.findings) > 1
     assert "Scores on these records are too good" in section.body
-    assert section.body.count("<figure") == sum(len(f.places) for f in study.checked.findings)
+    assert section.body.count("<figure") == sum(len({*f.places}) for f in study.checked.findings)
 
 
 def test_every_check_has_advice():

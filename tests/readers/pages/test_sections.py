@@ -79,7 +79,6 @@ def test_labels_are_counted_by_class_and_split(tmp_path):
     assert "3 of 4 classes: 70 of the largest, 0 (cat), and 5 of the smallest, 2 (bird)." in text
     assert "0 (cat) 70 (70%) 60 (71%) 10 (67%)" in text
     assert "3 (cow) 0 (0%) 0 (0%) 0 (0%)" in text
-    assert "missing val has none of 1 class that other splits have: 2 (bird)" in text
     assert "85 records (85%, asked for 80%)" in plain(splits.section(studied(directory)))
 
 
