@@ -111,7 +111,7 @@ setup(
         "Typing :: Typed",
     ],
     packages=find_packages(include=["beam_jobs", "beam_jobs.*", "readers", "readers.*"]),
-    package_data={"beam_jobs": ["py.typed"], "readers": ["py.typed", "page/templates/*"]},
+    package_data={"beam_jobs": ["py.typed"], "readers": ["py.typed", "pages/templates/*"]},
     # A plain library for ctypes, which any Python can load. Without a compiler, NumPy does its work.
     ext_modules=[
         Extension(

@@ -31,7 +31,7 @@ from readers.decoders.record_work import Map
 from readers.export import export_npy
 from readers.files.files import StoreError
 from readers.format.compiled.library import is_compiled
-from readers.format.findings import CheckReport, Finding
+from readers.format.findings import CheckResult, Finding
 from readers.format.manifest import DatasetError, File, Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split
@@ -42,7 +42,7 @@ from readers.order.state import State
 from readers.report import report
 from readers.shards.cache import Cache
 from readers.source import RecordSource
-from readers.verify import Problem, Report, verify
+from readers.verify import Problem, Verification, verify
 
 if TYPE_CHECKING:
     from readers.tensors.torch_dataset import TorchBatches as TorchBatches
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Batches",
     "Cache",
-    "CheckReport",
+    "CheckResult",
     "CorruptRecordError",
     "Dataset",
     "DatasetError",
@@ -67,12 +67,12 @@ __all__ = [
     "Problem",
     "Ragged",
     "RecordSource",
-    "Report",
     "Schema",
     "Shard",
     "Split",
     "State",
     "StoreError",
+    "Verification",
     "__version__",
     "as_numpy",
     "check",

@@ -91,24 +91,24 @@ def _discard(stream: TextIO) -> None:
 
 
 def _verified(directory: str, as_json: bool) -> int:
-    report = verify(directory)
+    result = verify(directory)
     if as_json:
-        print(json.dumps({"ok": report.ok, **asdict(report)}, ensure_ascii=False))
+        print(json.dumps({"ok": result.ok, **asdict(result)}, ensure_ascii=False))
     else:
-        print(*map(visible_line, (*map(str, report.problems), str(report))), sep="\n")
-    return 0 if report.ok else 1
+        print(*map(visible_line, (*map(str, result.problems), str(result))), sep="\n")
+    return 0 if result.ok else 1
 
 
 def _checked(parsed: argparse.Namespace) -> int:
     """Prints the findings of the checks; returns 1 if one is as bad as `--fail_on`."""
-    report = check(
+    result = check(
         parsed.directory, records=parsed.records, against=parsed.against, group_by=parsed.group_by
     )
-    fails = report.fails(parsed.fail_on)
+    fails = result.fails(parsed.fail_on)
     if parsed.json:
-        print(json.dumps({"ok": not fails, **report.to_json()}, ensure_ascii=False))
+        print(json.dumps({"ok": not fails, **result.to_json()}, ensure_ascii=False))
     else:
-        print(*map(visible_line, (*map(str, report.findings), str(report))), sep="\n")
+        print(*map(visible_line, (*map(str, result.findings), str(result))), sep="\n")
     return 1 if fails else 0
 
 

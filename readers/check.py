@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from readers.files.local import path_text
-from readers.format.findings import SEVERITIES, CheckReport
+from readers.format.findings import SEVERITIES, CheckResult
 from readers.format.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def check(
     records: int = 10_000,
     against: str | os.PathLike[str] | None = None,
     group_by: str = "",
-) -> CheckReport:
+) -> CheckResult:
     """Looks for what may be wrong with the data of a dataset, in its manifest and in a sample.
 
     docs/checks.md lists the checks and their thresholds. The sample is the first records of each split,
@@ -46,7 +46,7 @@ def check(
 
 def check_facts(
     facts: Facts, records: int, against: str | os.PathLike[str] | None = None
-) -> CheckReport:
+) -> CheckResult:
     """Looks for what may be wrong in the facts, also against another dataset, of which it sees `records` at most."""
     from readers.checks.against import compare
     from readers.checks.registry import CHECKS
@@ -55,7 +55,7 @@ def check_facts(
     if against is not None:
         findings += compare(facts, facts_of(path_text(against), records))
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
-    return CheckReport(
+    return CheckResult(
         sum(sample.seen for sample in facts.samples.values()),
         sum(split.records for split in facts.manifest.splits.values()),
         len(CHECKS),
@@ -63,14 +63,13 @@ def check_facts(
     )
 
 
-def facts_of(directory: str, records: int, group_by: str = "", has_details: bool = False) -> Facts:
+def facts_of(directory: str, records: int, group_by: str = "") -> Facts:
     """The facts that checks look at: the manifest of a dataset, and a sample of its records.
 
     Args:
         directory: The dataset's directory.
         records: How many records to look at, at most.
         group_by: What names groups, as for `check`.
-        has_details: Whether to collect what a report shows, too.
 
     Raises:
         ValueError: `records` is below 1, or `group_by` is no regular expression.
@@ -86,4 +85,4 @@ def facts_of(directory: str, records: int, group_by: str = "", has_details: bool
     from readers.measures.sample import sample_of
 
     manifest = Manifest.read(directory)
-    return Facts(manifest, sample_of(directory, manifest, records, has_details), group_by)
+    return Facts(manifest, sample_of(directory, manifest, records), group_by)

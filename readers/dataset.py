@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 from readers import api
-from readers.describe import class_names, counted_label, describe
+from readers.describe import describe
 from readers.files.local import path_text
 from readers.format.display import features_table, splits_table
 from readers.format.manifest import Manifest, join
@@ -133,7 +133,7 @@ class Dataset:
     @property
     def features(self) -> Mapping[str, FeatureInfo]:
         """The features by name, with the names of their classes."""
-        names = class_names(self.manifest)
+        names = self.manifest.classes
         return {name: FeatureInfo(f, names.get(name, ())) for name, f in self.schema.items()}
 
     def files(self, split: str | None = None) -> list[str]:
@@ -174,7 +174,7 @@ class Dataset:
             ValueError: The records have no single label, it was not counted, as it has more than
                 100,000 different values, or some are negative; or there is no such split.
         """
-        label = counted_label(self.manifest)
+        label = self.manifest.counted_label
         if not label:
             raise ValueError(f"{self.directory}: no feature with one label a record was counted")
         name = default_split(list(self.splits)) if split is None else split
@@ -184,7 +184,7 @@ class Dataset:
             raise ValueError(
                 f"{label!r} of {name}: expected classes from 0 on, but they are {found}"
             )
-        names = class_names(self.manifest).get(label, ())
+        names = self.manifest.classes.get(label, ())
         weights = np.zeros(max(len(names), max(counts, default=-1) + 1))
         present = {number: count for number, count in counts.items() if count}
         for number, count in present.items():
@@ -195,7 +195,7 @@ class Dataset:
         return describe(self.directory, self.manifest)
 
     def _repr_html_(self) -> str:
-        from readers.gallery.markup import element, table, to_html
+        from readers.pages.markup import element, table, to_html
 
         return to_html(
             element(
@@ -209,10 +209,10 @@ class Dataset:
 
     def _gallery(self) -> Element:
         """Ten records; if they cannot be read, the reason."""
-        from readers.gallery.look import Look
-        from readers.gallery.markup import element
-        from readers.gallery.records import gallery
-        from readers.roles import undecoded
+        from readers.format.features import undecoded
+        from readers.pages.cards.gallery import gallery
+        from readers.pages.cards.look import Look
+        from readers.pages.markup import element
 
         split = "train" if "train" in self.splits else next(iter(self.splits), "")
         if not split:

@@ -32,7 +32,7 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
     yield ""
     yield format_table(splits_table(manifest.splits))
     yield ""
-    counted, names = counted_label(manifest), class_names(manifest)
+    counted, names = manifest.counted_label, manifest.classes
     if counted:
         rows = list(_label_counts(manifest, counted, names.get(counted, ())))
         yield format_table([(f"records by {counted}", *manifest.splits), *rows[:shown]])
@@ -47,7 +47,7 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
         yield f"classes     {manifest.num_classes:,}"
     for feature, found in names.items():
         if feature != counted:
-            title = "labels" if feature == "label" else feature
+            title = "labels" if feature == (manifest.label or "label") else feature
             yield f"{title:<10}  {len(found):,}: {first_names(found, shown)}"
     if manifest.vocabulary:
         yield f"vocabulary  {manifest.vocabulary:,} tokens"
@@ -61,21 +61,6 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
             yield ""
             yield f"statistics of {name}"
             yield format_table(_statistics(split))
-
-
-def class_names(manifest: Manifest) -> dict[str, tuple[str, ...]]:
-    """Feature -> names of its classes by id, of all features that have any."""
-    names = {counted_label(manifest) or "label": manifest.label_names, **manifest.class_names}
-    return {feature: found for feature, found in names.items() if found}
-
-
-def counted_label(manifest: Manifest) -> str:
-    """The feature that holds one label a record, whose values are counted; empty without one."""
-    for name, feature in manifest.schema.items():
-        # Tokens are counted, too, but they are arrays.
-        if not feature.shape and any(split.counts_of(name) for split in manifest.splits.values()):
-            return name
-    return ""
 
 
 def _label_counts(
@@ -96,7 +81,7 @@ def _label_numbers(manifest: Manifest) -> str:
     """How many whole numbers are labels, and their range; empty without such labels."""
     if not manifest.label_range:
         return ""
-    counts = manifest.counts_of("label")
+    counts = manifest.counts_of(manifest.label)
     number = f"{len(counts):,} " if counts is not None else ""
     low, high = manifest.label_range
     return f"{number}whole numbers, {low} to {high}"
@@ -104,7 +89,7 @@ def _label_numbers(manifest: Manifest) -> str:
 
 def _label_note(manifest: Manifest) -> str:
     """What a loss that needs ids from 0 to n - 1 has to know about labels that are numbers."""
-    counts, classes = manifest.counts_of("label"), manifest.num_classes
+    counts, classes = manifest.counts_of(manifest.label), manifest.num_classes
     if classes is None:
         return "some are negative: a loss that needs ids from 0 needs other labels"
     unused = classes - len(counts) if counts is not None else 0

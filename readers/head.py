@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readers.batches.read_sizes import records_at_once
-from readers.describe import class_names, named
+from readers.describe import named
 from readers.format.dtypes import dtype_name
 from readers.format.manifest import Manifest
 from readers.format.schema import format_shape
@@ -30,7 +30,7 @@ def first_records(directory: str, split: str | None, count: int) -> Iterator[str
         ValueError: The count is below 1, or the dataset, split or a record cannot be read.
     """
     records, manifest = _records(directory, split, count)
-    names = class_names(manifest)
+    names = manifest.classes
     shown = min(count, len(records))
     width = max(map(len, records.plan.schema))
     for number, record in enumerate(_read(records, shown)):

@@ -45,9 +45,9 @@ def report(
         >>> readers.report("shards/photos", "photos.html")
         PosixPath('photos.html')
     """
-    from readers.page.document import document
-    from readers.page.section import templates
-    from readers.page.study import Study
+    from readers.pages.document import document
+    from readers.pages.section import templates
+    from readers.pages.study import Study
 
     templates()  # Before a minute of work, so that a missing package costs none.
 
@@ -55,7 +55,7 @@ def report(
     if problem := unwritable(target):
         raise OSError(f"{target}: {problem}")
     directory = path_text(path)
-    facts = facts_of(directory, records, has_details=True)
+    facts = facts_of(directory, records)
     html = document(Study(directory, facts, check_facts(facts, records, against)))
     real = Path(os.path.realpath(target))  # A link stays one.
     partial = real.with_name(f".{real.name}.{os.getpid()}.partial")

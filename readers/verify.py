@@ -53,7 +53,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Report:
+class Verification:
     """The result of `verify`.
 
     Attributes:
@@ -77,7 +77,7 @@ class Report:
         return f"{shards}, {records}, {format_bytes(self.bytes)}: {problems}"
 
 
-def verify(path: str | os.PathLike[str]) -> Report:
+def verify(path: str | os.PathLike[str]) -> Verification:
     """Compares every byte of a dataset with its manifest.
 
     It finds changed bits, truncated or missing files, swapped or replaced records, and indexes that
@@ -87,7 +87,7 @@ def verify(path: str | os.PathLike[str]) -> Report:
         path: The dataset's directory: a path, or a URL of a store or of another protocol of fsspec.
 
     Returns:
-        A report of the problems, whose `ok` is true if there are none.
+        The problems; its `ok` is true if there are none.
 
     Raises:
         DatasetError: (a ValueError) There is no manifest, or it is damaged.
@@ -102,7 +102,7 @@ def verify(path: str | os.PathLike[str]) -> Report:
     for name in manifest.files:
         problems += _check_file(directory, manifest, name)
     problems += _check_generation(join(directory, generation_file(manifest.generation)))
-    return Report(
+    return Verification(
         shards=len(shards),
         records=sum(shard.records for shard in shards),
         bytes=sum(shard.bytes for shard in shards),

@@ -17,8 +17,8 @@ FLOORS = {
         "progress packages columns errors"
     ),
     "readers": (
-        "__main__ __init__ report page check checks measures dataset api "
-        "source export text_index card verify gallery head roles describe transforms tfdata tensors batches "
+        "__main__ __init__ report dataset pages check checks measures api "
+        "source export text_index card verify head describe transforms tfdata tensors batches "
         "shards decoders order format files hosts"
     ),
 }
@@ -117,6 +117,19 @@ def test_imports_point_down(package):
             elif there.split("/")[0] in FLOORS and not there.startswith((package, *SHARED)):
                 upward.append(f"{here}.py:{line}: {there}")
     assert upward == []
+
+
+def test_only_a_report_and_a_notebook_import_the_pages_and_only_when_they_are_made():
+    stand = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "readers").rglob("*.py")
+        if "pages" not in path.relative_to(ROOT).parts
+        and any(there.startswith("readers/pages") for _, there in imports(path))
+    }
+    assert stand == {"readers/report.py", "readers/dataset.py"}
+    code = "import sys, readers; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert "readers.report" in done.stdout and "readers.pages" not in done.stdout
 
 
 @pytest.mark.parametrize("package", [*FLOORS, "beam_jobs/jobs"])

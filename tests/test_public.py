@@ -78,7 +78,16 @@ def test_types_of_public_functions_and_fields_can_be_imported_from_the_package(m
     lazy = {"TorchBatches"}
     assert found <= {*readers.__all__, *beam_jobs.__all__, *transforms.__all__, *lazy}
     if module is readers:
-        assert {"Batches", "Report", "Problem", "Manifest", "Split", "Shard", "State"} <= found
+        assert {
+            "Batches",
+            "Verification",
+            "CheckResult",
+            "Problem",
+            "Manifest",
+            "Split",
+            "Shard",
+            "State",
+        } <= found
 
 
 def test_both_packages_have_the_version_of_the_distribution():

@@ -58,7 +58,7 @@ from beam_jobs.storage.files import open_seekable, read_bytes, storage_options
 from readers.files.stores.clients import OPTIONS_VARIABLE
 from readers.format.decode.records import Decoder
 from readers.format.display import counted, format_table
-from readers.format.findings import SEVERITIES, CheckReport, Finding
+from readers.format.findings import SEVERITIES, CheckResult, Finding
 from readers.format.manifest import Manifest, generation_file, join
 from readers.format.rejects import reasons_of
 from readers.format.schema import Schema
@@ -292,22 +292,22 @@ def run_readers(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def _checked(command: Command, manifest: Manifest) -> CheckReport:
+def _checked(command: Command, manifest: Manifest) -> CheckResult:
     """What may be wrong with a written dataset, near duplicates among all of its records included.
 
     Raises:
         DataError: The dataset cannot be read, or the runner lost records.
     """
     try:
-        report = CheckReport.from_json(run_readers("check", command.output.directory))
+        result = CheckResult.from_json(run_readers("check", command.output.directory))
         found = _near_findings(command, manifest)
     except (ValueError, OSError, JobError) as error:
         raise DataError(f"the dataset is written, but it could not be checked: {error}") from None
     if found is None:
-        return report
-    others = [finding for finding in report.findings if finding.check not in _NEAR]
+        return result
+    others = [finding for finding in result.findings if finding.check not in _NEAR]
     findings = sorted([*others, *found], key=lambda finding: SEVERITIES.index(finding.severity))
-    return replace(report, findings=tuple(findings))
+    return replace(result, findings=tuple(findings))
 
 
 def _near_findings(command: Command, manifest: Manifest) -> list[Finding] | None:

@@ -11,8 +11,8 @@ import numpy as np
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.near_keys import SketchBlock, sketch_blocks
 from readers.format.decode.images import EncodedImage
+from readers.format.features import kind_of
 from readers.format.schema import Feature
-from readers.format.similarity.kinds import kind_of
 from readers.format.similarity.likeness import Equality, Kind, Similarity, Sketches
 
 _KINDS: dict[str, Kind] = {"picture": "picture", "text": "text", "signal": "recording"}
@@ -80,7 +80,7 @@ class Near:
                 [bytes(np.asarray(value, object).item()) for value in values]
             )
         if self.likeness.kind == "recording":
-            return [_real(np.asarray(value)) for value in values]
+            return [np.asarray(value) for value in values]
         if not isinstance(values[0], bytes):
             return np.asarray(values[0])
         ((name, feature),) = self.compared.features.items()
@@ -98,11 +98,6 @@ class Near:
             return "\n".join(text.decode("utf-8", "replace") for text in texts)
         # Lengths, so that texts which differ in where one ends are not equal.
         return texts[0] if len(texts) == 1 else b"".join(b"%d:%b" % (len(t), t) for t in texts)
-
-
-def _real(array: np.ndarray) -> np.ndarray:
-    """The array itself, or float32 if NumPy does not know its dtype."""
-    return array if array.dtype.kind in "biuf" else array.astype(np.float32)
 
 
 class Sketched(NamedTuple):

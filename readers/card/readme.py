@@ -70,11 +70,9 @@ def _lines(manifest: Manifest, licence: str) -> Iterator[str]:
     yield from ("", "## Splits", "", *_table(splits_table(manifest.splits)))
     yield from ("", "## Features", "", *_table(features_table(manifest.schema)))
     yield from ("", "None is a size that varies between records.")
-    named = {"label": manifest.label_names, **manifest.class_names}
-    for feature, names in list(named.items())[:_MOST_ROWS]:
-        if names:
-            yield from ("", f"## Classes of {escaped(feature)}", "")
-            yield from _table([("id", "name"), *((str(n), name) for n, name in enumerate(names))])
+    for feature, names in list(manifest.classes.items())[:_MOST_ROWS]:
+        yield from ("", f"## Classes of {escaped(feature)}", "")
+        yield from _table([("id", "name"), *((str(n), name) for n, name in enumerate(names))])
     split = next((name for name, split in manifest.splits.items() if split.shards), "train")
     yield from ("", _READING.format(split=split))
     if problem := tfds_problem(manifest):

@@ -90,7 +90,7 @@ def _info(manifest: Manifest, licence: str) -> dict[str, Any]:
 
 def _features(manifest: Manifest) -> dict[str, Any]:
     """The message `Feature` of a record."""
-    named = {"label": manifest.label_names, **manifest.class_names}
+    named = manifest.classes
     found = {
         name: _feature(feature, len(named.get(name, ())))
         for name, feature in manifest.schema.items()

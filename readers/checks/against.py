@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import numpy as np
-
 from readers.checks.distributions import differences
-from readers.checks.facts import Facts
+from readers.checks.facts import EXAMPLES, Facts
 from readers.format.findings import Finding
 from readers.format.schema import format_shape
 from readers.measures.sample import SplitSample
 
-# The Jensen-Shannon divergence of the shares of classes, in bits, and the largest difference of a share.
-_MOST_DIVERGENT, _MOST_OFF = 0.02, 0.1
+# The largest difference of the share of a class.
+_MOST_OFF = 0.05
 
 _OTHER = "the other dataset"
 
@@ -42,7 +40,7 @@ def _drift(
     facts: Facts, sample: SplitSample, former: SplitSample, split: str, alike: set[str]
 ) -> Iterator[Finding]:
     def features(kind: str) -> list[str]:
-        return [name for name in facts.features(kind) if name in alike]
+        return [name for name in facts.features.of_kind(kind) if name in alike]
 
     for feature, words in differences(features, former, sample, _OTHER):
         yield Finding("drift", "warning", words, feature, split, seen=sample.seen)
@@ -54,37 +52,23 @@ def _labels(facts: Facts, other: Facts) -> Iterator[Finding]:
     if not label or other.label != label:
         return
     one, two = (_shares(each, label) for each in (facts, other))
-    names = sorted({*one, *two}, key=str)
     if not one or not two:
         return
-    p, q = (np.array([shares.get(name, 0.0) for name in names]) for shares in (one, two))
-    divergence, farthest = _jensen_shannon(p, q), float(np.abs(p - q).max())
-    if divergence > _MOST_DIVERGENT or farthest > _MOST_OFF:
+    off = {name: abs(one.get(name, 0) - two.get(name, 0)) for name in one | two}
+    worst = sorted(off, key=lambda name: (-off[name], str(name)))
+    if off[worst[0]] > _MOST_OFF:
         words = (
-            f"the shares of the classes differ from those in {_OTHER}: Jensen-Shannon divergence "
-            f"{divergence:.3f} bits, L-infinity {farthest:.2f}"
+            f"the shares of the classes differ from those in {_OTHER} by up to {off[worst[0]]:.0%}"
         )
-        worst = np.argsort(-np.abs(p - q), kind="stable")[:5]
-        examples = tuple(str(names[number]) for number in worst)
+        examples = tuple(map(str, worst[:EXAMPLES]))
         yield Finding("changed_labels", "warning", words, label, examples=examples)
 
 
 def _shares(facts: Facts, label: str) -> dict[int | str, float]:
-    names = facts.names.get(label, ())
+    names = facts.features.classes.get(label, ())
     counts = facts.manifest.counts_of(label) or Counter()
     total = sum(counts.values())
     return {
         names[number] if 0 <= number < len(names) else number: count / total
         for number, count in counts.items()
     }
-
-
-def _jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
-    """The Jensen-Shannon divergence of two distributions, in bits: 0 to 1."""
-    middle = (p + q) / 2
-
-    def divergence(one: np.ndarray) -> float:
-        some = one > 0
-        return float((one[some] * np.log2(one[some] / middle[some])).sum())
-
-    return (divergence(p) + divergence(q)) / 2

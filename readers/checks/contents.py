@@ -38,7 +38,7 @@ class Content(NamedTuple):
 
 def contents_of(facts: Facts) -> list[Content]:
     """The pictures, texts and signals of a dataset; the rows of its table if it has none of these."""
-    features = [name for name in facts.features(*_KINDS) if not _names_things(facts, name)]
+    features = [name for name in facts.features.of_kind(*_KINDS) if not _names_things(facts, name)]
     return [Content(name, facts.digests(name)) for name in features] or _rows(facts)
 
 
@@ -56,10 +56,10 @@ def _rows(facts: Facts) -> list[Content]:
 
     Copies may differ in the label, and in columns that name each record.
     """
-    label, floats = facts.label, set(facts.features("floats"))
+    label, floats = facts.label, set(facts.features.of_kind("floats"))
     rows = np.zeros(len(facts.splits), np.uint64)
     pairs = len(rows) ** 2 / 2
-    for name in facts.features(*_COLUMNS):
+    for name in facts.features.of_kind(*_COLUMNS):
         column = facts.digests(name)
         counts = np.unique(column, return_counts=True)[1]
         names_each = name not in floats and len(counts) == len(column)

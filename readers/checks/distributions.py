@@ -11,7 +11,6 @@ from readers.checks.facts import Check, Facts
 from readers.format.findings import Finding
 from readers.format.manifest import UNKNOWN_ID
 from readers.measures.sample import SplitSample
-from readers.roles import feature_of
 
 # Of which measures outliers are looked for, on a logarithmic scale, and what they are called.
 _LENGTHS = {"text": "characters", "signal": "steps"}
@@ -46,7 +45,7 @@ def _outliers(
 ) -> Check:
     def find(facts: Facts) -> Iterator[Finding]:
         for kind, measure in measures.items():
-            for feature in facts.features(kind):
+            for feature in facts.features.of_kind(kind):
                 values = facts.measured(feature, measure)
                 mask, low, high = _far_out(values, narrowest)
                 words = f"have {noun} far from the others, which are between {_shown(low)} and {_shown(high)}"
@@ -77,7 +76,7 @@ def _far_out(values: np.ndarray, narrowest: float) -> tuple[np.ndarray, float, f
 
 
 def _unknown(facts: Facts) -> Iterator[Finding]:
-    tokens = feature_of("tokens", facts.roles)
+    tokens = facts.features.named("tokens")
     if not facts.manifest.vocabulary:
         return
     for name, split in facts.manifest.splits.items():
@@ -95,7 +94,7 @@ def _drift(facts: Facts) -> Iterator[Finding]:
     for other in names[1:]:
         first = names[0]
         one, two = facts.samples[first], facts.samples[other]
-        for feature, words in differences(facts.features, one, two, first):
+        for feature, words in differences(facts.features.of_kind, one, two, first):
             yield Finding("split_drift", "warning", words, feature, other, seen=two.seen)
 
 
@@ -148,9 +147,7 @@ CHECKS = (
     _outliers("outlier_lengths", "lengths", _LENGTHS),
     _outliers("outlier_levels", "levels", _LEVELS),
     _outliers("outlier_sizes", "sides", _SIDES, _NARROWEST_SIDES),
-    Check(
-        "unknown_tokens", "splits of which 5 % of the tokens are not in the vocabulary", _unknown
-    ),
+    Check("unknown_tokens", "splits of which 5% of the tokens are not in the vocabulary", _unknown),
     Check(
         "split_drift",
         "numbers of records that are distributed otherwise than in the first split: a "

@@ -33,13 +33,29 @@ def _in_several(numbers: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 def _duplicates(facts: Facts) -> Iterator[Finding]:
     for feature, found in contents_of(facts):
-        first = np.unique(_values(found)[0] * len(facts.samples) + facts.splits, return_index=True)[
-            1
-        ]
-        again = found != 0
-        again[first] = False
+        in_split = _values(found)[0] * len(facts.samples) + facts.splits
+        _, first, numbers = np.unique(in_split, return_index=True, return_inverse=True)
+        firsts = first[numbers.reshape(-1)]
+        again = (found != 0) & (firsts != np.arange(len(found)))
         finds = f"{_are_equal_to(feature)} an earlier one of their split"
-        yield from facts.of_records("duplicates", "warning", feature, again, finds)
+        pairs = firsts[again], np.flatnonzero(again)
+        yield from _of_pairs(facts, "duplicates", feature, again, finds, *pairs)
+
+
+def _of_pairs(
+    facts: Facts,
+    check: str,
+    feature: str,
+    mask: np.ndarray,
+    finds: str,
+    first: np.ndarray,
+    second: np.ndarray,
+) -> Iterator[Finding]:
+    """Yields a warning about the records of a mask, whose examples are pairs of records."""
+    pairs = np.stack([first, second], axis=1)[:EXAMPLES]
+    for finding in facts.of_records(check, "warning", feature, mask, finds):
+        examples = tuple(" and ".join(facts.names_of_records(pair)) for pair in pairs)
+        yield replace(finding, examples=examples, places=facts.places(pairs.reshape(-1)))
 
 
 def _leaks(facts: Facts) -> Iterator[Finding]:
@@ -65,7 +81,7 @@ def _are_equal_to(feature: str) -> str:
 
 
 def _phrases(facts: Facts) -> Iterator[Finding]:
-    texts = facts.features("text")
+    texts = facts.features.of_kind("text")
     for feature, found in contents_of(facts):
         numbers, counts = _values(found)
         filled = numbers[found != 0]
@@ -79,7 +95,7 @@ def _phrases(facts: Facts) -> Iterator[Finding]:
 
 
 def _constant(facts: Facts) -> Iterator[Finding]:
-    for feature in facts.features("picture", "text", "signal", "floats", "integers"):
+    for feature in facts.features.of_kind("picture", "text", "signal", "floats", "integers"):
         numbers, counts = _values(facts.digests(feature))
         if len(counts) == 1 and len(numbers) > 1:
             words = f"all {len(numbers):,} records have the same value"
@@ -87,7 +103,7 @@ def _constant(facts: Facts) -> Iterator[Finding]:
 
 
 def _identifiers(facts: Facts) -> Iterator[Finding]:
-    for feature in facts.features("integers", "text"):
+    for feature in facts.features.of_kind("integers", "text"):
         numbers, counts = _values(facts.digests(feature))
         schema = facts.manifest.schema[feature]
         if schema.shape or len(numbers) < 100:
@@ -106,12 +122,8 @@ def _near(facts: Facts, name: str, words: str, in_one_split: bool) -> Iterator[F
         chosen = (splits[first] == splits[second]) == in_one_split
         mask = np.zeros(len(splits), bool)
         mask[first[chosen]] = mask[second[chosen]] = True
-        for finding in facts.of_records(
-            name, "warning", feature, mask, f"are nearly the same as {words}"
-        ):
-            pairs = np.stack([first[chosen], second[chosen]], axis=1)[:EXAMPLES]
-            examples = tuple(" and ".join(facts.names_of_records(pair)) for pair in pairs)
-            yield replace(finding, examples=examples, places=facts.places(pairs.reshape(-1)))
+        finds = f"are nearly the same as {words}"
+        yield from _of_pairs(facts, name, feature, mask, finds, first[chosen], second[chosen])
 
 
 _CONTENTS = "pictures, texts and signals, or rows of a table without them,"
@@ -122,7 +134,7 @@ CHECKS = (
     Check(
         "contradictions", f"{_CONTENTS} that are equal and have different labels", _contradictions
     ),
-    Check("repeated_texts", "a text that is 1 % of all, and ten or more", _phrases),
+    Check("repeated_texts", "a text that is 1% of all, and ten or more", _phrases),
     Check("constant_features", "features with one value in all records", _constant),
     Check(
         "identifiers",

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from readers.describe import class_names, counted_label
 from readers.format.display import counted
+from readers.format.features import Features
 from readers.format.findings import Finding
 from readers.format.manifest import Manifest
 from readers.format.similarity.likeness import Sketches
-from readers.measures.sample import LIKENESS, Measures, SplitSample
-from readers.roles import kinds_of, roles_of
+from readers.measures.sample import LIKENESS, SplitSample
 
 # Names of records in a finding.
 EXAMPLES = 5
@@ -22,8 +21,8 @@ EXAMPLES = 5
 # Texts that are all shorter than this are names, such as those of cities or patients: similar ones are no copies.
 _NAME = 32
 
-# What more than half of the records are is what they are like, and no fault of some of them.
-_USUAL = 0.5
+# The verbs of what several records do, and of what one does.
+_VERBS = {"have": "has", "are": "is", "contain": "contains"}
 
 
 @dataclass(frozen=True)
@@ -41,24 +40,14 @@ class Facts:
     group_by: str = ""
 
     @functools.cached_property
-    def kinds(self) -> dict[str, str]:
-        """Feature -> `picture`, `text`, `signal`, `floats` or `integers`, of those that are measured."""
-        return kinds_of(self.manifest)
-
-    @functools.cached_property
-    def roles(self) -> dict[str, str]:
-        """Feature -> its role, such as `boxes` or `tokens`, of those that have one."""
-        return roles_of(self.manifest)
-
-    @functools.cached_property
-    def names(self) -> dict[str, tuple[str, ...]]:
-        """Feature -> names of its classes by id, of features that have any."""
-        return class_names(self.manifest)
+    def features(self) -> Features:
+        """What the features are."""
+        return Features.of(self.manifest)
 
     @functools.cached_property
     def label(self) -> str:
         """The feature that holds one label a record; empty without one."""
-        return counted_label(self.manifest)
+        return self.manifest.counted_label
 
     @functools.cached_property
     def similar(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -68,11 +57,11 @@ class Facts:
         """
         seen = [sample for sample in self.samples.values() if sample.seen]
         found = {}
-        for feature in self.features(*LIKENESS) if seen else ():
+        for feature in self.features.of_kind(*LIKENESS) if seen else ():
             if self.is_name(feature):
                 continue
             sketches = Sketches.joined([sample.sketches[feature] for sample in seen])
-            first, second = LIKENESS[self.kinds[feature]].pairs(sketches)
+            first, second = LIKENESS[self.features.kinds[feature]].pairs(sketches)
             digests = self.digests(feature)
             differ = digests[first] != digests[second]
             found[feature] = first[differ], second[differ]
@@ -81,7 +70,11 @@ class Facts:
     def is_name(self, feature: str) -> bool:
         """Whether a feature holds texts that are all as short as names are."""
         lengths = self.measured(feature, "characters")
-        return self.kinds[feature] == "text" and len(lengths) > 0 and bool((lengths < _NAME).all())
+        return (
+            self.features.kinds[feature] == "text"
+            and len(lengths) > 0
+            and bool((lengths < _NAME).all())
+        )
 
     @functools.cached_property
     def splits(self) -> np.ndarray:
@@ -89,24 +82,26 @@ class Facts:
         seen = [sample.seen for sample in self.samples.values()]
         return np.repeat(np.arange(len(seen)), seen)
 
-    def features(self, *kinds: str) -> list[str]:
-        """The measured features of some kinds, as `kinds` names them."""
-        return [name for name, kind in self.kinds.items() if kind in kinds]
-
     def of_records(
         self, check: str, severity: str, feature: str, chosen: np.ndarray, finds: str
     ) -> Iterator[Finding]:
         """Yields a finding about the records that a mask over all samples chooses, if there are any."""
         count, seen = int(chosen.sum()), len(chosen)
         if count:
-            words = f"{count:,} of {counted(seen, 'record')} {finds}"
+            verb, _, rest = finds.partition(" ")
+            verb = _VERBS.get(verb, verb) if count == 1 else verb
+            words = f"{count:,} of {counted(seen, 'record')} {verb} {rest}"
             first = np.flatnonzero(chosen)[:EXAMPLES]
             names, places = self.names_of_records(first), self.places(first)
             yield Finding(check, severity, words, feature, "", count, seen, names, places)
 
     def measured(self, feature: str, measure: str) -> np.ndarray:
         """A number of a feature in all samples, float64, in the order of the splits."""
-        found = [s.measures[feature].get(measure, _nothing(s.seen)) for s in self.samples.values()]
+        nothing = [np.full(sample.seen, np.nan) for sample in self.samples.values()]
+        found = [
+            sample.measures[feature].get(measure, nan)
+            for sample, nan in zip(self.samples.values(), nothing, strict=True)
+        ]
         return np.concatenate([*found, np.empty(0)])
 
     def digests(self, feature: str) -> np.ndarray:
@@ -134,10 +129,6 @@ class Facts:
         return tuple(names)
 
 
-def _nothing(count: int) -> np.ndarray:
-    return np.full(count, np.nan)
-
-
 @dataclass(frozen=True)
 class Check:
     """A check.
@@ -151,41 +142,3 @@ class Check:
     name: str
     finds: str
     find: Callable[[Facts], Iterable[Finding]]
-
-
-# The kinds of features whose values are checked as numbers.
-_VALUES = ("signal", "picture", "floats", "integers")
-
-
-def records_with(
-    name: str, severity: str, noun: str, finds: str, chosen: Callable[[Measures], np.ndarray]
-) -> Check:
-    """A check that looks at each record alone.
-
-    Args:
-        name: The name of the check.
-        severity: Its severity; it is a `note` if more than half of the records are chosen.
-        noun: What it looks at: `picture`, `text`, `signal`, or the `value` of any array.
-        finds: What the chosen records do or are, after their number.
-        chosen: A mask over records, given their measures.
-    """
-
-    def find(facts: Facts) -> Iterator[Finding]:
-        for feature in facts.features(*(_VALUES if noun == "value" else (noun,))):
-            masks = [chosen(_Columns(s.measures[feature], s.seen)) for s in facts.samples.values()]
-            mask = np.concatenate([*masks, np.empty(0, bool)])
-            worst = "note" if mask.sum() > _USUAL * len(mask) else severity
-            yield from facts.of_records(name, worst, feature, mask, finds)
-
-    return Check(name, f"{noun}s that {finds}", find)
-
-
-class _Columns(dict[str, np.ndarray]):
-    """The measures of a feature; a name that no record has is NaN for all."""
-
-    def __init__(self, measures: Measures, seen: int) -> None:
-        super().__init__(measures)
-        self._seen = seen
-
-    def __missing__(self, name: str) -> np.ndarray:
-        return _nothing(self._seen)

@@ -35,7 +35,7 @@ def _found(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yields (what names the groups, the number of the group of each record, which records have one)."""
     stated = facts.group_by or str(facts.manifest.options.get("group_by", ""))
     column = stated.removeprefix(_COLUMN) if stated.startswith(_COLUMN) else ""
-    for feature in facts.features("text", "integers"):
+    for feature in facts.features.of_kind("text", "integers"):
         if not facts.manifest.schema[feature].shape and (
             feature == column or _NAME.fullmatch(feature)
         ):

@@ -32,8 +32,6 @@ _GIVEAWAYS = {
 
 _DEVIATIONS = 6
 
-_CHANCE = 1e-6
-
 
 def _counts(facts: Facts) -> dict[str, Counter[int]]:
     """The number of records of each class in each split; empty without labels that are classes."""
@@ -41,7 +39,7 @@ def _counts(facts: Facts) -> dict[str, Counter[int]]:
     counts = {name: split.counts_of(facts.label) or Counter() for name, split in splits.items()}
     records = sum(split.records for split in splits.values())
     few = min(_MOST_CLASSES, max(2, records // _RECORDS_A_CLASS))
-    is_class = facts.label in facts.names or len(_total(counts)) <= few
+    is_class = facts.label in facts.features.classes or len(_total(counts)) <= few
     return counts if facts.label and is_class else {}
 
 
@@ -54,7 +52,7 @@ def _finding(
     facts: Facts, check: str, severity: str, words: str, split: str, classes: Sequence[int] = ()
 ) -> Finding:
     """A finding about the labels of a split, or of all, with the first of some classes."""
-    names = facts.names.get(facts.label, ())
+    names = facts.features.classes.get(facts.label, ())
     examples = tuple(named(number, names) for number in classes[:EXAMPLES])
     return Finding(check, severity, words, facts.label, split, examples=examples)
 
@@ -70,7 +68,7 @@ def _missing(facts: Facts) -> Iterator[Finding]:
 
 
 def _unused(facts: Facts) -> Iterator[Finding]:
-    names, used = facts.names.get(facts.label, ()), _total(_counts(facts))
+    names, used = facts.features.classes.get(facts.label, ()), _total(_counts(facts))
     unused = [number for number in range(len(names)) if number not in used]
     if unused:
         words = f"{len(unused):,} of {len(names):,} named classes have no record in any split"
@@ -97,12 +95,6 @@ def _rare(facts: Facts) -> Iterator[Finding]:
                 f"{len(rare):,} of {len(found):,} classes have fewer than {_FEW_RECORDS} records"
             )
             yield _finding(facts, "rare_classes", "note", words, split, rare)
-
-
-def _single(facts: Facts) -> Iterator[Finding]:
-    everywhere = list(_total(_counts(facts)))
-    if len(everywhere) == 1:
-        yield _finding(facts, "one_class", "warning", "all labels are the same", "", everywhere)
 
 
 def _drift(facts: Facts) -> Iterator[Finding]:
@@ -135,7 +127,7 @@ def _giveaways(facts: Facts) -> Iterator[Finding]:
         return
     labels = np.concatenate([s.labels for s in samples if s.labels is not None])
     for kind, measures in _GIVEAWAYS.items():
-        for feature in facts.features(kind):
+        for feature in facts.features.of_kind(kind):
             for measure in measures:
                 share = _explained(facts.measured(feature, measure), labels)
                 if share > _TELLING:
@@ -174,30 +166,6 @@ def _sorted(facts: Facts) -> Iterator[Finding]:
             yield Finding("sorted_labels", "warning", words, facts.label, split, seen=sample.seen)
 
 
-def _single_class_shards(facts: Facts) -> Iterator[Finding]:
-    counts = _counts(facts)
-    for split, sample in facts.samples.items():
-        labels = sample.labels
-        if labels is None or not counts.get(split) or len(np.unique(labels)) < 2:
-            continue
-        share = max(counts[split].values()) / sum(counts[split].values())
-        start, found = 0, []
-        for shard in sample.split.shards:
-            bounds = np.searchsorted(sample.numbers, [start, start + shard.records])
-            inside = labels[slice(*bounds)]  # Without records that the sample leaves out.
-            start += shard.records
-            # A shard of one class is chance only if the class is frequent, or the shard short.
-            is_chance = share ** (shard.records - 1) > _CHANCE
-            if len(inside) == shard.records and len(np.unique(inside)) == 1 and not is_chance:
-                found.append(shard.path)
-        if found:
-            words = f"{len(found):,} shards have records of one class alone"
-            examples = tuple(found[:EXAMPLES])
-            yield Finding(
-                "one_class_shards", "warning", words, facts.label, split, examples=examples
-            )
-
-
 CHECKS = (
     Check("missing_classes", "classes of another split without a record in this one", _missing),
     Check("unused_classes", "named classes without a record in any split", _unused),
@@ -209,10 +177,9 @@ CHECKS = (
     Check(
         "rare_classes", "classes of fewer than ten records, in splits of a hundred or more", _rare
     ),
-    Check("one_class", "labels that are all the same", _single),
     Check(
         "label_drift",
-        "splits in which the share of a class is off that in all splits by 5 % of the records, and by "
+        "splits in which the share of a class is off that in all splits by 5% of the records, and by "
         "four standard deviations",
         _drift,
     ),
@@ -223,11 +190,8 @@ CHECKS = (
     ),
     Check(
         "sorted_labels",
-        "neighbouring records with the same label more often than in a random order, by 5 % and by six "
+        "neighbouring records with the same label more often than in a random order, by 5% and by six "
         "standard deviations",
         _sorted,
-    ),
-    Check(
-        "one_class_shards", "shards of one class that chance does not make", _single_class_shards
     ),
 )

@@ -2,121 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 
-from readers.checks.facts import Check, Facts, records_with
+import numpy as np
+
+from readers.checks.facts import Check, Facts
 from readers.format.findings import Finding
 
+# Findings about more records than this are notes: that is what the records are like.
+_USUAL = 0.5
 
-def _undecodable(facts: Facts) -> Iterator[Finding]:
-    for feature in facts.features("picture"):
-        broken = facts.measured(feature, "undecodable") == 1
-        yield from facts.of_records(
-            "undecodable_pictures", "error", feature, broken, "cannot be decoded"
-        )
+# What each check looks at -> the kinds of features.
+_KINDS = {
+    "picture": ("picture",),
+    "text": ("text",),
+    "signal": ("signal",),
+    "value": ("signal", "picture", "floats", "integers"),
+}
 
+# Given the name of a measure, its values, float64 [records]; NaN for records without it.
+_Measured = Callable[[str], np.ndarray]
 
-CHECKS = (
-    Check(
-        "undecodable_pictures",
-        "pictures whose bytes cannot be decoded; no other check sees them",
-        _undecodable,
-    ),
-    records_with(
-        "dark_pictures",
-        "warning",
-        "picture",
-        "have 99 % of their pixels below 0.2 of white",
-        lambda m: m["dark"] < 0.2,
-    ),
-    records_with(
-        "light_pictures",
-        "warning",
-        "picture",
-        "have 95 % of their pixels above 0.95 of white",
-        lambda m: m["light"] > 0.95,
-    ),
-    records_with(
-        "flat_pictures",
-        "warning",
-        "picture",
-        "have less than 1 bit of information a pixel",
-        lambda m: m["entropy"] < 1,
-    ),
+# What the chosen records of a check do or are, and which are chosen.
+_Row = tuple[str, Callable[[_Measured], np.ndarray]]
+
+# Severities of checks whose findings are no warnings.
+_NOTES = ("long_pictures", "gray_pictures", "markup", "few_letters")
+_ERRORS = ("undecodable_pictures",)
+
+_PICTURES: dict[str, _Row] = {
+    "undecodable_pictures": ("cannot be decoded", lambda m: m("undecodable") == 1),
+    "dark_pictures": ("have 99% of their pixels below 0.2 of white", lambda m: m("dark") < 0.2),
+    "light_pictures": ("have 95% of their pixels above 0.95 of white", lambda m: m("light") > 0.95),
+    "flat_pictures": ("have less than 1 bit of information a pixel", lambda m: m("entropy") < 1),
     # Of crops of real photographs, 99 % have a sharpness above 0.6; blurred by a Gaussian of two or three pixels and
     # then saved as a JPEG of quality 75 or more, 95 % have one below 0.43 (tests/readers/measures/test_measures.py).
-    records_with(
-        "blurry_pictures",
-        "warning",
-        "picture",
+    "blurry_pictures": (
         "have edges as smooth as those of a photograph blurred by two pixels",
-        lambda m: (m["sharpness"] < 0.43) & (m["entropy"] >= 1),
+        lambda m: (m("sharpness") < 0.43) & (m("entropy") >= 1),
     ),
-    records_with(
-        "long_pictures",
-        "note",
-        "picture",
+    "long_pictures": (
         "have one side more than three times the other",
-        lambda m: (m["aspect"] > 3) | (m["aspect"] < 1 / 3),
+        lambda m: (m("aspect") > 3) | (m("aspect") < 1 / 3),
     ),
-    records_with(
-        "tiny_pictures",
-        "warning",
-        "picture",
+    "tiny_pictures": (
         "have a side of less than 8 pixels",
-        lambda m: (m["height"] < 8) | (m["width"] < 8),
+        lambda m: (m("height") < 8) | (m("width") < 8),
     ),
-    records_with(
-        "gray_pictures",
-        "note",
-        "picture",
-        "have the same value in all channels",
-        lambda m: m["gray"] == 1,
-    ),
-    records_with("empty_texts", "warning", "text", "have no word", lambda m: m["words"] == 0),
-    records_with(
-        "wrong_encodings",
-        "warning",
-        "text",
+    "gray_pictures": ("have the same value in all channels", lambda m: m("gray") == 1),
+}
+
+_TEXTS: dict[str, _Row] = {
+    "empty_texts": ("have no word", lambda m: m("words") == 0),
+    "wrong_encodings": (
         "have characters as UTF-8 has when it is read as Latin-1",
-        lambda m: m["mojibake"] > 0,
+        lambda m: m("mojibake") > 0,
     ),
-    records_with(
-        "control_characters",
-        "warning",
-        "text",
+    "control_characters": (
         "have control characters, or replacements of bytes that were no text",
-        lambda m: m["control"] > 0,
+        lambda m: m("control") > 0,
     ),
-    records_with(
-        "markup", "note", "text", "have tags or entities of HTML", lambda m: m["markup"] > 0
+    "markup": ("have tags or entities of HTML", lambda m: m("markup") > 0),
+    "few_letters": (
+        "have 20 characters or more, and less than 30% letters",
+        lambda m: (m("characters") >= 20) & (m("letters") < 0.3),
     ),
-    records_with(
-        "few_letters",
-        "note",
-        "text",
-        "of 20 characters or more have less than 30 % letters",
-        lambda m: (m["characters"] >= 20) & (m["letters"] < 0.3),
-    ),
-    records_with("empty_arrays", "warning", "value", "are empty", lambda m: m["size"] == 0),
-    records_with(
-        "missing_values", "warning", "value", "contain NaN or infinity", lambda m: m["missing"] > 0
-    ),
-    records_with(
-        "constant_channels",
-        "warning",
-        "signal",
+}
+
+_ARRAYS: dict[str, _Row] = {
+    "empty_arrays": ("are empty", lambda m: m("size") == 0),
+    "missing_values": ("contain NaN or infinity", lambda m: m("missing") > 0),
+}
+
+_SIGNALS: dict[str, _Row] = {
+    "constant_channels": (
         "have a channel of one value, which is not 0",
-        lambda m: m["constant"] > m["dead"],
+        lambda m: m("constant") > m("dead"),
     ),
-    records_with(
-        "dead_channels", "warning", "signal", "have a channel of zeros", lambda m: m["dead"] > 0
+    "dead_channels": ("have a channel of zeros", lambda m: m("dead") > 0),
+    "clipped_signals": (
+        "have a channel that stays at its extremes for more than 1% of the steps",
+        lambda m: m("clipped") > 0.01,
     ),
-    records_with(
-        "clipped_signals",
-        "warning",
-        "signal",
-        "have a channel that stays at its extremes for more than 1 % of the steps",
-        lambda m: m["clipped"] > 0.01,
-    ),
+}
+
+
+def _check(noun: str, name: str, row: _Row) -> Check:
+    finds, chosen = row
+    severity = "error" if name in _ERRORS else "note" if name in _NOTES else "warning"
+
+    def find(facts: Facts) -> Iterator[Finding]:
+        for feature in facts.features.of_kind(*_KINDS[noun]):
+            mask = chosen(functools.partial(facts.measured, feature))
+            is_usual = severity != "error" and mask.sum() > _USUAL * len(mask)
+            yield from facts.of_records(
+                name, "note" if is_usual else severity, feature, mask, finds
+            )
+
+    return Check(name, f"{noun}s that {finds}", find)
+
+
+CHECKS = tuple(
+    _check(noun, name, row)
+    for noun, rows in (
+        ("picture", _PICTURES),
+        ("text", _TEXTS),
+        ("value", _ARRAYS),
+        ("signal", _SIGNALS),
+    )
+    for name, row in rows.items()
 )

@@ -21,13 +21,14 @@ def _empty(facts: Facts) -> Iterator[Finding]:
 
 
 def _rejected(facts: Facts) -> Iterator[Finding]:
-    for name, split in facts.manifest.splits.items():
-        found = split.records + split.rejected + split.duplicates
-        if split.rejected:
-            share = split.rejected / found
-            severity = "warning" if share > _MOST_REJECTED else "note"
-            words = f"{split.rejected:,} of {found:,} inputs were rejected ({share:.1%})"
-            yield Finding("rejected_inputs", severity, words, "", name, split.rejected, found)
+    splits = facts.manifest.splits.values()
+    rejected = sum(split.rejected for split in splits)
+    found = rejected + sum(split.records + split.duplicates for split in splits)
+    if rejected:
+        severity = "warning" if rejected > _MOST_REJECTED * found else "note"
+        verb = "was" if rejected == 1 else "were"
+        words = f"{rejected:,} of {found:,} inputs {verb} rejected ({rejected / found:.1%})"
+        yield Finding("rejected_inputs", severity, words, count=rejected, seen=found)
 
 
 def _shares(facts: Facts) -> Iterator[Finding]:
@@ -59,12 +60,10 @@ def wanted_shares(text: str) -> dict[str, float]:
 
 CHECKS = (
     Check("empty_splits", "splits without a record", _empty),
-    Check(
-        "rejected_inputs", "splits of which inputs were rejected; a warning above 1 %", _rejected
-    ),
+    Check("rejected_inputs", "inputs that were rejected; a warning above 1%", _rejected),
     Check(
         "split_shares",
-        "splits whose share is off that of --splits by 2 % of the records, and by four standard deviations",
+        "splits whose share is off that of --splits by 2% of the records, and by four standard deviations",
         _shares,
     ),
 )

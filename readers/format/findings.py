@@ -50,7 +50,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class CheckReport:
+class CheckResult:
     """The result of `check`.
 
     Attributes:
@@ -81,12 +81,12 @@ class CheckReport:
         return worst != "" and SEVERITIES.index(worst) <= SEVERITIES.index(fail_on)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
+        """The result as JSON values."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> CheckReport:
-        """The report that `to_json` described."""
+    def from_json(cls, value: Mapping[str, Any]) -> CheckResult:
+        """The result that `to_json` described."""
         findings = tuple(
             Finding(
                 **{

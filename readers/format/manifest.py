@@ -194,6 +194,36 @@ class Manifest:
             counts.update(found or {})
         return counts
 
+    def name_of_job(self, feature: str) -> str:
+        """The name that the job gave a feature before its option `--names` renamed it."""
+        renamed = self.options.get("names")
+        for pair in renamed.split(",") if isinstance(renamed, str) else ():
+            name, _, new = pair.partition("=")
+            if new.strip() == feature:
+                return name.strip()
+        return feature
+
+    @property
+    def counted_label(self) -> str:
+        """The feature that holds one label a record, whose values are counted; empty without one."""
+        for name, feature in self.schema.items():
+            # Tokens are counted, too, but they are arrays.
+            if not feature.shape and any(split.counts_of(name) for split in self.splits.values()):
+                return name
+        return ""
+
+    @property
+    def label(self) -> str:
+        """The feature that holds the label of a record, or its labels, counted or not; empty without one."""
+        flat = (name for name, feature in self.schema.items() if len(feature.shape) < 2)
+        return self.counted_label or next((f for f in flat if self.name_of_job(f) == "label"), "")
+
+    @property
+    def classes(self) -> dict[str, tuple[str, ...]]:
+        """Feature -> names of its classes by id, of all features that have any."""
+        names = {self.label or "label": self.label_names, **self.class_names}
+        return {feature: found for feature, found in names.items() if found}
+
     @property
     def num_classes(self) -> int | None:
         """One more than the largest id of a label: the size of a classifier's output.
@@ -208,10 +238,10 @@ class Manifest:
     @property
     def label_range(self) -> tuple[int, int] | None:
         """The smallest and the largest label; None without labels that are whole numbers."""
-        label = self.schema.get("label")
-        if label is None or label.dtype != "int64":
+        label = self.label
+        if not label or self.schema[label].dtype != "int64":
             return None
-        found = [split.statistics.get("label") for split in self.splits.values()]
+        found = [split.statistics.get(label) for split in self.splits.values()]
         ends = [(each.get("min"), each.get("max")) for each in found if isinstance(each, Mapping)]
         whole = [value for pair in ends for value in pair if isinstance(value, int)]
         return (min(whole), max(whole)) if whole else None

@@ -148,7 +148,7 @@ def test_a_notebook_shows_ten_records(tmp_path):
     page = Page(readers.open(tmp_path / "d")._repr_html_())
     assert page.tags["figure"] == 10
     assert page.tags["table"] == 2
-    assert page.tags["img"] == 31
+    assert page.tags["img"] == 30
     assert "10 of 37 records of train" in page.text
 
 

@@ -121,7 +121,7 @@ class Likeness:
         """The sketches of records.
 
         Args:
-            values: Pictures [height, width] or [height, width, 1, 3 or 4] of any real dtype; texts as `str`; or
+            values: Pictures [height, width] or [height, width, 1, 3 or 4] of any real dtype, bfloat16 included; texts as `str`; or
                 recordings, each a list of `arrays` arrays [time] or [time, channels].
         """
         if self.kind == "text":
@@ -190,6 +190,7 @@ class Likeness:
 
     def _picture(self, pixels: np.ndarray) -> tuple[bool, int, bytes]:
         """Whether a picture has a hash, the hash or a digest, and the probe."""
+        pixels = _real(pixels)
         small = reduced(pixels) if pixels.size else pixels
         found, luma = hash_and_luma(small) if small.size else (None, small)
         if found is None:
@@ -197,6 +198,7 @@ class Likeness:
         return True, found, b"\1" + np.rint(255 * luma).astype(np.uint8).tobytes()
 
     def _recording(self, arrays: Sequence[np.ndarray]) -> tuple[bool, int, bytes]:
+        arrays = list(map(_real, arrays))
         found = [recording_sketch(array) for array in arrays]
         hashes = [sketch[0] for sketch in found if sketch]
         if not hashes:
@@ -261,6 +263,11 @@ Similarity = Likeness | Equality
 
 # A flag, and a portrait or a digest.
 _ARRAY = 1 + PORTRAIT_SIZE
+
+
+def _real(array: np.ndarray) -> np.ndarray:
+    """The array itself, or float32 if NumPy does not know its dtype."""
+    return array if array.dtype.kind in "biuf" else array.astype(np.float32)
 
 
 def _exact(values: Sequence[np.ndarray]) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""Pairs of records: runs of equal keys, the distance of hashes, and the groups that pairs connect."""
+"""Pairs of records: runs of equal keys, and the distance of hashes."""
 
 from __future__ import annotations
 
@@ -50,20 +50,3 @@ def popcount(numbers: np.ndarray) -> np.ndarray:
     fours = (pairs & low) + ((pairs >> np.uint64(2)) & low)
     octets = (fours + (fours >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
     return ((octets * np.uint64(0x0101010101010101)) >> np.uint64(56)).astype(np.uint8)
-
-
-def groups_of(records: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The group of each record, int64 [records]: the number of its first record.
-
-    Records are in one group if a chain of pairs connects them, so the ends of a long chain can be less alike than
-    the two records of any pair. A record without pairs is a group of its own.
-    """
-    groups = np.arange(records)
-    while (apart := groups[first] != groups[second]).any():
-        first, second = first[apart], second[apart]
-        one, other = groups[first], groups[second]
-        np.minimum.at(groups, np.maximum(one, other), np.minimum(one, other))
-        # Until each record names the first of its group, not a record on the way there.
-        while not np.array_equal(groups, above := groups[groups]):
-            groups = above
-    return groups

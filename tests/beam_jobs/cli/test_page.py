@@ -24,7 +24,7 @@ def test_a_job_writes_a_report_on_its_dataset(texts, tmp_path, capsys):
     page = tmp_path / "page.html"
     assert run(*texts, "--output", tmp_path / "o", "--report", page) == 0
     assert f"report in {page}" in capsys.readouterr().err
-    assert "20 found = written + rejected + duplicates" in page.read_text(encoding="utf-8")
+    assert "20 inputs: 20 written, none rejected or dropped" in page.read_text(encoding="utf-8")
     assert str(page) not in (tmp_path / "o/manifest.json").read_text()
 
 

@@ -114,7 +114,7 @@ def test_a_picture_that_cannot_be_decoded_is_a_finding_and_the_others_are_checke
     broken = found["undecodable_pictures", "image"]
     assert (broken.severity, broken.count, broken.seen) == ("error", 2, 12)
     assert broken.examples == ("3", "5")
-    assert found["duplicates", "image"].examples == ("7",)
-    assert found["duplicates", "more"].examples == ("9",)
+    assert found["duplicates", "image"].examples == ("1 and 7",)
+    assert found["duplicates", "more"].examples == ("2 and 9",)
     assert ("empty_arrays", "image") not in found
     assert main(["check", str(directory)]) == 1

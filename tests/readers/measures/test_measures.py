@@ -18,7 +18,6 @@ from readers.measures.arrays import measure_array, measure_signal
 from readers.measures.pictures import measure_picture
 from readers.measures.sample import _digest, sample_of
 from readers.measures.texts import measure_text
-from readers.roles import kinds_of
 from tests.support.datasets import write_dataset
 from tests.support.images import encoded
 
@@ -133,31 +132,6 @@ def test_any_array_is_measured(values):
 def test_any_picture_is_measured(pixels):
     found = measure_picture(pixels)
     assert 0 <= found["brightness"] <= 1 and 0 <= found["entropy"] <= 8
-
-
-def test_the_kind_of_a_feature_follows_from_its_schema():
-    kinds = {
-        "picture": [
-            ("uint8", (8, 8, 3)),
-            ("uint8", (None, None, 3), "jpeg"),
-            ("float32", (9, 9, 1)),
-        ],
-        "text": [("string", ())],
-        "signal": [("float32", (None, 6)), ("int16", (None,)), ("float64", (100,))],
-        "floats": [("float32", ()), ("bfloat16", ()), ("float32", (2, 3, 4, 5))],
-        "integers": [("int64", (None,)), ("int64", ()), ("bool", ())],
-        None: [("string", (None,)), ("float32", (None, 3), "sequence"), ("complex64", (4,))],
-    }
-    for kind, features in kinds.items():
-        for feature in features:
-            assert kinds_of(Manifest(Schema({"x": feature}), {})).get("x") == kind
-    assert kinds_of(Manifest(Schema({"key": ("string", ())}), {})) == {}
-    renamed = Schema({"path": ("string", ()), "face_boxes": ("float32", (None, 4))})
-    options = {"names": "key=path"}
-    assert kinds_of(Manifest(renamed, {}, options=options)) == {"face_boxes": "floats"}
-    mask = Schema({"mask": ("uint8", (None, None, 1))})
-    names = {"mask": ("sky", "road")}
-    assert kinds_of(Manifest(mask, {}, class_names=names)) == {"mask": "integers"}
 
 
 def test_a_picture_of_any_size_and_dtype_is_sampled(tmp_path):

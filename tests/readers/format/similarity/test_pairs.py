@@ -1,4 +1,4 @@
-"""Pairs of sketches are those of comparing each with each, and groups are what pairs connect."""
+"""Pairs of sketches are those of comparing each with each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from readers.format.similarity import likeness as module
 from readers.format.similarity.likeness import Likeness, Sketches
-from readers.format.similarity.pairs import groups_of, popcount
+from readers.format.similarity.pairs import popcount
 
 PICTURES = Likeness("picture", 0.9)
 
@@ -91,25 +91,5 @@ def test_bits_are_counted_without_numpy_2(numbers):
     assert found.tolist() == [number.bit_count() for number in numbers]
 
 
-@given(st.data(), st.integers(1, 60))
-@settings(max_examples=50, deadline=None)
-def test_groups_are_what_pairs_connect(data, records):
-    ends = st.integers(0, records - 1)
-    edges = data.draw(st.lists(st.tuples(ends, ends), max_size=80))
-    expected = list(range(records))
-    for _ in range(records):
-        for one, other in edges:
-            expected[one] = expected[other] = min(expected[one], expected[other])
-    first, second = np.array(edges, np.int64).reshape(-1, 2).T
-    assert groups_of(records, first, second).tolist() == expected
-
-
-def test_a_long_chain_is_one_group():
-    order = np.random.default_rng(0).permutation(20_000)
-    assert not groups_of(len(order), order[1:], order[:-1]).any()
-
-
-def test_no_records_have_no_pairs_and_no_groups():
-    nothing = np.zeros(0, np.int64)
+def test_no_records_have_no_pairs():
     assert listed(PICTURES.pairs(with_hashes([]))) == []
-    assert groups_of(0, nothing, nothing).tolist() == []

@@ -1,1 +1,0 @@
-"""Records as HTML that can be looked at: small pictures, lines of signals, and texts."""

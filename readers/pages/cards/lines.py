@@ -1,0 +1,55 @@
+"""Lines of recordings, as SVG."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from readers.pages.markup import bright, element, finite_range, line_path, scaled, svg
+
+_WIDTH, _HEIGHT = 240, 80
+
+# Columns of a line, two pixels wide: each has the smallest and the largest of its values.
+_COLUMNS = 120
+_CHANNELS = 6
+
+
+def lines(signal: np.ndarray) -> Element:
+    """An `svg` with a line for each of the first six channels, on one scale.
+
+    Args:
+        signal: Numbers [steps] or [steps, channels], not empty. A line has gaps where they are not finite.
+    """
+    channels = signal.reshape(len(signal), -1)
+    envelopes = [_envelope(channel) for channel in channels.T[:_CHANNELS]]
+    low, high = finite_range(np.concatenate(envelopes))
+    title = f"{len(signal):,} steps of {channels.shape[1]:,}, {low:.6g} to {high:.6g}"
+    drawn = (
+        element("path", d=_path(found, low, high), fill="none", stroke=bright(channel))
+        for channel, found in enumerate(envelopes)
+    )
+    return svg(title, drawn, _WIDTH, _HEIGHT, style="max-width:100%;height:auto")
+
+
+def channel_keys(signal: np.ndarray) -> list[tuple[int, str]]:
+    """The number of the colour and the name of each line of `lines`; none for one channel."""
+    channels = signal.reshape(len(signal), -1).shape[1]
+    if channels == 1:
+        return []
+    return [(channel, f"channel {channel}") for channel in range(min(channels, _CHANNELS))]
+
+
+def _envelope(values: np.ndarray) -> np.ndarray:
+    """A channel as at most 240 values, float64: the extremes of each of 120 parts if there are more."""
+    if len(values) <= 2 * _COLUMNS:
+        return values.astype(np.float64)
+    starts = np.linspace(0, len(values), _COLUMNS, endpoint=False).astype(np.int64)
+    extremes = [np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)]
+    return np.stack(extremes, axis=1).reshape(-1).astype(np.float64)
+
+
+def _path(values: np.ndarray, low: float, high: float) -> str:
+    """The points of a line as the commands of an SVG path."""
+    x = np.linspace(0, _WIDTH, len(values))
+    return line_path(x, (_HEIGHT - 2) * (1 - scaled(values, low, high)) + 1)

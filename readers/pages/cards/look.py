@@ -1,0 +1,63 @@
+"""What one needs to know of a dataset to draw its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from readers.files.of_path import read_file
+from readers.format.features import Features
+from readers.format.manifest import RESERVED_IDS, UNKNOWN, UNKNOWN_ID, VOCABULARY, Manifest, join
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one needs to know of a dataset to draw its records.
+
+    Attributes:
+        features: What its features are.
+        is_x_first: Whether x comes before y in boxes and keypoints.
+        rate: Samples per second of all recordings; 0 if unknown.
+        vocabulary: Token id -> its word; empty if ids are shown as they are.
+    """
+
+    features: Features
+    is_x_first: bool = False
+    rate: float = 0.0
+    vocabulary: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, directory: str, manifest: Manifest) -> Look:
+        """Reads the vocabulary of a dataset, if it has one.
+
+        Raises:
+            StoreError: (an OSError) A store still fails after several retries.
+        """
+        is_x_first = manifest.options.get("box_order") == "xyxy"
+        vocabulary = _vocabulary(directory, manifest)
+        return cls(Features.of(manifest), is_x_first, manifest.sample_rate, vocabulary)
+
+    def value_of(self, role: str, record: Mapping[str, Any]) -> Any:
+        """The value that a record has for a role; None without one."""
+        return record.get(self.features.named(role))
+
+    def rate_of(self, record: Mapping[str, Any]) -> float:
+        """Samples per second of the recordings in a record; 0 if unknown."""
+        value = self.value_of("rate", record)
+        rate = float(value) if isinstance(value, np.number) and value.dtype.kind in "uif" else 0.0
+        return rate if 0 < rate < float("inf") else self.rate
+
+
+def _vocabulary(directory: str, manifest: Manifest) -> dict[int, str]:
+    """The words of `vocabulary.txt` by their ids; none without that file."""
+    if VOCABULARY not in manifest.files:
+        return {}
+    try:
+        words = read_file(join(directory, manifest.files[VOCABULARY].path)).split(b"\n")
+    except FileNotFoundError:
+        return {}
+    ids = dict(enumerate(words, RESERVED_IDS)) | {0: b"[PAD]", UNKNOWN_ID: UNKNOWN}
+    return {id_: word.decode("utf-8", "backslashreplace") for id_, word in ids.items()}

@@ -1,0 +1,144 @@
+"""Boxes, masks and keypoints over a small picture, as SVG."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from readers.format.display import shortened
+from readers.pages.cards.thumbnails import Thumbnail, saved
+from readers.pages.markup import bright, data_uri, element, keys, svg
+
+# What is drawn over a picture at most, and the classes below it.
+_BOXES, _POINTS, _CLASSES = 40, 200, 8
+_NAME = 24
+
+# Of 255, so that the picture is seen through the mask.
+_OPACITY = 90
+
+# The class of pixels without one, which VOC puts around objects.
+_VOID = 255
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What is marked in a picture.
+
+    Attributes:
+        boxes: float [n, 4], of each its upper, left, lower and right edge, as parts of the picture.
+        labels: The class of each box, or none.
+        names: The names of the classes of boxes.
+        mask: A class for each pixel, integers [height, width]; 0 has no colour unless it has a name.
+        mask_names: The names of these classes.
+        points: float [points, 2], y and x as parts of the picture.
+    """
+
+    boxes: np.ndarray | None = None
+    labels: Sequence[int] = ()
+    names: Sequence[str] = ()
+    mask: np.ndarray | None = None
+    mask_names: Sequence[str] = ()
+    points: np.ndarray | None = None
+
+    def __bool__(self) -> bool:
+        return any(each is not None for each in (self.boxes, self.mask, self.points))
+
+    def label(self, box: int) -> int:
+        """The class of a box; its own number without classes."""
+        return int(self.labels[box]) if box < len(self.labels) else box
+
+    @property
+    def colors_zero(self) -> bool:
+        """Whether 0 is a class like others in the mask, and not the background."""
+        return bool(self.mask_names) and self.mask_names[0] != "background"
+
+
+def mask_of_objects(masks: np.ndarray, labels: Sequence[int]) -> np.ndarray:
+    """One mask of the masks of objects, [n, height, width], in which the first is on top: one more than their classes."""
+    mask = np.zeros(masks.shape[1:], np.int64)
+    for number in reversed(range(min(len(masks), _BOXES))):
+        mask[masks[number] != 0] = 1 + (labels[number] if number < len(labels) else number)
+    return mask
+
+
+def marked(shown: Thumbnail, marks: Marks) -> Element:
+    """An `svg` of a small picture and what is marked in it. Boxes are cut off at its edges."""
+    width, height = shown.width, shown.height
+    layers = [_image(shown.uri, width, height)]
+    if marks.mask is not None and marks.mask.size:
+        layers.append(_image(_overlay(marks.mask, marks.colors_zero), width, height))
+    boxes, words = _drawn_boxes(marks)
+    for number, (y0, x0, y1, x1) in boxes.items():
+        path = f"M{x0 * width:.1f} {y0 * height:.1f}H{x1 * width:.1f}V{y1 * height:.1f}H{x0 * width:.1f}z"
+        for color, size in (("#000", "3"), (bright(marks.label(number)), "1.5")):
+            layers.append(element("path", d=path, fill="none", stroke=color, stroke_width=size))
+    if marks.points is not None:
+        inside = ((marks.points > 0) & (marks.points < 1)).all(axis=1)
+        for y, x in marks.points[inside][:_POINTS]:
+            place = {"cx": f"{x * width:.1f}", "cy": f"{y * height:.1f}"}
+            layers.append(element("circle", r="2", fill="#fff", stroke="#000", **place))
+    style = "max-width:100%;height:auto;image-rendering:pixelated"
+    return svg(", ".join([shown.words, *words]), layers, width, height, style=style)
+
+
+def legend(marks: Marks) -> Element | None:
+    """A line with the colours and names of what is marked, and with how many boxes each class has."""
+    parts: list[tuple[int, str]] = []
+    if marks.boxes is not None and len(marks.labels):
+        for label, count in Counter(map(marks.label, range(len(marks.boxes)))).most_common():
+            parts.append((label, f"{_named(label, marks.names)} \N{MULTIPLICATION SIGN}{count:,}"))
+    elif marks.mask is not None:
+        for value, _ in Counter(_small(marks.mask).reshape(-1).tolist()).most_common():
+            if value or marks.colors_zero:
+                parts.append((value - 1, _named(value, marks.mask_names)))
+    more = f"and {len(parts) - _CLASSES:,} more" if len(parts) > _CLASSES else ""
+    return keys(parts[:_CLASSES], more) if parts else None
+
+
+def _drawn_boxes(marks: Marks) -> tuple[dict[int, np.ndarray], list[str]]:
+    """The boxes that are drawn, by their numbers, and words on how many there are."""
+    if marks.boxes is None:
+        return {}, []
+    edges = marks.boxes.reshape(-1, 4).astype(np.float64)
+    inside = np.clip(edges, 0, 1)
+    with np.errstate(invalid="ignore"):
+        good = np.flatnonzero((inside[:, 2:] > inside[:, :2]).all(axis=1))
+    words = [f"{len(edges):,} boxes"]
+    if len(good) < len(edges):
+        words.append(f"{len(edges) - len(good):,} of them empty or outside")
+    if len(good) > _BOXES:
+        words.append(f"the first {_BOXES} are drawn")
+    return {int(number): inside[number] for number in good[:_BOXES]}, words
+
+
+def _named(label: int, names: Sequence[str]) -> str:
+    return shortened(names[label], _NAME) if 0 <= label < len(names) else str(label)
+
+
+def _image(uri: str, width: int, height: int) -> Element:
+    return element(
+        "image", href=uri, width=str(width), height=str(height), preserveAspectRatio="none"
+    )
+
+
+def _small(mask: np.ndarray) -> np.ndarray:
+    """Every n-th pixel of a mask, so that it has 480 a side at most."""
+    steps = [max(1, length // 240) for length in mask.shape]
+    return mask[:: steps[0], :: steps[1]]
+
+
+def _overlay(mask: np.ndarray, colors_zero: bool) -> str:
+    """A mask as the URI of a PNG with a palette."""
+    from PIL import Image
+
+    colors = [(*bytes.fromhex(bright(value - 1)[1:]), _OPACITY) for value in range(256)]
+    palette = np.array(colors, np.uint8)
+    palette[0, 3] = _OPACITY if colors_zero else 0
+    palette[_VOID] = 255, 255, 255, _OPACITY
+    image = Image.fromarray(np.clip(_small(mask), 0, 255).astype(np.uint8))
+    image.putpalette(palette[:, :3].tobytes())
+    return data_uri("image/png", saved(image, "PNG", transparency=palette[:, 3].tobytes()))

@@ -1,0 +1,140 @@
+"""Small pictures of arrays: photographs, masks, and spectrograms of recordings."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from readers.pages.markup import data_uri, element, finite_range, scaled
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+# Pixels of the longer side; a smaller picture is magnified to 96 at most, by a whole number.
+SIDE = 160
+_SMALL_SIDE = 96
+_QUALITY = 75
+
+# As a PNG, a picture of more colours has more bytes than as a JPEG, unless it is very small.
+_FEW_COLORS = 64
+
+# Samples of a frame of a spectrogram, its pixels, and how far below the loudest part the darkest one is.
+_FRAME = 512
+_COLUMNS, _ROWS = 240, 80
+_DECIBELS = 80
+
+
+class Thumbnail(NamedTuple):
+    """A small picture.
+
+    Attributes:
+        uri: Its URI, which holds its bytes.
+        width, height: The size at which it is shown, in pixels.
+        words: The size of the picture that it shows.
+    """
+
+    uri: str
+    width: int
+    height: int
+    words: str
+
+    def element(self) -> Element:
+        """The picture as an `img`."""
+        return element(
+            "img",
+            src=self.uri,
+            alt=self.words,
+            title=self.words,
+            width=str(self.width),
+            height=str(self.height),
+            style="image-rendering:pixelated;max-width:100%;height:auto",
+        )
+
+
+def thumbnail(
+    pixels: np.ndarray, size: tuple[int, int] | None = None, side: int = SIDE
+) -> Thumbnail:
+    """A small picture whose longer side has `side` pixels at most, as a PNG or a JPEG.
+
+    Args:
+        pixels: The picture, [height, width] or [height, width, 1, 3 or 4], not empty. All dtypes but
+            uint8 are scaled from their smallest to their largest finite value.
+        size: The height and width of the picture, if `pixels` are fewer.
+        side: The pixels.
+
+    Raises:
+        ImportError: Pillow is not installed.
+    """
+    from PIL import Image
+
+    height, width = size or pixels.shape[:2]
+    # Every n-th pixel first, so that a large picture is not converted as a whole.
+    step = max(1, max(pixels.shape[:2]) // (4 * side))
+    small = _as_bytes(pixels[::step, ::step])
+    image = Image.fromarray(small[..., 0] if small.shape[2:] == (1,) else small)
+    if image.mode == "RGBA":  # On white, as a browser shows it.
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+    image.thumbnail((side, side))
+    magnified = max(1, _SMALL_SIDE // max(image.size))
+    words = f"{width:,} x {height:,} pixels"
+    return Thumbnail(_encoded(image), image.width * magnified, image.height * magnified, words)
+
+
+def spectrogram(signal: np.ndarray) -> Thumbnail:
+    """The spectrogram of a signal, in decibels below its loudest part: time goes right, frequency up.
+
+    Args:
+        signal: Real numbers [steps], at least two. Those that are not finite count as 0.
+    """
+    frame = min(_FRAME, len(signal))
+    finite = np.nan_to_num(signal.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    # Squares of the largest floats are infinite.
+    finite /= np.abs(finite).max() or 1.0
+    starts = np.linspace(0, len(finite) - frame, 4 * _COLUMNS).astype(np.int64)
+    frames = np.lib.stride_tricks.sliding_window_view(finite, frame)[starts]
+    frames = (frames - frames.mean(axis=1, keepdims=True)) * np.hanning(frame)
+    power = np.abs(np.fft.rfft(frames, axis=1)[:, 1:]) ** 2
+    levels = 10 * np.log10(np.maximum(power / (power.max() or 1.0), 10 ** (-_DECIBELS / 10)))
+    return bands(levels, f"Spectrogram of {len(signal):,} steps, {_DECIBELS} dB")
+
+
+def bands(values: np.ndarray, words: str = "") -> Thumbnail:
+    """A spectrogram, or mel bands of one: time goes right, frequency up.
+
+    Args:
+        values: Real numbers [frames, bands], not empty.
+        words: What it shows.
+    """
+    from PIL import Image
+
+    image = Image.fromarray(_as_bytes(values.T[::-1].astype(np.float64)))
+    size = min(image.width, _COLUMNS), min(image.height, _ROWS)
+    words = words or f"Spectrogram of {values.shape[0]:,} frames and {values.shape[1]:,} bands"
+    return Thumbnail(_encoded(image.resize(size, Image.Resampling.BOX)), _COLUMNS, _ROWS, words)
+
+
+def _as_bytes(pixels: np.ndarray) -> np.ndarray:
+    """Pixels as uint8."""
+    if pixels.dtype == np.uint8:
+        return np.ascontiguousarray(pixels)
+    values = pixels.astype(np.float64)
+    low, high = finite_range(values)
+    finite = np.nan_to_num(values, nan=low, posinf=high, neginf=low)
+    return np.ascontiguousarray((scaled(finite, low, high) * 255).astype(np.uint8))
+
+
+def _encoded(image: Image.Image) -> str:
+    """A picture as the URI of a PNG if it is small or has few colours, else of a JPEG."""
+    if max(image.size) <= _SMALL_SIDE or image.getcolors(_FEW_COLORS) is not None:
+        return data_uri("image/png", saved(image, "PNG"))
+    return data_uri("image/jpeg", saved(image, "JPEG", quality=_QUALITY))
+
+
+def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
+    """The bytes of a picture as a PNG or a JPEG."""
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()

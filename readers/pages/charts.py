@@ -1,0 +1,109 @@
+"""Charts as inline SVG, whose colours are those of the page, light or dark.
+
+Every chart is a `figure` with a caption, and its `svg` has a title for those who cannot see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from readers.pages.markup import element, svg
+from readers.pages.numbers import compact, short, ticks
+
+# Units of the viewBox, which are pixels unless the screen is narrower.
+WIDTH, HEIGHT = 340, 150
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 6, 20
+
+# Series with a colour of their own; `style.css` has one class for each.
+SERIES = 6
+
+
+def histogram(
+    series: Mapping[str, np.ndarray], edges: np.ndarray, title: str, axis: str, is_log: bool = False
+) -> Element:
+    """Bars of how many values are between neighbouring edges.
+
+    Args:
+        series: Name -> heights [bins]; several are drawn over each other as lines of steps.
+        edges: The edges of the bins, float64 [bins + 1], ascending.
+        title: What is counted.
+        axis: What the heights are.
+        is_log: Whether the edges, which are positive then, are on a logarithmic scale.
+    """
+    ends = f"{short(float(edges[0]))} to {short(float(edges[-1]))}"
+    edges = np.log10(edges) if is_log else edges
+    top = max([float(heights.max(initial=0)) for heights in series.values()], default=0.0) or 1.0
+    x = _Scale(edges[0], edges[-1], _LEFT, WIDTH - _RIGHT)
+    y = _Scale(0, top, HEIGHT - _BOTTOM, _TOP)
+    marks = []
+    for number, heights in enumerate(series.values()):
+        outline, name = _steps(heights, edges, x, y), "line" if len(series) > 1 else "bar"
+        marks.append(element("path", d=outline, class_=f"{name} s{number % SERIES}"))
+    caption = element("figcaption", element("b", title), f" \N{MIDDLE DOT} {axis}")
+    legend = [element("ul", *map(_key, *zip(*enumerate(series), strict=True)), class_="keys")]
+    drawing = svg(f"{title}, {axis}: {ends}", [*_axes(x, y, is_log), *marks], WIDTH, HEIGHT)
+    return element("figure", caption, drawing, *legend[: len(series) > 1], class_="chart")
+
+
+def bar_cell(value: float, most: float, text: str, series: int = 0) -> Element:
+    """A cell of a table with a number and a bar behind it.
+
+    Args:
+        value: What the bar is as long as, not negative.
+        most: The value of a bar as long as the cell.
+        text: What is written.
+        series: The number of its colour.
+    """
+    share = 100 * value / most if most else 0.0
+    bar = element("span", class_=f"s{series % SERIES}", style=f"width: {share:.1f}%")
+    track = element("span", bar, class_="track", aria_hidden="true")
+    return element("td", track, text, class_="measured")
+
+
+class _Scale:
+    """Numbers from `low` to `high` as places along an axis from `first` to `last`."""
+
+    def __init__(self, low: float, high: float, first: float, last: float) -> None:
+        self.low, self.high = float(low), float(high) if high > low else float(low) + 1
+        self.first, self.last = first, last
+
+    def __call__(self, value: float) -> float:
+        # Halves, because the difference of two large numbers may be infinite.
+        share = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
+        return self.first + (self.last - self.first) * float(share)
+
+
+def _key(number: int, name: str) -> Element:
+    return element("li", element("span", class_=f"key s{number % SERIES}"), name)
+
+
+def _steps(heights: np.ndarray, edges: np.ndarray, x: _Scale, y: _Scale) -> str:
+    """The outline of the bars."""
+    commands = [f"M{x(edges[0]):.1f} {y(0):.1f}"]
+    for height, right in zip(heights, edges[1:], strict=True):
+        commands.append(f"V{y(height):.1f}H{x(right):.1f}")
+    return "".join([*commands, f"V{y(0):.1f}"])
+
+
+def _axes(x: _Scale, y: _Scale, is_log: bool) -> list[Element]:
+    marks = []
+    for height in ticks(y.low, y.high, 4):
+        at = y(height)
+        marks += [
+            element("path", d=f"M{x.first} {at:.1f}H{x.last}", class_="grid"),
+            _tick(compact(height), _LEFT - 4, at + 3, "end"),
+        ]
+    for place in ticks(x.low, x.high):
+        at = x(place)
+        words = compact(float(f"{10**place:.2g}") if is_log else place)
+        marks.append(_tick(words, at, HEIGHT - 6, "end" if at > WIDTH - 24 else "middle"))
+    marks.append(element("path", d=f"M{x.first} {y.first}H{x.last}", class_="axis"))
+    return marks
+
+
+def _tick(words: str, x: float, y: float, anchor: str) -> Element:
+    place = {"x": f"{x:.1f}", "y": f"{y:.1f}"}
+    return element("text", words, text_anchor=anchor, class_="tick", **place)

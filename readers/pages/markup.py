@@ -1,0 +1,113 @@
+"""HTML as a tree, so that nothing that comes from data can become markup; colours and scales of drawings."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from readers.format.display import visible
+
+_CELL = "text-align: left; padding: 0 1em 0 0"
+
+
+def element(tag: str, *children: Element | str, **attributes: str) -> Element:
+    """An element with its children.
+
+    Args:
+        tag: Its name. `script` and `style`, whose text HTML does not escape, are refused.
+        children: Elements, and texts that are shown as they are.
+        attributes: Its attributes; an underscore stands for a hyphen, and a final one is dropped.
+    """
+    if tag in ("script", "style"):
+        raise ValueError(f"{tag}: its text would not be escaped")
+    made = Element(tag, {key.rstrip("_").replace("_", "-"): attributes[key] for key in attributes})
+    for child in children:
+        if isinstance(child, Element):
+            made.append(child)
+        elif len(made):
+            made[-1].tail = (made[-1].tail or "") + visible(child)
+        else:
+            made.text = (made.text or "") + visible(child)
+    return made
+
+
+def svg(
+    title: str, marks: Iterable[Element], width: int, height: int, **attributes: str
+) -> Element:
+    """An `svg` with a title for those who cannot see it, in units of pixels."""
+    return element(
+        "svg",
+        element("title", title),
+        *marks,
+        viewBox=f"0 0 {width} {height}",
+        width=str(width),
+        height=str(height),
+        role="img",
+        **attributes,
+    )
+
+
+def data_uri(kind: str, data: bytes) -> str:
+    """The URI of bytes of a media type, such as `image/png`, that are part of the page."""
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def to_html(tree: Element) -> str:
+    """A tree as HTML."""
+    return ElementTree.tostring(tree, encoding="unicode", method="html")
+
+
+def line_path(across: np.ndarray, down: np.ndarray) -> str:
+    """The commands of an SVG path through points, with gaps where `down` is not finite."""
+    commands, is_drawn = [], False
+    for x, y in zip(across, down, strict=True):
+        if np.isfinite(y):
+            commands.append(f"{'L' if is_drawn else 'M'}{x:.1f} {y:.1f}")
+        is_drawn = bool(np.isfinite(y))
+    return "".join(commands)
+
+
+def table(rows: list[tuple[str, ...]]) -> Element:
+    """A table whose first row is its header."""
+    header, *others = rows
+    titles = [element("th", cell, style=_CELL) for cell in header]
+    body = [element("tr", *(element("td", cell, style=_CELL) for cell in row)) for row in others]
+    head = element("thead", element("tr", *titles))
+    return element("table", head, element("tbody", *body), style="margin: 0.5em 0")
+
+
+# Paul Tol's bright colours, which people who see no red or no green tell apart, too.
+BRIGHT = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
+
+
+def bright(number: int) -> str:
+    """The colour of a class or a channel; the seventh is that of the first."""
+    return BRIGHT[number % len(BRIGHT)]
+
+
+def keys(parts: Sequence[tuple[int, str]], more: str = "") -> Element:
+    """A line with colours, by their numbers, and what has each of them."""
+    children: list[Element | str] = []
+    for number, words in parts:
+        square = f"display:inline-block;width:.7em;height:.7em;background:{bright(number)}"
+        children += [element("span", style=square), f" {words}  "]
+    return element("div", *children, more)
+
+
+def finite_range(values: np.ndarray) -> tuple[float, float]:
+    """The smallest and the largest finite number of an array of floats; 0 and 0 if no number is finite."""
+    finite = values[np.isfinite(values)]
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+
+
+def scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Numbers, float64, such that `low` is 0 and `high` is 1; all are 0 if both are the same."""
+    # Halves, because the difference of two large numbers may be infinite.
+    span = high / 2 - low / 2
+    if not span:
+        return np.where(np.isfinite(values), 0.0, values)
+    return np.asarray((values / 2 - low / 2) / span, np.float64)

@@ -1,0 +1,77 @@
+"""Numbers as people read them, and the ticks of an axis."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def short(value: float) -> str:
+    """A number with four digits that count: `0.5`, `1,234`, `1.2e-09`; `NaN` and `inf` as they are."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if value == int(value) and abs(value) < 1e7:
+        return f"{int(value):,}"
+    if 1e-3 <= abs(value) < 1e7:
+        digits = max(0, 3 - math.floor(math.log10(abs(value))))
+        text = f"{value:,.{digits}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{value:.3g}"
+
+
+def spread(values: np.ndarray) -> str:
+    """The smallest and the largest number with the median, or the only one: `20 to 59, median 40`."""
+    low, middle, high = np.quantile(values, (0, 0.5, 1), method="inverted_cdf")
+    if low == high:
+        return short(float(low))
+    return f"{short(float(low))} to {short(float(high))}, median {short(float(middle))}"
+
+
+_POWERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def compact(value: float) -> str:
+    """A number in as few characters as an axis has room for: `0.25`, `950`, `1,500`, `20k`, `1.5M`, `2e+15`."""
+    if math.isfinite(value) and 1e4 <= abs(value) < 1e15:
+        for power, letter in _POWERS:
+            if abs(value) >= power:
+                return f"{value / power:.4g}{letter}"
+    return short(value)
+
+
+def percent(share: float) -> str:
+    """A share as text, such that only all is 100% and only nothing is 0%: `12%`, `0.3%`, `<0.1%`.
+
+    NaN, the share of nothing, is a dash.
+    """
+    if math.isnan(share):
+        return "-"
+    if share in (0, 1):
+        return f"{share:.0%}"
+    if share < 0.001:
+        return "<0.1%"
+    if share > 0.999:
+        return ">99.9%"
+    return f"{share:.{0 if 0.1 <= share <= 0.9 else 1}%}"
+
+
+def part(count: int, total: int) -> str:
+    """A number, and the share that it is of a whole: `12 (3.1%)`."""
+    return f"{count:,} ({percent(count / total)})" if total else "0"
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers from `low` to `high`, at equal distances."""
+    low, high = float(low), float(high)
+    span = high - low
+    if not (math.isfinite(span) and span > 0):
+        return [low]
+    power = 10.0 ** math.floor(math.log10(span / (most - 1)))
+    steps = [power * times for times in (1, 2, 2.5, 5, 10, 20)]
+    fitting = [s for s in steps if math.floor(high / s) - math.ceil(low / s) + 1 <= most]
+    step = fitting[0]
+    numbers = np.arange(math.ceil(low / step), math.floor(high / step) + 1)
+    return [float(number * step) for number in numbers]

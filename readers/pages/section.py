@@ -1,0 +1,89 @@
+"""A section of a report, and the templates that fill it."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree.ElementTree import Element
+
+from readers.format.display import counted, format_bytes, visible
+from readers.pages.markup import to_html
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+_FOLDER = Path(__file__).parent / "templates"
+
+
+class Section(NamedTuple):
+    """A part of a report, with an entry in its navigation.
+
+    Attributes:
+        anchor: The id of its element, which never comes from the data.
+        title: Its heading.
+        body: What is below the heading.
+    """
+
+    anchor: str
+    title: str
+    body: Markup
+
+    @classmethod
+    def filled(cls, name: str, template: str = "", **values: Any) -> Section:
+        """The section of a name, whose body is a template, by default that of this name, with values."""
+        return cls(name, name.capitalize(), fill(f"{template or name}.html", **values))
+
+
+def fill(template: str, **values: Any) -> Markup:
+    """A template of `readers/pages/templates` with values.
+
+    Text is escaped, and its control characters are replaced; only `Markup` and elements are markup.
+    The filters `count` and `size` write whole numbers and bytes, `capitalized` a sentence; `counted(number, noun)` is a
+    function.
+
+    Args:
+        template: The name of the file.
+        values: What the template names. A name without a value is an error.
+    """
+    made = templates().get_template(template).render(values)
+
+    from markupsafe import Markup
+
+    return Markup(made)
+
+
+@functools.cache
+def templates() -> Environment:
+    """The templates of a report.
+
+    Raises:
+        ImportError: Jinja2 is not installed.
+    """
+    try:
+        import jinja2
+        from markupsafe import Markup
+    except ImportError as error:
+        raise ImportError(
+            "a report needs Jinja2, which is not installed: pip install 'beam-shards[report]'"
+        ) from error
+
+    def shown(value: Any) -> Any:
+        """What a template writes for a value."""
+        if isinstance(value, Element):
+            return Markup(to_html(value))
+        return value if hasattr(value, "__html__") else visible(str(value))
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"count": "{:,}".format, "size": format_bytes}
+    environment.filters["capitalized"] = lambda text: text[:1].upper() + text[1:]
+    environment.globals |= {"counted": counted}
+    return environment

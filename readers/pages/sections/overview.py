@@ -1,0 +1,35 @@
+"""The head of a report: the verdict on a dataset, and its sizes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from readers.format.display import counted, format_bytes
+from readers.format.findings import SEVERITIES
+from readers.pages.section import Section
+from readers.pages.study import Study
+
+
+def section(study: Study) -> Section:
+    """The verdict and the sizes of a dataset."""
+    manifest, checked = study.manifest, study.checked
+    counts = Counter(finding.severity for finding in checked.findings)
+    found = [counted(counts[name], name) for name in SEVERITIES if counts[name]]
+    records = counted(checked.records, "record")
+    seen = f"all {records}" if checked.seen == checked.records else f"{checked.seen:,} of {records}"
+    tiles = [
+        ("Records", f"{checked.records:,}"),
+        ("Splits", f"{len(manifest.splits):,}"),
+        ("Shards", f"{len(manifest.shards):,}"),
+        ("Size", format_bytes(sum(split.bytes for split in manifest.splits.values()))),
+        ("Features", f"{len(manifest.schema):,}"),
+    ]
+    if manifest.num_classes:
+        tiles.append(("Classes", f"{manifest.num_classes:,}"))
+    return Section.filled(
+        "overview",
+        verdict=", ".join(found) or "no problems found",
+        seen=f"{checked.checks} checks, {seen}",
+        worst=checked.worst() or "good",
+        tiles=tiles,
+    )

@@ -1,0 +1,65 @@
+"""What a report is about: a dataset, its sample, what the checks found, and its records."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from readers.checks.facts import Facts
+from readers.format.findings import CheckResult
+from readers.format.manifest import Manifest
+from readers.pages.cards.gallery import Cards
+
+
+@dataclass(frozen=True)
+class Study:
+    """A dataset that was looked at.
+
+    Attributes:
+        directory: The dataset's directory.
+        facts: Its manifest, and the samples of its splits.
+        checked: What the checks found in them.
+    """
+
+    directory: str
+    facts: Facts
+    checked: CheckResult
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest, whose counts are those of all records."""
+        return self.facts.manifest
+
+    @property
+    def name(self) -> str:
+        """The last part of the directory's path."""
+        return self.directory.rstrip("/").rsplit("/", 1)[-1] or self.directory
+
+    def anchor(self, feature: str, split: str = "", kind: str = "feature") -> str:
+        """The id of the place in the report that a feature, or else a split, has; empty without one.
+
+        A feature has one in each section of a `kind` of features. Ids are numbered, so that no name of the data is
+        part of one.
+        """
+        if feature in self.manifest.schema:
+            return f"{kind}-{list(self.manifest.schema).index(feature)}"
+        if split in self.manifest.splits:
+            return f"split-{list(self.manifest.splits).index(split)}"
+        return ""
+
+    def measures(self, feature: str, name: str) -> dict[str, np.ndarray]:
+        """A number of a feature in the sample of each split, float64 [records]; without splits that have none."""
+        measures = {split: s.measures.get(feature, {}) for split, s in self.facts.samples.items()}
+        return {split: found[name] for split, found in measures.items() if name in found}
+
+    @functools.cached_property
+    def cards(self) -> Cards:
+        """What makes the cards of records."""
+        return Cards(self.directory, self.manifest, self.facts.samples)
+
+    @property
+    def grid(self) -> str:
+        """The class of the elements that hold cards: texts and signals need more room than pictures."""
+        return "records" if self.facts.features.of_kind("picture") else "records wide"

@@ -1,0 +1,1 @@
+"""How the values of a feature are distributed: figures, and histograms."""
