@@ -17,7 +17,7 @@ FLOORS = {
         "progress packages columns errors"
     ),
     "readers": (
-        "__main__ __init__ report page check checks measures dataset load torch_batches jax_batches numpy_stream "
+        "__main__ __init__ report bench page check checks measures dataset load torch_batches jax_batches numpy_stream "
         "source export text_index card verify gallery head roles describe transforms tfdata tensors batches "
         "shards decoders order format files hosts"
     ),
