@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+from readers.bench import bench, decoders_of, function_of, step_of
 from readers.card.readme import write_card
 from readers.check import check
 from readers.dataset import Dataset
@@ -136,6 +137,13 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
     if parsed.command == "card":
         written = list(map(str, write_card(parsed.directory, parsed.output, parsed.license)))
         return [json.dumps({"files": written}, ensure_ascii=False)] if parsed.json else written
+    if parsed.command == "bench":
+        how = {
+            name: getattr(parsed, name) for name in ("split", "seconds", "batch_size", "batching")
+        }
+        work = {"decoders": decoders_of(parsed.decoders), "map": function_of(parsed.map)}
+        timings = bench(parsed.directory, step=step_of(parsed.step), **how, **work)
+        return [json.dumps(timings.to_json()) if parsed.json else str(timings)]
     if parsed.command == "report":
         page = report(
             parsed.directory, parsed.output, records=parsed.records, against=parsed.against
@@ -174,14 +182,15 @@ def _parser() -> argparse.ArgumentParser:
     index = commands.add_parser(
         "index", help="write the index of each shard as text, for DALI and the tfrecord package"
     )
-    for command in (info, head, verified, look, page, export, card, files, index):
+    timed = commands.add_parser("bench", help="measure reading here, and say what its limit is")
+    for command in (info, head, verified, look, page, export, card, files, index, timed):
         command.add_argument(
             "directory",
             metavar="DIR",
             type=path_text,
             help="the dataset's directory, on any filesystem",
         )
-    for command in (head, export):
+    for command in (head, export, timed):
         command.add_argument(
             "--split",
             help="a split or a slice, as 'train[100:]' (default: the only split, or train)",
@@ -197,6 +206,7 @@ def _parser() -> argparse.ArgumentParser:
         (card, "the files"),
         (files, "the paths"),
         (index, "the files"),
+        (timed, "the rates"),
     ):
         group.add_argument("--json", action="store_true", help=f"print {printed} as JSON")
     shown.add_argument(
@@ -262,6 +272,15 @@ def _parser() -> argparse.ArgumentParser:
     index.add_argument(
         "--output", metavar="FOLDER", help="a local folder for the files SHARD.idx (default: DIR)"
     )
+    timed.add_argument(
+        "--batch_size", type=int, default=64, help="records in a batch (default: 64)"
+    )
+    timed.add_argument("--batching", default="padded", help="dense, padded (default) or ragged")
+    timed.add_argument("--step", metavar="TIME", help="of a training step, such as 120ms")
+    timed.add_argument("--seconds", type=float, default=2, help="for each rate (default: 2)")
+    timed.add_argument("--map", metavar="MODULE:FUNCTION", help="what is done to each record")
+    text = "how pictures are decoded: image=RandomResizedCrop:224, image=Resize:240x320, mask=Skip, ..."
+    timed.add_argument("--decoders", nargs="+", default=[], metavar="FEATURE=DECODER", help=text)
     head.add_argument(
         "-n", type=int, default=3, help="the number of records (default: %(default)s)"
     )

@@ -112,7 +112,7 @@ class RecordSource:
         plan = resolve(path, split, schema, columns, accept_cut=skip, any_order=True)
         plan = with_decoders(plan, decoders or {})
         self._seed, self._epoch = seed, 0
-        self._records = Records(plan, verify_crc, skip, cache)
+        self._records = Records(plan, verify_crc, skip, cache, own=True)
         self._length, self._process = len(self._records), os.getpid()
         self._is_local = self._records.is_local
 
@@ -151,7 +151,8 @@ class RecordSource:
         numbers = [self._number(index) for index in indices]
         records = self._opened()
         has_work = records.plan.work is not None
-        if self._is_local and len(numbers) < _FEW and not has_work:
+        is_slow = has_work or any(feature.is_image for feature in self.schema.values())
+        if self._is_local and len(numbers) < _FEW and not is_slow:
             return [self._record(records, number) for number in numbers]
         wanted = np.array(numbers, np.int64)
         keys = np.asarray(record_keys(wanted, (self._seed, self._epoch, 0))) if has_work else None

@@ -9,7 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from readers.format.decode.column import Allocator, FeatureColumn, column_of, object_array
+from readers.format.decode.column import (
+    Allocator,
+    FeatureColumn,
+    Rows,
+    column_of,
+    object_array,
+)
 from readers.format.decode.image_columns import Located, image_column, of_each_row
 from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature, Schema, fits, format_shape
@@ -24,12 +30,14 @@ class Batch:
         keys: int64 [B], the keys of the records.
         located: Locates errors.
         empty: Allocates large arrays.
+        rows: Allocates the pixels of each record by itself; None if they may be in one array.
     """
 
     columns: Mapping[str, FeatureColumn]
     keys: np.ndarray
     located: Located
     empty: Allocator
+    rows: Rows | None = None
 
 
 class Decoder(ABC):
@@ -120,7 +128,8 @@ class Decode(Decoder):
     def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
         """The pixels of each image."""
         feature, encoded = self.features(name, stored)[name], batch.columns[name].flat().tolist()
-        return {name: image_column(name, feature, encoded, batch.located, batch.empty)}
+        column = image_column(name, feature, encoded, batch.located, batch.empty, batch.rows)
+        return {name: column}
 
 
 @dataclass(frozen=True)

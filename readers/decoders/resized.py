@@ -75,7 +75,11 @@ class _Resized(Decoder):
         draws = (
             uniforms(batch.keys, self._salts).tolist() if self._salts else [()] * len(batch.keys)
         )
-        pixels = batch.empty((len(draws), *features[name].known_sizes), numpy_dtype(image.dtype))
+        shape, dtype = features[name].known_sizes, numpy_dtype(image.dtype)
+        if batch.rows:
+            pixels = batch.rows([shape] * len(draws), dtype)
+        else:
+            pixels = batch.empty((len(draws), *shape), dtype)
 
         def decode(row: int) -> dict[str, np.ndarray]:
             source = opened(stored_values[row])

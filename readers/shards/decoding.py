@@ -15,6 +15,7 @@ from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.column import (
     Allocator,
     FeatureColumn,
+    Rows,
     column_of,
     merged,
     object_array,
@@ -36,6 +37,7 @@ class FramedDecoder:
         schema: The features to decode.
         empty: Allocates large arrays.
         work: What is done to each decoded record; None for nothing.
+        rows: Allocates the pixels of each record by itself; None if they may be in one array.
     """
 
     def __init__(
@@ -44,8 +46,10 @@ class FramedDecoder:
         schema: Schema,
         empty: Allocator = np.empty,
         work: RecordWork | None = None,
+        rows: Rows | None = None,
     ) -> None:
         self._plan, self._schema, self._empty, self._work = plan, schema, empty, work
+        self._rows = rows
         self._records = Decoder(schema)
         self._columns = ColumnDecoder(schema, empty)
 
@@ -90,11 +94,13 @@ class FramedDecoder:
         for name, feature in schema.items():
             if feature.is_image and name not in made:
                 encoded = columns[name].flat().tolist()
-                columns[name] = image_column(name, feature, encoded, located, self._empty)
+                columns[name] = image_column(
+                    name, feature, encoded, located, self._empty, self._rows
+                )
         if self._work is None:
             return columns
         assert keys is not None
-        return self._work.columns(Batch(columns, keys, located, self._empty))
+        return self._work.columns(Batch(columns, keys, located, self._empty, self._rows))
 
     def _one_by_one(
         self, framed: FramedRecords, rows: np.ndarray, schema: Schema

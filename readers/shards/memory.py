@@ -20,6 +20,9 @@ _MIN_BYTES = 64 << 10
 # sizes leave some behind that fit no other batch.
 _MAX_SLABS, _MAX_UNUSED = 64, 16
 
+# The memory of rows is kept for so many calls: those of the last one are in use while the next are made.
+_KEPT_CALLS = 4
+
 # How often the slab that has been unused longest is freed, so that memory for arrays that were held
 # once, or for a size that occurred once, is not kept without end.
 _REQUESTS_PER_FREED_SLAB = 64
@@ -43,6 +46,7 @@ class RecyclingAllocator:
 
     def __init__(self) -> None:
         self._slabs: list[np.ndarray] = []
+        self._rows: list[np.ndarray] = []
         self._requests = 0
         self._lock = threading.Lock()
 
@@ -54,6 +58,26 @@ class RecyclingAllocator:
         slab = self._slab(nbytes + _ALIGNMENT)
         start = -slab.ctypes.data % _ALIGNMENT
         return slab[start : start + nbytes].view(dtype).reshape(shape)
+
+    def rows(self, shapes: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> np.ndarray:
+        """An array of undefined values for each shape, each in memory of its own: object [n]."""
+        sizes = [math.prod(shape) * dtype.itemsize for shape in shapes]
+        with self._lock:
+            pool = self._rows
+            free = [n for n in range(len(pool)) if _references(pool, n) == _UNUSED]
+            chosen, given = set[int](), list[np.ndarray]()
+            for nbytes in sizes:
+                fit = next((n for n in free if nbytes <= len(pool[n]) <= 4 * nbytes), None)
+                if fit is not None:
+                    free.remove(fit)
+                    chosen.add(fit)
+                given.append(np.empty(nbytes, np.uint8) if fit is None else pool[fit])
+            others = [slab for n, slab in enumerate(pool) if n not in chosen]
+            self._rows = [*given, *others][: _KEPT_CALLS * len(given)]
+        out = np.empty(len(given), object)
+        for row, (slab, nbytes, shape) in enumerate(zip(given, sizes, shapes, strict=True)):
+            out[row] = slab[:nbytes].view(dtype).reshape(shape)
+        return out
 
     def _slab(self, nbytes: int) -> np.ndarray:
         """An unused slab of `nbytes` or more, uint8 [n]."""

@@ -49,6 +49,7 @@ class Records:
         verify_crc: Whether to check the CRC32C of every record that is read.
         skip: Whether records that fail this check are left out or replaced, instead of raising an error.
         cache: Where to keep remote shards; None to read them from the store.
+        own: Whether the pixels of each record are in memory of their own, which those of others do not keep.
 
     Attributes:
         plan: The plan.
@@ -64,10 +65,11 @@ class Records:
         verify_crc: bool = True,
         skip: bool = False,
         cache: Cache | None = None,
+        own: bool = False,
     ) -> None:
         self.plan = plan
         self.skip = skip
-        self._verify_crc, self._cache = verify_crc, cache
+        self._verify_crc, self._cache, self._own = verify_crc, cache, own
         self.memory = RecyclingAllocator()
         self._reader = FramedReader(plan, self.memory.empty, cache)
         self.is_local = self._reader.is_local
@@ -87,7 +89,7 @@ class Records:
 
     def of_plan(self, plan: Plan) -> Records:
         """The records of another plan, read in the same way."""
-        return Records(plan, self._verify_crc, self.skip, self._cache)
+        return Records(plan, self._verify_crc, self.skip, self._cache, self._own)
 
     def has_section(self, name: str, dtype: np.dtype[Any]) -> bool:
         """Whether the index of every file has a section of a dtype."""
@@ -107,7 +109,8 @@ class Records:
 
     def __getstate__(self) -> dict[str, Any]:
         plan, skip = self.plan.without_versions(), self.skip
-        return {"plan": plan, "verify_crc": self._verify_crc, "skip": skip, "cache": self._cache}
+        how = {"verify_crc": self._verify_crc, "cache": self._cache, "own": self._own}
+        return {"plan": plan, "skip": skip, **how}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -254,7 +257,8 @@ class Records:
         """
         plan, empty = self.plan, self.memory.empty
         if names is None:
-            return FramedDecoder(plan, plan.stored, empty, plan.work)
+            rows = self.memory.rows if self._own else None
+            return FramedDecoder(plan, plan.stored, empty, plan.work, rows)
         return FramedDecoder(plan, plan.stored.select(tuple(names)), empty)
 
     def batches(

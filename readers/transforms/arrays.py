@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from readers.files.processors import on_all_processors
 from readers.format.decode.column import object_array
+from readers.shards.memory import RecyclingAllocator
+
+# New memory for float32 images would take as long as computing them.
+_MEMORY = RecyclingAllocator()
+
+# From so many numbers on, threads pay off.
+_LARGE = 1 << 20
 
 
 def float32(values: np.ndarray) -> np.ndarray:
@@ -82,8 +90,19 @@ def brightened(images: np.ndarray, deltas: np.ndarray) -> np.ndarray:
 def to_float(images: Any) -> np.ndarray:
     """The images as float32; integers are divided by the highest of their dtype."""
     images = np.asarray(images)
-    floats = images.astype(np.float32, copy=False)
-    return floats if images.dtype.kind == "f" else floats * (1.0 / np.iinfo(images.dtype).max)
+    if images.dtype.kind == "f":
+        return images.astype(np.float32, copy=False)
+    scale = np.float32(1.0 / np.iinfo(images.dtype).max)
+    floats = _MEMORY.empty(images.shape, np.dtype(np.float32))
+    if images.size < _LARGE or images.ndim < 2:
+        return np.multiply(images, scale, out=floats, dtype=np.float32)
+
+    def scaled(row: int) -> None:
+        floats[row] = images[row]
+        floats[row] *= scale  # While the row is in the processor's cache.
+
+    on_all_processors(scaled, len(images))
+    return floats
 
 
 def is_ragged(values: Any) -> bool:
@@ -103,7 +122,8 @@ def standardized(
     values: np.ndarray, mean: tuple[float, ...], std: tuple[float, ...], dtype: str
 ) -> np.ndarray:
     """(values - mean) / std, computed in a dtype, as float32; always a new array."""
-    out = values.astype(dtype, order="C")
+    out = _MEMORY.empty(values.shape, np.dtype(dtype))
+    out[...] = values
     rows, means, stds = out, np.array(mean, dtype), np.array(std, dtype)
     if len(mean) > 1:
         # Rows of all channels: NumPy is slow at broadcasting a few numbers to each pixel.

@@ -91,6 +91,19 @@ def test_any_number_of_workers_gives_the_same_batches(dataset, workers):
     assert ids(found) + ids(found) + ids(found) == epochs
 
 
+def test_workers_send_large_tensors_in_shared_memory_and_small_ones_by_value(dataset):
+    def more(batch, keys):
+        large = np.arange(40_000)[None] + batch["id"][:, None]
+        return {**batch, "large": large, "half": torch.tensor(batch["id"], dtype=torch.bfloat16)}
+
+    how = {**SHUFFLED, "transform": more}
+    expected = next(iter(readers.torch_batches(dataset, **how)))
+    batch = next(iter(loader(readers.torch_batches(dataset, **how), 1)))
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in batch.items())
+    shared = {name for name, tensor in batch.items() if tensor.is_shared()}
+    assert shared == {"large", "half"}  # NumPy has no bfloat16.
+
+
 @pytest.mark.parametrize("method", ["spawn"])
 def test_workers_may_be_started_anew(dataset, method):
     batches = readers.torch_batches(dataset, **SHUFFLED)

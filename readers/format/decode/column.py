@@ -15,6 +15,9 @@ from readers.format.schema import Feature
 # A function like `np.empty`: a shape and a dtype -> an array of undefined values.
 Allocator = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
 
+# The shapes of several arrays and their dtype -> arrays of undefined values, each in memory of its own, object [n].
+Rows = Callable[[Sequence[Sequence[int]], np.dtype[Any]], np.ndarray]
+
 
 @dataclass(frozen=True)
 class Spans:

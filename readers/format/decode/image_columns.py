@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readers.files.processors import on_all_processors
-from readers.format.decode.column import Allocator, FeatureColumn, column_of
+from readers.format.decode.column import Allocator, FeatureColumn, Rows, column_of
 from readers.format.decode.images import EncodedImage, pixels_of
 from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature
@@ -25,6 +25,7 @@ def image_column(
     encoded: Sequence[Any],
     located: Located,
     empty: Allocator = np.empty,
+    rows: Rows | None = None,
 ) -> FeatureColumn:
     """The pixels of a feature of images, or of feature lists of images.
 
@@ -34,6 +35,7 @@ def image_column(
         encoded: The images of each record as `Decoder` returns them: bytes, or a list of them.
         located: Locates errors.
         empty: Allocates large arrays.
+        rows: Allocates the pixels of each image by itself; None if they may be in one array.
 
     Raises:
         ValueError: An image cannot be decoded, or its size does not fit the feature.
@@ -44,7 +46,8 @@ def image_column(
         several = of_each_row(lambda row: pixels_of(name, feature, encoded[row]), count, located)
         return column_of(feature, several)
     if feature.is_fixed:
-        pixels = empty((count, *feature.known_sizes), dtype)
+        size = feature.known_sizes
+        pixels = rows([size] * count, dtype) if rows else empty((count, *size), dtype)
         of_each_row(
             lambda row: EncodedImage(name, feature, encoded[row]).decode_into(pixels[row]),
             count,
@@ -55,6 +58,10 @@ def image_column(
     for row, data in enumerate(encoded):
         with located(row):
             images.append(EncodedImage(name, feature, data))
+    if rows:
+        own = rows([image.shape for image in images], dtype)
+        of_each_row(lambda row: images[row].decode_into(own[row]), count, located)
+        return FeatureColumn(own)
     ends = np.cumsum([0, *(math.prod(image.shape) for image in images)]).tolist()
     flat = empty((ends[-1],), dtype)
 

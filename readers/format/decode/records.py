@@ -359,4 +359,12 @@ def owned_value(value: Any) -> Any:
         return value.tolist()
     if not value.ndim:
         return value[()]
-    return value if value.flags.writeable and value.base is None else np.array(value)
+    return value if value.flags.writeable and _keeps_little(value) else np.array(value)
+
+
+def _keeps_little(array: np.ndarray) -> bool:
+    """Whether an array keeps no more memory than a few times its own, which nobody else writes to."""
+    base = array.base
+    if not isinstance(base, np.ndarray):
+        return base is None
+    return base.base is None and base.nbytes <= 4 * array.nbytes

@@ -10,6 +10,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from sklearn.datasets import load_sample_image
 
 from readers import decoders
 from readers.decoders import resampling
@@ -184,6 +185,39 @@ def test_large_jpegs_are_decoded_at_a_fraction_of_their_size(factor, monkeypatch
     assert factors == [factor]
     expected = tf.image.resize(tf.io.decode_jpeg(data), size, antialias=True)
     assert np.abs(found - expected.numpy()).mean() < 2
+
+
+def bilinear(pixels, size):
+    """Pixels made smaller or larger between the centers of the nearest four."""
+    for axis, count in enumerate(size):
+        places = (np.arange(count) + 0.5) * pixels.shape[axis] / count - 0.5
+        below = np.clip(np.floor(places).astype(int), 0, pixels.shape[axis] - 2)
+        share = np.clip(places - below, 0, 1).reshape([-1 if a == axis else 1 for a in range(3)])
+        first, second = (np.take(pixels, below + n, axis) for n in (0, 1))
+        pixels = first * (1 - share) + second * share
+    return pixels
+
+
+@pytest.mark.parametrize("name", ["china.jpg", "flower.jpg"])
+def test_large_photographs_are_those_of_a_full_decode_within_a_level(name):
+    """Against the mean of each 8x8, 4x4 or 2x2 pixels that Pillow decodes, and then bilinear between them."""
+    photograph = Image.fromarray(load_sample_image(name)).resize((3000, 2000))
+    data = encoded(photograph, "JPEG", quality=90)
+    whole = np.asarray(Image.open(io.BytesIO(data)), np.float32)
+    for view, size in [
+        (View(0, 0, 2000, 3000), (224, 224)),
+        (View(8, 704, 1800, 1896), (224, 224)),
+        (View(300, 512, 900, 1000), (224, 224)),
+        (View(4, 2, 1200, 1700), (480, 640)),
+    ]:
+        factor = view.reduction(size)
+        window = whole[view.top : view.top + view.height, view.left : view.left + view.width]
+        shape = view.height // factor, factor, view.width // factor, factor, 3
+        expected = bilinear(window.reshape(shape).mean(axis=(1, 3)), size)
+        found = np.empty((*size, 3), np.uint8)
+        assert resampling.read_view(images.EncodedImage("image", IMAGE, data), view, found) == view
+        difference = np.abs(found - expected)
+        assert factor > 1 and difference.mean() < 1 and np.percentile(difference, 99) < 4
 
 
 def test_pngs_of_16_bits_gray_images_and_arrays_keep_their_dtype_and_channels():

@@ -34,6 +34,25 @@ def test_memory_is_reused_once_nothing_refers_to_it():
     assert address(memory.empty((1 << 20,), BYTES)) == where
 
 
+def test_rows_have_memory_of_their_own_which_is_reused_once_nothing_refers_to_it():
+    memory = RecyclingAllocator()
+    shapes = [(300, 7), (200, 9), (300, 7)]
+    first = memory.rows(shapes, np.dtype(np.int16))
+    assert [row.shape for row in first] == shapes
+    assert all(row.base.nbytes == row.nbytes for row in first)
+    held, where = first[1], {address(row) for row in first}
+    held[...] = 7
+    del first
+    for _ in range(20):
+        rows = memory.rows(shapes, np.dtype(np.int16))
+        for row in rows:
+            row[...] = 9
+        assert address(held) not in map(address, rows)
+        assert len(where & {*map(address, rows)}) == 2
+        del row, rows
+    assert (held == 7).all()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "complex128", "bool", "int16"])
 def test_arrays_are_aligned_contiguous_and_of_the_right_shape(dtype):
     memory = RecyclingAllocator()

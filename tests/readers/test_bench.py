@@ -1,0 +1,134 @@
+"""`python -m readers bench`: its table, its arithmetic with planted rates, its advice and its errors."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from readers.__main__ import main
+from readers.bench import Rate, Timings, decoders_of, rate_of, step_of
+from readers.decoders import CenterCrop, Decode, RandomResizedCrop, Resize, Skip
+from tests.support.datasets import write_numbers
+
+
+@pytest.mark.parametrize(
+    ("together", "ahead", "step", "share"),
+    [
+        (640, True, 0.1, 0),  # A batch of 64 takes 0.1 s, in which the step computes.
+        (640, True, 0.025, 0.75),
+        (640, True, 0.2, 0),
+        (640, False, 0.1, 0.5),  # The step waits while a batch is made.
+        (640, False, 0.3, 0.25),
+    ],
+)
+def test_the_idle_share_follows_from_the_rate_and_the_step(together, ahead, step, share):
+    assert Rate("", 0, together, ahead).idle_share(64, step) == pytest.approx(share)
+
+
+def planted(step=0.1, reading=9_000, decoding=2_000, **ways):
+    parts = [Rate("reading", reading, cure="buy a disk"), Rate("decoding", decoding, cure="shrink")]
+    return Timings(
+        "photos", parts, [Rate(name, *of) for name, of in ways.items()], batch_size=64, step=step
+    )
+
+
+@pytest.mark.parametrize(
+    ("timings", "advice"),
+    [
+        (planted(None, a=(0, 700)), "decoding is the limit: shrink"),
+        (planted(None, 500, a=(0, 700)), "reading is the limit: buy a disk"),
+        (planted(a=(0, 320)), "no way gives the 640 records a second of a step; decoding is the"),
+        (planted(a=(0, 640), b=(9, 700)), "nothing to change: every way gives the 640 records a"),
+        (planted(a=(0, 800), b=(5_000, 320)), "use a, which gives the 640 records a second of a step: b leaves it idle for 50%"),
+        (planted(a=(0, 800), b=(400, 320)), "b leaves it idle for 50%, as its loop is the limit"),
+    ],
+)  # fmt: skip
+def test_the_advice_names_the_limit_or_the_way_that_keeps_up(timings, advice):
+    assert advice in timings.advice
+    assert "\n" not in timings.advice
+    assert ("its loop" in timings.advice) == ("its loop" in advice)
+
+
+def test_a_table_has_the_rates_and_the_idle_shares():
+    lines = [" ".join(line.split()) for line in str(planted(a=(4_000, 320))).splitlines()]
+    table = [
+        "records a second alone together idle share of a step of 100 ms",
+        "reading 9,000",
+        "decoding 2,000",
+        "a 4,000 320 50%",
+    ]
+    assert (lines[0], lines[2:6]) == ("photos", table)
+    assert "idle" not in str(planted(None, a=(0, 700)))
+
+
+def test_rates_count_the_records_of_each_item_after_the_first_ones(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("readers.bench.time.perf_counter", lambda: now[0])
+
+    def items():
+        for number in range(100):
+            now[0] += 10 if number < 2 else 1
+            yield
+
+    assert rate_of(items(), 64, 40) == 64
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    return str(write_numbers(tmp_path / "numbers"))
+
+
+def test_a_dataset_is_measured_in_every_way(dataset, capsys, tmp_path, monkeypatch):
+    small = "bench", dataset, "--batch_size", "4", "--seconds", "0"
+    assert main([*small, "--step", "120ms"]) == 0
+    out = capsys.readouterr().out
+    for name in (
+        "reading",
+        "decoding",
+        "as_numpy",
+        "as_numpy(prefetch=2)",
+        "load, in a tf.function",
+    ):
+        assert f"\n{name}" in out
+    assert "numbers, train: 20 records of" in out and "idle share of a step of 120 ms" in out
+    (tmp_path / "changes.py").write_text(
+        "def twice(record, key):\n    return {**record, 'id': record['id'] * 2}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main([*small, "--split", "train[4:]", "--map", "changes:twice", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [part["name"] for part in found["parts"]][2:] == ["map"]
+    assert all(rate["alone"] > 0 for rate in found["parts"]) and found["idle"] == {}
+    assert all(way["together"] > 0 for way in found["ways"])
+
+
+def test_decoders_are_spelled_with_their_sizes():
+    texts = "a=Resize:7x9", "b=CenterCrop:224", "c=RandomResizedCrop:8", "d=Decode", "e=Skip"
+    kinds = Resize((7, 9)), CenterCrop(224), RandomResizedCrop(8), Decode(), Skip()
+    assert decoders_of(texts) == dict(zip("abcde", kinds, strict=True))
+    assert (step_of("120ms"), step_of("1.5s"), step_of(None)) == (0.12, 1.5, None)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--decoders", "id"], "--decoders 'id': expected FEATURE=Resize:SIZE"),
+        (["--decoders", "id=Resize"], "--decoders 'id=Resize': expected"),
+        (["--decoders", "id=Decode:3"], "--decoders 'id=Decode:3': expected"),
+        (["--decoders", "a=Skip", "a=Decode"], "once for a feature"),
+        (["--decoders", "id=Resize:0"], "size=(0, 0): expected pixels"),
+        (["--decoders", "nothing=Skip"], "'nothing' is not among the features"),
+        (["--step", "120"], "--step '120': expected a time such as 120ms or 0.2s"),
+        (["--step", "0ms"], "--step '0ms': expected a time"),
+        (["--map", "json"], "map raised TypeError"),
+        (["--map", "json:nothing"], "--map 'json:nothing': expected MODULE:FUNCTION"),
+        (["--map", "json:loads"], "map raised TypeError"),
+        (["--split", "nothing"], "unknown split 'nothing'"),
+        (["--batching", "packed"], "batching='packed'"),
+        (["--batch_size", "21"], "too few for one batch: batch_size=21"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_an_error_of_one_line(dataset, capsys, flags, message):
+    assert main(["bench", dataset, "--batch_size", "4", "--seconds", "0", *flags]) == 2
+    assert message in capsys.readouterr().err
