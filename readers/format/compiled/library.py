@@ -107,6 +107,17 @@ def read_rows(
     return bool(library().readers_rows(*pointers, work, threads) < 0)
 
 
+def are_intact(records: np.ndarray, sizes: np.ndarray) -> bool:
+    """Whether the lengths and checksums of framed records are all correct; false without a library.
+
+    The arguments are those of `read_rows`; a size is at least that of the framing.
+    """
+    if library() is None:
+        return False
+    no_fields, sizes = np.empty((0, 0), np.uint8), np.ascontiguousarray(sizes, np.int64)
+    return read_rows(records, sizes, no_fields, FILL | CHECK, 1)
+
+
 def lay_out(fields: np.ndarray, bounds: np.ndarray, most_padded: int) -> None:
     """Finds where values are to be copied: `out_at`, `out_end` and `pieces` of the fields.
 
