@@ -17,7 +17,7 @@ from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_of_step
 from readers.order.permutation import record_keys
 from readers.order.schedule import Step
 from readers.order.state import State
-from readers.shards.framed import FetchedRecords
+from readers.shards.framed import FramedRecords
 from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
 from readers.shards.records import Records
@@ -113,8 +113,8 @@ class StepReader:
         self._together, self._most = 1, max(records_of_steps(batches.plan) // self._size, 1)
         # The steps whose records were already fetched from a store, these records, and the next ones.
         self._ahead = range(0)
-        self._fetched: list[FetchedRecords] = []
-        self._windows: Iterator[tuple[range, FetchedRecords]] = iter(())
+        self._fetched: list[FramedRecords] = []
+        self._windows: Iterator[tuple[range, FramedRecords]] = iter(())
         # A first step, and the record numbers of each step from it on.
         self._numbered: tuple[int, list[np.ndarray]] = 0, []
         # A first step, and the slices from it on that were read together and not yet handed out.
@@ -211,9 +211,9 @@ class StepReader:
             fetched.append(window[1])
         self._ahead, self._fetched = steps, fetched
 
-    def _kept(self, numbers: np.ndarray, fetched: list[FetchedRecords]) -> list[FetchedRecords]:
+    def _kept(self, numbers: np.ndarray, fetched: list[FramedRecords]) -> list[FramedRecords]:
         """Copies of the records of some numbers, as far as they are in memory."""
-        here = [held.find(numbers)[1] for held in fetched]
+        here = [records.find(numbers)[1] for records in fetched]
         found = numbers[np.any(here, axis=0)] if here else numbers[:0]
         return [self._records.fetch(found, fetched)] if len(found) else []
 
@@ -244,7 +244,7 @@ def _places(steps: Sequence[Step]) -> np.ndarray:
     return np.concatenate([np.arange(step.start, step.stop) for step in steps])
 
 
-def _fetched_windows(batches: BatchesByStep, first: int) -> Iterator[tuple[range, FetchedRecords]]:
+def _fetched_windows(batches: BatchesByStep, first: int) -> Iterator[tuple[range, FramedRecords]]:
     """The steps from one on, to the end of its epoch, with their records, a window at a time.
 
     A batch across the edge of a window is among the steps of the later one, which has only the rest
@@ -252,7 +252,7 @@ def _fetched_windows(batches: BatchesByStep, first: int) -> Iterator[tuple[range
     """
     epoch, order, records = batches.schedule.step(first).epoch, batches.order, batches.records
 
-    def fetch(window: tuple[range, np.ndarray]) -> tuple[range, FetchedRecords]:
+    def fetch(window: tuple[range, np.ndarray]) -> tuple[range, FramedRecords]:
         steps, places = window
         return steps, records.fetch(order(epoch, places))
 

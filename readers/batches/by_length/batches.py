@@ -22,7 +22,7 @@ from readers.batches.prefetch import mapped_ahead
 from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_of_steps, windows_ahead
 from readers.order.permutation import record_keys
 from readers.order.state import Cursor, State
-from readers.shards.framed import FetchedRecords
+from readers.shards.framed import FramedRecords
 from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
 from readers.shards.records import Records
@@ -267,7 +267,7 @@ def _slices_of_epoch(
     """Reads batches, several at a time; records in a store are fetched for more of them, and ahead."""
     plan, records = batches.plan, batches.records
 
-    def fetch(window: list[_Found]) -> tuple[list[_Found], list[FetchedRecords]]:
+    def fetch(window: list[_Found]) -> tuple[list[_Found], list[FramedRecords]]:
         if records.is_fetched:
             return window, []
         places = np.concatenate([group.places for group, _ in window])
@@ -303,7 +303,7 @@ def _some(groups: Iterator[_Found], most: int) -> list[_Found]:
 
 
 def _read(
-    batches: BatchesByLength, epoch: int, found: list[_Found], fetched: Sequence[FetchedRecords]
+    batches: BatchesByLength, epoch: int, found: list[_Found], fetched: Sequence[FramedRecords]
 ) -> Iterator[tuple[BatchSlice, Cursor]]:
     """The batches of some groups, which are read together; one by one if a record of them is bad."""
     plan, options = batches.plan, batches.options

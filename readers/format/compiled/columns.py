@@ -1,4 +1,4 @@
-"""Decoding of many framed records of numbers and texts by the compiled kernel, where they are in memory.
+"""Decoding of many framed records of numbers, texts and images by the compiled kernel, where they are in memory.
 
 It walks, verifies and copies records without the interpreter's lock. `intact` and `ColumnDecoder`, which
 are NumPy alone, define the result: this one gives the same columns, or none.
@@ -15,7 +15,13 @@ import numpy as np
 from readers.files.processors import processors
 from readers.format.compiled import library
 from readers.format.compiled.fields import Fields, FieldTable, stored_features
-from readers.format.decode.column import Allocator, FeatureColumn, RowFormat
+from readers.format.decode.column import (
+    Allocator,
+    FeatureColumn,
+    RowFormat,
+    Spans,
+    object_array,
+)
 from readers.format.decode.records import parse_example
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
@@ -112,10 +118,11 @@ class CompiledDecoder:
         elif not library.read_rows(records, sizes, fields.memory, library.WALK, threads):
             return None
         library.lay_out(fields.memory, np.array(bounds, np.int64), _MOST_PADDED_BYTES)
-        texts, memory = dict[str, list[np.ndarray]](), dict[str, np.ndarray]()
+        objects, memory = dict[str, list[np.ndarray]](), dict[str, np.ndarray]()
         for name, stored in self._stored.items():
             if stored.shape is None:
-                texts[name] = self._texts(name, fields, bounds)
+                values = self._views if self._schema[name].is_image else self._texts
+                objects[name] = values(name, fields, bounds)
             else:
                 nbytes = fields.pieces_of(name)[-1][1]
                 memory[name] = self._empty((nbytes,), np.dtype(np.uint8))
@@ -124,8 +131,8 @@ class CompiledDecoder:
             return None
         columns = []
         for name, feature in self._schema.items():
-            if name in texts:
-                columns.append([FeatureColumn(objects) for objects in texts[name]])
+            if name in objects:
+                columns.append([FeatureColumn(values) for values in objects[name]])
                 continue
             columns.append(self._columns_of(name, feature, fields, memory[name], bounds))
         return [dict(zip(self._schema, batch, strict=True)) for batch in zip(*columns, strict=True)]
@@ -136,6 +143,16 @@ class CompiledDecoder:
         found = [library.new_texts(sizes[start:stop]) for start, stop in pairwise(bounds)]
         fields.copy_to_addresses(name, np.concatenate([at for _, at in found]))
         return [objects for objects, _ in found]
+
+    def _views(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[np.ndarray]:
+        """Views of the memory to which the kernel is to copy the images of each batch, object [B]."""
+        sizes = fields.counts(name)
+        stops = np.cumsum(sizes)
+        memory = self._empty((int(stops[-1]),), np.dtype(np.uint8))
+        starts = stops - sizes
+        fields.copy_to_addresses(name, library.address(memory) + starts)
+        views = object_array(Spans(memory, starts, stops).views())
+        return [views[start:stop] for start, stop in pairwise(bounds)]
 
     def _columns_of(
         self,

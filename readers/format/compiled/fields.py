@@ -41,13 +41,13 @@ FIELD = np.dtype(
 
 @dataclass(frozen=True)
 class Stored:
-    """How records store an array of numbers, or a text.
+    """How records store an array of numbers, a text or an image.
 
     Attributes:
         form: The form, as in `library`.
         kind: The kind of list that holds it.
         dtype: The dtype of the values.
-        shape: The shape; sizes may be None. A text has none.
+        shape: The shape; sizes may be None. Texts and images have none.
         header: The bytes before the values, or before the shape.
         may_store_shape: Whether a record may store the shape as a feature of its own, `<name>/shape`.
     """
@@ -74,11 +74,11 @@ def stored_features(schema: Schema) -> dict[str, Stored] | None:
 
 
 def _stored(feature: Feature) -> Stored | None:
-    if feature.is_sequence or feature.is_image or feature.step or len(feature.shape) > _MOST_DIMS:
+    if feature.is_sequence or feature.step or len(feature.shape) > _MOST_DIMS:
         return None
-    if feature.dtype == "string":
-        is_text = stored_kind(feature) == BYTES_LIST
-        return Stored(BYTES, BYTES_LIST, np.dtype(np.uint8), None) if is_text else None
+    if feature.dtype == "string" or feature.is_image:
+        is_one = stored_kind(feature) == BYTES_LIST
+        return Stored(BYTES, BYTES_LIST, np.dtype(np.uint8), None) if is_one else None
     dtype, kind, shape = numpy_dtype(feature.dtype), stored_kind(feature), feature.shape
     if feature.encoding == "tensor":
         if feature.is_fixed:
