@@ -20,7 +20,7 @@ from readers.order.state import State
 from readers.shards.framed import FramedRecords
 from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
-from readers.shards.records import Records
+from readers.shards.records import RECORD_ERRORS, Records
 
 
 class BatchesByStep:
@@ -163,7 +163,7 @@ class StepReader:
         numbers = [self._numbers(step) for step in self._numbers_from(first, len(steps))]
         try:
             return list(self._batches_of(steps, numbers))
-        except ValueError:
+        except RECORD_ERRORS:
             return [None] * len(steps)
 
     def _read_alone(self, number: int) -> BatchSlice:

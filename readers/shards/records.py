@@ -12,6 +12,7 @@ import numpy as np
 
 from readers.format.compiled.columns import CompiledDecoder
 from readers.format.decode.column import RowFormat
+from readers.format.manifest import DatasetError
 from readers.format.tfrecord import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -21,7 +22,7 @@ from readers.format.tfrecord import (
 )
 from readers.shards.addresses import MappedRecords
 from readers.shards.cache import ShardCache
-from readers.shards.decoding import Columns, RecordDecoder
+from readers.shards.decoding import Columns, RecordDecoder, RecordError
 from readers.shards.framed import FramedReader, FramedRecords
 from readers.shards.memory import RecyclingAllocator
 from readers.shards.opened.local_shard import CHANGED, is_changed
@@ -36,6 +37,9 @@ Following = Callable[[int, int, int], np.ndarray]
 
 # So many damaged records in a row are not single faults: a shard is cut off, or of another dataset.
 _MOST_DAMAGED_IN_A_ROW = 1024
+
+# What a record or a file of the dataset can be the reason of; any other error is one of this package.
+RECORD_ERRORS = (CorruptRecordError, DatasetError, RecordError)
 
 _CURE = "write or copy the file again, or read other records in its place with on_corrupt='skip'"
 

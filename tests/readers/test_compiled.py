@@ -120,3 +120,17 @@ def test_damage_anywhere_has_the_same_error_or_is_skipped_alike(dataset, asked, 
         else:
             assert found[1] == 1
     assert not all(asked)
+
+
+@pytest.mark.parametrize("how", [{}, {"bucket_boundaries": {"tokens": [3]}}])
+def test_a_fault_of_the_kernel_is_not_taken_for_a_bad_record(dataset, monkeypatch, how):
+    batches = CompiledDecoder.batches
+
+    def fail(self, records, sizes, bounds, rows):
+        if len(bounds) > 2:
+            raise ValueError("a fault of the kernel")
+        return batches(self, records, sizes, bounds, rows)
+
+    monkeypatch.setattr(CompiledDecoder, "batches", fail)
+    with pytest.raises(ValueError, match="a fault of the kernel"):
+        list(readers.as_numpy(dataset, batch_size=3, batching="padded", **how))

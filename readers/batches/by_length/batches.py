@@ -25,7 +25,7 @@ from readers.order.state import Cursor, State
 from readers.shards.framed import FramedRecords
 from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
-from readers.shards.records import Records
+from readers.shards.records import RECORD_ERRORS, Records
 
 # A batch of this host, and the cursor after it.
 _Found = tuple[Group, Cursor]
@@ -321,7 +321,7 @@ def _read(
             batches.keys(epoch, places),
             batches.rows,
         )
-    except ValueError:
+    except RECORD_ERRORS:
         if len(found) == 1:
             raise
         for each in found:
