@@ -204,6 +204,12 @@ class Feature:
         return tuple(size for size in self.shape if size is not None)
 
     @property
+    def is_rows(self) -> bool:
+        """Whether a record has numbers in an array of which only the first size is unknown."""
+        is_array = not self.is_sequence and self.dtype != "string"
+        return is_array and self.shape[:1] == (None,) and None not in self.shape[1:]
+
+    @property
     def varying_rank(self) -> int:
         """How many leading dimensions a mask covers: up to and including the last unknown one."""
         return max((i + 1 for i, d in enumerate(self.shape) if d is None), default=0)

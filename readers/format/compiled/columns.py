@@ -58,11 +58,6 @@ class CompiledDecoder:
         # The fields of the records decoded last, and how features became rows.
         self._last: tuple[FieldTable, Mapping[str, RowFormat]] | None = None
 
-    def columns(self, records: np.ndarray, sizes: np.ndarray) -> Columns | None:
-        """The columns of records, as of one batch of `batches`."""
-        found = self.batches(records, sizes, (0, len(records)), {})
-        return None if found is None else found[0]
-
     def batches(
         self,
         records: np.ndarray,

@@ -7,11 +7,6 @@ Records of any other form are left to `Decoder`, which defines the result.
 
 from __future__ import annotations
 
-import itertools
-import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
 from readers.format.decode.column import Allocator, FeatureColumn, Spans
@@ -24,9 +19,6 @@ from readers.format.schema import Schema
 # How often irregular records are set aside before all records are left to `Decoder`.
 _ATTEMPTS = 8
 
-# How many layouts are kept, each for one length of record: keys of a few lengths make as many.
-_MAX_LAYOUTS = 256
-
 
 class ColumnDecoder:
     """Decodes batches of serialized Examples into columns. It is safe to share between threads.
@@ -34,9 +26,6 @@ class ColumnDecoder:
     Args:
         schema: The features to decode.
         empty: Allocates large arrays.
-
-    Attributes:
-        irregular: How many records were left to `Decoder` so far because of their form.
     """
 
     def __init__(self, schema: Schema, empty: Allocator = np.empty) -> None:
@@ -44,9 +33,6 @@ class ColumnDecoder:
         self._kinds = {name: stored_kind(feature) for name, feature in schema.items()}
         self._companions = {f"{n}/shape" for n, f in schema.items() if f.needs_companion}
         self._kinds |= dict.fromkeys(self._companions, INT64_LIST)
-        self._layouts: dict[int, _Layout] = {}
-        self.irregular = 0
-        self._lock = threading.Lock()
 
     def decode(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
@@ -74,16 +60,9 @@ class ColumnDecoder:
                 most = 2 * np.count_nonzero(error.regular) > len(rows)
                 rows = rows[error.regular] if most else rows[1:]
             else:
-                self._count_irregular(len(starts) - len(rows))
                 return columns, rows
         # Without columns, `Decoder` gets all records, and decodes each only once.
-        self._count_irregular(len(starts))
         return {}, np.arange(len(starts))
-
-    def _count_irregular(self, records: int) -> None:
-        if records:
-            with self._lock:
-                self.irregular += records
 
     def _decode(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
@@ -104,16 +83,11 @@ class ColumnDecoder:
 
         They include `<name>/shape` for features that take their shape from it.
         """
-        length = int(stops[0] - starts[0])
-        same_length = bool((stops - starts == length).all())
-        layout = self._layouts.get(length) if same_length else None
-        if layout and layout.fits(data, starts):
-            return layout.spans(data, starts)
         try:
             first = parse_example(data.data[starts[0] : stops[0]], self._kinds)
         except ValueError:  # It is not an Example.
             raise IrregularRecords(np.arange(len(starts)) > 0) from None
-        spans, skipped = {}, []
+        spans = {}
         scanner = Scanner(data, starts, stops)
         scanner.expect(b"\x0a")
         ends = scanner.enter()
@@ -133,68 +107,6 @@ class ColumnDecoder:
             elif kind and name in self._companions:
                 # Without it a shape might be found, where `Decoder` raises an error.
                 raise IrregularRecords(np.arange(len(starts)) > 0)
-            elif name not in self._kinds:
-                skipped.append(Spans(data, scanner.at, ends))
             scanner.at = ends
         scanner.leave(stops)
-        if same_length:
-            if len(self._layouts) >= _MAX_LAYOUTS:
-                self._layouts.clear()
-            self._layouts[length] = _Layout.of_first(data, starts, stops, spans, skipped)
         return spans
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """The positions of features in records that are alike in all bytes around the values.
-
-    Attributes:
-        bounds: Name -> where the value begins and ends in a record.
-        constant: (position, bytes) of what is the same in every record.
-    """
-
-    bounds: dict[str, tuple[int, int]]
-    constant: tuple[tuple[int, np.ndarray], ...]
-
-    @classmethod
-    def of_first(
-        cls,
-        data: np.ndarray,
-        starts: np.ndarray,
-        stops: np.ndarray,
-        spans: dict[str, Spans],
-        skipped: Sequence[Spans],
-    ) -> _Layout:
-        """The layout of the first of some records.
-
-        Args:
-            data: uint8 [n], the buffer that holds the records.
-            starts: int64 [B], where each record begins.
-            stops: int64 [B], where each record ends.
-            spans: The spans of the features to decode.
-            skipped: The spans of the other features, which may hold anything.
-        """
-        start, stop = int(starts[0]), int(stops[0])
-        found = [(int(p.starts[0]), int(p.stops[0])) for p in (*spans.values(), *skipped)]
-        free = [(start, start), *sorted(found), (stop, stop)]
-        constant = tuple(
-            (end - start, data[end:begin].copy())
-            for (_, end), (begin, _) in itertools.pairwise(free)
-            if end < begin
-        )
-        bounds = zip(spans, found, strict=False)
-        return cls({name: (a - start, b - start) for name, (a, b) in bounds}, constant)
-
-    def fits(self, data: np.ndarray, starts: np.ndarray) -> bool:
-        """Whether records that begin at `starts`, int64 [B], all have this layout."""
-        return all(
-            bool((Spans(data, starts + begin, starts).stacked(len(octets)) == octets).all())
-            for begin, octets in self.constant
-        )
-
-    def spans(self, data: np.ndarray, starts: np.ndarray) -> dict[str, Spans]:
-        """The spans of the features in records that have this layout."""
-        return {
-            name: Spans(data, starts + begin, starts + end)
-            for name, (begin, end) in self.bounds.items()
-        }

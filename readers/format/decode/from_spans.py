@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.decode.column import Allocator, FeatureColumn, LazyValues, Spans, object_array
+from readers.format.decode.column import Allocator, FeatureColumn, Spans, object_array
 from readers.format.decode.records import list_kind
 from readers.format.decode.scanner import Scanner, require
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
@@ -44,25 +44,20 @@ def column_of(
         if feature.is_fixed:
             return _fixed_tensors(feature, spans, empty)
         return _tensors(feature, spans, empty)
+    values, counts = _flat_values(feature, spans, empty)
     if feature.is_fixed:
-        values, counts = _flat_values(feature, spans, empty)
         require(counts == math.prod(feature.known_sizes))
         return FeatureColumn(values.reshape(len(counts), *feature.known_sizes))
-    found: np.ndarray | Spans
-    if feature.encoding == "raw" or feature.dtype == "float32":
-        found, counts = spans, _counts(spans, numpy_dtype(feature.dtype))
-    else:
-        found, counts = _flat_values(feature, spans, empty)
     if companion:
         rank = Feature("int64", (len(feature.shape),), "list")
         shapes, ranks = _flat_values(rank, companion, empty)
         require(ranks == len(feature.shape))
-        return _shaped(feature, found, counts, shapes.reshape(-1, len(feature.shape)))
+        return _shaped(feature, values, counts, shapes.reshape(-1, len(feature.shape)))
     known = math.prod(feature.known_sizes)
     if feature.shape.count(None) > 1 or not known:
         return None
     sizes = [counts // known if d is None else np.full_like(counts, d) for d in feature.shape]
-    return _shaped(feature, found, counts, np.stack(sizes, axis=1))
+    return _shaped(feature, values, counts, np.stack(sizes, axis=1))
 
 
 def _fixed_tensors(feature: Feature, spans: Spans, empty: Allocator) -> FeatureColumn:
@@ -93,19 +88,20 @@ def _tensors(feature: Feature, spans: Spans, empty: Allocator) -> FeatureColumn:
     scanner.leave(shape_ends)
     scanner.expect(b"\x22")
     require(scanner.enter() == spans.stops)
-    content = spans.starting_at(scanner.at)
-    counts = _counts(content, numpy_dtype(feature.dtype))
-    return _shaped(feature, content, counts, np.stack(sizes, axis=1))
+    content, dtype = spans.starting_at(scanner.at), numpy_dtype(feature.dtype)
+    counts = _counts(content, dtype)
+    values = content.joined(empty).view(dtype)
+    return _shaped(feature, values, counts, np.stack(sizes, axis=1))
 
 
 def _shaped(
-    feature: Feature, found: np.ndarray | Spans, counts: np.ndarray, shapes: np.ndarray
+    feature: Feature, values: np.ndarray, counts: np.ndarray, shapes: np.ndarray
 ) -> FeatureColumn:
     """The column of values with their shapes, which must fit the feature and the number of values.
 
     Args:
         feature: The feature.
-        found: The values, flat, or the spans of their bytes.
+        values: The values, flat.
         counts: int64 [B], the number of values in each record.
         shapes: int64 [B, rank], the shape of each record.
     """
@@ -114,9 +110,7 @@ def _shaped(
     require((shapes.max(axis=1, initial=0) <= MAX_EMPTY_SIZE) | (counts > 0))
     # Unlike a product of integers, one of floats does not wrap around.
     require(np.prod(shapes.astype(np.float64), axis=1) == counts)
-    if isinstance(found, Spans):
-        return FeatureColumn(None, shapes, LazyValues(found, numpy_dtype(feature.dtype)))
-    return FeatureColumn(found, shapes)
+    return FeatureColumn(values, shapes)
 
 
 def _flat_values(feature: Feature, spans: Spans, empty: Allocator) -> tuple[np.ndarray, np.ndarray]:

@@ -100,8 +100,7 @@ def check(schema, examples, regular=None):
     """
     data, starts, stops = laid_out(examples)
     decoder = ColumnDecoder(schema)
-    for _ in range(2):  # The second time with the layouts that the first time has found.
-        columns, rows = decoder.decode(data, starts, stops)
+    columns, rows = decoder.decode(data, starts, stops)
     if regular is not None:
         assert rows.tolist() == regular
     for name, column in columns.items():
@@ -122,23 +121,11 @@ def test_a_feature_without_values_leaves_no_record_to_the_decoder():
     examples = [Encoder(schema).encode({"n": n, **value}) for n in range(4)]
     decoder = ColumnDecoder(schema)
     columns, rows = decoder.decode(*laid_out(examples))
-    assert (sorted(columns), rows.tolist(), decoder.irregular) == (sorted(schema), [0, 1, 2, 3], 0)
+    assert (sorted(columns), rows.tolist()) == (sorted(schema), [0, 1, 2, 3])
     assert {name: columns[name].flat().shape for name in sizes} == {
         name: (4, *shape) for name, shape in sizes.items()
     }
     check(schema, examples, [0, 1, 2, 3])
-
-
-def test_records_that_are_left_to_the_decoder_are_counted():
-    examples = encoded(200)
-    decoder = ColumnDecoder(SCHEMA)
-    decoder.decode(*laid_out(examples))
-    assert decoder.irregular == 0
-    examples[3], examples[7] = b"no Example", example(other=1)
-    decoder.decode(*laid_out(examples))
-    assert decoder.irregular == 2
-    decoder.decode(*laid_out([b"no Example"] * 20))
-    assert decoder.irregular == 22
 
 
 def test_an_error_that_is_no_damage_is_not_taken_for_one(monkeypatch):
