@@ -61,7 +61,7 @@ def _role(name: str, feature: Feature) -> str:
         "rate": rank == 0 and not is_text,
     }
     role = next((role for role, names in _NAMES.items() if names.fullmatch(name)), name)
-    if fits.get(role, False) and not feature.encoding.endswith("steps"):
+    if fits.get(role, False) and feature.step is None:
         return role
     named = re.search("mel|spectrogram", name, re.IGNORECASE) is not None
     return "spectrogram" if named and is_float and rank in (2, 3) else ""

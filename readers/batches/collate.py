@@ -17,7 +17,8 @@ from readers.format.decode.column import (
 )
 from readers.format.dtypes import numpy_dtype
 from readers.format.manifest import DatasetError
-from readers.format.schema import Feature, format_shape
+from readers.format.schema import Feature
+from readers.format.spec import format_shape
 
 
 def collate(

@@ -20,9 +20,9 @@ from readers.format.decode.column import (
     FeatureColumn,
     RowFormat,
     Spans,
-    object_array,
 )
 from readers.format.decode.records import parse_example
+from readers.format.decode.scanner import MARGIN
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 
@@ -113,24 +113,31 @@ class CompiledDecoder:
         elif not library.read_rows(records, sizes, fields.memory, library.WALK, threads):
             return None
         library.lay_out(fields.memory, np.array(bounds, np.int64), _MOST_PADDED_BYTES)
-        objects, memory = dict[str, list[np.ndarray]](), dict[str, np.ndarray]()
+        texts, spans = dict[str, list[np.ndarray]](), dict[str, list[Spans]]()
+        memory = dict[str, np.ndarray]()
         for name, stored in self._stored.items():
-            if stored.shape is None:
-                values = self._views if self._schema[name].is_image else self._texts
-                objects[name] = values(name, fields, bounds)
-            else:
+            if stored.shape is not None:
                 nbytes = fields.pieces_of(name)[-1][1]
                 memory[name] = self._empty((nbytes,), np.dtype(np.uint8))
                 fields.copy_to(name, memory[name])
+            elif self._schema[name].codec.is_text:
+                texts[name] = self._texts(name, fields, bounds)
+            else:
+                spans[name] = self._spans(name, fields, bounds)
         if not library.read_rows(records, sizes, fields.memory, work, threads):
             return None
-        columns = []
+        columns = dict[str, list[FeatureColumn]]()
         for name, feature in self._schema.items():
-            if name in objects:
-                columns.append([FeatureColumn(values) for values in objects[name]])
-                continue
-            columns.append(self._columns_of(name, feature, fields, memory[name], bounds))
-        return [dict(zip(self._schema, batch, strict=True)) for batch in zip(*columns, strict=True)]
+            if name in texts:
+                columns[name] = [FeatureColumn(objects) for objects in texts[name]]
+            elif name in spans:
+                column = feature.codec.column
+                found = [column(feature, each, None, self._empty) for each in spans[name]]
+                columns[name] = [each for each in found if each is not None]
+            else:
+                columns[name] = self._columns_of(name, feature, fields, memory[name], bounds)
+        batches = zip(*columns.values(), strict=True)
+        return [dict(zip(self._schema, batch, strict=True)) for batch in batches]
 
     def _texts(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[np.ndarray]:
         """The bytes objects of each batch, object [B], to which the kernel is to copy the texts."""
@@ -139,15 +146,13 @@ class CompiledDecoder:
         fields.copy_to_addresses(name, np.concatenate([at for _, at in found]))
         return [objects for objects, _ in found]
 
-    def _views(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[np.ndarray]:
-        """Views of the memory to which the kernel is to copy the images of each batch, object [B]."""
+    def _spans(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[Spans]:
+        """The spans of each batch to which the kernel is to copy values of bytes."""
         sizes = fields.counts(name)
         stops = np.cumsum(sizes)
-        memory = self._empty((int(stops[-1]),), np.dtype(np.uint8))
-        starts = stops - sizes
+        starts, memory = stops - sizes, self._empty((int(stops[-1]) + MARGIN,), np.dtype(np.uint8))
         fields.copy_to_addresses(name, library.address(memory) + starts)
-        views = object_array(Spans(memory, starts, stops).views())
-        return [views[start:stop] for start, stop in pairwise(bounds)]
+        return [Spans(memory, starts[i:j], stops[i:j]) for i, j in pairwise(bounds)]
 
     def _columns_of(
         self,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from readers.format.decode.column import Allocator, FeatureColumn, Spans
-from readers.format.decode.from_spans import column_of, stored_kind
 from readers.format.decode.records import parse_example
 from readers.format.decode.scanner import IrregularRecords, Scanner, require
 from readers.format.protobuf.wire import INT64_LIST, varint
@@ -30,7 +29,7 @@ class ColumnDecoder:
 
     def __init__(self, schema: Schema, empty: Allocator = np.empty) -> None:
         self._schema, self._empty = schema, empty
-        self._kinds = {name: stored_kind(feature) for name, feature in schema.items()}
+        self._kinds = {name: feature.codec.kind(feature) for name, feature in schema.items()}
         self._companions = {f"{n}/shape" for n, f in schema.items() if f.needs_companion}
         self._kinds |= dict.fromkeys(self._companions, INT64_LIST)
 
@@ -71,9 +70,8 @@ class ColumnDecoder:
         columns = {}
         for name, spans in located.items():
             if name in self._schema:
-                column = column_of(
-                    self._schema[name], spans, located.get(f"{name}/shape"), self._empty
-                )
+                feature, shapes = self._schema[name], located.get(f"{name}/shape")
+                column = feature.codec.column(feature, spans, shapes, self._empty)
                 if column:
                     columns[name] = column
         return columns

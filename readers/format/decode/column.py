@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readers.format.dtypes import numpy_dtype
-from readers.format.schema import Feature
+from readers.format.spec import Spec
 
 # A function like `np.empty`: a shape and a dtype -> an array of undefined values.
 Allocator = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
@@ -151,7 +151,7 @@ def object_array(items: Sequence[Any]) -> np.ndarray:
     return out
 
 
-def column_of(feature: Feature, values: Sequence[Any]) -> FeatureColumn:
+def column_of(feature: Spec, values: Sequence[Any]) -> FeatureColumn:
     """The column of a feature from its value in each record. It shares no memory with them.
 
     Args:
@@ -171,7 +171,7 @@ def column_of(feature: Feature, values: Sequence[Any]) -> FeatureColumn:
     return FeatureColumn(np.concatenate(flat), shapes.reshape(-1, len(feature.shape)))
 
 
-def merged(feature: Feature, parts: Sequence[tuple[np.ndarray, FeatureColumn]]) -> FeatureColumn:
+def merged(feature: Spec, parts: Sequence[tuple[np.ndarray, FeatureColumn]]) -> FeatureColumn:
     """One column made of several, each given with its rows in the result, int64 [n]."""
     total = sum(len(rows) for rows, _ in parts)
     if parts[0][1].shapes is None:

@@ -13,6 +13,7 @@ from readers.format.decode.records import Decoder
 from readers.format.decode.scanner import MARGIN
 from readers.format.dtypes import numpy_dtype
 from readers.format.encode import Encoder
+from readers.format.encodings.bytes_values import TextEncoding
 from readers.format.protobuf.wire import varint
 from readers.format.schema import Feature, Schema
 from tests.support.plain import example, tensor
@@ -132,7 +133,7 @@ def test_an_error_that_is_no_damage_is_not_taken_for_one(monkeypatch):
     def fail(*arguments):
         raise ValueError("a fault of the decoder")
 
-    monkeypatch.setattr("readers.format.decode.batches.column_of", fail)
+    monkeypatch.setattr(TextEncoding, "column", fail)
     with pytest.raises(ValueError, match="a fault of the decoder"):
         ColumnDecoder(SCHEMA).decode(*laid_out(encoded(3)))
 
