@@ -134,7 +134,8 @@ def _fill(files: Mapping[str, FileIO], records: Records) -> None:
         _write(file, header.getbuffer())
     size = max(1, min(_CHUNK_RECORDS, int(_CHUNK_BYTES / (records.plan.record_bytes or 1))))
     for first in range(0, end, size):
-        columns, _ = records.columns(np.arange(first, min(first + size, end)))
+        numbers = np.arange(first, min(first + size, end))
+        (columns,) = records.batches(numbers, (0, len(numbers)))
         arrays = collate(columns, schema, BatchFormat(), records.memory.empty)
         for name, file in files.items():
             _write(file, arrays[name].reshape(-1).view(np.uint8).data)

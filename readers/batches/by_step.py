@@ -9,22 +9,20 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from readers.batches.batch_slice import BatchSlice
-from readers.batches.collate import truncate
 from readers.batches.options import ReadOptions
-from readers.batches.orders import order_of, schedule_of, shuffle_window
+from readers.batches.orders import schedule_of, shuffle_window
 from readers.batches.prefetch import mapped_ahead
 from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_of_steps, windows_ahead
-from readers.order.permutation import record_keys
+from readers.batches.reading import BatchReader, Group
 from readers.order.schedule import Step
 from readers.order.state import State
 from readers.shards.framed import FramedRecords
-from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
-from readers.shards.records import RECORD_ERRORS, Records
+from readers.shards.records import RECORD_ERRORS
 
 
-class BatchesByStep:
-    """Random access to the batches of a plan, which any number of iterators may share.
+class BatchesByStep(BatchReader):
+    """Random access to the batches of a plan.
 
     Args:
         plan: What to read; its number of records is known.
@@ -33,13 +31,8 @@ class BatchesByStep:
             steps of a host.
 
     Attributes:
-        plan: The part of the plan that this host reads.
         schedule: Maps a step to places in an epoch.
-        order: The order of the records in each epoch.
         window: How many records are shuffled together; None if the order has no windows.
-        format, pads, truncates: As in the options.
-        rows: How features become rows, as far as this can be done where they are read.
-        records: The records, whose files all readers share.
         begin: The number of the first step.
         every: As given.
         batch_bytes: The approximate size of a batch in the shards.
@@ -50,36 +43,15 @@ class BatchesByStep:
     """
 
     def __init__(self, plan: Plan, options: ReadOptions, every: int = 1) -> None:
-        self.plan, self.schedule, self._order_name = schedule_of(plan, options)
+        part, self.schedule, self._order_name = schedule_of(plan, options)
+        super().__init__(part, options)
         self.begin, self.every = 0, every
-        self.records = Records(self.plan, skip=options.on_corrupt == "skip", cache=options.cache)
-        self.order = order_of(self.plan, options)
-        self.window = shuffle_window(self.plan, options)
-        self.format, self.pads = options.format, options.pads
-        self.truncates = options.truncates
-        self.rows = self.format.rows(self.plan.schema) if self.truncates else {}
-        self._seed, self._part = options.seed or 0, options.part_of_host or 0
-        self.batch_bytes = (self.plan.record_bytes or 1) * self.schedule.batch_size
+        self.window = shuffle_window(part, options)
+        self.batch_bytes = (part.record_bytes or 1) * self.schedule.batch_size
 
     def reader(self, turn: tuple[int, int] = (0, 1), number: int = 0) -> StepReader:
         """A reader for one iterator; which of several workers it is for follows from the first step."""
         return StepReader(self)
-
-    @property
-    def memory(self) -> RecyclingAllocator:
-        """The allocator of large arrays."""
-        return self.records.memory
-
-    @property
-    def skipped(self) -> int:
-        """The number of damaged records replaced so far."""
-        return len(self.records.skipped)
-
-    def keys(self, epoch: int, places: np.ndarray) -> np.ndarray | None:
-        """The keys of the records at places, int64 [k], of an epoch, if work on them needs keys."""
-        if self.plan.work is None:
-            return None
-        return np.asarray(record_keys(places, (self._seed, epoch, self._part)))
 
     def state(self, steps: int, seed: int) -> State:
         """The state to resume from after some number of steps."""
@@ -141,8 +113,7 @@ class StepReader:
             row = (number - self._first) // self._every
             # A step is hardly ever asked for twice, so release its memory.
             found, self._slices[row] = self._slices[row], None
-        found = found or self._read_alone(number)
-        return found.padded(self._plan.schema, self._size) if self._batches.pads else found
+        return found or self._read_alone(number)
 
     def _read(self, first: int) -> list[BatchSlice | None]:
         """The batches of a step and the steps read together with it, all of one epoch.
@@ -160,38 +131,26 @@ class StepReader:
             steps = steps[: len(self._ahead) - self._ahead.index(first)]
         if len(steps) == 1:
             return [self._read_alone(first)]
-        numbers = [self._numbers(step) for step in self._numbers_from(first, len(steps))]
         try:
-            return list(self._batches_of(steps, numbers))
+            return [*self._slices_of(first, steps)]
         except RECORD_ERRORS:
             return [None] * len(steps)
 
     def _read_alone(self, number: int) -> BatchSlice:
-        (found,) = self._batches_of([self._schedule.step(number)], [self._numbers(number)])
+        (found,) = self._slices_of(number, [self._schedule.step(number)])
         return found
 
-    def _batches_of(
-        self, steps: Sequence[Step], numbers: Sequence[np.ndarray]
-    ) -> Iterator[BatchSlice]:
-        """Yields the batches of steps of one epoch, given the numbers of their records."""
-        epoch, places = steps[0].epoch, _places(steps)
+    def _slices_of(self, first: int, steps: Sequence[Step]) -> list[BatchSlice]:
+        """The batches of steps of one epoch, given the number of the first one."""
+        groups = [Group(np.arange(step.start, step.stop), self._size) for step in steps]
+        numbers = [self._numbers(step) for step in self._numbers_from(first, len(steps))]
 
-        def following(row: int, first: int, end: int) -> np.ndarray:
-            later = places[row] + 1 + np.arange(first, end)
-            return self._order(epoch, later % (self._plan.records or 1))
+        def following(row: int, begin: int, end: int) -> np.ndarray:
+            later = _places(steps)[row] + 1 + np.arange(begin, end)
+            return self._order(steps[0].epoch, later % (self._plan.records or 1))
 
-        batches, schema = self._batches, self._plan.schema
-        bounds = np.cumsum([0, *map(len, numbers)]).tolist()
-        keys, rows = batches.keys(epoch, places), batches.rows
-        for columns, (start, stop) in zip(
-            self._records.batches(
-                np.concatenate(numbers), bounds, following, self._fetched, keys, rows
-            ),
-            itertools.pairwise(bounds),
-            strict=True,
-        ):
-            cut = truncate(columns, schema, batches.format) if batches.truncates else columns
-            yield BatchSlice(cut, epoch, places[start:stop])
+        read, fetched = self._batches.slices, self._fetched
+        return read(steps[0].epoch, groups, np.concatenate(numbers), following, fetched)
 
     def _fetch_ahead(self, first: int) -> None:
         """Fetches the records of a step and of the steps after it, while threads fetch the next."""

@@ -74,16 +74,20 @@ def _decoded(records: Records, part: Part, features: Sequence[str]) -> np.ndarra
 
 
 def _index_of(records: Records, part: Part, schema: Schema) -> Index:
-    """The index of a part's file with the lengths of features; those of damaged records that are skipped are 0."""
+    """The index of a part's file with the lengths of features; of a damaged record that is skipped it has that of the next one."""
     total = part.total or 0
     plan = Plan("all", schema, (part.whole(),), total, records.plan.record_bytes, ())
     whole = records.of_plan(plan)
     found = np.zeros((total, len(schema)), _LENGTH)
     for first in range(0, total, _TOGETHER):
         numbers = np.arange(first, min(first + _TOGETHER, total))
-        columns, good = whole.columns(numbers)
+
+        def following(row: int, begin: int, end: int, after: int = first + 1) -> np.ndarray:
+            return (after + row + np.arange(begin, end)) % total
+
+        (columns,) = whole.batches(numbers, (0, len(numbers)), following)
         lengths = [lengths_of(feature, columns[name]) for name, feature in schema.items()]
         firsts = [each if each.ndim == 1 else each[:, 0] for each in lengths]
-        found[numbers[good]] = np.stack(firsts, axis=1)
+        found[numbers] = np.stack(firsts, axis=1)
     sections = {LENGTH + name: found[:, column] for column, name in enumerate(schema)}
     return Index(np.diff(read_offsets(part)), sections)
