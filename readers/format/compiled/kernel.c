@@ -1,4 +1,4 @@
-/* Reads batches of framed TFRecord records of numbers and texts: finds their order, walks their Examples,
+/* Reads batches of framed TFRecord records of numbers and values of bytes: finds their order, walks their Examples,
  * copies their values into the rows of batches, pads these, and checks the CRC32C of what it has copied.
  * `library.py` says what each function computes.
  *
