@@ -67,7 +67,10 @@ class FeatureStatistics:
             self._add_lengths("0", [len(value) for value in values])
             self.channels[0].add([array for value in values for array in value])
         elif feature.dtype == "string":
-            self._add_lengths("bytes", [len(i) for value in values for i in string_values(value)])
+            self._add_lengths(
+                "bytes",
+                [len(i) for value in values for i in string_values(np.asarray(value, object))],
+            )
         else:
             if feature.is_integer:
                 values = [np.array(values, np.int64)]

@@ -10,11 +10,10 @@ import numpy as np
 
 from readers.decoders.decoder import Batch
 from readers.format.decode.batches import ColumnDecoder
-from readers.format.decode.column import Allocator, FeatureColumn, column_of, merged, object_array
+from readers.format.decode.column import Allocator, FeatureColumn
 from readers.format.decode.image_columns import image_column
 from readers.format.decode.images import with_pixels
 from readers.format.decode.records import Decoder
-from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 from readers.shards.framed import FramedRecords, Place
 from readers.shards.plan import Plan
@@ -72,18 +71,13 @@ class RecordDecoder:
         Raises:
             RecordError: A record does not fit the schema.
         """
-        schema, every = self._schema, np.arange(len(framed.starts))
         starts, stops = framed.starts + HEADER_BYTES, framed.stops - FOOTER_BYTES
-        columns, rows = self._columns.decode(framed.data, starts, stops)
-        if len(rows) < len(starts):
-            others = np.setdiff1d(every, rows)
-            irregular = self._one_by_one(framed, others, schema)
-            columns = {
-                name: merged(schema[name], [(rows, column), (others, irregular[name])])
-                for name, column in columns.items()
-            }
-        left = [name for name in schema if name not in columns]
-        return columns | (self._one_by_one(framed, every, schema.select(left)) if left else {})
+        columns, errors, _ = self._columns.decode(framed.data, starts, stops)
+        if errors:
+            first = min(errors)
+            with self._located(int(framed.numbers[first])):
+                raise ValueError(errors[first])
+        return columns
 
     def worked(self, columns: Columns, numbers: np.ndarray, keys: np.ndarray | None) -> Columns:
         """The columns after the work on records, or with the pixels of their images.
@@ -108,17 +102,6 @@ class RecordDecoder:
         assert keys is not None
         return self._work.columns(Batch(columns, keys, located, self._empty))
 
-    def _one_by_one(self, framed: FramedRecords, rows: np.ndarray, schema: Schema) -> Columns:
-        """The columns of some of the records, decoded in the way that accepts every form."""
-        decoder, records = Decoder(schema), []
-        for row in rows.tolist():
-            with self._located(int(framed.numbers[row])):
-                records.append(decoder.decode(framed.record(row)[HEADER_BYTES:-FOOTER_BYTES]))
-        return {
-            name: _column(feature, [record[name] for record in records])
-            for name, feature in schema.items()
-        }
-
     @contextlib.contextmanager
     def _located(self, number: int) -> Iterator[None]:
         """Adds the record's file, number and position to the message of an error."""
@@ -129,7 +112,3 @@ class RecordDecoder:
             raise RecordError(
                 f"{part.path}: record {row} at byte {offset}: {error}"
             ) from error.__cause__
-
-
-def _column(feature: Feature, values: list[Any]) -> FeatureColumn:
-    return FeatureColumn(object_array(values)) if feature.is_image else column_of(feature, values)

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.errors import UsageError
+from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import (
     Decoder,
     RawList,
     parse_example,
     parse_feature_lists,
 )
-from readers.format.decode.rows import RowDecoder
 from readers.format.dtypes import TENSORFLOW_DTYPES
 from readers.format.protobuf.tensor import parse_tensor
 from readers.format.protobuf.wire import (
@@ -159,7 +159,7 @@ class RecordFit:
 
     def __init__(self, schema: Schema, keeps: Keeps, learned: bool) -> None:
         self._schema, self._keeps, self._learned = schema, keeps, learned
-        self._rows = RowDecoder(schema)
+        self._decoder = ColumnDecoder(schema)
         lists = {name for name, feature in schema.items() if feature.step}
         shapes = {name + _COMPANION for name, feature in schema.items() if feature.has_companion}
         # As `_names_in` numbers them.
@@ -170,16 +170,23 @@ class RecordFit:
     def check(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
     ) -> tuple[dict[str, list[Any]], dict[int, str]]:
-        """The values of some records by feature, and why others do not fit, by row; as for `RowDecoder`."""
-        values, errors, alike = self._rows.decode(data, starts, stops)
+        """The values of some records by feature, and why others do not fit, by row.
+
+        The values of a record that does not fit mean nothing.
+        """
+        columns, errors, alike = self._decoder.decode(data, starts, stops)
         records = [data.data[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
         good = sorted({*range(len(records))} - {*errors})
+        values = {name: [None] * len(records) for name in columns}
+        for name, column in columns.items():
+            for row, value in zip(good, column.arrays(), strict=True):
+                values[name][row] = value
         doubtful = set(errors)
         for name, feature in self._looked_at.items():
             doubtful |= {row for row in good if value_error(feature, values[name][row])}
         # One record shows the names of those of one form.
-        odd = {*good} - {*alike}
-        for rows in [*([row] for row in odd), alike]:
+        odd = {*good} - {*alike.tolist()}
+        for rows in [*([row] for row in odd), alike.tolist()]:
             if rows and not all(
                 name in self._names[number] or not self._keeps(name)
                 for number, name in _names_in(records[rows[0]])

@@ -2,25 +2,49 @@
 
 The Examples of one writer have the same fields in the same order. So all of them are scanned in
 lockstep: each step reads the same tag, length or name in every record, with a few NumPy calls.
-Records of any other form are left to `Decoder`, which defines the result.
+Records of any other form are left to `Decoder`, which defines the result; one that does not fit its schema
+costs no other.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from readers.format.decode.column import Allocator, FeatureColumn, Spans
-from readers.format.decode.records import parse_example
+from readers.format.decode.column import (
+    Allocator,
+    FeatureColumn,
+    Spans,
+    column_of,
+    merged,
+    object_array,
+)
+from readers.format.decode.records import Decoder, parse_example
 from readers.format.decode.scanner import IrregularRecords, Scanner, require
 from readers.format.protobuf.wire import INT64_LIST, varint
-from readers.format.schema import Schema
+from readers.format.schema import Feature, Schema
 
 # How often irregular records are set aside before all records are left to `Decoder`.
 _ATTEMPTS = 8
 
 
+class Decoded(NamedTuple):
+    """The columns of some records.
+
+    Attributes:
+        columns: The column of each feature, images as their bytes or views of them, of the records without an error.
+        errors: Row -> why the record does not fit the schema.
+        alike: int64 [R], ascending, the records that have the same features in the same order.
+    """
+
+    columns: dict[str, FeatureColumn]
+    errors: dict[int, str]
+    alike: np.ndarray
+
+
 class ColumnDecoder:
-    """Decodes batches of serialized Examples into columns. It is safe to share between threads.
+    """Decodes batches of serialized Examples or SequenceExamples into columns. It is safe to share between threads.
 
     Args:
         schema: The features to decode.
@@ -28,20 +52,50 @@ class ColumnDecoder:
     """
 
     def __init__(self, schema: Schema, empty: Allocator = np.empty) -> None:
-        self._schema, self._empty = schema, empty
+        self._schema, self._empty, self._decoder = schema, empty, Decoder(schema)
         self._kinds = {name: feature.codec.kind(feature) for name, feature in schema.items()}
         self._companions = {f"{n}/shape" for n, f in schema.items() if f.needs_companion}
         self._kinds |= dict.fromkeys(self._companions, INT64_LIST)
 
-    def decode(
-        self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
-    ) -> tuple[dict[str, FeatureColumn], np.ndarray]:
-        """The columns of a batch of Examples, as far as these can be decoded together.
+    def decode(self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> Decoded:
+        """The columns of a batch of records.
 
         Args:
-            data: uint8 [n], the Examples, followed by at least `MARGIN` more bytes.
-            starts: int64 [B], where each Example begins.
-            stops: int64 [B], where each Example ends.
+            data: uint8 [n], the records, followed by at least `MARGIN` more bytes.
+            starts, stops: int64 [B], where each record begins and ends.
+        """
+        columns, rows = self.regular(data, starts, stops)
+        is_alike = np.zeros(len(starts), bool)
+        is_alike[rows] = bool(columns)
+        left = [name for name in self._schema if name not in columns]
+        rest = Decoder(self._schema.select(left)) if left and columns else self._decoder
+        records, errors = dict[int, dict[str, Any]](), dict[int, str]()
+        for row in range(len(starts)) if left else np.flatnonzero(~is_alike).tolist():
+            decoder = rest if is_alike[row] else self._decoder
+            try:
+                records[row] = decoder.decode(data.data[starts[row] : stops[row]])
+            except ValueError as error:
+                errors[row] = str(error)
+        if errors:
+            good = np.setdiff1d(np.arange(len(starts)), list(errors))
+            found = self.decode(data, starts[good], stops[good])
+            return Decoded(found.columns, errors, good[found.alike])
+        others = np.flatnonzero(~is_alike)
+        whole = dict[str, FeatureColumn]()
+        for name, feature in self._schema.items():
+            if name in left:
+                whole[name] = _column(feature, [record[name] for record in records.values()])
+            elif len(others):
+                odd = _column(feature, [records[row][name] for row in others.tolist()])
+                whole[name] = merged(feature, [(rows, columns[name]), (others, odd)])
+            else:
+                whole[name] = columns[name]
+        return Decoded(whole, {}, np.flatnonzero(is_alike))
+
+    def regular(
+        self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
+    ) -> tuple[dict[str, FeatureColumn], np.ndarray]:
+        """The columns of a batch, as far as its records can be decoded together.
 
         Returns:
             The columns of the features that are one value or one run of numbers; and int64 [R],
@@ -108,3 +162,7 @@ class ColumnDecoder:
             scanner.at = ends
         scanner.leave(stops)
         return spans
+
+
+def _column(feature: Feature, values: list[Any]) -> FeatureColumn:
+    return FeatureColumn(object_array(values)) if feature.is_image else column_of(feature, values)
