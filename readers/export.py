@@ -16,7 +16,8 @@ from readers.batches.batch_format import BatchFormat
 from readers.batches.collate import collate
 from readers.files.local import is_local, path_text
 from readers.format.dtypes import numpy_dtype
-from readers.format.schema import Feature, format_shape
+from readers.format.schema import Feature
+from readers.format.spec import format_shape
 from readers.shards.features import with_fixed_shapes
 from readers.shards.plan import Paths
 from readers.shards.records import Records
@@ -133,7 +134,8 @@ def _fill(files: Mapping[str, FileIO], records: Records) -> None:
         _write(file, header.getbuffer())
     size = max(1, min(_CHUNK_RECORDS, int(_CHUNK_BYTES / (records.plan.record_bytes or 1))))
     for first in range(0, end, size):
-        columns, _ = records.columns(np.arange(first, min(first + size, end)))
+        numbers = np.arange(first, min(first + size, end))
+        (columns,) = records.batches(numbers, (0, len(numbers)))
         arrays = collate(columns, schema, BatchFormat(), records.memory.empty)
         for name, file in files.items():
             _write(file, arrays[name].reshape(-1).view(np.uint8).data)

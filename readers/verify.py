@@ -19,7 +19,7 @@ from readers.format.index import checked_offsets, parse_head
 from readers.format.manifest import INDEX_SUFFIX, Manifest, generation_file, join
 from readers.format.splits import Shard
 from readers.format.tfrecord import FRAME_BYTES, intact
-from readers.shards.fetch import ShardBytes
+from readers.shards.opened.fetch import ShardBytes
 
 # Read at a time: large enough for any disk, and small enough for the processor's cache.
 _CHUNK_BYTES = 1 << 20

@@ -34,7 +34,7 @@ from readers.format.display import (
 )
 from readers.format.manifest import Manifest
 from readers.format.rejects import Reason, reasons_of
-from readers.format.schema import IMAGE_ENCODINGS, Schema
+from readers.format.schema import Schema
 
 # What gives two records of a job one key.
 _ONE_KEY_OF_FILES = (
@@ -324,7 +324,7 @@ def size_line(size: int, inputs: int, schema: Schema) -> str:
     if size < _INFLATED * inputs:
         return line
     line += f", {size / inputs:.2g} times as many"
-    wide = [f for f in schema.values() if f.encoding not in (*IMAGE_ENCODINGS, "text")]
+    wide = [f for f in schema.values() if not f.codec.is_bytes]
     if any(f.dtype in ("uint8", "uint16") and len(f.shape) == 3 for f in wide):
         return f"{line}; --encoding jpeg or png, or a smaller --image_size, would make it smaller"
     if any(f.dtype in ("float32", "float64", "int32", "int64") and f.shape for f in wide):

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from beam_jobs.errors import UsageError, did_you_mean
-from readers.format.schema import Feature, format_shape
+from readers.format.schema import Feature
+from readers.format.spec import format_shape
 
 # Feature -> encoding.
 Encodings = Mapping[str, str]
@@ -71,7 +72,7 @@ def with_encodings(
 
 def _holds(feature: Feature, encoding: str) -> bool:
     """Whether an encoding holds the values of a feature."""
-    if feature.encoding == "sequence":  # Its values are lists of arrays.
+    if feature.is_sequence:  # Its values are lists of arrays.
         return False
     try:
         Feature(feature.dtype, feature.shape, encoding)

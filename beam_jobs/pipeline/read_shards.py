@@ -18,8 +18,8 @@ from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.steps import allow_notebooks
 from beam_jobs.storage.files import files_of
 from beam_jobs.storage.paths import absolute_path
+from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import owned_value
-from readers.format.decode.rows import RowDecoder
 from readers.format.decode.scanner import MARGIN
 from readers.format.index import checked_offsets, head_crc32c, parse_head
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, Manifest, join
@@ -73,7 +73,7 @@ class _ReadRanges(beam.DoFn):
 
     def setup(self) -> None:
         check_crc32c()
-        self._decoder = RowDecoder(self._schema)
+        self._decoder = ColumnDecoder(self._schema)
 
     def process(self, part: ShardRange) -> Iterator[dict[str, Any]]:
         content = _read(part.path, part.start, part.stop)
@@ -81,17 +81,17 @@ class _ReadRanges(beam.DoFn):
         lengths, _, wrong = frames_of(data[: len(content)], MAX_RECORD_BYTES)
         stops = np.cumsum(lengths)
         starts = stops - lengths + HEADER_BYTES
-        rows = self._decoder.decode(data, starts, stops - FOOTER_BYTES)
+        columns, errors, _ = self._decoder.decode(data, starts, stops - FOOTER_BYTES)
         damaged = np.flatnonzero(~intact(data, lengths)).tolist()
-        faults = rows.errors | dict.fromkeys(damaged, "it fails its CRC32C")
+        faults = errors | dict.fromkeys(damaged, "it fails its CRC32C")
         if part.start + lengths.sum() < part.stop:
             faults[len(lengths)] = wrong or "it is cut off"
         if faults:
             row = min(faults)
             place = f"record {part.first + row} at byte {part.start + lengths[:row].sum()}"
             raise DataError(f"{part.path}: {place}: {faults[row]}")
-        for row in range(len(lengths)):
-            yield {name: owned_value(values[row]) for name, values in rows.values.items()}
+        for values in zip(*(column.arrays() for column in columns.values()), strict=True):
+            yield dict(zip(columns, map(owned_value, values), strict=True))
         Metrics.counter("records", "read").inc(len(lengths))
 
 

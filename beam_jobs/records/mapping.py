@@ -19,9 +19,9 @@ import numpy as np
 from beam_jobs.errors import RejectError, UsageError
 from readers.format.decode.images import EncodedImage
 from readers.format.dtypes import dtype_name
-from readers.format.encode.values import checked
+from readers.format.encodings.values import checked_array
 from readers.format.protobuf.tensor import string_values
-from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
+from readers.format.schema import Feature, Schema
 
 # Beside the options of a job in the manifest: the SHA-256 of the source of --map's module.
 MAP_DIGEST = "map_sha256"
@@ -109,7 +109,9 @@ class Mapper:
     def given(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The features of a record as they would be stored, and as the function gets them; ValueError if they do not fit."""
         stored = {
-            name: record[name] if feature.step else checked(name, feature, record[name])
+            name: record[name]
+            if feature.step
+            else feature.codec.checked(name, feature, record[name])
             for name, feature in self.features.items()
         }
         return stored, {n: _decoded(n, f, stored[n]) for n, f in self.features.items()}
@@ -157,10 +159,10 @@ class Mapper:
     def fit(self, name: str, feature: Feature, value: Any) -> Any:
         """The value of one feature, as `Encoder.check` returns it; RejectError, which says what holds it, if it does not fit."""
         try:
-            if feature.encoding in IMAGE_ENCODINGS and isinstance(value, np.ndarray):
-                pixels = checked(name, Feature(feature.dtype, feature.shape, "tensor"), value)
+            if feature.codec.is_image and isinstance(value, np.ndarray):
+                pixels = checked_array(name, feature, value)
                 return self.compress(pixels, feature.encoding)
-            return checked(name, feature, value)
+            return feature.codec.checked(name, feature, value)
         except ValueError as error:
             of_value = feature_of(value)
             holds = merged(feature, of_value) or of_value
@@ -211,7 +213,7 @@ def _decoded(name: str, feature: Feature, value: Any) -> Any:
         image.decode_into(value)
     elif isinstance(value, list):
         return [_decoded(name, feature, array) for array in value]
-    elif feature.encoding == "text":
+    elif feature.codec.is_text:
         return value.decode()
     if not isinstance(value, np.ndarray):
         return value
@@ -252,7 +254,7 @@ def merged(one: Feature | None, other: Feature | None) -> Feature | None:
     """The feature with the values of two, and the encoding of the first; None if there is none."""
     if not (one and other):
         return None
-    forms = [(f.dtype, len(f.shape), f.encoding == "sequence") for f in (one, other)]
+    forms = [(f.dtype, len(f.shape), f.is_sequence) for f in (one, other)]
     if forms[0] != forms[1]:
         return None
     shape = (a if a == b else None for a, b in zip(one.shape, other.shape, strict=True))

@@ -15,9 +15,8 @@ import numpy as np
 
 from beam_jobs.records.numbers import Numbers, add_channels, sums_of_bytes
 from beam_jobs.records.pieces import Divisible, checksum_of, parts_of
-from readers.format.encode.values import is_integer
 from readers.format.protobuf.tensor import string_values
-from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
+from readers.format.schema import Feature, Schema
 
 # Labels and tokens are counted up to this number of distinct ones, the maximum for labels.
 MAX_COUNTED = 100_000
@@ -33,7 +32,7 @@ def channels_of(feature: Feature) -> int:
     Channels are the last dimension of images [height, width, channels], recordings [time, channels] and
     anything else of two or more dimensions, unless it is long.
     """
-    if feature.dtype == "string" or feature.encoding in (*IMAGE_ENCODINGS, "sequence"):
+    if feature.dtype == "string" or feature.codec.is_bytes or feature.is_sequence:
         return 1
     last = feature.shape[-1] if len(feature.shape) > 1 else None
     return last if last is not None and last in _CHANNELS else 1
@@ -62,15 +61,18 @@ class FeatureStatistics:
     def add(self, feature: Feature, values: Sequence[Any]) -> None:
         """Adds the values of many records, from `Encoder.check`."""
         self.records += len(values)
-        if feature.encoding in (*IMAGE_ENCODINGS, "text"):
+        if feature.codec.is_bytes:
             self._add_lengths("bytes", [len(value) for value in values])
-        elif feature.encoding == "sequence":
+        elif feature.is_sequence:
             self._add_lengths("0", [len(value) for value in values])
             self.channels[0].add([array for value in values for array in value])
         elif feature.dtype == "string":
-            self._add_lengths("bytes", [len(i) for value in values for i in string_values(value)])
+            self._add_lengths(
+                "bytes",
+                [len(i) for value in values for i in string_values(np.asarray(value, object))],
+            )
         else:
-            if is_integer(feature):
+            if feature.is_integer:
                 values = [np.array(values, np.int64)]
             self._add_values(values)
             if self.counted is not None:

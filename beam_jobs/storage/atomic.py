@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import google_crc32c
-import numpy as np
 
 from beam_jobs.errors import JobError, TakenError
 from beam_jobs.storage.files import files_of, size_and_crc
@@ -79,9 +78,7 @@ class NewFile:
         with Path(piece.path).open("rb", buffering=0) as file:
             while data := file.read(_COPIED_BYTES):
                 self._draft.write(data)
-        self.crc32c = combined_crc(
-            np.array([self.crc32c, piece.crc32c], np.uint32), np.array([self.size, piece.size])
-        )
+        self.crc32c = combined_crc(self.crc32c, piece.crc32c, piece.size)
         self.size += piece.size
 
     def publish(self, synced: bool = False) -> None:

@@ -114,11 +114,10 @@ class BatchFormat:
         return [*(end for end in ends if end < limit), limit]
 
     def rows(self, schema: Mapping[str, Feature]) -> dict[str, RowFormat]:
-        """How features become rows, of those of which only the first size is unknown."""
+        """How the values of features become rows, of those that are rows."""
         found = {}
         for name, feature in schema.items():
-            is_simple = feature.shape[:1] == (None,) and None not in feature.shape[1:]
-            if is_simple and not (feature.is_sequence or feature.dtype == "string"):
+            if feature.is_rows:
                 pads = self.batching == "padded" and 0 not in feature.shape
                 padding = self.padding_value(name, feature).tobytes() if pads else b""
                 found[name] = RowFormat(self.limit(name), padding, self.pad_sizes(name))

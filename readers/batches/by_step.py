@@ -9,22 +9,20 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from readers.batches.batch_slice import BatchSlice
-from readers.batches.collate import truncate
 from readers.batches.options import ReadOptions
-from readers.batches.orders import order_of, schedule_of, shuffle_window
+from readers.batches.orders import schedule_of, shuffle_window
 from readers.batches.prefetch import mapped_ahead
 from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_of_steps, windows_ahead
-from readers.order.permutation import record_keys
+from readers.batches.reading import BatchReader, Group
 from readers.order.schedule import Step
 from readers.order.state import State
-from readers.shards.framed import FetchedRecords
-from readers.shards.memory import RecyclingAllocator
+from readers.shards.framed import FramedRecords
 from readers.shards.plan import Plan
-from readers.shards.records import Records
+from readers.shards.records import RECORD_ERRORS
 
 
-class BatchesByStep:
-    """Random access to the batches of a plan, which any number of iterators may share.
+class BatchesByStep(BatchReader):
+    """Random access to the batches of a plan.
 
     Args:
         plan: What to read; its number of records is known.
@@ -33,13 +31,8 @@ class BatchesByStep:
             steps of a host.
 
     Attributes:
-        plan: The part of the plan that this host reads.
         schedule: Maps a step to places in an epoch.
-        order: The order of the records in each epoch.
         window: How many records are shuffled together; None if the order has no windows.
-        format, pads, truncates: As in the options.
-        rows: How features become rows, as far as this can be done where they are read.
-        records: The records, whose files all readers share.
         begin: The number of the first step.
         every: As given.
         batch_bytes: The approximate size of a batch in the shards.
@@ -50,36 +43,15 @@ class BatchesByStep:
     """
 
     def __init__(self, plan: Plan, options: ReadOptions, every: int = 1) -> None:
-        self.plan, self.schedule, self._order_name = schedule_of(plan, options)
+        part, self.schedule, self._order_name = schedule_of(plan, options)
+        super().__init__(part, options)
         self.begin, self.every = 0, every
-        self.records = Records(self.plan, skip=options.on_corrupt == "skip", cache=options.cache)
-        self.order = order_of(self.plan, options)
-        self.window = shuffle_window(self.plan, options.order)
-        self.format, self.pads = options.format, options.pads
-        self.truncates, self._each_pass = options.truncates, options.order.each_pass
-        self.rows = self.format.rows(self.plan.schema) if self.truncates else {}
-        self._seed, self._part = options.seed or 0, options.part_of_host or 0
-        self.batch_bytes = (self.plan.record_bytes or 1) * self.schedule.batch_size
+        self.window = shuffle_window(part, options.order)
+        self.batch_bytes = (part.record_bytes or 1) * self.schedule.batch_size
 
     def reader(self, turn: tuple[int, int] = (0, 1), number: int = 0) -> StepReader:
         """A reader for one iterator; which of several workers it is for follows from the first step."""
         return StepReader(self)
-
-    @property
-    def memory(self) -> RecyclingAllocator:
-        """The allocator of large arrays."""
-        return self.records.memory
-
-    @property
-    def skipped(self) -> int:
-        """The number of damaged records replaced so far."""
-        return len(self.records.skipped)
-
-    def keys(self, epoch: int, places: np.ndarray) -> np.ndarray | None:
-        """The keys of the records at places, int64 [k], of an epoch, if work on them needs keys."""
-        if self.plan.work is None:
-            return None
-        return np.asarray(record_keys(places, (self._seed, epoch, self._part)))
 
     def state(self, steps: int, seed: int) -> State:
         """The state to resume from after some number of steps."""
@@ -88,7 +60,7 @@ class BatchesByStep:
 
     def bounds_of(self, number: int) -> tuple[int, int | None]:
         """The first step of a pass and the step after its last (None if it is endless)."""
-        return self.schedule.steps_of_pass(number if self._each_pass else 0)
+        return self.schedule.steps_of_pass(number if self.options.order.each_pass else 0)
 
 
 class StepReader:
@@ -113,8 +85,8 @@ class StepReader:
         self._together, self._most = 1, max(records_of_steps(batches.plan) // self._size, 1)
         # The steps whose records were already fetched from a store, these records, and the next ones.
         self._ahead = range(0)
-        self._fetched: list[FetchedRecords] = []
-        self._windows: Iterator[tuple[range, FetchedRecords]] = iter(())
+        self._fetched: list[FramedRecords] = []
+        self._windows: Iterator[tuple[range, FramedRecords]] = iter(())
         # A first step, and the record numbers of each step from it on.
         self._numbered: tuple[int, list[np.ndarray]] = 0, []
         # A first step, and the slices from it on that were read together and not yet handed out.
@@ -141,8 +113,7 @@ class StepReader:
             row = (number - self._first) // self._every
             # A step is hardly ever asked for twice, so release its memory.
             found, self._slices[row] = self._slices[row], None
-        found = found or self._read_alone(number)
-        return found.padded(self._plan.schema, self._size) if self._batches.pads else found
+        return found or self._read_alone(number)
 
     def _read(self, first: int) -> list[BatchSlice | None]:
         """The batches of a step and the steps read together with it, all of one epoch.
@@ -160,38 +131,26 @@ class StepReader:
             steps = steps[: len(self._ahead) - self._ahead.index(first)]
         if len(steps) == 1:
             return [self._read_alone(first)]
-        numbers = [self._numbers(step) for step in self._numbers_from(first, len(steps))]
         try:
-            return list(self._batches_of(steps, numbers))
-        except ValueError:
+            return [*self._slices_of(first, steps)]
+        except RECORD_ERRORS:
             return [None] * len(steps)
 
     def _read_alone(self, number: int) -> BatchSlice:
-        (found,) = self._batches_of([self._schedule.step(number)], [self._numbers(number)])
+        (found,) = self._slices_of(number, [self._schedule.step(number)])
         return found
 
-    def _batches_of(
-        self, steps: Sequence[Step], numbers: Sequence[np.ndarray]
-    ) -> Iterator[BatchSlice]:
-        """Yields the batches of steps of one epoch, given the numbers of their records."""
-        epoch, places = steps[0].epoch, _places(steps)
+    def _slices_of(self, first: int, steps: Sequence[Step]) -> list[BatchSlice]:
+        """The batches of steps of one epoch, given the number of the first one."""
+        groups = [Group(np.arange(step.start, step.stop), self._size) for step in steps]
+        numbers = [self._numbers(step) for step in self._numbers_from(first, len(steps))]
 
-        def following(row: int, first: int, end: int) -> np.ndarray:
-            later = places[row] + 1 + np.arange(first, end)
-            return self._order(epoch, later % (self._plan.records or 1))
+        def following(row: int, begin: int, end: int) -> np.ndarray:
+            later = _places(steps)[row] + 1 + np.arange(begin, end)
+            return self._order(steps[0].epoch, later % (self._plan.records or 1))
 
-        batches, schema = self._batches, self._plan.schema
-        bounds = np.cumsum([0, *map(len, numbers)]).tolist()
-        keys, rows = batches.keys(epoch, places), batches.rows
-        for columns, (start, stop) in zip(
-            self._records.batches(
-                np.concatenate(numbers), bounds, following, self._fetched, keys, rows
-            ),
-            itertools.pairwise(bounds),
-            strict=True,
-        ):
-            cut = truncate(columns, schema, batches.format) if batches.truncates else columns
-            yield BatchSlice(cut, epoch, places[start:stop])
+        read, fetched = self._batches.slices, self._fetched
+        return read(steps[0].epoch, groups, np.concatenate(numbers), following, fetched)
 
     def _fetch_ahead(self, first: int) -> None:
         """Fetches the records of a step and of the steps after it, while threads fetch the next."""
@@ -211,9 +170,9 @@ class StepReader:
             fetched.append(window[1])
         self._ahead, self._fetched = steps, fetched
 
-    def _kept(self, numbers: np.ndarray, fetched: list[FetchedRecords]) -> list[FetchedRecords]:
+    def _kept(self, numbers: np.ndarray, fetched: list[FramedRecords]) -> list[FramedRecords]:
         """Copies of the records of some numbers, as far as they are in memory."""
-        here = [held.find(numbers)[1] for held in fetched]
+        here = [records.find(numbers)[1] for records in fetched]
         found = numbers[np.any(here, axis=0)] if here else numbers[:0]
         return [self._records.fetch(found, fetched)] if len(found) else []
 
@@ -244,7 +203,7 @@ def _places(steps: Sequence[Step]) -> np.ndarray:
     return np.concatenate([np.arange(step.start, step.stop) for step in steps])
 
 
-def _fetched_windows(batches: BatchesByStep, first: int) -> Iterator[tuple[range, FetchedRecords]]:
+def _fetched_windows(batches: BatchesByStep, first: int) -> Iterator[tuple[range, FramedRecords]]:
     """The steps from one on, to the end of its epoch, with their records, a window at a time.
 
     A batch across the edge of a window is among the steps of the later one, which has only the rest
@@ -252,7 +211,7 @@ def _fetched_windows(batches: BatchesByStep, first: int) -> Iterator[tuple[range
     """
     epoch, order, records = batches.schedule.step(first).epoch, batches.order, batches.records
 
-    def fetch(window: tuple[range, np.ndarray]) -> tuple[range, FetchedRecords]:
+    def fetch(window: tuple[range, np.ndarray]) -> tuple[range, FramedRecords]:
         steps, places = window
         return steps, records.fetch(order(epoch, places))
 

@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 
 from readers.batches.batch_format import LENGTH, MASK, POSITIONS, SEGMENT_IDS, BatchFormat
-from readers.format.compiled import library
 from readers.format.decode.column import (
     Allocator,
     FeatureColumn,
-    LazyValues,
-    Spans,
     column_of,
     object_array,
 )
 from readers.format.dtypes import numpy_dtype
 from readers.format.manifest import DatasetError
-from readers.format.schema import Feature, format_shape
+from readers.format.schema import Feature
+from readers.format.spec import format_shape
 
 
 def collate(
@@ -133,13 +131,6 @@ def _truncate(feature: Feature, column: FeatureColumn, limit: int | None) -> Fea
     shapes = column.shapes
     if shapes is None or shapes[:, axis].max(initial=0) <= limit:
         return column
-    dtype = numpy_dtype(feature.dtype)
-    if axis == 0 and feature.shape.count(None) == 1 and not dtype.hasobject:
-        shapes, pieces = np.minimum(shapes, [limit, *shapes[0, 1:]]), column.spans()
-        stops = pieces.starts + np.prod(shapes, axis=1) * dtype.itemsize
-        return FeatureColumn(
-            None, shapes, LazyValues(Spans(pieces.data, pieces.starts, stops), dtype)
-        )
     return column_of(feature, [array[within] for array in column.arrays()])
 
 
@@ -153,9 +144,7 @@ def lengths_of(feature: Feature, column: FeatureColumn) -> np.ndarray:
     return found[:, 0] if len(unknown) == 1 else found
 
 
-def flat_arrays(
-    feature: Feature, column: FeatureColumn, empty: Allocator = np.empty
-) -> list[np.ndarray]:
+def flat_arrays(feature: Feature, column: FeatureColumn) -> list[np.ndarray]:
     """A column of unknown shape as the three arrays from which a ragged tensor is built.
 
     Returns:
@@ -164,7 +153,7 @@ def flat_arrays(
     """
     if not feature.is_sequence:
         assert column.shapes is not None
-        return [column.flat(empty), column.shapes, np.ones(len(column.shapes), np.int64)]
+        return [column.flat(), column.shapes, np.ones(len(column.shapes), np.int64)]
     arrays = [array for value in column.flat() for array in value]
     flat = [np.empty(0, numpy_dtype(feature.dtype)), *(array.reshape(-1) for array in arrays)]
     shapes = np.array([array.shape for array in arrays], np.int64)
@@ -197,11 +186,12 @@ def _padded(
             f"a padded batch {format_shape(shape)} of {feature.dtype} does not fit into memory: use "
             "batching='ragged' or a smaller batch_size"
         ) from None
-    if not feature.is_sequence and feature.varying_rank == 1 and not out.dtype.hasobject:
-        _fill_rows(out, column.spans(), padding)
-        return out
     out[...] = padding
-    if feature.is_sequence:
+    if feature.is_rows and out.size:
+        assert column.shapes is not None
+        holds_value = np.arange(shape[1]) < column.shapes[:, :1]
+        out[holds_value] = column.flat().reshape(-1, *feature.known_sizes)
+    elif feature.is_sequence:
         for row, arrays in zip(out, column.flat(), strict=True):
             for i, array in enumerate(arrays):
                 # An empty array may exceed the padded shape: [0, 5] counts as [0, 0].
@@ -213,27 +203,6 @@ def _padded(
             if array.size:
                 row[tuple(map(slice, array.shape))] = array
     return out
-
-
-def _fill_rows(out: np.ndarray, pieces: Spans, padding: Any) -> None:
-    """Copies the bytes of each record to the start of its row, and the padding after them.
-
-    Assigning arrays row by row takes three times as long; joining the values first, twice as long.
-    """
-    if not out.size:
-        return
-    width, lengths = out[0].nbytes, pieces.stops - pieces.starts
-    filling = np.full((width - int(lengths.min())) // out.itemsize, padding, out.dtype)
-    if library.pad(out, pieces.data, pieces.starts, pieces.stops, filling):
-        return
-    filler = filling.view(np.uint8).data
-    source, target = pieces.data.data, out.reshape(-1).view(np.uint8).data
-    at = 0
-    for start, stop in zip(pieces.starts.tolist(), pieces.stops.tolist(), strict=True):
-        end = at + stop - start
-        target[at:end] = source[start:stop]
-        target[end : at + width] = filler[: at + width - end]
-        at += width
 
 
 def _mask(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from readers.format.manifest import Manifest
-from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
+from readers.format.schema import Feature, Schema
 
 # Role -> names that it has beside its own.
 _NAMES = {
@@ -72,7 +72,7 @@ def kind_of(feature: Feature, is_class: bool) -> str:
     Pictures and signals have levels, which are floats, or integers of 8 or 16 bits without names of classes.
     """
     shape, dtype = feature.shape, feature.dtype
-    if feature.encoding == "sequence" or dtype.startswith("complex"):
+    if (feature.is_sequence and not feature.step) or dtype.startswith("complex"):
         return ""
     if dtype == "string":
         return "text" if shape == () else ""
@@ -83,7 +83,7 @@ def kind_of(feature: Feature, is_class: bool) -> str:
         dtype == "uint8" and len(shape) == 2 and min(size or 0 for size in shape) >= _GRAY_SIDE
     )
     has_colors = len(shape) == 3 and shape[2] in (1, 3, 4)
-    if feature.encoding in IMAGE_ENCODINGS or has_colors or is_gray:
+    if (feature.is_image and not feature.step) or has_colors or is_gray:
         return "picture"
     if len(shape) in (1, 2):
         return "signal"

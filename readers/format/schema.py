@@ -17,59 +17,22 @@ from readers.format.dtypes import (
     TENSORFLOW_DTYPES,
     numpy_dtype,
 )
+from readers.format.encodings.encoding import Encoding
+from readers.format.encodings.table import ENCODINGS, StepsEncoding
+from readers.format.spec import Spec, format_shape
 
-_STEP_ENCODINGS = ("tensor", "list", "raw", "text", "jpeg", "png", "source")
-_STEPS = " steps"
-
-ENCODINGS = (*_STEP_ENCODINGS, "sequence", *(name + _STEPS for name in _STEP_ENCODINGS))
-
-IMAGE_ENCODINGS = ("jpeg", "png", "source")
-
-_WITH_COMPANION = ("tensor", "list", "raw")
+IMAGE_ENCODINGS = tuple(
+    name
+    for name, each in ENCODINGS.items()
+    if each.is_image and not isinstance(each, StepsEncoding)
+)
 
 # Slashes are allowed because other writers use them (image/encoded); 255 characters are generous.
 _NAME = re.compile(r"[^\x00-\x1f\\\ud800-\udfff]{1,255}")
 
 
-# An array without values takes no bytes, whatever its sizes are; a batch of such arrays does.
-MAX_EMPTY_SIZE = 1 << 20
-
-
 # NumPy 1 has no more. TensorFlow takes minutes for ragged tensors of a thousand.
 MAX_DIMENSIONS = 32
-
-
-def format_shape(shape: tuple[int | None, ...]) -> str:
-    """A shape as error messages and reports print it: `[224, 224, 3]`, `[None, 6]` or `[]`."""
-    return "[" + ", ".join(str(d) for d in shape) + "]"
-
-
-def format_found(shape: tuple[int, ...]) -> str:
-    """A shape that does not fit, as error messages print it; with the reason if a size is too long."""
-    if not _is_long_and_empty(shape):
-        return format_shape(shape)
-    return f"{format_shape(shape)}: beside a size of 0, others may be up to {MAX_EMPTY_SIZE}"
-
-
-def fits(expected: tuple[int | None, ...], found: tuple[int, ...]) -> bool:
-    """Whether a shape has the expected rank and the expected size in every known dimension.
-
-    None fits that has a size of 0 and another above `MAX_EMPTY_SIZE`.
-    """
-    if _is_long_and_empty(found):
-        return False
-    if expected == found:
-        return True
-    if len(expected) != len(found):
-        return False
-    for size, actual in zip(expected, found, strict=True):  # `all` takes twice as long.
-        if size is not None and size != actual:
-            return False
-    return True
-
-
-def _is_long_and_empty(shape: tuple[int, ...]) -> bool:
-    return 0 in shape and max(shape) > MAX_EMPTY_SIZE
 
 
 def _default_encoding(dtype: str, shape: tuple[int | None, ...]) -> str:
@@ -81,7 +44,7 @@ def _default_encoding(dtype: str, shape: tuple[int | None, ...]) -> str:
 
 
 @dataclass(frozen=True)
-class Feature:
+class Feature(Spec):
     """The dtype, shape and encoding of one feature.
 
     Attributes:
@@ -99,8 +62,6 @@ class Feature:
             together.
     """
 
-    dtype: str
-    shape: tuple[int | None, ...] = ()
     encoding: str = ""
 
     if TYPE_CHECKING:  # The shape may be any sequence, and is stored as a tuple.
@@ -129,81 +90,50 @@ class Feature:
             )
         if self.encoding == "":
             object.__setattr__(self, "encoding", _default_encoding(self.dtype, shape))
-        problem = self._problem()
-        if problem:
+        if self.encoding not in list(ENCODINGS):  # It may be anything, of JSON.
+            raise ValueError(
+                f"{self.dtype} {format_shape(shape)}, {self.encoding}: unknown encoding {self.encoding!r}: "
+                f"expected one of {', '.join(ENCODINGS)}"
+            )
+        if problem := self.codec.problem(self):
             raise ValueError(f"{self}: {problem}")
 
-    def _problem(self) -> str | None:
-        """The reason why dtype, shape and encoding do not fit together; None if they do."""
-        numeric = self.dtype != "string"
-        if self.encoding not in ENCODINGS:
-            return f"unknown encoding {self.encoding!r}: expected one of {', '.join(ENCODINGS)}"
-        if self.encoding.endswith(_STEPS):
-            return self._problem_of_steps()
-        if self.encoding == "text" and (numeric or self.shape):
-            return "text is a single UTF-8 string: expected dtype string and shape []"
-        if self.encoding == "raw" and not numeric:
-            return "raw bytes need a numeric dtype"
-        if self.encoding == "list" and self.dtype not in (
-            *INTEGERS_IN_A_LIST,
-            *FLOATS_IN_A_LIST,
-            "string",
-        ):
-            return "an Example's lists hold int64, float32 and bytes: use the encoding tensor"
-        if self.encoding in IMAGE_ENCODINGS:
-            return self._problem_of_image()
-        if self.encoding == "sequence" and (not numeric or len(self.shape) < 1):
-            return "a sequence must be numeric, with a first dimension that counts its arrays"
-        return None
-
-    def _problem_of_image(self) -> str | None:
-        channels = (1, 3) if self.encoding == "jpeg" else (1, 3, 4)
-        dtypes = ("uint8", "uint16") if self.encoding == "png" else ("uint8",)
-        if self.dtype in dtypes and len(self.shape) == 3 and self.shape[2] in channels:
-            return None
-        sizes = "1 or 3" if self.encoding == "jpeg" else "1, 3 or 4"
-        return f"such an image must be {' or '.join(dtypes)} [height, width, {sizes}]"
-
-    def _problem_of_steps(self) -> str | None:
-        if not self.shape:
-            return "the first dimension of a feature list counts its steps: expected [None] for scalars"
-        try:
-            step = self.step
-        except ValueError as error:
-            return f"each step is {error}"
-        if step and step.needs_companion and step.shape.count(None) > 1:
-            return "only one unknown size per step can be inferred from its values"
-        return None
+    @functools.cached_property
+    def codec(self) -> Encoding:
+        """The encoding itself."""
+        return ENCODINGS[self.encoding]
 
     @functools.cached_property
     def step(self) -> Feature | None:
         """The feature in each step of a feature list; None for any other feature."""
-        if not self.encoding.endswith(_STEPS):
+        codec = self.codec
+        if not isinstance(codec, StepsEncoding) or codec.of is None:
             return None
-        return Feature(self.dtype, self.shape[1:], self.encoding.removesuffix(_STEPS))
+        return Feature(self.dtype, self.shape[1:], codec.of.name)
 
     @property
     def is_image(self) -> bool:
         """Whether the feature, or each step of it, is an encoded image."""
-        return (self.step or self).encoding in IMAGE_ENCODINGS
-
-    @property
-    def is_sequence(self) -> bool:
-        """Whether the value in a record is a list of arrays, rather than one array."""
-        return self.encoding == "sequence" or (self.step is not None and not self.step.is_fixed)
-
-    def __str__(self) -> str:
-        return f"{self.dtype} {format_shape(self.shape)}, {self.encoding}"
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether the shape is the same in every record."""
-        return None not in self.shape
+        return self.codec.is_image
 
     @functools.cached_property
-    def known_sizes(self) -> tuple[int, ...]:
-        """The sizes in the shape that are known: all of them if the shape is fixed."""
-        return tuple(size for size in self.shape if size is not None)
+    def is_sequence(self) -> bool:
+        """Whether the value in a record is a list of arrays, rather than one array."""
+        return self.codec.is_sequence(self)
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the feature is a single int64 in a list, as labels are."""
+        return self == _INTEGER
+
+    def __str__(self) -> str:
+        return self.codec.described(self)
+
+    @functools.cached_property
+    def is_rows(self) -> bool:
+        """Whether a record has numbers in an array of which only the first size is unknown."""
+        is_array = not self.is_sequence and self.dtype != "string"
+        return is_array and self.shape[:1] == (None,) and None not in self.shape[1:]
 
     @property
     def varying_rank(self) -> int:
@@ -226,14 +156,12 @@ class Feature:
     @property
     def has_companion(self) -> bool:
         """Whether an Example stores an int64 list `<name>/shape` next to the value."""
-        return self.encoding == "sequence" or (
-            self.encoding in _WITH_COMPANION and not self.is_fixed
-        )
+        return self.codec.stores_shape(self)
 
-    @property
+    @functools.cached_property
     def needs_companion(self) -> bool:
         """Whether readers take the shape from `<name>/shape`, if an Example has it."""
-        return self.encoding in ("list", "raw") and not self.is_fixed
+        return self.codec.reads_shape(self)
 
     @classmethod
     def of(cls, value: Any) -> Feature:
@@ -302,6 +230,9 @@ def _shape_in_example(spec: Any) -> tuple[int | None, ...]:
         f"a tf.io.{kind} has no single shape: expected (dtype, shape), or a FixedLenFeature, "
         "VarLenFeature, FixedLenSequenceFeature or RaggedFeature without partitions"
     )
+
+
+_INTEGER = Feature("int64", (), "list")
 
 
 def is_feature_name(name: str) -> bool:

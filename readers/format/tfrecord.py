@@ -14,7 +14,7 @@ from typing import BinaryIO
 import google_crc32c
 import numpy as np
 
-from readers.format.crc import combined_crc, combined_crc_of_rows, shifted, shifted_each
+from readers.format.compiled import library
 from readers.format.protobuf.wire import Parts
 
 HEADER_BYTES = 12
@@ -31,10 +31,6 @@ MAX_FRAMED_BYTES = MAX_RECORD_BYTES + FRAME_BYTES
 _CRC = struct.Struct("<I")
 
 _MASK_DELTA = 0xA282EAD8
-
-# The fewest records for which one checksum over all of them, some hundred NumPy calls, is faster
-# than checking each: for records of one length, and for records of different lengths.
-_MIN_ROWS, _MIN_MIXED = 512, 128
 
 # Up to this size, copying a record's parts takes less time than a checksum of each.
 _JOINED_BYTES = 64 << 10
@@ -178,9 +174,9 @@ def intact(data: bytes | bytearray | np.ndarray, lengths: np.ndarray) -> np.ndar
     """
     octets = np.frombuffer(data, np.uint8)
     stops = np.cumsum(lengths)
-    if _are_rows_intact(octets, lengths) or _are_all_intact(octets, lengths, stops):
-        return np.ones(len(lengths), bool)
     starts = stops - lengths
+    if library.are_intact(library.address(octets) + starts, lengths):
+        return np.ones(len(lengths), bool)
     sizes = (lengths - FRAME_BYTES).tolist()
     headers = np.frombuffer(b"".join(map(_header, sizes)), np.uint8).reshape(-1, HEADER_BYTES)
     found = octets[starts[:, None] + np.arange(HEADER_BYTES)]
@@ -190,54 +186,6 @@ def intact(data: bytes | bytearray | np.ndarray, lengths: np.ndarray) -> np.ndar
     crcs = np.fromiter(map(google_crc32c.value, contents), np.uint32, len(lengths))
     footers = octets[(stops - FOOTER_BYTES)[:, None] + np.arange(FOOTER_BYTES)]
     return (found == headers).all(axis=1) & (_masked(crcs) == footers.view("<u4")[:, 0])
-
-
-def _are_rows_intact(octets: np.ndarray, lengths: np.ndarray) -> bool:
-    """Whether many records of one length are all intact.
-
-    One CRC32C over all bytes must equal the one that follows from the stored checksums.
-    """
-    if len(lengths) < _MIN_ROWS or (lengths != lengths[0]).any():
-        return False
-    length = int(lengths[0])
-    rows = octets[: length * len(lengths)].reshape(-1, length)
-    footers = np.ascontiguousarray(rows[:, -FOOTER_BYTES:]).view("<u4")[:, 0]
-    header = np.array([_header_crc(length - FRAME_BYTES)], np.uint32)
-    framed = _framed_crcs(shifted(header, length - FRAME_BYTES), footers)
-    return google_crc32c.value(rows.reshape(-1)) == combined_crc_of_rows(framed, length)
-
-
-def _are_all_intact(octets: np.ndarray, lengths: np.ndarray, stops: np.ndarray) -> bool:
-    """Whether many records of different lengths are all intact, by one CRC32C over all bytes.
-
-    A call for each record would release the interpreter's lock, and other threads contend for it.
-    """
-    if len(lengths) < _MIN_MIXED:
-        return False
-    places = (stops - FOOTER_BYTES)[:, None] + np.arange(FOOTER_BYTES)
-    footers = octets[places].view("<u4")[:, 0]
-    sizes = lengths - FRAME_BYTES
-    headers = np.fromiter(map(_header_crc, sizes.tolist()), np.uint32, len(sizes))
-    framed = _framed_crcs(shifted_each(headers, sizes), footers)
-    return google_crc32c.value(octets[: int(stops[-1])]) == combined_crc(framed, lengths)
-
-
-def _framed_crcs(headers: np.ndarray, footers: np.ndarray) -> np.ndarray:
-    """The CRC32C that whole framed records have if their stored checksums are right, uint32 [n].
-
-    Args:
-        headers: uint32 [n] or [1], the CRC32C of each header, shifted by the length of the data.
-        footers: uint32 [n], the masked CRC32C of the data, as stored.
-    """
-    masked = footers - np.uint32(_MASK_DELTA)
-    with_data = headers ^ (masked << 15 | masked >> 17)
-    # The CRC32C of the footer's four bytes is its value, shifted by four bytes, XOR that of zeros.
-    return shifted(with_data ^ footers, FOOTER_BYTES) ^ np.uint32(google_crc32c.value(bytes(4)))
-
-
-@functools.lru_cache(maxsize=65_536)
-def _header_crc(size: int) -> int:
-    return int(google_crc32c.value(_header(size)))
 
 
 def _masked(crcs: np.ndarray) -> np.ndarray:

@@ -11,13 +11,13 @@ import numpy as np
 from readers.decoders.decoder import Decoder, called
 from readers.decoders.record_work import Map, RecordWork, schema_of_record
 from readers.format.manifest import Manifest
-from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
+from readers.format.schema import Feature, Schema
 from readers.shards.cache import Cache
 from readers.shards.plan import Plan, Sizes
 from readers.shards.records import Records
 
-# An Example holds such a feature as a single bytes value.
-_ONE_VALUE = ("text", "raw", "tensor", *IMAGE_ENCODINGS)
+# The values of such a feature are bytes values as they are stored.
+_BYTES = (Feature("string"), Feature("string", (), "list"))
 
 
 def chosen_schema(stored: Schema, given: Schema) -> Schema:
@@ -47,8 +47,8 @@ def _reads_as(stored: Feature, given: Feature) -> bool:
         return stored.shape == given.shape or (may_fix and _fixes(stored.shape, given.shape))
     if stored.step and given.step:
         return _fixes(stored.shape[:1], given.shape[:1]) and _reads_as(stored.step, given.step)
-    is_one_value = all(each.encoding in _ONE_VALUE or _is_bytes(each) for each in (stored, given))
-    return is_one_value and (_is_bytes(stored) or _is_bytes(given))
+    is_one_value = all(f.codec.is_one_value or f in _BYTES for f in (stored, given))
+    return is_one_value and (stored in _BYTES or given in _BYTES)
 
 
 def _fixes(stored: tuple[int | None, ...], given: tuple[int | None, ...]) -> bool:
@@ -56,11 +56,6 @@ def _fixes(stored: tuple[int | None, ...], given: tuple[int | None, ...]) -> boo
     return len(stored) == len(given) and all(
         size in (None, known) for size, known in zip(stored, given, strict=True)
     )
-
-
-def _is_bytes(feature: Feature) -> bool:
-    """Whether a feature is a bytes value as it is stored."""
-    return feature.dtype == "string" and not feature.shape and feature.encoding in ("text", "list")
 
 
 def with_decoders(plan: Plan, decoders: Mapping[str, Decoder]) -> Plan:

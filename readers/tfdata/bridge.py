@@ -64,7 +64,7 @@ class TensorBridge:
         batch = found.arrays(self._dense, self._format, empty)
         arrays = [batch[name] for name in self._dense_specs]
         for name in self._ragged:
-            arrays += flat_arrays(self._schema[name], found.columns[name], empty)
+            arrays += flat_arrays(self._schema[name], found.columns[name])
         if self._has_keys:
             arrays.append(found.keys(self._seed, self._part))
         return arrays

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from readers.format.manifest import Manifest
-from readers.format.schema import IMAGE_ENCODINGS
 from readers.transforms.operations import Array, operations_of
 
 # Dtypes whose values all fit float32.
@@ -76,7 +75,7 @@ class Moments:
         mean, std = _numbers(channels.get("mean")), _numbers(channels.get("std"))
         if not mean or not std or len(mean) != len(std):
             reason = "the feature, or one of its channels, has no values there"
-            if stored.encoding in IMAGE_ENCODINGS:
+            if stored.is_image:
                 reason = (
                     "no statistics are kept for encoded images; write them with --encoding tensor"
                 )

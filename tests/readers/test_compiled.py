@@ -9,6 +9,7 @@ import readers
 from readers.format.compiled import library
 from readers.format.compiled.columns import CompiledDecoder
 from tests.support.datasets import index_of, write_dataset
+from tests.support.images import encoded
 
 pytestmark = pytest.mark.skipif(not readers.is_compiled(), reason="there is no compiled kernel")
 
@@ -18,6 +19,7 @@ SCHEMA = readers.Schema(
         "vector": ("float32", (5,)),
         "signal": ("float32", (None, 2)),
         "tokens": ("int32", (None,), "list"),
+        "icon": ("uint8", (2, None, 1), "png"),
         "key": ("string", ()),
     }
 )
@@ -30,6 +32,7 @@ def record(number):
         "vector": rng.standard_normal(5).astype(np.float32),
         "signal": rng.standard_normal((1 + number % 7, 2)).astype(np.float32),
         "tokens": rng.integers(-9, 300, number % 5).astype(np.int32),
+        "icon": encoded(rng.integers(0, 256, (2, 1 + number % 3)).astype(np.uint8), "PNG"),
         "key": f"key {number**3}",
     }
 
@@ -117,3 +120,17 @@ def test_damage_anywhere_has_the_same_error_or_is_skipped_alike(dataset, asked, 
         else:
             assert found[1] == 1
     assert not all(asked)
+
+
+@pytest.mark.parametrize("how", [{}, {"buckets": {"tokens": [3]}}])
+def test_a_fault_of_the_kernel_is_not_taken_for_a_bad_record(dataset, monkeypatch, how):
+    batches = CompiledDecoder.batches
+
+    def fail(self, records, sizes, bounds, rows):
+        if len(bounds) > 2:
+            raise ValueError("a fault of the kernel")
+        return batches(self, records, sizes, bounds, rows)
+
+    monkeypatch.setattr(CompiledDecoder, "batches", fail)
+    with pytest.raises(ValueError, match="a fault of the kernel"):
+        list(readers.as_numpy(dataset, 3, batching=readers.Padded(**how)))

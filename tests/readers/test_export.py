@@ -86,13 +86,13 @@ def test_an_exported_file_equals_one_saved_by_numpy(dataset, tmp_path, small_chu
 
 def test_several_features_are_written_to_a_directory_in_one_pass(dataset, tmp_path, monkeypatch):
     read = []
-    columns = export.Records.columns
+    batches = export.Records.batches
 
-    def counted(self, numbers):
+    def counted(self, numbers, bounds):
         read.extend(numbers.tolist())
-        return columns(self, numbers)
+        return batches(self, numbers, bounds)
 
-    monkeypatch.setattr(export.Records, "columns", counted)
+    monkeypatch.setattr(export.Records, "batches", counted)
     names = ["wide", "image", "label", "wide"]
     paths = readers.export_npy(dataset, feature=names, output=str(tmp_path / "a" / "b"))
     assert paths == [tmp_path / "a" / "b" / f"{name}.npy" for name in names]
@@ -160,11 +160,11 @@ def test_an_export_that_fails_leaves_no_file_and_one_that_was_killed_is_named(
     output = tmp_path / "label.npy"
     with monkeypatch.context() as patch:
 
-        def interrupted(self, numbers):
+        def interrupted(self, numbers, bounds):
             assert (tmp_path / "label.npy.partial").exists()
             raise KeyboardInterrupt
 
-        patch.setattr(export.Records, "columns", interrupted)
+        patch.setattr(export.Records, "batches", interrupted)
         with pytest.raises(KeyboardInterrupt):
             readers.export_npy(dataset, "label", output)
     assert list(tmp_path.iterdir()) == []

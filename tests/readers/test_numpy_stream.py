@@ -11,7 +11,7 @@ import pytest
 
 import readers
 from readers.order.orders import GlobalOrder
-from readers.shards.fetch import ShardBytes, merged_ranges
+from readers.shards.opened.fetch import ShardBytes, merged_ranges
 from tests.readers import encodings
 from tests.support.arrays import as_lists, ids
 from tests.support.datasets import (
@@ -42,7 +42,7 @@ def remote(tmp_path):
 
 @pytest.mark.parametrize("long_run", [1, 1 << 20])
 def test_local_and_remote_files_give_the_same_bytes(tmp_path, remote, monkeypatch, long_run):
-    monkeypatch.setattr("readers.shards.local_shard.LONG_RUN", long_run)
+    monkeypatch.setattr("readers.shards.opened.local_shard.LONG_RUN", long_run)
     name = "train-00000-of-00004.tfrecord"
     index = index_of(tmp_path / name)[[3, 0, 1, 3]]
     data = (tmp_path / name).read_bytes()

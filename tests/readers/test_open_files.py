@@ -17,7 +17,7 @@ import pytest
 import readers
 from readers.files.mapped import MappedFile
 from readers.format.schema import Schema
-from readers.shards.fetch import ShardBytes
+from readers.shards.opened.fetch import ShardBytes
 from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
 from tests.support.plain import example, write_plain
 
@@ -72,9 +72,9 @@ import os, sys
 import readers
 path, shard, way, descriptors, mapped = sys.argv[1:]
 if not int(descriptors):
-    readers.shards.framed._DESCRIPTORS = 0
+    readers.shards.opened.open_shards._DESCRIPTORS = 0
 if not int(mapped):
-    readers.shards.local_shard.is_on_local_disk = lambda directory: False
+    readers.shards.opened.local_shard.is_on_local_disk = lambda directory: False
 source = readers.RecordSource(path, "train")
 assert source[0]["id"] == 0
 batches = readers.as_numpy(path, split="train", batch_size=1, repeat=2)
@@ -117,7 +117,7 @@ def _read_of_truncated(directory, index):
 @pytest.mark.parametrize("descriptors", [1, 0])
 def test_an_index_that_is_truncated_while_open_raises_an_error(tmp_path, monkeypatch, descriptors):
     if not descriptors:
-        monkeypatch.setattr("readers.shards.framed._DESCRIPTORS", 0)
+        monkeypatch.setattr("readers.shards.opened.open_shards._DESCRIPTORS", 0)
     write_numbers(tmp_path, (7,))
     (index,) = tmp_path.glob("train*.index")
     # A page that is read all the same kills the process.
@@ -153,7 +153,7 @@ def test_a_dataset_that_is_replaced_before_its_shards_are_opened_is_noticed(tmp_
 def test_file_contents_do_not_stay_in_memory_after_reading(
     tmp_path, descriptor, mapped, monkeypatch
 ):
-    monkeypatch.setattr("readers.shards.local_shard.is_on_local_disk", lambda _: mapped)
+    monkeypatch.setattr("readers.shards.opened.local_shard.is_on_local_disk", lambda _: mapped)
 
     def resident():
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE

@@ -9,7 +9,7 @@ from unittest import mock
 
 from google_crc32c import value as crc32c
 
-from readers.shards import index
+from readers.shards.opened import indexes
 from readers.shards.plan import Part
 
 HEAD = struct.Struct("<8sIIQQII")
@@ -165,11 +165,11 @@ def compare_mapped(data: bytes, path: str) -> None:
     records = len(known.offsets) - 1 if known else 0
     part = Part(path.removesuffix(".index"), 0, records, records, index_bytes=len(data))
     for at_once in (len(data), -1):
-        indexes = index.ShardIndexes([part])
+        opened = indexes.ShardIndexes([part])
         is_right = known is not None and (at_once < 0 or known.rows is not None)
         try:
-            with mock.patch.object(index, "_CHECKED_AT_ONCE", at_once):
-                indexes.load(0)
+            with mock.patch.object(indexes, "_CHECKED_AT_ONCE", at_once):
+                opened.load(0)
         except ValueError as error:
             assert path in str(error)
             assert not is_right, f"an index is refused: {error}"
@@ -178,7 +178,7 @@ def compare_mapped(data: bytes, path: str) -> None:
         for number in range(records):
             found = None
             try:
-                found = indexes.of_one(number, 0)
+                found = opened.of_one(number, 0)
             except ValueError as error:
                 assert path in str(error)
             assert known and found == known.row(number), "another record than the index has"

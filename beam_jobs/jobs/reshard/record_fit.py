@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.errors import UsageError
+from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import (
     Decoder,
     RawList,
-    list_kind,
     parse_example,
     parse_feature_lists,
 )
-from readers.format.decode.rows import RowDecoder
 from readers.format.dtypes import TENSORFLOW_DTYPES
 from readers.format.protobuf.tensor import parse_tensor
 from readers.format.protobuf.wire import (
@@ -29,7 +28,7 @@ from readers.format.protobuf.wire import (
     unpacked_varints,
     varint,
 )
-from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
+from readers.format.schema import Feature, Schema
 
 # The kind of a list of values -> the dtype that holds them.
 DTYPES = {"bytes": "string", "float": "float32", "int64": "int64"}
@@ -160,28 +159,34 @@ class RecordFit:
 
     def __init__(self, schema: Schema, keeps: Keeps, learned: bool) -> None:
         self._schema, self._keeps, self._learned = schema, keeps, learned
-        self._rows = RowDecoder(schema)
+        self._decoder = ColumnDecoder(schema)
         lists = {name for name, feature in schema.items() if feature.step}
         shapes = {name + _COMPANION for name, feature in schema.items() if feature.has_companion}
         # As `_names_in` numbers them.
         self._names = {1: {*schema} - lists | shapes, 2: lists}
-        values = {name: (feature.step or feature).encoding for name, feature in schema.items()}
-        checked = ("text", *IMAGE_ENCODINGS) if learned else ()
-        self._looked_at = {name: schema[name] for name in schema if values[name] in checked}
+        looked_at = {n: f for n, f in schema.items() if f.codec.is_text or f.is_image}
+        self._looked_at = looked_at if learned else {}
 
     def check(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
     ) -> tuple[dict[str, list[Any]], dict[int, str]]:
-        """The values of some records by feature, and why others do not fit, by row; as for `RowDecoder`."""
-        values, errors, alike = self._rows.decode(data, starts, stops)
+        """The values of some records by feature, and why others do not fit, by row.
+
+        The values of a record that does not fit mean nothing.
+        """
+        columns, errors, alike = self._decoder.decode(data, starts, stops)
         records = [data.data[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
         good = sorted({*range(len(records))} - {*errors})
+        values = {name: [None] * len(records) for name in columns}
+        for name, column in columns.items():
+            for row, value in zip(good, column.arrays(), strict=True):
+                values[name][row] = value
         doubtful = set(errors)
         for name, feature in self._looked_at.items():
             doubtful |= {row for row in good if value_error(feature, values[name][row])}
         # One record shows the names of those of one form.
-        odd = {*good} - {*alike}
-        for rows in [*([row] for row in odd), alike]:
+        odd = {*good} - {*alike.tolist()}
+        for rows in [*([row] for row in odd), alike.tolist()]:
             if rows and not all(
                 name in self._names[number] or not self._keeps(name)
                 for number, name in _names_in(records[rows[0]])
@@ -241,10 +246,10 @@ class RecordFit:
 def value_error(feature: Feature, value: Any) -> str:
     """Why a decoded value is no text or no image of its feature, which decoding does not check; else empty."""
     one = feature.step or feature
-    if one.encoding == "text":
+    if one.codec.is_text:
         texts = [value] if isinstance(value, bytes) else np.ravel(value).tolist()
         return "" if all(map(is_utf8, texts)) else "expected UTF-8, found other bytes"
-    for image in (value if feature.step else [value]) if one.encoding in IMAGE_ENCODINGS else ():
+    for image in (value if feature.step else [value]) if one.is_image else ():
         format_ = image_format(image)
         if not format_ or one.encoding not in ("source", format_):
             return f"found {format_ or 'no JPEG or PNG'}"
@@ -267,9 +272,9 @@ def _wider(feature: Feature) -> Iterator[Feature]:
     one = feature.step or feature
     wider: list[tuple[str, tuple[int | None, ...], str]]
     wider = [(one.dtype, (None,) * len(one.shape), one.encoding)]
-    if one.encoding in IMAGE_ENCODINGS:
+    if one.is_image:
         wider = [("uint8", (None, None, 3), encoding) for encoding in (one.encoding, "source")]
-    if list_kind(one.dtype) == BYTES_LIST or one.encoding != "list":
+    if one.codec.kind(one) in (0, BYTES_LIST):
         wider += [("string", (), "list"), ("string", (None,), "list")]
     else:
         wider.append((one.dtype, (None,), "list"))

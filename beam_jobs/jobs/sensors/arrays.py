@@ -11,7 +11,8 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
-from readers.format.schema import Feature, fits, format_shape
+from readers.format.schema import Feature
+from readers.format.spec import fits, format_shape
 
 NanPolicy = Literal["keep", "reject", "interpolate"]
 
@@ -154,7 +155,7 @@ def fits_feature(value: Any, feature: Feature) -> bool:
         return False
     if isinstance(value, list):
         part = Feature(feature.dtype, feature.shape[1:], "tensor")
-        return feature.encoding == "sequence" and all(fits_feature(array, part) for array in value)
+        return feature.is_sequence and all(fits_feature(array, part) for array in value)
     array: np.ndarray = value
     # The name of a dtype takes ten times as long as the comparison that nearly always decides.
     same = array.dtype == numpy_dtype(feature.dtype) or array.dtype.name == feature.dtype

@@ -108,7 +108,7 @@ class SensorSpec:
 
     @property
     def compared(self) -> Compared:
-        signals = {name: f for name, f in self.features if f.encoding == "sequence" or f.shape}
+        signals = {name: f for name, f in self.features if f.is_sequence or f.shape}
         if self.rows or any(len(feature.shape) > 2 for feature in signals.values()):
             raise UsageError(
                 "--drop_near_duplicates, --keep_out and --check compare signals [time] or [time, channels]: "

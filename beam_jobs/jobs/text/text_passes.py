@@ -37,7 +37,6 @@ from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.extra_features import extra_values
 from beam_jobs.sources.source import Label
-from readers.format.encode.values import checked
 
 # Estimates that only the sizes of shards depend on, all in bytes: what a token takes in an Example,
 # how much text makes a token (counting tokens would take as long as making them), and what an
@@ -222,7 +221,7 @@ class TextSecondPass(SecondPass):
         if self.spec.extras:
             rows = [extra_values(self.spec.extras, row) for row in texts.rows]
             for name, feature, _ in self.spec.extras:
-                columns[name] = [checked(name, feature, row[name]) for row in rows]
+                columns[name] = [feature.codec.checked(name, feature, row[name]) for row in rows]
         return columns
 
     def _encoded(self, keys: list[bytes], texts: list[bytes]) -> list[np.ndarray]:
@@ -243,7 +242,7 @@ class TextSecondPass(SecondPass):
         """The columns in the form that the encodings chosen by name take."""
         schema = self.plan.job_schema
         recoded = {
-            name: [checked(name, schema[name], value) for value in columns[name]]
+            name: [schema[name].codec.checked(name, schema[name], v) for v in columns[name]]
             for name in self.spec.encodings
         }
         return {**columns, **recoded}

@@ -13,19 +13,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from readers.batches.batch_slice import BatchSlice
-from readers.batches.by_length.grouping import Group, Grouped, GroupingRule, grouping_of
+from readers.batches.by_length.grouping import Grouped, GroupingRule, grouping_of
 from readers.batches.by_length.lengths import Lengths
-from readers.batches.collate import truncate
 from readers.batches.options import ReadOptions
-from readers.batches.orders import check_state, order_name, order_of
+from readers.batches.orders import check_state, order_name
 from readers.batches.prefetch import mapped_ahead
 from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_of_steps, windows_ahead
-from readers.order.permutation import record_keys
+from readers.batches.reading import BatchReader, Group
 from readers.order.state import Cursor, State
-from readers.shards.framed import FetchedRecords
-from readers.shards.memory import RecyclingAllocator
+from readers.shards.framed import FramedRecords
 from readers.shards.plan import Plan
-from readers.shards.records import Records
+from readers.shards.records import RECORD_ERRORS
 
 # A batch of this host, and the cursor after it.
 _Found = tuple[Group, Cursor]
@@ -53,7 +51,7 @@ def open_by_length(plan: Plan, options: ReadOptions) -> BatchesByLength | None:
     return batches
 
 
-class BatchesByLength:
+class BatchesByLength(BatchReader):
     """Batches in sequence, each found from the cursor before it, which several iterators may share.
 
     Args:
@@ -63,19 +61,14 @@ class BatchesByLength:
         order_name: The name of the order and the rule in a saved state.
 
     Attributes:
-        plan, options: As given.
-        records: The records, whose files all readers share.
-        rows: How features become rows, as far as this can be done where they are read.
         begin: The cursor before the first batch.
     """
 
     def __init__(
         self, plan: Plan, options: ReadOptions, rule: GroupingRule, order_name: str
     ) -> None:
-        self.plan, self.options, self._rule, self._order_name = plan, options, rule, order_name
-        self.rows = options.format.rows(plan.schema) if options.truncates else {}
-        self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
-        self._order, self._opened = order_of(plan, options), threading.Lock()
+        super().__init__(plan, options)
+        self._rule, self._order_name, self._opened = rule, order_name, threading.Lock()
         self._lengths: Lengths | None = None
         self.begin = Cursor()
 
@@ -87,16 +80,6 @@ class BatchesByLength:
             number: The number of the first batch.
         """
         return LengthReader(self, turn, number)
-
-    @property
-    def memory(self) -> RecyclingAllocator:
-        """The allocator of large arrays."""
-        return self.records.memory
-
-    @property
-    def skipped(self) -> int:
-        """The number of damaged records replaced so far."""
-        return len(self.records.skipped)
 
     def state(self, cursor: Cursor, seed: int) -> State:
         """The state to resume from at a cursor."""
@@ -173,7 +156,7 @@ class BatchesByLength:
 
     def numbers(self, epoch: int, places: np.ndarray) -> np.ndarray:
         """The numbers of the records at places, int64 [k], of an epoch."""
-        return np.asarray(self._order(epoch, places))
+        return np.asarray(self.order(epoch, places))
 
     def lengths(self, epoch: int, places: np.ndarray) -> np.ndarray:
         """The lengths that decide, int64 [k, features], of the records at places of an epoch."""
@@ -182,15 +165,6 @@ class BatchesByLength:
                 limits = [self.options.format.limit(name) for name in self._rule.features]
                 self._lengths = Lengths(self.records, self._rule.features, limits)
         return self._lengths.of(self.numbers(epoch, places))
-
-    def keys(self, epoch: int, places: np.ndarray) -> np.ndarray | None:
-        """The keys of the records at places, int64 [k], of an epoch, if work on them needs keys."""
-        if self.plan.work is None:
-            return None
-        options = self.options
-        return np.asarray(
-            record_keys(places, (options.seed or 0, epoch, options.part_of_host or 0))
-        )
 
     def fitting(self, epoch: int, place: int, count: int) -> np.ndarray:
         """The numbers of the next records of an epoch that may take the place of one, int64 [at most `count`].
@@ -272,7 +246,7 @@ def _slices_of_epoch(
     """Reads batches, several at a time; records in a store are fetched for more of them, and ahead."""
     plan, records = batches.plan, batches.records
 
-    def fetch(window: list[_Found]) -> tuple[list[_Found], list[FetchedRecords]]:
+    def fetch(window: list[_Found]) -> tuple[list[_Found], list[FramedRecords]]:
         if records.is_fetched:
             return window, []
         places = np.concatenate([group.places for group, _ in window])
@@ -308,31 +282,22 @@ def _some(groups: Iterator[_Found], most: int) -> list[_Found]:
 
 
 def _read(
-    batches: BatchesByLength, epoch: int, found: list[_Found], fetched: Sequence[FetchedRecords]
+    batches: BatchesByLength, epoch: int, found: list[_Found], fetched: Sequence[FramedRecords]
 ) -> Iterator[tuple[BatchSlice, Cursor]]:
     """The batches of some groups, which are read together; one by one if a record of them is bad."""
-    plan, options = batches.plan, batches.options
-    places = np.concatenate([group.places for group, _ in found])
+    groups = [group for group, _ in found]
+    places = np.concatenate([group.places for group in groups])
 
     def following(row: int, first: int, end: int) -> np.ndarray:
         return batches.fitting(epoch, int(places[row]), end)[first:]
 
+    numbers = batches.numbers(epoch, places)
     try:
-        columns = batches.records.batches(
-            batches.numbers(epoch, places),
-            np.cumsum([0, *(len(group.places) for group, _ in found)]).tolist(),
-            following,
-            fetched,
-            batches.keys(epoch, places),
-            batches.rows,
-        )
-    except ValueError:
+        slices = batches.slices(epoch, groups, numbers, following, fetched)
+    except RECORD_ERRORS:
         if len(found) == 1:
             raise
         for each in found:
             yield from _read(batches, epoch, [each], fetched)
-        return
-    for (group, after), whole in zip(found, columns, strict=True):
-        cut = truncate(whole, plan.schema, options.format) if options.truncates else whole
-        batch = BatchSlice(cut, epoch, group.places, group.rows, bucket=group.bucket)
-        yield (batch.padded(plan.schema, group.size) if options.pads else batch), after
+    else:
+        yield from zip(slices, (after for _, after in found), strict=True)

@@ -13,36 +13,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from readers.batches.options import ReadOptions
+from readers.batches.reading import Group
 from readers.format.schema import Feature
-from readers.order.schedule import Remainder, share
-
-
-@dataclass(frozen=True)
-class Group:
-    """The records of one batch, of all hosts together or of one.
-
-    Attributes:
-        places: int64 [k], the places of the records in their epoch, in order.
-        size: The number of rows in a full batch.
-        rows: int64 [k], the row of each record in the batch; None if each has a row of its own.
-        bucket: The number of the bucket; None without buckets.
-    """
-
-    places: np.ndarray
-    size: int
-    rows: np.ndarray | None = None
-    bucket: int | None = None
-
-    def of_host(self, host: int, hosts: int, remainder: Remainder) -> Group | None:
-        """The share of one host; None if the rows are too few for the hosts to share."""
-        count = len(self.places) if self.rows is None else int(self.rows.max()) + 1
-        start, stop = share(count, host, hosts, remainder)
-        if start == stop and remainder != "pad":
-            return None
-        if self.rows is None:
-            return Group(self.places[start:stop], self.size // hosts, None, self.bucket)
-        chosen = (start <= self.rows) & (self.rows < stop)
-        return Group(self.places[chosen], self.size // hosts, self.rows[chosen] - start)
 
 
 class Grouped(NamedTuple):

@@ -42,7 +42,7 @@ class Lengths:
         self._limits = np.array([largest if n is None else n for n in limits], np.int64)
         self._sections = [LENGTH + name for name in features]
         self._decoded: np.ndarray | None = None
-        if not all(records.has_section(section, _LENGTH) for section in self._sections):
+        if not all(records.shards.has_section(section, _LENGTH) for section in self._sections):
             parts = [_decoded(records, part, features) for part in records.plan.parts]
             empty = np.empty((0, len(features)), _LENGTH)
             self._decoded = np.concatenate([empty, *parts])
@@ -56,7 +56,9 @@ class Lengths:
         if self._decoded is not None:
             found = self._decoded[numbers]
         else:
-            columns = [self._records.section(name, _LENGTH, numbers) for name in self._sections]
+            columns = [
+                self._records.shards.section(name, _LENGTH, numbers) for name in self._sections
+            ]
             found = np.stack(columns, axis=1)
         return np.minimum(found, self._limits)
 
@@ -72,17 +74,20 @@ def _decoded(records: Records, part: Part, features: Sequence[str]) -> np.ndarra
 
 
 def _index_of(records: Records, part: Part, schema: Schema) -> Index:
-    """The index of a part's file with the lengths of features; those of damaged records that are skipped are 0."""
+    """The index of a part's file with the lengths of features; of a damaged record that is skipped it has that of the next one."""
     total = part.total or 0
     plan = Plan("all", schema, (part.whole(),), total, records.plan.record_bytes, ())
     whole = records.of_plan(plan)
-    decoder, found = whole.decoder(), np.zeros((total, len(schema)), _LENGTH)
+    found = np.zeros((total, len(schema)), _LENGTH)
     for first in range(0, total, _TOGETHER):
         numbers = np.arange(first, min(first + _TOGETHER, total))
-        framed, good = whole.framed(numbers)
-        columns = decoder.columns(framed)
+
+        def following(row: int, begin: int, end: int, after: int = first + 1) -> np.ndarray:
+            return (after + row + np.arange(begin, end)) % total
+
+        (columns,) = whole.batches(numbers, (0, len(numbers)), following)
         lengths = [lengths_of(feature, columns[name]) for name, feature in schema.items()]
         firsts = [each if each.ndim == 1 else each[:, 0] for each in lengths]
-        found[numbers[good]] = np.stack(firsts, axis=1)
+        found[numbers] = np.stack(firsts, axis=1)
     sections = {LENGTH + name: found[:, column] for column, name in enumerate(schema)}
     return Index(np.diff(read_offsets(part)), sections)

@@ -1,4 +1,4 @@
-"""Decoding of many framed records of numbers and texts by the compiled kernel, where they are in memory.
+"""Decoding of many framed records of numbers, texts and images by the compiled kernel, where they are in memory.
 
 It walks, verifies and copies records without the interpreter's lock. `intact` and `ColumnDecoder`, which
 are NumPy alone, define the result: this one gives the same columns, or none.
@@ -15,8 +15,14 @@ import numpy as np
 from readers.files.processors import processors
 from readers.format.compiled import library
 from readers.format.compiled.fields import Fields, FieldTable, stored_features
-from readers.format.decode.column import Allocator, FeatureColumn, RowFormat
+from readers.format.decode.column import (
+    Allocator,
+    FeatureColumn,
+    RowFormat,
+    Spans,
+)
 from readers.format.decode.records import parse_example
+from readers.format.decode.scanner import MARGIN
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 
@@ -51,11 +57,6 @@ class CompiledDecoder:
         self._is_fixed = all(stored.is_fixed for stored in self._stored.values())
         # The fields of the records decoded last, and how features became rows.
         self._last: tuple[FieldTable, Mapping[str, RowFormat]] | None = None
-
-    def columns(self, records: np.ndarray, sizes: np.ndarray) -> Columns | None:
-        """The columns of records, as of one batch of `batches`."""
-        found = self.batches(records, sizes, (0, len(records)), {})
-        return None if found is None else found[0]
 
     def batches(
         self,
@@ -112,23 +113,31 @@ class CompiledDecoder:
         elif not library.read_rows(records, sizes, fields.memory, library.WALK, threads):
             return None
         library.lay_out(fields.memory, np.array(bounds, np.int64), _MOST_PADDED_BYTES)
-        texts, memory = dict[str, list[np.ndarray]](), dict[str, np.ndarray]()
+        texts, spans = dict[str, list[np.ndarray]](), dict[str, list[Spans]]()
+        memory = dict[str, np.ndarray]()
         for name, stored in self._stored.items():
-            if stored.shape is None:
-                texts[name] = self._texts(name, fields, bounds)
-            else:
+            if stored.shape is not None:
                 nbytes = fields.pieces_of(name)[-1][1]
                 memory[name] = self._empty((nbytes,), np.dtype(np.uint8))
                 fields.copy_to(name, memory[name])
+            elif self._schema[name].codec.is_text:
+                texts[name] = self._texts(name, fields, bounds)
+            else:
+                spans[name] = self._spans(name, fields, bounds)
         if not library.read_rows(records, sizes, fields.memory, work, threads):
             return None
-        columns = []
+        columns = dict[str, list[FeatureColumn]]()
         for name, feature in self._schema.items():
             if name in texts:
-                columns.append([FeatureColumn(objects) for objects in texts[name]])
-                continue
-            columns.append(self._columns_of(name, feature, fields, memory[name], bounds))
-        return [dict(zip(self._schema, batch, strict=True)) for batch in zip(*columns, strict=True)]
+                columns[name] = [FeatureColumn(objects) for objects in texts[name]]
+            elif name in spans:
+                column = feature.codec.column
+                found = [column(feature, each, None, self._empty) for each in spans[name]]
+                columns[name] = [each for each in found if each is not None]
+            else:
+                columns[name] = self._columns_of(name, feature, fields, memory[name], bounds)
+        batches = zip(*columns.values(), strict=True)
+        return [dict(zip(self._schema, batch, strict=True)) for batch in batches]
 
     def _texts(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[np.ndarray]:
         """The bytes objects of each batch, object [B], to which the kernel is to copy the texts."""
@@ -136,6 +145,14 @@ class CompiledDecoder:
         found = [library.new_texts(sizes[start:stop]) for start, stop in pairwise(bounds)]
         fields.copy_to_addresses(name, np.concatenate([at for _, at in found]))
         return [objects for objects, _ in found]
+
+    def _spans(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[Spans]:
+        """The spans of each batch to which the kernel is to copy values of bytes."""
+        sizes = fields.counts(name)
+        stops = np.cumsum(sizes)
+        starts, memory = stops - sizes, self._empty((int(stops[-1]) + MARGIN,), np.dtype(np.uint8))
+        fields.copy_to_addresses(name, library.address(memory) + starts)
+        return [Spans(memory, starts[i:j], stops[i:j]) for i, j in pairwise(bounds)]
 
     def _columns_of(
         self,

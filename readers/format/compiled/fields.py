@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.compiled.library import BYTES, HEADED, INTEGERS, SHAPE, SKIPPED, TENSOR, address
+from readers.format.compiled.library import INTEGERS, SHAPE, SKIPPED, address
 from readers.format.decode.column import RowFormat
-from readers.format.decode.from_spans import stored_kind
-from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
-from readers.format.protobuf.tensor import tensor_header
-from readers.format.protobuf.wire import BYTES_LIST, INT64_LIST, varint
-from readers.format.schema import Feature, Schema
+from readers.format.encodings.encoding import Stored
+from readers.format.protobuf.wire import INT64_LIST, varint
+from readers.format.schema import Schema
 
 _MOST_DIMS = 8
 
@@ -39,59 +37,15 @@ FIELD = np.dtype(
 )
 
 
-@dataclass(frozen=True)
-class Stored:
-    """How records store an array of numbers, or a text.
-
-    Attributes:
-        form: The form, as in `library`.
-        kind: The kind of list that holds it.
-        dtype: The dtype of the values.
-        shape: The shape; sizes may be None. A text has none.
-        header: The bytes before the values, or before the shape.
-        may_store_shape: Whether a record may store the shape as a feature of its own, `<name>/shape`.
-    """
-
-    form: int
-    kind: int
-    dtype: np.dtype[Any]
-    shape: tuple[int | None, ...] | None
-    header: bytes = b""
-    may_store_shape: bool = False
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether all records have values of one size."""
-        return self.shape is not None and None not in self.shape
-
-
 def stored_features(schema: Schema) -> dict[str, Stored] | None:
     """How each feature is stored; None if the kernel cannot read one."""
-    found = {name: _stored(feature) for name, feature in schema.items()}
-    able = {name: stored for name, stored in found.items() if stored}
-    is_able = len(able) == len(found) and not any(f"{name}/shape" in schema for name in schema)
-    return able if is_able else None
-
-
-def _stored(feature: Feature) -> Stored | None:
-    if feature.is_sequence or feature.is_image or feature.step or len(feature.shape) > _MOST_DIMS:
-        return None
-    if feature.dtype == "string":
-        is_text = stored_kind(feature) == BYTES_LIST
-        return Stored(BYTES, BYTES_LIST, np.dtype(np.uint8), None) if is_text else None
-    dtype, kind, shape = numpy_dtype(feature.dtype), stored_kind(feature), feature.shape
-    if feature.encoding == "tensor":
-        if feature.is_fixed:
-            header = tensor_header(feature.dtype, feature.known_sizes)
-            return Stored(HEADED, kind, dtype, shape, header)
-        return Stored(TENSOR, kind, dtype, shape, bytes([8, TENSORFLOW_DTYPES[feature.dtype], 18]))
-    if kind == INT64_LIST:
-        return Stored(INTEGERS, kind, dtype, shape, may_store_shape=not feature.is_fixed)
-    # Other lists of floats are converted.
-    is_copied = feature.encoding == "raw" or dtype == "<f4"
-    if not is_copied:
-        return None
-    return Stored(BYTES, kind, dtype, shape, may_store_shape=not feature.is_fixed)
+    found = {}
+    for name, feature in schema.items():
+        stored = feature.codec.stored(feature)
+        if stored is None or len(feature.shape) > _MOST_DIMS or f"{name}/shape" in schema:
+            return None
+        found[name] = stored
+    return found
 
 
 class FieldTable:

@@ -24,7 +24,7 @@ SKIPPED, BYTES, HEADED, TENSOR, INTEGERS, SHAPE = range(6)
 WALK, FILL, CHECK = 1, 2, 4
 
 # The version of these functions, `VERSION` of `kernel.c`.
-_VERSION = 7
+_VERSION = 8
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 
@@ -70,10 +70,9 @@ def library() -> Any:
             ]
             found.readers_permute.argtypes = [_POINTER, *[_NUMBER] * 3, _POINTER]
             found.readers_texts.argtypes = [*[_POINTER] * 3, _NUMBER, *[_POINTER] * 3]
-            found.readers_pad.argtypes = [_POINTER, _NUMBER, *[_POINTER] * 3, _NUMBER, _POINTER]
         except (OSError, AttributeError):  # It is of another system, or of another version.
             continue
-        for name in ("version", "crc32c", "rows", "lay_out", "locate", "permute", "texts", "pad"):
+        for name in ("version", "crc32c", "rows", "lay_out", "locate", "permute", "texts"):
             getattr(found, f"readers_{name}").restype = _NUMBER
         if sys.byteorder == "little" and found.readers_version() == _VERSION:
             crc = found.readers_crc32c(_SAMPLE, len(_SAMPLE))
@@ -105,6 +104,17 @@ def read_rows(
     """
     pointers = address(records), address(sizes), len(records), address(fields), len(fields)
     return bool(library().readers_rows(*pointers, work, threads) < 0)
+
+
+def are_intact(records: np.ndarray, sizes: np.ndarray) -> bool:
+    """Whether the lengths and checksums of framed records are all correct; false without a library.
+
+    The arguments are those of `read_rows`; a size is at least that of the framing.
+    """
+    if library() is None:
+        return False
+    no_fields, sizes = np.empty((0, 0), np.uint8), np.ascontiguousarray(sizes, np.int64)
+    return read_rows(records, sizes, no_fields, FILL | CHECK, 1)
 
 
 def lay_out(fields: np.ndarray, bounds: np.ndarray, most_padded: int) -> None:
@@ -182,23 +192,3 @@ def _with_lock() -> Any:
     found = ctypes.PyDLL(library()._name).readers_texts
     found.argtypes, found.restype = library().readers_texts.argtypes, _NUMBER
     return found
-
-
-def pad(
-    out: np.ndarray, data: np.ndarray, starts: np.ndarray, stops: np.ndarray, filler: np.ndarray
-) -> bool:
-    """Copies bytes to the start of each row, and a filler after them; false without a library.
-
-    `_fill_rows` of `batches/collate.py` does the same with memoryviews.
-
-    Args:
-        out: [B, ...], contiguous.
-        data: uint8 [n].
-        starts, stops: int64 [B], the bytes of each row in the data, at most as many as a row has.
-        filler: Padding, as long as the longest that a row needs.
-    """
-    if library() is None:
-        return False
-    starts, stops = np.ascontiguousarray(starts), np.ascontiguousarray(stops)
-    rows = address(data), address(starts), address(stops), len(out), address(filler)
-    return bool(library().readers_pad(address(out), out[0].nbytes, *rows) < 0)

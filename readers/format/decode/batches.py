@@ -2,61 +2,100 @@
 
 The Examples of one writer have the same fields in the same order. So all of them are scanned in
 lockstep: each step reads the same tag, length or name in every record, with a few NumPy calls.
-Records of any other form are left to `Decoder`, which defines the result.
+Records of any other form are left to `Decoder`, which defines the result; one that does not fit its schema
+costs no other.
 """
 
 from __future__ import annotations
 
-import itertools
-import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from readers.format.decode.column import Allocator, FeatureColumn, Spans
-from readers.format.decode.from_spans import column_of, stored_kind
-from readers.format.decode.records import parse_example
+from readers.format.decode.column import (
+    Allocator,
+    FeatureColumn,
+    Spans,
+    column_of,
+    merged,
+    object_array,
+)
+from readers.format.decode.records import Decoder, parse_example
 from readers.format.decode.scanner import IrregularRecords, Scanner, require
 from readers.format.protobuf.wire import INT64_LIST, varint
-from readers.format.schema import Schema
+from readers.format.schema import Feature, Schema
 
 # How often irregular records are set aside before all records are left to `Decoder`.
 _ATTEMPTS = 8
 
-# How many layouts are kept, each for one length of record: keys of a few lengths make as many.
-_MAX_LAYOUTS = 256
+
+class Decoded(NamedTuple):
+    """The columns of some records.
+
+    Attributes:
+        columns: The column of each feature, images as their bytes or views of them, of the records without an error.
+        errors: Row -> why the record does not fit the schema.
+        alike: int64 [R], ascending, the records that have the same features in the same order.
+    """
+
+    columns: dict[str, FeatureColumn]
+    errors: dict[int, str]
+    alike: np.ndarray
 
 
 class ColumnDecoder:
-    """Decodes batches of serialized Examples into columns. It is safe to share between threads.
+    """Decodes batches of serialized Examples or SequenceExamples into columns. It is safe to share between threads.
 
     Args:
         schema: The features to decode.
         empty: Allocates large arrays.
-
-    Attributes:
-        irregular: How many records were left to `Decoder` so far because of their form.
     """
 
     def __init__(self, schema: Schema, empty: Allocator = np.empty) -> None:
-        self._schema, self._empty = schema, empty
-        self._kinds = {name: stored_kind(feature) for name, feature in schema.items()}
+        self._schema, self._empty, self._decoder = schema, empty, Decoder(schema)
+        self._kinds = {name: feature.codec.kind(feature) for name, feature in schema.items()}
         self._companions = {f"{n}/shape" for n, f in schema.items() if f.needs_companion}
         self._kinds |= dict.fromkeys(self._companions, INT64_LIST)
-        self._layouts: dict[int, _Layout] = {}
-        self.irregular = 0
-        self._lock = threading.Lock()
 
-    def decode(
-        self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
-    ) -> tuple[dict[str, FeatureColumn], np.ndarray]:
-        """The columns of a batch of Examples, as far as these can be decoded together.
+    def decode(self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> Decoded:
+        """The columns of a batch of records.
 
         Args:
-            data: uint8 [n], the Examples, followed by at least `MARGIN` more bytes.
-            starts: int64 [B], where each Example begins.
-            stops: int64 [B], where each Example ends.
+            data: uint8 [n], the records, followed by at least `MARGIN` more bytes.
+            starts, stops: int64 [B], where each record begins and ends.
+        """
+        columns, rows = self.regular(data, starts, stops)
+        is_alike = np.zeros(len(starts), bool)
+        is_alike[rows] = bool(columns)
+        left = [name for name in self._schema if name not in columns]
+        rest = Decoder(self._schema.select(left)) if left and columns else self._decoder
+        records, errors = dict[int, dict[str, Any]](), dict[int, str]()
+        for row in range(len(starts)) if left else np.flatnonzero(~is_alike).tolist():
+            decoder = rest if is_alike[row] else self._decoder
+            try:
+                records[row] = decoder.decode(data.data[starts[row] : stops[row]])
+            except ValueError as error:
+                errors[row] = str(error)
+        if errors:
+            good = np.setdiff1d(np.arange(len(starts)), list(errors))
+            found = self.decode(data, starts[good], stops[good])
+            return Decoded(found.columns, errors, good[found.alike])
+        others = np.flatnonzero(~is_alike)
+        whole = dict[str, FeatureColumn]()
+        for name, feature in self._schema.items():
+            if name in left:
+                whole[name] = _column(feature, [record[name] for record in records.values()])
+            elif len(others):
+                odd = _column(feature, [records[row][name] for row in others.tolist()])
+                whole[name] = merged(feature, [(rows, columns[name]), (others, odd)])
+            else:
+                whole[name] = columns[name]
+        return Decoded(whole, {}, np.flatnonzero(is_alike))
+
+    def regular(
+        self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
+    ) -> tuple[dict[str, FeatureColumn], np.ndarray]:
+        """The columns of a batch, as far as its records can be decoded together.
 
         Returns:
             The columns of the features that are one value or one run of numbers; and int64 [R],
@@ -74,16 +113,9 @@ class ColumnDecoder:
                 most = 2 * np.count_nonzero(error.regular) > len(rows)
                 rows = rows[error.regular] if most else rows[1:]
             else:
-                self._count_irregular(len(starts) - len(rows))
                 return columns, rows
         # Without columns, `Decoder` gets all records, and decodes each only once.
-        self._count_irregular(len(starts))
         return {}, np.arange(len(starts))
-
-    def _count_irregular(self, records: int) -> None:
-        if records:
-            with self._lock:
-                self.irregular += records
 
     def _decode(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
@@ -92,9 +124,8 @@ class ColumnDecoder:
         columns = {}
         for name, spans in located.items():
             if name in self._schema:
-                column = column_of(
-                    self._schema[name], spans, located.get(f"{name}/shape"), self._empty
-                )
+                feature, shapes = self._schema[name], located.get(f"{name}/shape")
+                column = feature.codec.column(feature, spans, shapes, self._empty)
                 if column:
                     columns[name] = column
         return columns
@@ -104,16 +135,11 @@ class ColumnDecoder:
 
         They include `<name>/shape` for features that take their shape from it.
         """
-        length = int(stops[0] - starts[0])
-        same_length = bool((stops - starts == length).all())
-        layout = self._layouts.get(length) if same_length else None
-        if layout and layout.fits(data, starts):
-            return layout.spans(data, starts)
         try:
             first = parse_example(data.data[starts[0] : stops[0]], self._kinds)
         except ValueError:  # It is not an Example.
             raise IrregularRecords(np.arange(len(starts)) > 0) from None
-        spans, skipped = {}, []
+        spans = {}
         scanner = Scanner(data, starts, stops)
         scanner.expect(b"\x0a")
         ends = scanner.enter()
@@ -133,68 +159,10 @@ class ColumnDecoder:
             elif kind and name in self._companions:
                 # Without it a shape might be found, where `Decoder` raises an error.
                 raise IrregularRecords(np.arange(len(starts)) > 0)
-            elif name not in self._kinds:
-                skipped.append(Spans(data, scanner.at, ends))
             scanner.at = ends
         scanner.leave(stops)
-        if same_length:
-            if len(self._layouts) >= _MAX_LAYOUTS:
-                self._layouts.clear()
-            self._layouts[length] = _Layout.of_first(data, starts, stops, spans, skipped)
         return spans
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """The positions of features in records that are alike in all bytes around the values.
-
-    Attributes:
-        bounds: Name -> where the value begins and ends in a record.
-        constant: (position, bytes) of what is the same in every record.
-    """
-
-    bounds: dict[str, tuple[int, int]]
-    constant: tuple[tuple[int, np.ndarray], ...]
-
-    @classmethod
-    def of_first(
-        cls,
-        data: np.ndarray,
-        starts: np.ndarray,
-        stops: np.ndarray,
-        spans: dict[str, Spans],
-        skipped: Sequence[Spans],
-    ) -> _Layout:
-        """The layout of the first of some records.
-
-        Args:
-            data: uint8 [n], the buffer that holds the records.
-            starts: int64 [B], where each record begins.
-            stops: int64 [B], where each record ends.
-            spans: The spans of the features to decode.
-            skipped: The spans of the other features, which may hold anything.
-        """
-        start, stop = int(starts[0]), int(stops[0])
-        found = [(int(p.starts[0]), int(p.stops[0])) for p in (*spans.values(), *skipped)]
-        free = [(start, start), *sorted(found), (stop, stop)]
-        constant = tuple(
-            (end - start, data[end:begin].copy())
-            for (_, end), (begin, _) in itertools.pairwise(free)
-            if end < begin
-        )
-        bounds = zip(spans, found, strict=False)
-        return cls({name: (a - start, b - start) for name, (a, b) in bounds}, constant)
-
-    def fits(self, data: np.ndarray, starts: np.ndarray) -> bool:
-        """Whether records that begin at `starts`, int64 [B], all have this layout."""
-        return all(
-            bool((Spans(data, starts + begin, starts).stacked(len(octets)) == octets).all())
-            for begin, octets in self.constant
-        )
-
-    def spans(self, data: np.ndarray, starts: np.ndarray) -> dict[str, Spans]:
-        """The spans of the features in records that have this layout."""
-        return {
-            name: Spans(data, starts + begin, starts + end)
-            for name, (begin, end) in self.bounds.items()
-        }
+def _column(feature: Feature, values: list[Any]) -> FeatureColumn:
+    return FeatureColumn(object_array(values)) if feature.is_image else column_of(feature, values)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readers.format.dtypes import numpy_dtype
-from readers.format.schema import Feature
+from readers.format.spec import Spec
 
 # A function like `np.empty`: a shape and a dtype -> an array of undefined values.
 Allocator = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
@@ -41,10 +41,6 @@ class Spans:
     def lengths(self) -> np.ndarray:
         """The length of each span in bytes, int64 [B]."""
         return self.stops - self.starts
-
-    def of_records(self, start: int, stop: int) -> Spans:
-        """The spans of the records from `start` to before `stop`."""
-        return Spans(self.data, self.starts[start:stop], self.stops[start:stop])
 
     def to_list(self) -> list[bytes]:
         """The bytes of each span."""
@@ -86,19 +82,6 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class LazyValues:
-    """Values that are still in the buffer they were read into, and not yet one flat array.
-
-    Attributes:
-        spans: The bytes of each record's values.
-        dtype: The dtype of the values.
-    """
-
-    spans: Spans
-    dtype: np.dtype[Any]
-
-
-@dataclass(frozen=True)
 class RowFormat:
     """How the values of a feature, of which only the first size is unknown, become the rows of a batch.
 
@@ -122,21 +105,17 @@ class FeatureColumn:
         values: [B, *shape] if the shape is fixed, else flat [N], record after record. Strings are
             bytes in an object array. For a sequence, an object array [B] of lists of arrays; for
             encoded images, an object array [B] of bytes, views of bytes, or lists of bytes. None if
-            the values are lazy.
+            the values are padded.
         shapes: int64 [B, rank], the shape of each record; None if the values are not flat.
-        lazy: Values of unknown shape that have not been joined: padding does not need them joined.
         padded: [B, longest, ...], values that are in padded rows already.
     """
 
     values: np.ndarray | None
     shapes: np.ndarray | None = None
-    lazy: LazyValues | None = None
     padded: np.ndarray | None = None
 
-    def flat(self, empty: Allocator = np.empty) -> np.ndarray:
-        """The values. Lazy ones are joined, in memory from `empty`."""
-        if self.lazy:
-            return self.lazy.spans.joined(empty).view(self.lazy.dtype)
+    def flat(self) -> np.ndarray:
+        """The values, not padded."""
         if self.padded is not None:
             assert self.shapes is not None
             lengths = self.shapes[:, :1]
@@ -144,31 +123,9 @@ class FeatureColumn:
         assert self.values is not None
         return self.values
 
-    def spans(self) -> Spans:
-        """The bytes of each record's values, which must be flat and not objects."""
-        if self.lazy:
-            return self.lazy.spans
-        values = self.flat()
-        assert self.shapes is not None
-        lengths = np.prod(self.shapes, axis=1) * values.itemsize
-        stops = np.cumsum(lengths)
-        return Spans(values.view(np.uint8), stops - lengths, stops)
-
     def split(self, bounds: Sequence[int]) -> list[FeatureColumn]:
         """The columns of the records from each bound to the next. Their values are views."""
-        pairs = list(itertools.pairwise(bounds))
-        if len(pairs) == 1 and bounds[0] == 0:
-            return [self]
-        if self.lazy:
-            spans, dtype, shapes = self.lazy.spans, self.lazy.dtype, self.shapes
-            assert shapes is not None
-            return [
-                FeatureColumn(
-                    None, shapes[start:stop], LazyValues(spans.of_records(start, stop), dtype)
-                )
-                for start, stop in pairs
-            ]
-        values = self.flat()
+        pairs, values = itertools.pairwise(bounds), self.flat()
         if self.shapes is None:
             return [FeatureColumn(values[start:stop]) for start, stop in pairs]
         ends = np.append(0, np.cumsum(np.prod(self.shapes, axis=1))).tolist()
@@ -197,7 +154,7 @@ def object_array(items: Sequence[Any]) -> np.ndarray:
     return out
 
 
-def column_of(feature: Feature, values: Sequence[Any]) -> FeatureColumn:
+def column_of(feature: Spec, values: Sequence[Any]) -> FeatureColumn:
     """The column of a feature from its value in each record. It shares no memory with them.
 
     Args:
@@ -217,7 +174,7 @@ def column_of(feature: Feature, values: Sequence[Any]) -> FeatureColumn:
     return FeatureColumn(np.concatenate(flat), shapes.reshape(-1, len(feature.shape)))
 
 
-def merged(feature: Feature, parts: Sequence[tuple[np.ndarray, FeatureColumn]]) -> FeatureColumn:
+def merged(feature: Spec, parts: Sequence[tuple[np.ndarray, FeatureColumn]]) -> FeatureColumn:
     """One column made of several, each given with its rows in the result, int64 [n]."""
     total = sum(len(rows) for rows, _ in parts)
     if parts[0][1].shapes is None:

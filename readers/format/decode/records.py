@@ -8,15 +8,13 @@ Source: tensorflow/core/example/{example,feature}.proto.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from readers.format.dtypes import FLOATS_IN_A_LIST, numpy_dtype
+from readers.format.dtypes import numpy_dtype
 from readers.format.protobuf.fast_path import fast_lists
-from readers.format.protobuf.tensor import parse_tensor
 from readers.format.protobuf.wire import (
     BYTES_LIST,
     FLOAT_LIST,
@@ -25,7 +23,7 @@ from readers.format.protobuf.wire import (
     unpacked_varints,
     varint,
 )
-from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema, fits, format_found, format_shape
+from readers.format.schema import Feature, Schema
 
 # The kind of a feature's list (1 bytes, 2 float, 3 int64; 0 for none), and its chunks. A chunk is
 # one bytes value or a run of packed numbers.
@@ -199,11 +197,11 @@ class Decoder:
                 continue
             kind, chunks = found.get(name, (0, []))
             # As in TensorFlow: many writers leave out features without values.
-            if not kind and not _may_be_missing(feature):
+            if not kind and (feature.is_fixed or not feature.codec.may_be_missing):
                 raise ValueError(f"feature {name!r} is missing: the Example has {', '.join(found)}")
             try:
                 shape = _companion(found, name) if feature.needs_companion else []
-                record[name] = _decode(feature, kind, chunks, shape)
+                record[name] = feature.codec.value(feature, kind, chunks, shape)
             except ValueError as error:
                 raise ValueError(f"feature {name!r} ({feature}): {error}") from None
         return record
@@ -218,7 +216,7 @@ def _decode_steps(name: str, feature: Feature, step: Feature, lists: Sequence[Ra
     values = []
     for number, (kind, chunks) in enumerate(lists):
         try:
-            values.append(_decode(step, kind, chunks, []))
+            values.append(step.codec.value(step, kind, chunks, []))
         except ValueError as error:
             raise ValueError(f"feature {name!r} ({feature}): step {number}: {error}") from None
     return values if feature.is_image else stacked_steps(feature, values)
@@ -234,108 +232,12 @@ def stacked_steps(feature: Feature, steps: list[np.ndarray]) -> np.ndarray | lis
     return np.empty((0, *feature.step.known_sizes), numpy_dtype(feature.dtype))
 
 
-def _may_be_missing(feature: Feature) -> bool:
-    """Whether a missing feature counts as empty: only lists and sequences of variable length."""
-    return feature.encoding in ("list", "sequence") and not feature.is_fixed
-
-
 def _companion(found: dict[str, RawList], name: str) -> list[memoryview]:
     """The chunks of the list `<name>/shape`; none if the Example lacks it."""
     kind, shape = found.get(f"{name}/shape", (0, []))
     if kind not in (0, INT64_LIST):
         raise ValueError(f"{name}/shape is not a list of integers")
     return shape
-
-
-def _decode(feature: Feature, kind: int, chunks: list[memoryview], shape: list[memoryview]) -> Any:
-    """The value of a feature from its raw list, and from its companion's chunks if it has one."""
-    if feature.encoding == "list":
-        return _shaped(feature, _list_values(feature, kind, chunks), shape)
-    if kind not in (0, BYTES_LIST):
-        raise ValueError("the Example holds numbers where bytes are expected")
-    if feature.encoding == "sequence":
-        if feature.shape[0] not in (None, len(chunks)):
-            raise ValueError(f"expected {feature.shape[0]} arrays, found {len(chunks)}")
-        part = Feature(feature.dtype, feature.shape[1:], "tensor")
-        return [_checked(part, parse_tensor(chunk, feature.dtype)) for chunk in chunks]
-    if len(chunks) != 1:
-        raise ValueError(f"expected one bytes value, found {len(chunks)}")
-    if feature.encoding in IMAGE_ENCODINGS:
-        return bytes(chunks[0])
-    if feature.encoding == "text":
-        return np.array(bytes(chunks[0]), object)
-    if feature.encoding == "tensor":
-        return _checked(feature, parse_tensor(chunks[0], feature.dtype))
-    target = numpy_dtype(feature.dtype)
-    if len(chunks[0]) % target.itemsize:
-        raise ValueError(f"{len(chunks[0])} bytes are not a whole number of {feature.dtype} values")
-    return _shaped(feature, np.frombuffer(chunks[0], target), shape)
-
-
-def list_kind(dtype: str) -> int:
-    """The kind of list that holds values of a dtype in an Example."""
-    if dtype == "string":
-        return BYTES_LIST
-    return FLOAT_LIST if dtype in FLOATS_IN_A_LIST else INT64_LIST
-
-
-def _list_values(feature: Feature, kind: int, chunks: list[memoryview]) -> np.ndarray:
-    """The values of a list, flat, in the feature's dtype."""
-    expected = list_kind(feature.dtype)
-    if kind not in (0, expected):
-        names = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "integers"}
-        raise ValueError(f"the Example holds a list of {names[kind]}, not of {names[expected]}")
-    if expected == BYTES_LIST:
-        values = np.empty(len(chunks), object)
-        values[:] = [bytes(chunk) for chunk in chunks]
-        return values
-    packed = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-    if expected == INT64_LIST:
-        numbers = unpacked_varints(packed)
-        values = numbers.astype(numpy_dtype(feature.dtype), copy=False)
-        if values is not numbers and not np.array_equal(values, numbers):
-            wrong = numbers[values != numbers][0]
-            raise ValueError(f"the Example holds {wrong}, which is not a valid {feature.dtype}")
-        return values
-    if len(packed) % 4:
-        raise ValueError("the floats are cut off")
-    return np.frombuffer(packed, "<f4").astype(numpy_dtype(feature.dtype), copy=False)
-
-
-def _shaped(feature: Feature, values: np.ndarray, companion_chunks: list[memoryview]) -> np.ndarray:
-    """Flat values in their shape: the schema's, the companion's, or the only one possible."""
-    if feature.is_fixed:
-        shape = list(feature.known_sizes)
-    elif companion_chunks:
-        shape = unpacked_varints(b"".join(companion_chunks)).tolist()
-        if len(shape) != len(feature.shape):  # Multiplying very many sizes would take very long.
-            raise ValueError(
-                f"<name>/shape has {len(shape)} dimensions, expected {len(feature.shape)}"
-            )
-    else:
-        shape = _inferred_shape(feature, values.size)
-    if math.prod(shape) != values.size or any(d < 0 for d in shape):
-        raise ValueError(f"{values.size} values do not fill shape {format_shape(tuple(shape))}")
-    return _checked(feature, values.reshape(shape))
-
-
-def _inferred_shape(feature: Feature, size: int) -> list[int]:
-    """The shape of `size` values, if a feature has one unknown dimension and no companion."""
-    known = math.prod(feature.known_sizes)
-    if feature.shape.count(None) > 1:
-        raise ValueError("several unknown dimensions need the companion list <name>/shape")
-    if known == 0 or size % known:
-        raise ValueError(f"{size} values do not fill shape {format_shape(feature.shape)}")
-    return [size // known if d is None else d for d in feature.shape]
-
-
-def _checked(feature: Feature, array: np.ndarray) -> np.ndarray:
-    """The array, if its shape fits the feature."""
-    if not fits(feature.shape, array.shape):
-        raise ValueError(
-            f"expected {format_shape(feature.shape)}, found {format_found(array.shape)}"
-        )
-    return array
 
 
 def owned(record: Mapping[str, Any]) -> dict[str, Any]:

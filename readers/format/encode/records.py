@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.dtypes import FLOATS_IN_A_LIST
-from readers.format.encode.values import checked, is_integer
-from readers.format.protobuf.tensor import little_endian, string_values, tensor_parts
-from readers.format.protobuf.wire import FLOAT_LIST, INT64_LIST, Parts, packed_varints, varint
-from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
+from readers.format.encodings.encoding import size_of
+from readers.format.encodings.flat import list_parts
+from readers.format.protobuf.wire import INT64_LIST, Parts, packed_varints, varint
+from readers.format.schema import Feature, Schema
 
 # How many beginnings of an entry are kept, some 50 bytes each. Recordings have thousands of lengths.
 _MAX_LAYOUTS = 4096
@@ -53,7 +52,8 @@ class Encoder:
                 )
         self.schema = schema
         self._features = dict(schema)  # A plain dict is compared and read ten times as fast.
-        self._integers = {name for name, feature in schema.items() if is_integer(feature)}
+        self._integers = {name for name, feature in schema.items() if feature.is_integer}
+        self._texts = {name for name, feature in schema.items() if feature.codec.is_text}
         entries = []
         for name, feature in schema.items():
             key = (names or {}).get(name, name)
@@ -98,10 +98,10 @@ class Encoder:
             # The values of nearly every record, without the ten calls of the general case.
             if type(value) is int and name in self._integers and -(2**63) <= value < 2**63:
                 values[name] = value
-            elif type(value) is str and feature.encoding == "text" and value.isascii():
+            elif type(value) is str and name in self._texts and value.isascii():
                 values[name] = value.encode()
             else:
-                values[name] = checked(name, feature, value)
+                values[name] = feature.codec.checked(name, feature, value)
         return values
 
     def pack(self, arrays: Mapping[str, Any]) -> bytes:
@@ -113,7 +113,7 @@ class Encoder:
         message: Parts = []
         for entry in self._entries:
             message += entry.parts(arrays[entry.name])
-        return [_message_head(_size(message)), *message]
+        return [_message_head(size_of(message)), *message]
 
     def pack_all(self, columns: Mapping[str, Sequence[Any]]) -> list[bytes]:
         """The serialized Examples of many records, given column by column.
@@ -169,9 +169,9 @@ class _Entry:
     def column(self, values: Sequence[Any]) -> list[bytes]:
         """The serialized entry for each of many checked values."""
         known, make = self._beginnings, self._beginning
-        if self._feature.encoding == "text":
+        if self._feature.codec.is_bytes and not self._companion:
             return [(known.get(len(value)) or make(value)) + value for value in values]
-        if is_integer(self._feature):
+        if self._feature.is_integer:
             return [known.get(value) or make(value) for value in values]
         return [b"".join(self.parts(value)) for value in values]
 
@@ -186,84 +186,22 @@ class _Entry:
 
     def _split(self, value: Any) -> tuple[Any, bytes | np.ndarray]:
         """The layout that determines the beginning, and the content; no layout if all bytes do."""
-        feature = self._feature
-        if feature.encoding in IMAGE_ENCODINGS:
-            return len(value), value
-        if feature.encoding == "sequence":
-            return None, b""
         if self._companion:
-            return value.shape, b""
-        if feature.dtype == "string":
-            if feature.encoding != "text":
-                return None, b""
-            return len(value), value
-        if feature.encoding == "list":
-            return (value if isinstance(value, int) else None), b""
-        return (value.shape, _octets(value)) if value.size else (None, b"")
+            return (None if self._feature.is_sequence else value.shape), b""
+        return self._feature.codec.layout(self._feature, value)
 
     def _whole(self, value: Any) -> Parts:
         """The serialized entry in parts, built without what is kept."""
         if self._companion:
-            packed = packed_varints(companion(self._feature, value))
-            message = _list_parts(INT64_LIST, [packed])
+            packed = packed_varints(self._feature.codec.shape_of(value))
+            message = list_parts(INT64_LIST, [packed])
         else:
-            message = feature_parts(self._feature, value)
-        body = [self._key_field, b"\x12" + varint(_size(message)), *message]
-        return [b"\x0a" + varint(_size(body)), *body]
-
-
-def companion(feature: Feature, value: Any) -> np.ndarray:
-    """The content of `<name>/shape`, int64 [n]: the shape of the value.
-
-    For a sequence it is one row per array, concatenated: the array's size in bytes, then its shape.
-    """
-    if feature.encoding == "sequence":
-        rows = [(array.nbytes, *array.shape) for array in value]
-        return np.array(rows, np.int64).reshape(-1)
-    return np.array(value.shape, np.int64)
-
-
-def feature_parts(feature: Feature, value: Any) -> Parts:
-    """The serialized `tf.train.Feature` that holds a checked value, in parts."""
-    if feature.encoding == "text" or feature.encoding in IMAGE_ENCODINGS:
-        return _bytes_list([[value]])
-    if feature.encoding == "tensor":
-        return _bytes_list([tensor_parts(value)])
-    if feature.encoding == "sequence":
-        return _bytes_list([tensor_parts(array) for array in value])
-    if feature.encoding == "raw":
-        return _bytes_list([[_octets(value)]])
-    if feature.dtype == "string":
-        return _bytes_list([[item] for item in string_values(value)])
-    if feature.dtype in FLOATS_IN_A_LIST:
-        return _list_parts(FLOAT_LIST, [value.astype("<f4").tobytes()])
-    return _list_parts(INT64_LIST, [packed_varints(np.asarray(value, np.int64).reshape(-1))])
-
-
-def _octets(array: np.ndarray) -> np.ndarray:
-    return little_endian(array).reshape(-1).view(np.uint8)
+            message = self._feature.codec.parts(self._feature, value)
+        body = [self._key_field, b"\x12" + varint(size_of(message)), *message]
+        return [b"\x0a" + varint(size_of(body)), *body]
 
 
 @functools.lru_cache(maxsize=_MAX_LAYOUTS)
 def _message_head(size: int) -> bytes:
     """The beginning of an Example whose map of features takes `size` bytes."""
     return b"\x0a" + varint(size)
-
-
-def _size(parts: Parts) -> int:
-    return sum(map(len, parts))
-
-
-def _bytes_list(values: list[Parts]) -> Parts:
-    """A serialized list of bytes values, in parts, so that no large value is copied twice."""
-    body: Parts = []
-    for parts in values:
-        body += (b"\x0a" + varint(_size(parts)), *parts)
-    return [b"\x0a" + varint(_size(body)), *body]
-
-
-def _list_parts(kind: int, packed: Parts) -> Parts:
-    """A serialized list of packed numbers, in parts."""
-    size = _size(packed)
-    body: Parts = [b"\x0a" + varint(size), *packed] if size else []
-    return [bytes([kind << 3 | 2]) + varint(_size(body)), *body]

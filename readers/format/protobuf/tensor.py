@@ -16,7 +16,7 @@ import numpy as np
 from readers.format.dtypes import TENSORFLOW_DTYPES, dtype_name, numpy_dtype
 from readers.format.protobuf.fast_path import fast_tensor
 from readers.format.protobuf.wire import Parts, fields, varint
-from readers.format.schema import format_shape
+from readers.format.spec import format_shape
 
 _DTYPE_NAMES = {number: name for name, number in TENSORFLOW_DTYPES.items()}
 
@@ -32,6 +32,11 @@ def little_endian(array: np.ndarray) -> np.ndarray:
         array = array.astype(array.dtype.newbyteorder("="))
     # np.ascontiguousarray would turn a 0-d array into [1].
     return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+def octets(array: np.ndarray) -> np.ndarray:
+    """The little-endian bytes of an array of numbers, uint8 [n]; a view if it has that form."""
+    return little_endian(array).reshape(-1).view(np.uint8)
 
 
 def string_values(array: np.ndarray) -> list[bytes]:
@@ -82,7 +87,7 @@ def tensor_parts(array: np.ndarray) -> Parts:
         return parts
     if not array.size:
         return [header]
-    return [header, little_endian(array).reshape(-1).view(np.uint8)]
+    return [header, octets(array)]
 
 
 def serialize_tensor(array: Any) -> bytes:

@@ -16,7 +16,7 @@ from readers.format.splits import Shard
 from readers.order.split import parse_split, shard_ranges
 from readers.shards.features import chosen_schema, sizes_of
 from readers.shards.index import read_offsets
-from readers.shards.local_shard import version_of
+from readers.shards.opened.local_shard import version_of
 from readers.shards.plan import Part, Plan
 
 

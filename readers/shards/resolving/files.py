@@ -18,9 +18,9 @@ from readers.files.of_path import files_of
 from readers.format.manifest import INDEX_SUFFIX, TEXT_INDEX_SUFFIX, join
 from readers.format.schema import Schema
 from readers.order.split import parse_split, shard_ranges
-from readers.shards.gzip_files import decompressed_extent, is_gzipped
 from readers.shards.index import index_of
-from readers.shards.local_shard import version_of
+from readers.shards.opened.gzip_files import decompressed_extent, is_gzipped
+from readers.shards.opened.local_shard import version_of
 from readers.shards.plan import ALL, Part, Plan
 
 _GLOB = frozenset("*?[")

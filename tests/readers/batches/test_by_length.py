@@ -17,6 +17,7 @@ from readers.batches.by_length.grouping import Buckets, Packing
 from readers.format.decode.image_columns import image_column
 from readers.format.schema import Schema
 from readers.shards import decoding
+from readers.shards.addresses import MappedRecords
 from readers.shards.framed import FramedReader
 from tests.support.arrays import as_lists
 from tests.support.datasets import damage, write_dataset
@@ -180,7 +181,7 @@ def test_the_number_of_batches_is_known_before_any_is_read(dataset, way, monkeyp
     with pytest.raises(TypeError, match="there is no last batch"):
         len(readers.as_numpy(dataset, **way, repeat=None))
     monkeypatch.setattr(FramedReader, "read", None)
-    monkeypatch.setattr(FramedReader, "places", None)
+    monkeypatch.setattr(MappedRecords, "of", None)
     assert len(readers.as_numpy(dataset, **way, state=5)) > 5
 
 

@@ -121,7 +121,7 @@ def test_skipping_damaged_records_takes_no_more_requests_than_raising(
     s3: Bucket, large: Path, monkeypatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("readers.batches.read_sizes._AHEAD_BYTES", 1 << 20)
-    monkeypatch.setattr("readers.shards.fetch._GAP_BYTES", 0)
+    monkeypatch.setattr("readers.shards.opened.fetch._GAP_BYTES", 0)
     intact, cut = s3.upload(large), shutil.copytree(large, tmp_path / "cut")
     damage(cut / "train-00001-of-00002.tfrecord", 7)
     damaged = s3.upload(cut)
@@ -158,7 +158,7 @@ def test_two_iterators_do_not_fetch_records_again_that_either_of_them_has(
     s3: Bucket, large: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr("readers.batches.read_sizes._AHEAD_BYTES", 1 << 20)
-    monkeypatch.setattr("readers.shards.fetch._GAP_BYTES", 0)
+    monkeypatch.setattr("readers.shards.opened.fetch._GAP_BYTES", 0)
     how = {
         "batching": "padded",
         "batch_size": 2,

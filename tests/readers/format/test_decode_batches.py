@@ -13,6 +13,7 @@ from readers.format.decode.records import Decoder
 from readers.format.decode.scanner import MARGIN
 from readers.format.dtypes import numpy_dtype
 from readers.format.encode import Encoder
+from readers.format.encodings.bytes_values import TextEncoding
 from readers.format.protobuf.wire import varint
 from readers.format.schema import Feature, Schema
 from tests.support.plain import example, tensor
@@ -100,8 +101,7 @@ def check(schema, examples, regular=None):
     """
     data, starts, stops = laid_out(examples)
     decoder = ColumnDecoder(schema)
-    for _ in range(2):  # The second time with the layouts that the first time has found.
-        columns, rows = decoder.decode(data, starts, stops)
+    columns, rows = decoder.regular(data, starts, stops)
     if regular is not None:
         assert rows.tolist() == regular
     for name, column in columns.items():
@@ -121,33 +121,21 @@ def test_a_feature_without_values_leaves_no_record_to_the_decoder():
     value = {name: np.empty(shape, np.float32) for name, shape in sizes.items()}
     examples = [Encoder(schema).encode({"n": n, **value}) for n in range(4)]
     decoder = ColumnDecoder(schema)
-    columns, rows = decoder.decode(*laid_out(examples))
-    assert (sorted(columns), rows.tolist(), decoder.irregular) == (sorted(schema), [0, 1, 2, 3], 0)
+    columns, rows = decoder.regular(*laid_out(examples))
+    assert (sorted(columns), rows.tolist()) == (sorted(schema), [0, 1, 2, 3])
     assert {name: columns[name].flat().shape for name in sizes} == {
         name: (4, *shape) for name, shape in sizes.items()
     }
     check(schema, examples, [0, 1, 2, 3])
 
 
-def test_records_that_are_left_to_the_decoder_are_counted():
-    examples = encoded(200)
-    decoder = ColumnDecoder(SCHEMA)
-    decoder.decode(*laid_out(examples))
-    assert decoder.irregular == 0
-    examples[3], examples[7] = b"no Example", example(other=1)
-    decoder.decode(*laid_out(examples))
-    assert decoder.irregular == 2
-    decoder.decode(*laid_out([b"no Example"] * 20))
-    assert decoder.irregular == 22
-
-
 def test_an_error_that_is_no_damage_is_not_taken_for_one(monkeypatch):
     def fail(*arguments):
         raise ValueError("a fault of the decoder")
 
-    monkeypatch.setattr("readers.format.decode.batches.column_of", fail)
+    monkeypatch.setattr(TextEncoding, "column", fail)
     with pytest.raises(ValueError, match="a fault of the decoder"):
-        ColumnDecoder(SCHEMA).decode(*laid_out(encoded(3)))
+        ColumnDecoder(SCHEMA).regular(*laid_out(encoded(3)))
 
 
 def test_features_of_several_values_are_left_to_the_decoder():
@@ -188,7 +176,7 @@ def test_a_name_is_not_read_past_the_end_of_a_record():
     # It claims to have an equally long name, and ends with the beginning of that name.
     cut = b"\x0a" + varint(63) + b"\x0a" + varint(61) + b"\x0a" + varint(6000) + b"a" * 58
     data, starts, stops = laid_out([first, first, cut], after=b"a")
-    assert ColumnDecoder(schema).decode(data, starts, stops)[1].tolist() == [0, 1]
+    assert ColumnDecoder(schema).regular(data, starts, stops)[1].tolist() == [0, 1]
 
 
 @given(st.data())
@@ -214,7 +202,7 @@ def test_a_mutated_record_hardly_ever_sets_intact_ones_aside():
         octets = bytearray(examples[mutated])
         octets[rng.integers(len(octets))] ^= int(rng.integers(1, 256))
         examples[mutated] = bytes(octets)
-        columns, rows = ColumnDecoder(SCHEMA).decode(*laid_out(examples))
+        columns, rows = ColumnDecoder(SCHEMA).regular(*laid_out(examples))
         found = set(rows.tolist()) if set(columns) == set(SCHEMA) else set()
         lost += len(set(range(6)) - {mutated} - found)
     assert lost < 0.02 * 25 * 5
@@ -249,7 +237,7 @@ def test_a_shape_that_is_no_list_of_integers_is_left_to_the_decoder(shape, first
     odd = example(**{"x": [5, 6, 7], "x/shape": shape})
     good = [example(**{"x": [number, 6, 7], "x/shape": [3]}) for number in range(5)]
     examples = [odd, *good] if first else [*good, odd]
-    columns, rows = ColumnDecoder(schema).decode(*laid_out(examples))
+    columns, rows = ColumnDecoder(schema).regular(*laid_out(examples))
     with pytest.raises(ValueError, match="x/shape is not a list of integers"):
         Decoder(schema).decode(odd)
     assert [examples[row] for row in rows] == good

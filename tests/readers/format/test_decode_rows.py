@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import Decoder, owned_value
-from readers.format.decode.rows import RowDecoder
 from readers.format.decode.scanner import MARGIN
 from readers.format.schema import Feature, Schema
 from tests.support.plain import example, sequence_example
@@ -24,7 +24,7 @@ SCHEMA = Schema(
 def decoded(schema, examples):
     lengths = np.array([len(one) for one in examples], np.int64)
     data = np.frombuffer(b"".join(examples) + bytes(MARGIN), np.uint8)
-    return RowDecoder(schema).decode(data, np.cumsum(lengths) - lengths, np.cumsum(lengths))
+    return ColumnDecoder(schema).decode(data, np.cumsum(lengths) - lengths, np.cumsum(lengths))
 
 
 def of(n, **more):
@@ -34,9 +34,10 @@ def of(n, **more):
 def test_values_are_those_of_the_decoder_in_records_of_any_form():
     examples = [of(0), of(1), of(2, other=7), of(3), example(name="", id=4, image=b""), of(5)]
     rows = decoded(SCHEMA, examples)
-    assert (rows.errors, rows.alike) == ({}, [0, 1, 3, 5])
+    assert (rows.errors, rows.alike.tolist()) == ({}, [0, 1, 3, 5])
+    values = {name: column.arrays() for name, column in rows.columns.items()}
     for row, one in enumerate(examples):
-        found = {name: owned_value(values[row]) for name, values in rows.values.items()}
+        found = {name: owned_value(values[name][row]) for name in values}
         expected = {name: owned_value(v) for name, v in Decoder(SCHEMA).decode(one).items()}
         assert found == expected
         assert all(type(found[name]) is type(expected[name]) for name in SCHEMA)
@@ -50,18 +51,20 @@ def test_a_record_that_does_not_fit_has_the_error_of_the_decoder_and_costs_no_ot
         with pytest.raises(ValueError) as caught:
             Decoder(SCHEMA).decode(examples[row])
         assert str(caught.value) == error
-    assert [rows.values["id"][row] for row in (0, 2, 4)] == [0, 2, 4]
+    assert rows.columns["id"].arrays() == [0, 2, 4]
 
 
 def test_records_without_a_feature_that_makes_a_column_are_decoded_once():
     schema = Schema({"steps": Feature("int64", (None, 2), "list steps")})
     rows = decoded(schema, [sequence_example(steps=[[n, n]] * n) for n in range(3)])
-    assert (rows.errors, rows.alike) == ({}, [])
-    assert [len(value) for value in rows.values["steps"]] == [0, 1, 2]
+    assert (rows.errors, rows.alike.tolist()) == ({}, [])
+    assert [len(value) for value in rows.columns["steps"].arrays()] == [0, 1, 2]
 
 
 def test_no_records_have_no_values():
-    assert decoded(SCHEMA, []) == ({name: [] for name in SCHEMA}, {}, [])
+    columns, errors, alike = decoded(SCHEMA, [])
+    assert ([column.arrays() for column in columns.values()], errors) == ([[]] * len(SCHEMA), {})
+    assert not len(alike)
 
 
 def test_an_owned_value_shares_no_memory_and_can_be_changed():

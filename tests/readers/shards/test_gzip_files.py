@@ -16,8 +16,8 @@ import tensorflow as tf
 
 import readers
 from readers.format.tfrecord import MAX_RECORD_BYTES, CorruptRecordError, frame, masked_crc32c
-from readers.shards import gzip_files
-from readers.shards.gzip_files import GzippedShard, decompressed_extent, is_gzipped
+from readers.shards.opened import gzip_files
+from readers.shards.opened.gzip_files import GzippedShard, decompressed_extent, is_gzipped
 from tests.support.arrays import ids
 from tests.support.plain import example, write_plain
 

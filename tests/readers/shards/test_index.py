@@ -16,7 +16,9 @@ from readers.format.encode import Encoder
 from readers.format.manifest import DatasetError
 from readers.format.tfrecord import CorruptRecordError, frame
 from readers.shards import index
-from readers.shards.index import ShardIndexes, read_offsets
+from readers.shards.index import read_offsets
+from readers.shards.opened import indexes
+from readers.shards.opened.indexes import ShardIndexes
 from readers.shards.plan import Part
 from readers.shards.resolve import resolve
 from tests.support.datasets import (
@@ -277,7 +279,7 @@ def test_a_damaged_block_of_a_large_index_is_an_error_when_it_is_used(large, tmp
 
 
 def test_a_damaged_block_of_a_large_copy_is_an_error_once(tmp_path, monkeypatch, folder):
-    monkeypatch.setattr(index, "_CHECKED_AT_ONCE", 0)
+    monkeypatch.setattr(indexes, "_CHECKED_AT_ONCE", 0)
     write_numbers(tmp_path)
     with in_memory(tmp_path) as path:
         found = ids(path, split="train")

@@ -22,7 +22,7 @@ from readers.format.tfrecord import (
     masked_crc32c,
     read_records,
 )
-from readers.shards.gzip_files import decompressed_extent, is_gzipped
+from readers.shards.opened.gzip_files import decompressed_extent, is_gzipped
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import frames
 from tests.campaigns.fuzz.target import Plain, Target, written

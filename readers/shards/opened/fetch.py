@@ -10,7 +10,7 @@ from typing import BinaryIO
 from readers.files.files import Range
 from readers.files.local import is_local, open_local
 from readers.files.of_path import files_of
-from readers.shards.local_shard import LocalShard, Run, fill
+from readers.shards.opened.local_shard import LocalShard, Run, fill
 
 # A request to an object store costs about as long as a MiB takes to arrive: with a smaller gap between
 # them, two records are cheaper in one request than in two.

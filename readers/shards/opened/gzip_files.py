@@ -25,7 +25,7 @@ from readers.format.tfrecord import (
     read_framed,
     record_length,
 )
-from readers.shards.local_shard import Run
+from readers.shards.opened.local_shard import Run
 
 # The first bytes of a compressed file.
 _GZIP = b"\x1f\x8b"

@@ -1,0 +1,106 @@
+"""The encodings of a value that is bytes already: `text`, and those of images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from readers.format.compiled.library import BYTES
+from readers.format.decode.column import Allocator, FeatureColumn, Spans, object_array
+from readers.format.encodings.encoding import Encoding, Stored, bytes_list, one_value
+from readers.format.encodings.values import checked_array
+from readers.format.protobuf.tensor import string_values
+from readers.format.protobuf.wire import BYTES_LIST, Parts
+from readers.format.spec import Spec
+
+
+@dataclass(frozen=True)
+class _Bytes(Encoding):
+    is_bytes: bool = True
+    is_one_value: bool = True
+
+    def parts(self, spec: Spec, value: Any) -> Parts:
+        return bytes_list([[value]])
+
+    def layout(self, spec: Spec, value: Any) -> tuple[Any, bytes | np.ndarray]:
+        return len(value), value
+
+    def kind(self, spec: Spec) -> int:
+        return BYTES_LIST
+
+    def stored(self, spec: Spec) -> Stored | None:
+        return Stored(BYTES, BYTES_LIST, np.dtype(np.uint8), None)
+
+
+@dataclass(frozen=True)
+class TextEncoding(_Bytes):
+    """One text in UTF-8."""
+
+    is_text: bool = True
+
+    def problem(self, spec: Spec) -> str | None:
+        if spec.dtype == "string" and not spec.shape:
+            return None
+        return "text is a single UTF-8 string: expected dtype string and shape []"
+
+    def checked(self, name: str, spec: Spec, value: Any) -> Any:
+        array = checked_array(name, spec, value)
+        try:
+            (text,) = string_values(array)
+            text.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"feature {name!r}: expected UTF-8 ({error})") from None
+        except ValueError as error:
+            raise ValueError(f"feature {name!r} ({self.described(spec)}): {error}") from None
+        return text
+
+    def value(
+        self, spec: Spec, kind: int, chunks: list[memoryview], shape: list[memoryview]
+    ) -> Any:
+        return np.array(bytes(one_value(kind, chunks)), object)
+
+    def column(
+        self, spec: Spec, spans: Spans, shapes: Spans | None, empty: Allocator
+    ) -> FeatureColumn | None:
+        return FeatureColumn(object_array(spans.to_list()))
+
+
+@dataclass(frozen=True)
+class ImageEncoding(_Bytes):
+    """One encoded image, whose spec is that of its pixels: [height, width, channels].
+
+    Attributes:
+        dtypes: The dtypes that pixels may have.
+        channels: The numbers of channels that they may have.
+    """
+
+    is_image: bool = True
+    dtypes: tuple[str, ...] = ("uint8",)
+    channels: tuple[int, ...] = (1, 3, 4)
+
+    def problem(self, spec: Spec) -> str | None:
+        if spec.dtype in self.dtypes and len(spec.shape) == 3 and spec.shape[2] in self.channels:
+            return None
+        *first, last = map(str, self.channels)
+        sizes = f"{', '.join(first)} or {last}"
+        return f"such an image must be {' or '.join(self.dtypes)} [height, width, {sizes}]"
+
+    def checked(self, name: str, spec: Spec, value: Any) -> Any:
+        if not isinstance(value, (bytes, bytearray, memoryview)) or not value:
+            raise ValueError(
+                f"feature {name!r}: expected the bytes of an image ({self.name}), "
+                f"got {type(value).__name__}"
+            )
+        return bytes(value)
+
+    def value(
+        self, spec: Spec, kind: int, chunks: list[memoryview], shape: list[memoryview]
+    ) -> Any:
+        return bytes(one_value(kind, chunks))
+
+    def column(
+        self, spec: Spec, spans: Spans, shapes: Spans | None, empty: Allocator
+    ) -> FeatureColumn | None:
+        return FeatureColumn(object_array(spans.views()))

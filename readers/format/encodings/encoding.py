@@ -1,0 +1,187 @@
+"""What an encoding is, and what those that store one value of bytes share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from readers.format.decode.column import Allocator, FeatureColumn, Spans
+from readers.format.encodings.values import checked_array
+from readers.format.protobuf.wire import BYTES_LIST, Parts, varint
+from readers.format.spec import Spec, format_shape
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How records store an array of numbers, or a value of bytes, for the kernel.
+
+    Attributes:
+        form: The form, as in `compiled/library.py`.
+        kind: The kind of list that holds it.
+        dtype: The dtype of the values.
+        shape: The shape; sizes may be None. A value of bytes has none.
+        header: The bytes before the values, or before the shape.
+        may_store_shape: Whether a record may store the shape as a feature of its own, `<name>/shape`.
+    """
+
+    form: int
+    kind: int
+    dtype: np.dtype[Any]
+    shape: tuple[int | None, ...] | None
+    header: bytes = b""
+    may_store_shape: bool = False
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all records have values of one size."""
+        return self.shape is not None and None not in self.shape
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How an Example stores the values of a feature.
+
+    A spec is the dtype and shape of the feature, and fits the encoding: `problem` is None. A new encoding
+    is a subclass, and a line in `table.py`.
+
+    Attributes:
+        name: The name in a schema.
+        is_image: Whether a value, or each step of it, is an encoded image.
+        is_text: Whether a value is one text in UTF-8, or each step of it.
+        is_bytes: Whether `checked` returns bytes that are stored as they are.
+        is_one_value: Whether an Example holds the feature as a single bytes value.
+        may_be_missing: Whether an Example without the feature has no values, if the shape is unknown.
+    """
+
+    name: str
+    is_image: bool = False
+    is_text: bool = False
+    is_bytes: bool = False
+    is_one_value: bool = False
+    may_be_missing: bool = False
+
+    def described(self, spec: Spec) -> str:
+        """A feature as error messages print it."""
+        return f"{spec.dtype} {format_shape(spec.shape)}, {self.name}"
+
+    def problem(self, spec: Spec) -> str | None:
+        """The reason why a feature cannot have this encoding; None if it can."""
+        return None
+
+    def is_sequence(self, spec: Spec) -> bool:
+        """Whether the value in a record is a list of arrays."""
+        return False
+
+    def stores_shape(self, spec: Spec) -> bool:
+        """Whether an Example stores an int64 list `<name>/shape` next to the value."""
+        return False
+
+    def reads_shape(self, spec: Spec) -> bool:
+        """Whether readers take the shape from `<name>/shape`, if an Example has it."""
+        return False
+
+    def checked(self, name: str, spec: Spec, value: Any) -> Any:
+        """A value in the form in which it is encoded.
+
+        Args:
+            name: The feature's name, for error messages.
+            spec: The feature.
+            value: Its value in a record, in a form that `Encoder.encode` takes.
+
+        Raises:
+            ValueError: The value does not fit; the message names the feature, what was expected and
+                what was found.
+        """
+        return checked_array(name, spec, value)
+
+    def shape_of(self, value: Any) -> np.ndarray:
+        """The content of `<name>/shape`, int64 [n], of a checked value."""
+        return np.array(value.shape, np.int64)
+
+    def parts(self, spec: Spec, value: Any) -> Parts:
+        """The serialized `tf.train.Feature` that holds a checked value, in parts."""
+        raise NotImplementedError
+
+    def layout(self, spec: Spec, value: Any) -> tuple[Any, bytes | np.ndarray]:
+        """What determines the bytes of `parts` before the content, and the content; None if all bytes do."""
+        return None, b""
+
+    def value(
+        self, spec: Spec, kind: int, chunks: list[memoryview], shape: list[memoryview]
+    ) -> Any:
+        """The value of a feature in one record, which defines the result.
+
+        Args:
+            spec: The feature.
+            kind: The kind of the Example's list; 0 for none.
+            chunks: Its bytes values, or runs of packed numbers.
+            shape: The runs of packed numbers in `<name>/shape`; none if the Example lacks it.
+
+        Raises:
+            ValueError: The value does not fit the spec.
+        """
+        raise NotImplementedError
+
+    def kind(self, spec: Spec) -> int:
+        """The kind of list that stores the feature as one value or one run of numbers; 0 if none does."""
+        return 0
+
+    def column(
+        self, spec: Spec, spans: Spans, shapes: Spans | None, empty: Allocator
+    ) -> FeatureColumn | None:
+        """The column of a feature of a `kind` from its spans; None if `value` has to find each value.
+
+        Args:
+            spec: The feature.
+            spans: The bytes of its value or numbers in each record.
+            shapes: The packed shapes, if the records store them.
+            empty: Allocates large arrays.
+
+        Raises:
+            IrregularRecords: Some records have another form than the first.
+        """
+        return None
+
+    def stored(self, spec: Spec) -> Stored | None:
+        """How the kernel finds the values; None if it cannot.
+
+        Of a value of bytes it finds the spans, of which `column` makes the values.
+        """
+        return None
+
+
+def bytes_values(kind: int, chunks: list[memoryview]) -> list[memoryview]:
+    """The bytes values of a feature.
+
+    Raises:
+        ValueError: It holds numbers.
+    """
+    if kind not in (0, BYTES_LIST):
+        raise ValueError("the Example holds numbers where bytes are expected")
+    return chunks
+
+
+def one_value(kind: int, chunks: list[memoryview]) -> memoryview:
+    """The single bytes value of a feature.
+
+    Raises:
+        ValueError: It holds numbers, or another number of values.
+    """
+    if len(bytes_values(kind, chunks)) != 1:
+        raise ValueError(f"expected one bytes value, found {len(chunks)}")
+    return chunks[0]
+
+
+def size_of(parts: Parts) -> int:
+    """The length of some parts together, in bytes."""
+    return sum(map(len, parts))
+
+
+def bytes_list(values: list[Parts]) -> Parts:
+    """A serialized list of bytes values, in parts, so that no large value is copied twice."""
+    body: Parts = []
+    for parts in values:
+        body += (b"\x0a" + varint(size_of(parts)), *parts)
+    return [b"\x0a" + varint(size_of(body)), *body]

@@ -1,0 +1,228 @@
+"""The encodings of values in a row, whose shape is stored beside them: `list` and `raw`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from readers.format.compiled.library import BYTES, INTEGERS
+from readers.format.decode.column import Allocator, FeatureColumn, Spans
+from readers.format.decode.scanner import require
+from readers.format.dtypes import FLOATS_IN_A_LIST, INTEGERS_IN_A_LIST, numpy_dtype
+from readers.format.encodings.encoding import Encoding, Stored, bytes_list, one_value, size_of
+from readers.format.encodings.values import (
+    checked_array,
+    counts_of,
+    inferred_shape,
+    shaped,
+    shaped_column,
+)
+from readers.format.protobuf.tensor import octets, string_values
+from readers.format.protobuf.wire import (
+    BYTES_LIST,
+    FLOAT_LIST,
+    INT64_LIST,
+    Parts,
+    packed_varints,
+    unpacked_varints,
+    varint,
+)
+from readers.format.spec import Spec
+
+_KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "integers"}
+
+
+def list_kind(dtype: str) -> int:
+    """The kind of list that holds values of a dtype in an Example."""
+    if dtype == "string":
+        return BYTES_LIST
+    return FLOAT_LIST if dtype in FLOATS_IN_A_LIST else INT64_LIST
+
+
+def list_parts(kind: int, packed: Parts) -> Parts:
+    """A serialized list of packed numbers, in parts."""
+    size = size_of(packed)
+    body: Parts = [b"\x0a" + varint(size), *packed] if size else []
+    return [bytes([kind << 3 | 2]) + varint(size_of(body)), *body]
+
+
+@dataclass(frozen=True)
+class _Flat(Encoding):
+    """Values in a row; `<name>/shape` tells the shape if it is unknown."""
+
+    def stores_shape(self, spec: Spec) -> bool:
+        return not spec.is_fixed
+
+    reads_shape = stores_shape
+
+    def value(
+        self, spec: Spec, kind: int, chunks: list[memoryview], shape: list[memoryview]
+    ) -> Any:
+        values = self._values(spec, kind, chunks)
+        if spec.is_fixed:
+            return shaped(spec, values, list(spec.known_sizes))
+        if not shape:
+            return shaped(spec, values, inferred_shape(spec, values.size))
+        sizes = unpacked_varints(b"".join(shape)).tolist()
+        if len(sizes) != len(spec.shape):  # Multiplying very many sizes would take very long.
+            raise ValueError(
+                f"<name>/shape has {len(sizes)} dimensions, expected {len(spec.shape)}"
+            )
+        return shaped(spec, values, sizes)
+
+    def column(
+        self, spec: Spec, spans: Spans, shapes: Spans | None, empty: Allocator
+    ) -> FeatureColumn | None:
+        values, counts = self._column_values(spec, spans, empty)
+        if spec.is_fixed:
+            require(counts == math.prod(spec.known_sizes))
+            return FeatureColumn(values.reshape(len(counts), *spec.known_sizes))
+        if shapes:
+            sizes, ranks = _integers(shapes, empty)
+            require(ranks == len(spec.shape))
+            return shaped_column(spec, values, counts, sizes.reshape(-1, len(spec.shape)))
+        known = math.prod(spec.known_sizes)
+        if spec.shape.count(None) > 1 or not known:
+            return None
+        columns = [counts // known if d is None else np.full_like(counts, d) for d in spec.shape]
+        return shaped_column(spec, values, counts, np.stack(columns, axis=1))
+
+    def _values(self, spec: Spec, kind: int, chunks: list[memoryview]) -> np.ndarray:
+        """The values in one record, flat."""
+        raise NotImplementedError
+
+    def _column_values(
+        self, spec: Spec, spans: Spans, empty: Allocator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The values of all records, flat, and the number of them in each, int64 [B]."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class RawEncoding(_Flat):
+    """The little-endian bytes of the values, as one bytes value."""
+
+    is_one_value: bool = True
+
+    def problem(self, spec: Spec) -> str | None:
+        return "raw bytes need a numeric dtype" if spec.dtype == "string" else None
+
+    def parts(self, spec: Spec, value: Any) -> Parts:
+        return bytes_list([[octets(value)]])
+
+    def layout(self, spec: Spec, value: Any) -> tuple[Any, bytes | np.ndarray]:
+        return (value.shape, octets(value)) if value.size else (None, b"")
+
+    def kind(self, spec: Spec) -> int:
+        return BYTES_LIST
+
+    def _values(self, spec: Spec, kind: int, chunks: list[memoryview]) -> np.ndarray:
+        data, target = one_value(kind, chunks), numpy_dtype(spec.dtype)
+        if len(data) % target.itemsize:
+            raise ValueError(f"{len(data)} bytes are not a whole number of {spec.dtype} values")
+        return np.frombuffer(data, target)
+
+    def _column_values(
+        self, spec: Spec, spans: Spans, empty: Allocator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        dtype = numpy_dtype(spec.dtype)
+        counts = counts_of(spans.lengths, dtype)
+        return spans.joined(empty).view(dtype), counts
+
+    def stored(self, spec: Spec) -> Stored | None:
+        dtype = numpy_dtype(spec.dtype)
+        return Stored(BYTES, BYTES_LIST, dtype, spec.shape, may_store_shape=not spec.is_fixed)
+
+
+@dataclass(frozen=True)
+class ListEncoding(_Flat):
+    """A list of an Example: bytes values, or packed floats or integers."""
+
+    may_be_missing: bool = True
+
+    def problem(self, spec: Spec) -> str | None:
+        if spec.dtype in (*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST, "string"):
+            return None
+        return "an Example's lists hold int64, float32 and bytes: use the encoding tensor"
+
+    def checked(self, name: str, spec: Spec, value: Any) -> Any:
+        array = checked_array(name, spec, value)
+        return array.item() if spec.dtype == "int64" and not spec.shape else array
+
+    def parts(self, spec: Spec, value: Any) -> Parts:
+        kind = list_kind(spec.dtype)
+        if kind == BYTES_LIST:
+            return bytes_list([[item] for item in string_values(value)])
+        if kind == FLOAT_LIST:
+            return list_parts(FLOAT_LIST, [value.astype("<f4").tobytes()])
+        return list_parts(INT64_LIST, [packed_varints(np.asarray(value, np.int64).reshape(-1))])
+
+    def layout(self, spec: Spec, value: Any) -> tuple[Any, bytes | np.ndarray]:
+        return (value if isinstance(value, int) else None), b""
+
+    def kind(self, spec: Spec) -> int:
+        return 0 if spec.dtype == "string" else list_kind(spec.dtype)
+
+    def _values(self, spec: Spec, kind: int, chunks: list[memoryview]) -> np.ndarray:
+        expected = list_kind(spec.dtype)
+        if kind not in (0, expected):
+            raise ValueError(
+                f"the Example holds a list of {_KINDS[kind]}, not of {_KINDS[expected]}"
+            )
+        if expected == BYTES_LIST:
+            values = np.empty(len(chunks), object)
+            values[:] = [bytes(chunk) for chunk in chunks]
+            return values
+        packed = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if expected == INT64_LIST:
+            numbers = unpacked_varints(packed)
+            values = numbers.astype(numpy_dtype(spec.dtype), copy=False)
+            if values is not numbers and not np.array_equal(values, numbers):
+                wrong = numbers[values != numbers][0]
+                raise ValueError(f"the Example holds {wrong}, which is not a valid {spec.dtype}")
+            return values
+        if len(packed) % 4:
+            raise ValueError("the floats are cut off")
+        return np.frombuffer(packed, "<f4").astype(numpy_dtype(spec.dtype), copy=False)
+
+    def _column_values(
+        self, spec: Spec, spans: Spans, empty: Allocator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        dtype = numpy_dtype(spec.dtype)
+        if list_kind(spec.dtype) == FLOAT_LIST:
+            counts = counts_of(spans.lengths, np.dtype("<f4"))
+            return spans.joined(empty).view("<f4").astype(dtype, copy=False), counts
+        numbers, counts = _integers(spans, empty)
+        values = numbers.astype(dtype, copy=False)
+        if values is not numbers:
+            is_held = values == numbers
+            if not is_held.all():
+                require(np.logical_and.reduceat(is_held, np.cumsum(counts) - counts))
+        return values, counts
+
+    def stored(self, spec: Spec) -> Stored | None:
+        if spec.dtype not in ("float32", *INTEGERS_IN_A_LIST):  # Other floats are converted.
+            return None
+        kind, varies = list_kind(spec.dtype), not spec.is_fixed
+        form = INTEGERS if kind == INT64_LIST else BYTES
+        return Stored(form, kind, numpy_dtype(spec.dtype), spec.shape, may_store_shape=varies)
+
+
+def _integers(spans: Spans, empty: Allocator) -> tuple[np.ndarray, np.ndarray]:
+    """The values of packed varints, int64 [N], and the number of them per record, int64 [B]."""
+    require(spans.lengths > 0)
+    joined = spans.joined(empty)
+    stops = np.cumsum(spans.lengths)
+    last = joined < 128
+    require(last[stops - 1])  # No varint continues into the next record.
+    counts = np.add.reduceat(last, stops - spans.lengths, dtype=np.int64)
+    try:
+        return unpacked_varints(joined.data), counts
+    except ValueError:  # One of them is longer than ten bytes.
+        ends = np.flatnonzero(last)
+        too_long = ends[np.diff(ends, prepend=-1) > 10]
+        require(~np.isin(np.arange(len(stops)), np.searchsorted(stops, too_long, side="right")))
+        raise

@@ -1,0 +1,146 @@
+"""The encodings of serialized TensorProtos, which state their shape: `tensor` and `sequence`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from readers.format.compiled.library import HEADED, TENSOR
+from readers.format.decode.column import Allocator, FeatureColumn, Spans
+from readers.format.decode.scanner import Scanner, require
+from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
+from readers.format.encodings.encoding import Encoding, Stored, bytes_list, bytes_values, one_value
+from readers.format.encodings.values import checked_array, counts_of, fitting, shaped_column
+from readers.format.protobuf.tensor import octets, parse_tensor, tensor_header, tensor_parts
+from readers.format.protobuf.wire import BYTES_LIST, Parts
+from readers.format.spec import Spec
+
+
+@dataclass(frozen=True)
+class TensorEncoding(Encoding):
+    """One TensorProto, as `tf.io.serialize_tensor` writes it."""
+
+    is_one_value: bool = True
+
+    def stores_shape(self, spec: Spec) -> bool:
+        return not spec.is_fixed
+
+    def parts(self, spec: Spec, value: Any) -> Parts:
+        return bytes_list([tensor_parts(value)])
+
+    def layout(self, spec: Spec, value: Any) -> tuple[Any, bytes | np.ndarray]:
+        if spec.dtype == "string" or not value.size:
+            return None, b""
+        return value.shape, octets(value)
+
+    def value(
+        self, spec: Spec, kind: int, chunks: list[memoryview], shape: list[memoryview]
+    ) -> Any:
+        return fitting(spec, parse_tensor(one_value(kind, chunks), spec.dtype))
+
+    def kind(self, spec: Spec) -> int:
+        return 0 if spec.dtype == "string" else BYTES_LIST
+
+    def column(
+        self, spec: Spec, spans: Spans, shapes: Spans | None, empty: Allocator
+    ) -> FeatureColumn | None:
+        return _fixed(spec, spans, empty) if spec.is_fixed else _varying(spec, spans, empty)
+
+    def stored(self, spec: Spec) -> Stored | None:
+        if spec.dtype == "string":
+            return None
+        dtype = numpy_dtype(spec.dtype)
+        if spec.is_fixed:
+            header = tensor_header(spec.dtype, spec.known_sizes)
+            return Stored(HEADED, BYTES_LIST, dtype, spec.shape, header)
+        return Stored(TENSOR, BYTES_LIST, dtype, spec.shape, _beginning(spec))
+
+
+def _beginning(spec: Spec) -> bytes:
+    """The bytes of a TensorProto before its shape."""
+    return bytes([8, TENSORFLOW_DTYPES[spec.dtype], 18])
+
+
+def _fixed(spec: Spec, spans: Spans, empty: Allocator) -> FeatureColumn:
+    dtype, shape = numpy_dtype(spec.dtype), spec.known_sizes
+    header, nbytes = tensor_header(spec.dtype, shape), math.prod(shape) * dtype.itemsize
+    require(spans.lengths == len(header) + nbytes)
+    scanner = Scanner(spans.data, spans.starts, spans.stops)
+    scanner.expect(header)
+    values = spans.starting_at(scanner.at).stacked(nbytes, empty)
+    return FeatureColumn(values.view(dtype).reshape(len(values), *shape))
+
+
+def _varying(spec: Spec, spans: Spans, empty: Allocator) -> FeatureColumn:
+    """The column of TensorProtos of unknown shape, none of which is empty."""
+    scanner = Scanner(spans.data, spans.starts, spans.stops)
+    scanner.expect(_beginning(spec))
+    shape_ends = scanner.enter()
+    sizes = []
+    for known in spec.shape:
+        scanner.expect(b"\x12")
+        ends = scanner.enter()
+        scanner.expect(b"\x08")
+        size = scanner.varint()
+        scanner.leave(ends)
+        if known is not None:
+            require(size == known)
+        sizes.append(size)
+    scanner.leave(shape_ends)
+    scanner.expect(b"\x22")
+    require(scanner.enter() == spans.stops)
+    content, dtype = spans.starting_at(scanner.at), numpy_dtype(spec.dtype)
+    counts = counts_of(content.lengths, dtype)
+    values = content.joined(empty).view(dtype)
+    return shaped_column(spec, values, counts, np.stack(sizes, axis=1))
+
+
+@dataclass(frozen=True)
+class SequenceEncoding(Encoding):
+    """A list of TensorProtos, whose shapes may differ."""
+
+    may_be_missing: bool = True
+
+    def problem(self, spec: Spec) -> str | None:
+        if spec.dtype != "string" and spec.shape:
+            return None
+        return "a sequence must be numeric, with a first dimension that counts its arrays"
+
+    def is_sequence(self, spec: Spec) -> bool:
+        return True
+
+    def stores_shape(self, spec: Spec) -> bool:
+        return True
+
+    def checked(self, name: str, spec: Spec, value: Any) -> Any:
+        try:
+            items = list(value)
+        except TypeError:
+            raise ValueError(
+                f"feature {name!r}: expected a list of arrays, got {type(value).__name__}"
+            ) from None
+        part = Spec(spec.dtype, spec.shape[1:])
+        parts = [checked_array(f"{name}[{i}]", part, item) for i, item in enumerate(items)]
+        if spec.shape[0] not in (None, len(parts)):
+            raise ValueError(f"feature {name!r}: expected {spec.shape[0]} arrays, got {len(parts)}")
+        return parts
+
+    def shape_of(self, value: Any) -> np.ndarray:
+        """One row per array, concatenated: the array's size in bytes, then its shape."""
+        rows = [(array.nbytes, *array.shape) for array in value]
+        return np.array(rows, np.int64).reshape(-1)
+
+    def parts(self, spec: Spec, value: Any) -> Parts:
+        return bytes_list([tensor_parts(array) for array in value])
+
+    def value(
+        self, spec: Spec, kind: int, chunks: list[memoryview], shape: list[memoryview]
+    ) -> Any:
+        found = bytes_values(kind, chunks)
+        if spec.shape[0] not in (None, len(found)):
+            raise ValueError(f"expected {spec.shape[0]} arrays, found {len(found)}")
+        part = Spec(spec.dtype, spec.shape[1:])
+        return [fitting(part, parse_tensor(chunk, spec.dtype)) for chunk in found]

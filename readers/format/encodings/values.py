@@ -1,0 +1,137 @@
+"""Whether arrays fit a spec: those that are encoded, and those that were decoded."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from readers.format.decode.column import FeatureColumn
+from readers.format.decode.scanner import require
+from readers.format.dtypes import dtype_name, numpy_dtype
+from readers.format.spec import MAX_EMPTY_SIZE, Spec, fits, format_found, format_shape
+
+
+def checked_array(name: str, spec: Spec, value: Any) -> np.ndarray:
+    """A value as an array of the spec's dtype, whose shape fits.
+
+    Raises:
+        ValueError: It does not fit; the message names the feature.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+    else:
+        array = _from_python(name, spec, value)
+    # Finding the name of a dtype takes ten times as long as comparing dtypes, which nearly always
+    # decides.
+    same = array.dtype == numpy_dtype(spec.dtype)
+    found = spec.dtype if same else dtype_name(array.dtype)
+    if found != spec.dtype or not fits(spec.shape, array.shape):
+        raise ValueError(
+            f"feature {name!r}: expected {spec.dtype} {format_shape(spec.shape)}, "
+            f"got {found} {format_found(array.shape)}"
+        )
+    return array
+
+
+def _from_python(name: str, spec: Spec, value: Any) -> np.ndarray:
+    """An array of Python numbers, text or nested lists, if the dtype can hold them.
+
+    A float may be rounded.
+    """
+    target = numpy_dtype(spec.dtype)
+    try:
+        if target.kind == "O":
+            return np.array(value, object)
+        natural = np.asarray(value)
+        if not natural.size:
+            return np.asarray(value, target)
+        if natural.dtype == target:
+            return natural
+        if natural.dtype.kind not in ("biufc" if target.kind == "c" else "biuf"):
+            raise TypeError
+        # NumPy turns integers into floats if they lie on both sides of 2**63 or next to a float.
+        inexact = natural.dtype.kind == "f" and target.kind in "iu"
+        with np.errstate(all="ignore"):
+            array = np.asarray(value, target) if inexact else natural.astype(target)
+            if target.kind in "biu":
+                held = np.array_equal(natural, array)
+            else:
+                held = np.array_equal(np.isfinite(natural), np.isfinite(array))
+        if not held:
+            raise OverflowError
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"feature {name!r}: expected {spec.dtype} {format_shape(spec.shape)}, "
+            f"got {str(value)[:80]!r}"
+        ) from None
+    return array
+
+
+def fitting(spec: Spec, array: np.ndarray) -> np.ndarray:
+    """A decoded array, if its shape fits the spec.
+
+    Raises:
+        ValueError: It does not fit.
+    """
+    if not fits(spec.shape, array.shape):
+        raise ValueError(f"expected {format_shape(spec.shape)}, found {format_found(array.shape)}")
+    return array
+
+
+def shaped(spec: Spec, values: np.ndarray, shape: list[int]) -> np.ndarray:
+    """Flat values in a shape.
+
+    Raises:
+        ValueError: They do not fill it, or it does not fit the spec.
+    """
+    if math.prod(shape) != values.size or any(d < 0 for d in shape):
+        raise ValueError(f"{values.size} values do not fill shape {format_shape(tuple(shape))}")
+    return fitting(spec, values.reshape(shape))
+
+
+def inferred_shape(spec: Spec, size: int) -> list[int]:
+    """The shape of `size` values, if a spec has one unknown dimension.
+
+    Raises:
+        ValueError: It has several, or the values do not fill it.
+    """
+    known = math.prod(spec.known_sizes)
+    if spec.shape.count(None) > 1:
+        raise ValueError("several unknown dimensions need the companion list <name>/shape")
+    if known == 0 or size % known:
+        raise ValueError(f"{size} values do not fill shape {format_shape(spec.shape)}")
+    return [size // known if d is None else d for d in spec.shape]
+
+
+def shaped_column(
+    spec: Spec, values: np.ndarray, counts: np.ndarray, shapes: np.ndarray
+) -> FeatureColumn:
+    """The column of values with their shapes, which must fit the spec and the number of values.
+
+    Args:
+        spec: The feature.
+        values: The values, flat.
+        counts: int64 [B], the number of values in each record.
+        shapes: int64 [B, rank], the shape of each record.
+
+    Raises:
+        IrregularRecords: The shape of a record does not fit.
+    """
+    for axis, size in enumerate(spec.shape):
+        require(shapes[:, axis] >= 0 if size is None else shapes[:, axis] == size)
+    require((shapes.max(axis=1, initial=0) <= MAX_EMPTY_SIZE) | (counts > 0))
+    # Unlike a product of integers, one of floats does not wrap around.
+    require(np.prod(shapes.astype(np.float64), axis=1) == counts)
+    return FeatureColumn(values, shapes)
+
+
+def counts_of(lengths: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """The number of values of a fixed-width dtype in some numbers of bytes, int64 [B].
+
+    Raises:
+        IrregularRecords: A number of bytes is not a whole number of values.
+    """
+    require(lengths % dtype.itemsize == 0)
+    return lengths // dtype.itemsize

@@ -1,0 +1,173 @@
+"""The shards of a plan and their indexes, opened when their first record is read."""
+
+from __future__ import annotations
+
+import functools
+import resource
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from typing import Any
+
+import numpy as np
+
+from readers.files.in_threads import map_in_threads
+from readers.files.local import is_local
+from readers.format.manifest import DatasetError
+from readers.shards.cache import Cache
+from readers.shards.opened.fetch import ShardBytes
+from readers.shards.opened.gzip_files import GzippedShard
+from readers.shards.opened.indexes import ShardIndexes
+from readers.shards.opened.local_shard import CHANGED, is_changed
+from readers.shards.plan import Part, Plan
+
+# Linux allows a process 65,530 maps, and a process may read several datasets.
+_OPEN_SHARDS = 8_192
+
+# A plan of more shards keeps no descriptors. The limit is an eighth of the descriptors that the process
+# may have, often 1,024.
+_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+_DESCRIPTORS = _OPEN_SHARDS if _FILES == resource.RLIM_INFINITY else _FILES // 8
+
+# Shards that the cache fetches at a time, each with 32 MiB of requests. Four give 1.3 times the records a
+# second of two.
+_CACHED_AT_ONCE = 4
+
+# Each takes a descriptor, and can only be read from front to back.
+_OPEN_GZIPPED = 4
+
+
+class OpenShards:
+    """The shards of a plan by the numbers of its parts. It is safe to share between threads.
+
+    Args:
+        plan: The plan.
+        cache: Where to keep remote shards; None to read them from the store.
+
+    Attributes:
+        parts: The parts of the plan.
+        is_gzipped: Whether any file is compressed with GZIP.
+        indexes: Their indexes.
+        has_descriptors: Whether shards on a local disk keep a file descriptor.
+        is_local: Whether every file is on a local disk, or cached there when it is first read.
+        open: Opens the shard of a path.
+        gzipped: Opens the GZIP file of a part.
+        ends: int64 [parts], the number of the record after the last of each part.
+        firsts: int64 [parts], the number that the first record of each part's file would have.
+    """
+
+    def __init__(self, plan: Plan, cache: Cache | None) -> None:
+        self.parts, self.is_gzipped = plan.parts, plan.gzipped
+        cached = cache.cacheable(plan.parts) if cache else frozenset()
+        self.is_local = all(is_local(part.path) or part.path in cached for part in plan.parts)
+        self._cache, self._cacheable = cache, cached
+        # The files to read from the cache, and those that it does not have yet, or not any more.
+        self._cached, self._uncached = set(cached), set(cached)
+        self.ends = np.cumsum([part.take for part in plan.parts], dtype=np.int64)
+        before = [part.take + part.skip for part in plan.parts]
+        self.firsts = self.ends - np.array(before, np.int64)
+        self.has_descriptors = len(plan.parts) <= _DESCRIPTORS
+        self.indexes = ShardIndexes(plan.parts, self.has_descriptors)
+        # The least recently used shard is dropped; it closes once its last reader is done with it.
+        opener = _opener(plan.parts, cache, self._cached, self.has_descriptors)
+        self.open = functools.lru_cache(_OPEN_SHARDS)(opener)
+        self.gzipped = functools.lru_cache(_OPEN_GZIPPED)(_open_gzipped)
+        self._lock = threading.Lock()
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether every file is on a local disk by now, so that no record takes a request."""
+        return self.is_local and not self._uncached
+
+    def locate(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The part of each record, and its number in the part's file, int64 [B] each."""
+        parts = np.searchsorted(self.ends, numbers, side="right")
+        return parts, numbers - self.firsts[parts]
+
+    def fill_cache(self, paths: Set[str]) -> None:
+        """Opens the shards that are to be cached, which fetches them, several at a time."""
+        missing = sorted(paths & self._uncached)
+        opened = map_in_threads(self.open, missing, False, _CACHED_AT_ONCE)
+        # Those that could not be kept are read from the store.
+        kept = [path for path, shard in zip(missing, opened, strict=True) if shard.local]
+        self._uncached.difference_update(kept)
+
+    def drop_copies(self, numbers: Iterable[int]) -> bool:
+        """Deletes the copies of parts in the cache; returns whether one of them may have had a copy.
+
+        From then on they are read from the store: a disk that damaged one copy may damage the next.
+        """
+        found = [self.parts[number] for number in numbers]
+        copied = {part.path for part in found} & self._cacheable
+        if not self._cache or not copied:
+            return False
+        with self._lock:  # Another thread may have found the same damage.
+            for part in found:
+                if part.path in self._cached & copied and self.open(part.path).local:
+                    self._cache.drop(part)
+            self._cached -= copied
+            self._uncached |= copied
+            self.open.cache_clear()
+        return True
+
+    def has_section(self, name: str, dtype: np.dtype[Any]) -> bool:
+        """Whether the index of every file has a section of a dtype.
+
+        The indexes of files without a manifest are opened. Those of a dataset are alike: one shows it.
+        """
+        numbers = [number for number, part in enumerate(self.parts) if part.take]
+        if self.is_gzipped:
+            return False
+        foreign = [number for number in numbers if self.parts[number].index_crc32c is None]
+        asked = numbers[:1] + foreign
+        self.load_indexes(asked)
+        return all(self.indexes.has(name, dtype, number) for number in asked)
+
+    def section(self, name: str, dtype: np.dtype[Any], numbers: np.ndarray) -> np.ndarray:
+        """The numbers of a section, [B], of the records of some numbers, int64 [B].
+
+        Raises:
+            DatasetError: (a ValueError) An index is damaged.
+        """
+        parts, rows = self.locate(numbers)
+        self.load_indexes(np.unique(parts).tolist())
+        return self.indexes.numbers(name, dtype, rows, parts)
+
+    def load_index(self, number: int) -> None:
+        """Reads the index of a part, unless it was read before."""
+        if self.indexes.is_loaded(number):
+            return
+        part = self.parts[number]
+        if is_local(part.path):
+            self.open(part.path)  # Raises an error if the file is not the one of the plan.
+        self.indexes.load(number)
+
+    def load_indexes(self, numbers: Sequence[int]) -> None:
+        """Reads the indexes of parts."""
+        missing = self.indexes.missing(numbers)
+        map_in_threads(self.load_index, missing, all(is_local(self.parts[n].path) for n in missing))
+
+
+def _opener(
+    parts: Sequence[Part], cache: Cache | None, cached: Collection[str], descriptor: bool
+) -> Callable[[str], ShardBytes]:
+    """A function that opens a shard by its path.
+
+    It must not refer to the shards, which have it in a cache and would never be freed.
+    """
+    by_path = {part.path: part for part in parts}
+
+    def open_shard(path: str) -> ShardBytes:
+        part = by_path[path]
+        file = cache.open(part) if cache and path in cached else None
+        shard = ShardBytes(path, descriptor, file)
+        if shard.local and part.version not in (None, shard.local.version):
+            raise DatasetError(f"{path}: {CHANGED}")
+        return shard
+
+    return open_shard
+
+
+def _open_gzipped(part: Part) -> GzippedShard:
+    if is_changed(part):
+        raise DatasetError(f"{part.path}: {CHANGED}")
+    return GzippedShard(part.path)
