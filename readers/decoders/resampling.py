@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 from types import ModuleType
-from typing import Protocol
 
 import numpy as np
 
 from readers.decoders.view import View
-
-
-class Pixels(Protocol):
-    """An image whose size is known before it is decoded."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """[height, width, channels]."""
-        ...
-
-    def reduced(self, factor: int) -> tuple[np.ndarray, int]:
-        """See `EncodedImage.reduced`."""
-        ...
+from readers.format.decode.images import EncodedImage
 
 
 class ArrayImage:
@@ -31,7 +18,7 @@ class ArrayImage:
         self._pixels, self.shape = pixels, pixels.shape
 
     def reduced(self, factor: int) -> tuple[np.ndarray, int]:
-        """The array itself."""
+        """The array itself, as `EncodedImage.reduced` returns what is no JPEG."""
         return self._pixels, 1
 
 
@@ -53,7 +40,7 @@ def opencv() -> ModuleType:
     return module
 
 
-def read_view(image: Pixels, view: View, out: np.ndarray) -> View:
+def read_view(image: EncodedImage | ArrayImage, view: View, out: np.ndarray) -> View:
     """Writes a window of an image, resized, into an array of the image's dtype.
 
     The image becomes a half, a quarter or an eighth of its size where that still has as many pixels as the
