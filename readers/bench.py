@@ -223,10 +223,11 @@ def _cures(schema: Schema, given: Mapping[str, Decoder], is_on_disk: bool) -> tu
     decode = "write smaller pictures (--image_size)" if pictures else "read fewer features"
     if whole := [name for name in pictures if name not in given]:
         decode = f"decode pictures at the model's size (--decoders {whole[0]}=Resize:224)"
+    many = "several processes (torch_batches in a DataLoader with num_workers=)"
     place = "faster disk" if is_on_disk else "disk of this machine (cache=)"
     return (
         f"more threads will not help; keep the dataset on a {place}, or write smaller records",
-        f"{decode}, or use several processes (torch_batches in a DataLoader with num_workers=)",
+        f"{decode}, or use {many if processors() > 8 else 'more processors'}",
     )
 
 

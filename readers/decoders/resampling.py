@@ -4,43 +4,21 @@ from __future__ import annotations
 
 from functools import cache
 from types import ModuleType
-from typing import Protocol
 
 import numpy as np
 
 from readers.decoders.view import View
-
-# How many pixels in one direction become one before bilinear interpolation leaves out too many. The mean
-# takes five times as long, as long as decoding.
-_ALIASES = 4
-
-
-class Pixels(Protocol):
-    """An image whose size is known before it is decoded."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """[height, width, channels]."""
-        ...
-
-    @property
-    def can_reduce(self) -> bool:
-        """Whether `reduced` may make the image smaller."""
-        ...
-
-    def reduced(self, factor: int) -> tuple[np.ndarray, int]:
-        """See `EncodedImage.reduced`."""
-        ...
+from readers.format.decode.images import EncodedImage
 
 
 class ArrayImage:
     """An image that is stored as an array [height, width, channels]."""
 
     def __init__(self, pixels: np.ndarray) -> None:
-        self._pixels, self.shape, self.can_reduce = pixels, pixels.shape, False
+        self._pixels, self.shape = pixels, pixels.shape
 
     def reduced(self, factor: int) -> tuple[np.ndarray, int]:
-        """The array itself."""
+        """The array itself, as `EncodedImage.reduced` returns what is no JPEG."""
         return self._pixels, 1
 
 
@@ -62,12 +40,13 @@ def opencv() -> ModuleType:
     return module
 
 
-def read_view(image: Pixels, view: View, out: np.ndarray) -> View:
+def read_view(image: EncodedImage | ArrayImage, view: View, out: np.ndarray) -> View:
     """Writes a window of an image, resized, into an array of the image's dtype.
 
-    A JPEG is decoded at a half, a quarter or an eighth of its size where that still has as many
-    pixels as the result. The rest is bilinear, or, where the result is at most half as high and half as
-    wide, or a quarter of one of them, the mean of the pixels under each pixel of the result.
+    The image becomes a half, a quarter or an eighth of its size where that still has as many pixels as the
+    result: each pixel is the mean of 2x2, 4x4 or 8x8, which the codec of JPEGs finds without decoding them all.
+    If a side is still twice as long as that of the result or longer, whole numbers of pixels become their mean,
+    too. The rest is bilinear.
 
     Args:
         image: The image.
@@ -80,26 +59,23 @@ def read_view(image: Pixels, view: View, out: np.ndarray) -> View:
     Raises:
         ValueError: The image cannot be decoded.
     """
-    size = image.shape[0], image.shape[1]
     target = out.shape[0], out.shape[1]
-    factor = view.reduction(target) if image.can_reduce else 1
-    view = view.aligned(factor, size)
+    factor = view.reduction(target)
+    view = view.aligned(factor, (image.shape[0], image.shape[1]))
     pixels, found = image.reduced(factor)
     bottom, right = -(-(view.top + view.height) // found), -(-(view.left + view.width) // found)
     window = pixels[view.top // found : bottom, view.left // found : right]
-    cv2 = opencv()
-    down, across = window.shape[0] / target[0], window.shape[1] / target[1]
-    if min(down, across) < 1 and max(down, across) >= _ALIASES:
-        # The mean of pixels needs both sides to shrink, so the longer one shrinks first.
-        sides = (target[1], window.shape[0]) if across > 1 else (window.shape[1], target[0])
-        window = cv2.resize(window, sides, interpolation=cv2.INTER_AREA).reshape(
-            sides[1], sides[0], out.shape[2]
-        )
-    elif min(down, across) >= 2 or max(down, across) >= _ALIASES:
-        _resize(window, view, out, cv2.INTER_AREA)
-        return view
-    # The exact variant has the same pixels on every machine, for a tenth of the time of decoding.
-    _resize(window, view, out, cv2.INTER_LINEAR_EXACT)
+    # So many pixels become one, down and across.
+    means = [
+        factor // found * max(side * found // factor // goal, 1)
+        for side, goal in zip(window.shape, target, strict=False)
+    ]
+    if means != [1, 1]:
+        cv2 = opencv()
+        sides = [-(-side // mean) for side, mean in zip(window.shape, means, strict=False)]
+        small = cv2.resize(window, (sides[1], sides[0]), interpolation=cv2.INTER_AREA)
+        window = small.reshape(*sides, window.shape[2])
+    _resize(window, view, out)
     return view
 
 
@@ -116,12 +92,13 @@ def read_mask(mask: np.ndarray, view: View, out: np.ndarray) -> None:
     out[...] = mask[down][:, across[::-1] if view.mirrored else across]
 
 
-def _resize(window: np.ndarray, view: View, out: np.ndarray, interpolation: int) -> None:
+def _resize(window: np.ndarray, view: View, out: np.ndarray) -> None:
     cv2 = opencv()
     if out.shape[2] == 1:  # OpenCV has no last axis for gray images.
         window, out = window[..., 0], out[..., 0]
-    size = out.shape[1], out.shape[0]
+    # The exact variant has the same pixels on every machine, for a tenth of the time of decoding.
+    size, exact = (out.shape[1], out.shape[0]), cv2.INTER_LINEAR_EXACT
     if view.mirrored:
-        cv2.flip(cv2.resize(window, size, interpolation=interpolation), 1, dst=out)
+        cv2.flip(cv2.resize(window, size, interpolation=exact), 1, dst=out)
     else:
-        cv2.resize(window, size, dst=out, interpolation=interpolation)
+        cv2.resize(window, size, dst=out, interpolation=exact)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,17 @@ from readers.files.processors import on_all_processors
 from readers.format.decode.column import object_array
 from readers.shards.memory import RecyclingAllocator
 
-# New memory for float32 images would take as long as computing them.
-_MEMORY = RecyclingAllocator()
-
 # From so many numbers on, threads pay off.
 _LARGE = 1 << 20
+
+
+@cache
+def _memory(process: int) -> RecyclingAllocator:
+    """Memory that is used again: new memory for float32 images takes as long as computing them.
+
+    A fork has memory of its own, because a thread of its parent may have held the lock.
+    """
+    return RecyclingAllocator()
 
 
 def float32(values: np.ndarray) -> np.ndarray:
@@ -93,7 +101,7 @@ def to_float(images: Any) -> np.ndarray:
     if images.dtype.kind == "f":
         return images.astype(np.float32, copy=False)
     scale = np.float32(1.0 / np.iinfo(images.dtype).max)
-    floats = _MEMORY.empty(images.shape, np.dtype(np.float32))
+    floats = _memory(os.getpid()).empty(images.shape, np.dtype(np.float32))
     if images.size < _LARGE or images.ndim < 2:
         return np.multiply(images, scale, out=floats, dtype=np.float32)
 
@@ -122,7 +130,7 @@ def standardized(
     values: np.ndarray, mean: tuple[float, ...], std: tuple[float, ...], dtype: str
 ) -> np.ndarray:
     """(values - mean) / std, computed in a dtype, as float32; always a new array."""
-    out = _MEMORY.empty(values.shape, np.dtype(dtype))
+    out = _memory(os.getpid()).empty(values.shape, np.dtype(dtype))
     out[...] = values
     rows, means, stds = out, np.array(mean, dtype), np.array(std, dtype)
     if len(mean) > 1:

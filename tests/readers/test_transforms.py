@@ -400,3 +400,14 @@ def test_the_error_states_why_a_feature_cannot_be_normalized(feature, figures, m
 
 
 # Without TensorFlow.
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_batches_of_many_pixels_become_floats_that_later_batches_leave_alone(dtype):
+    highest = np.iinfo(dtype).max
+    images = np.random.default_rng(0).integers(0, highest + 1, (8, 256, 256, 3), dtype)
+    first = to_float(images)
+    second = to_float(images[::-1])
+    scale = np.float32(1 / highest)
+    np.testing.assert_array_equal(first, images.astype(np.float32) * scale)
+    np.testing.assert_array_equal(second, first[::-1])

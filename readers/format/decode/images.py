@@ -35,7 +35,6 @@ class EncodedImage:
     Attributes:
         shape: (height, width, channels) of its pixels.
         dtype: Their dtype, uint8 or uint16.
-        can_reduce: Whether `reduced` can decode it at a fraction of its size.
 
     Raises:
         ValueError: The header cannot be read, or the size does not fit the feature.
@@ -47,7 +46,6 @@ class EncodedImage:
         self.dtype, channels = numpy_dtype(feature.dtype), feature.shape[2] or 3
         size = jpeg_size(data) if feature.dtype == "uint8" and channels != 4 else None
         self._opened = None if size else self._open()
-        self.can_reduce = self._opened is None
         if self._opened:
             size = self._opened.height, self._opened.width
         assert size is not None
