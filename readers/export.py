@@ -16,8 +16,8 @@ from readers.batches.batch_format import BatchFormat
 from readers.batches.collate import collate
 from readers.files.local import is_local, path_text
 from readers.format.dtypes import numpy_dtype
+from readers.format.encodings.spec import format_shape
 from readers.format.schema import Feature
-from readers.format.spec import format_shape
 from readers.shards.features import with_fixed_shapes
 from readers.shards.plan import Paths
 from readers.shards.records import Records

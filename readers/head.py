@@ -12,8 +12,8 @@ import numpy as np
 from readers.batches.read_sizes import records_at_once
 from readers.describe import named
 from readers.format.dtypes import dtype_name
+from readers.format.encodings.spec import format_shape
 from readers.format.manifest import Manifest
-from readers.format.spec import format_shape
 from readers.shards.records import Records
 from readers.shards.resolving.datasets import dataset_plan
 

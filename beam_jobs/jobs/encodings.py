@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from beam_jobs.errors import UsageError, did_you_mean
+from readers.format.encodings.spec import format_shape
 from readers.format.schema import Feature
-from readers.format.spec import format_shape
 
 # Feature -> encoding.
 Encodings = Mapping[str, str]

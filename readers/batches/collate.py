@@ -16,9 +16,9 @@ from readers.format.decode.column import (
     object_array,
 )
 from readers.format.dtypes import numpy_dtype
+from readers.format.encodings.spec import format_shape
 from readers.format.manifest import DatasetError
 from readers.format.schema import Feature
-from readers.format.spec import format_shape
 
 
 def collate(

@@ -12,8 +12,8 @@ from readers.decoders.resampling import read_mask
 from readers.decoders.view import View
 from readers.format.decode.images import decode_image
 from readers.format.dtypes import numpy_dtype
+from readers.format.encodings.spec import format_shape
 from readers.format.schema import Feature, Schema
-from readers.format.spec import format_shape
 
 
 @dataclass(frozen=True)

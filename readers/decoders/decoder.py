@@ -18,8 +18,8 @@ from readers.format.decode.column import (
 )
 from readers.format.decode.image_columns import Located, image_column, of_each_row
 from readers.format.dtypes import numpy_dtype
+from readers.format.encodings.spec import fits, format_shape
 from readers.format.schema import Feature, Schema
-from readers.format.spec import fits, format_shape
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from readers.format.encodings.spec import format_shape
 from readers.format.schema import Schema
-from readers.format.spec import format_shape
 from readers.format.splits import Split
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}

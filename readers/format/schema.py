@@ -18,8 +18,8 @@ from readers.format.dtypes import (
     numpy_dtype,
 )
 from readers.format.encodings.encoding import Encoding
+from readers.format.encodings.spec import Spec, format_shape
 from readers.format.encodings.table import ENCODINGS, StepsEncoding
-from readers.format.spec import Spec, format_shape
 
 IMAGE_ENCODINGS = tuple(
     name

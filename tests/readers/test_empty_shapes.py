@@ -6,8 +6,8 @@ import tensorflow as tf
 
 import readers
 from readers.format.encode import Encoder
+from readers.format.encodings.spec import MAX_EMPTY_SIZE
 from readers.format.protobuf.tensor import serialize_tensor
-from readers.format.spec import MAX_EMPTY_SIZE
 from readers.format.tfrecord import frame
 
 LONG = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (10**9, 0), (0, 0))

@@ -11,8 +11,8 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
+from readers.format.encodings.spec import fits, format_shape
 from readers.format.schema import Feature
-from readers.format.spec import fits, format_shape
 
 NanPolicy = Literal["keep", "reject", "interpolate"]
 

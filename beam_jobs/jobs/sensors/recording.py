@@ -10,8 +10,8 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from beam_jobs.packages import require
 from beam_jobs.sources.labels import label_text
+from readers.format.encodings.spec import format_shape
 from readers.format.schema import is_feature_name
-from readers.format.spec import format_shape
 
 TimesPolicy = Literal["strict", "drop_duplicates", "sort"]
 

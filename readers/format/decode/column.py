@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readers.format.dtypes import numpy_dtype
-from readers.format.spec import Spec
+from readers.format.encodings.spec import Spec
 
 # A function like `np.empty`: a shape and a dtype -> an array of undefined values.
 Allocator = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]

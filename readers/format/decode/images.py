@@ -13,8 +13,8 @@ from readers.format.decode.jpeg import decode_jpeg_into, decode_jpeg_reduced, jp
 from readers.format.decode.records import stacked_steps
 from readers.format.decode.wide_colors import has_wide_colors, wide_colors
 from readers.format.dtypes import numpy_dtype
+from readers.format.encodings.spec import fits, format_shape
 from readers.format.schema import Feature, Schema
-from readers.format.spec import fits, format_shape
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -10,10 +10,10 @@ import numpy as np
 from readers.format.compiled.library import BYTES
 from readers.format.decode.column import Allocator, FeatureColumn, Spans, object_array
 from readers.format.encodings.encoding import Encoding, Stored, bytes_list, one_value
+from readers.format.encodings.spec import Spec
 from readers.format.encodings.values import checked_array
 from readers.format.protobuf.tensor import string_values
 from readers.format.protobuf.wire import BYTES_LIST, Parts
-from readers.format.spec import Spec
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from readers.format.decode.column import Allocator, FeatureColumn, Spans
+from readers.format.encodings.spec import Spec, format_shape
 from readers.format.encodings.values import checked_array
 from readers.format.protobuf.wire import BYTES_LIST, Parts, varint
-from readers.format.spec import Spec, format_shape
 
 
 @dataclass(frozen=True)

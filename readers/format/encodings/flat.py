@@ -13,6 +13,7 @@ from readers.format.decode.column import Allocator, FeatureColumn, Spans
 from readers.format.decode.scanner import require
 from readers.format.dtypes import FLOATS_IN_A_LIST, INTEGERS_IN_A_LIST, numpy_dtype
 from readers.format.encodings.encoding import Encoding, Stored, bytes_list, one_value, size_of
+from readers.format.encodings.spec import Spec
 from readers.format.encodings.values import (
     checked_array,
     counts_of,
@@ -30,7 +31,6 @@ from readers.format.protobuf.wire import (
     unpacked_varints,
     varint,
 )
-from readers.format.spec import Spec
 
 _KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "integers"}
 

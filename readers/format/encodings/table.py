@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from readers.format.encodings.bytes_values import ImageEncoding, TextEncoding
 from readers.format.encodings.encoding import Encoding
 from readers.format.encodings.flat import ListEncoding, RawEncoding
+from readers.format.encodings.spec import Spec
 from readers.format.encodings.tensors import SequenceEncoding, TensorEncoding
-from readers.format.spec import Spec
 
 # After the name of the encoding of each step.
 _STEPS = " steps"

@@ -13,10 +13,10 @@ from readers.format.decode.column import Allocator, FeatureColumn, Spans
 from readers.format.decode.scanner import Scanner, require
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.encodings.encoding import Encoding, Stored, bytes_list, bytes_values, one_value
+from readers.format.encodings.spec import Spec
 from readers.format.encodings.values import checked_array, counts_of, fitting, shaped_column
 from readers.format.protobuf.tensor import octets, parse_tensor, tensor_header, tensor_parts
 from readers.format.protobuf.wire import BYTES_LIST, Parts
-from readers.format.spec import Spec
 
 
 @dataclass(frozen=True)

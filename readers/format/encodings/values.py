@@ -10,7 +10,7 @@ import numpy as np
 from readers.format.decode.column import FeatureColumn
 from readers.format.decode.scanner import require
 from readers.format.dtypes import dtype_name, numpy_dtype
-from readers.format.spec import MAX_EMPTY_SIZE, Spec, fits, format_found, format_shape
+from readers.format.encodings.spec import MAX_EMPTY_SIZE, Spec, fits, format_found, format_shape
 
 
 def checked_array(name: str, spec: Spec, value: Any) -> np.ndarray:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from readers.format.dtypes import TENSORFLOW_DTYPES, dtype_name, numpy_dtype
+from readers.format.encodings.spec import format_shape
 from readers.format.protobuf.fast_path import fast_tensor
 from readers.format.protobuf.wire import Parts, fields, varint
-from readers.format.spec import format_shape
 
 _DTYPE_NAMES = {number: name for name, number in TENSORFLOW_DTYPES.items()}
 

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from readers.format.dtypes import TENSORFLOW_DTYPES, dtype_name, numpy_dtype
+from readers.format.encodings.spec import fits, format_found
 from readers.format.schema import ENCODINGS, Feature, Schema
-from readers.format.spec import fits, format_found
 
 
 @pytest.mark.parametrize("name", sorted(TENSORFLOW_DTYPES))

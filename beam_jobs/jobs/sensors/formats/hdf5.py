@@ -15,7 +15,7 @@ from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.read_options import ReadOptions, choose_arrays
 from beam_jobs.jobs.sensors.recording import Recording, archive_recording
 from beam_jobs.storage.limits import check_bytes
-from readers.format.spec import format_shape
+from readers.format.encodings.spec import format_shape
 
 # Whether to leave out an array that is not chosen by name, given its path and itself.
 Skips = Callable[[str, Any], bool]
