@@ -5,8 +5,6 @@ A scalar has the value of many records, and so has a short text that names a cat
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from readers.checks.facts import Facts
@@ -24,22 +22,15 @@ _PAIRS_BY_CHANCE = 0.01
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
-class Content(NamedTuple):
-    """What each record of the samples holds, and shares with a copy.
-
-    Attributes:
-        feature: The feature; empty if it is all features but the label.
-        digests: Digests of the values, uint64 [records]; equal values have equal ones, and empty values 0.
-    """
-
-    feature: str
-    digests: np.ndarray
+# A feature, or empty for all features but the label; and digests of its values, uint64 [records]: equal values have
+# equal ones, and empty values 0.
+Content = tuple[str, np.ndarray]
 
 
 def contents_of(facts: Facts) -> list[Content]:
     """The pictures, texts and signals of a dataset; the rows of its table if it has none of these."""
     features = [name for name in facts.features.of_kind(*_KINDS) if not _names_things(facts, name)]
-    return [Content(name, facts.digests(name)) for name in features] or _rows(facts)
+    return [(name, facts.digests(name)) for name in features] or _rows(facts)
 
 
 def _names_things(facts: Facts, feature: str) -> bool:
@@ -67,4 +58,4 @@ def _rows(facts: Facts) -> list[Content]:
             continue
         rows = rows * _FACTOR + column
         pairs *= float(np.square(counts / len(rows)).sum())
-    return [Content("", rows)] if pairs < _PAIRS_BY_CHANCE else []
+    return [("", rows)] if pairs < _PAIRS_BY_CHANCE else []

@@ -38,42 +38,41 @@ def _duplicates(facts: Facts) -> Iterator[Finding]:
         firsts = first[numbers.reshape(-1)]
         again = (found != 0) & (firsts != np.arange(len(found)))
         finds = f"{_are_equal_to(feature)} an earlier one of their split"
-        pairs = firsts[again], np.flatnonzero(again)
-        yield from _of_pairs(facts, "duplicates", feature, again, finds, *pairs)
+        pairs = np.stack([firsts[again], np.flatnonzero(again)], axis=1)
+        yield from _of_pairs(facts, "duplicates", feature, again, finds, pairs)
 
 
 def _of_pairs(
-    facts: Facts,
-    check: str,
-    feature: str,
-    mask: np.ndarray,
-    finds: str,
-    first: np.ndarray,
-    second: np.ndarray,
+    facts: Facts, check: str, feature: str, mask: np.ndarray, finds: str, pairs: np.ndarray
 ) -> Iterator[Finding]:
-    """Yields a warning about the records of a mask, whose examples are pairs of records."""
-    pairs = np.stack([first, second], axis=1)[:EXAMPLES]
+    """Yields a warning about the records of a mask, whose examples are the first of some pairs, int64 [pairs, 2]."""
     for finding in facts.of_records(check, "warning", feature, mask, finds):
-        examples = tuple(" and ".join(facts.names_of_records(pair)) for pair in pairs)
-        yield replace(finding, examples=examples, places=facts.places(pairs.reshape(-1)))
+        first = pairs[:EXAMPLES]
+        examples = tuple(" and ".join(facts.names_of_records(pair)) for pair in first)
+        yield replace(finding, examples=examples, places=facts.places(first.reshape(-1)))
 
 
 def _leaks(facts: Facts) -> Iterator[Finding]:
-    for feature, found in contents_of(facts):
-        shared = _in_several(_values(found)[0], facts.splits) & (found != 0)
-        finds = f"{_are_equal_to(feature)} one of another split"
-        yield from facts.of_records("leaks", "error", feature, shared, finds)
+    return _shared(facts, "leaks", "error", facts.splits, "one of another split")
 
 
 def _contradictions(facts: Facts) -> Iterator[Finding]:
-    samples = [sample.labels for sample in facts.samples.values() if sample.labels is not None]
-    if len(samples) < len(facts.samples) or not samples:
-        return
-    labels = np.concatenate(samples)
+    samples = facts.samples.values()
+    labels = [sample.labels for sample in samples if sample.labels is not None]
+    if labels and len(labels) == len(samples):
+        groups = np.concatenate(labels)
+        yield from _shared(facts, "contradictions", "warning", groups, "one with another label")
+
+
+def _shared(
+    facts: Facts, check: str, severity: str, groups: np.ndarray, words: str
+) -> Iterator[Finding]:
+    """Yields findings about the records whose content is in several groups."""
     for feature, found in contents_of(facts):
-        several = _in_several(_values(found)[0], labels) & (found != 0)
-        finds = f"{_are_equal_to(feature)} one with another label"
-        yield from facts.of_records("contradictions", "warning", feature, several, finds)
+        mask = _in_several(_values(found)[0], groups) & (found != 0)
+        yield from facts.of_records(
+            check, severity, feature, mask, f"{_are_equal_to(feature)} {words}"
+        )
 
 
 def _are_equal_to(feature: str) -> str:
@@ -120,10 +119,9 @@ def _near(facts: Facts, name: str, words: str, in_one_split: bool) -> Iterator[F
     splits = facts.splits
     for feature, (first, second) in facts.similar.items():
         chosen = (splits[first] == splits[second]) == in_one_split
-        mask = np.zeros(len(splits), bool)
-        mask[first[chosen]] = mask[second[chosen]] = True
-        finds = f"are nearly the same as {words}"
-        yield from _of_pairs(facts, name, feature, mask, finds, first[chosen], second[chosen])
+        pairs = np.stack([first[chosen], second[chosen]], axis=1)
+        mask = np.isin(np.arange(len(splits)), pairs)
+        yield from _of_pairs(facts, name, feature, mask, f"are nearly the same as {words}", pairs)
 
 
 _CONTENTS = "pictures, texts and signals, or rows of a table without them,"

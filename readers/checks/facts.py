@@ -112,13 +112,8 @@ class Facts:
     def places(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
         """The split of records and their numbers there, given their numbers in all samples."""
         splits = list(self.samples)
-        starts = np.cumsum([0, *(sample.seen for sample in self.samples.values())])
-        found = []
-        for number in numbers:
-            split = splits[int(np.searchsorted(starts, number, side="right")) - 1]
-            place = number - starts[splits.index(split)]
-            found.append((split, int(self.samples[split].numbers[place])))
-        return tuple(found)
+        of_split = np.concatenate([sample.numbers for sample in self.samples.values()])
+        return tuple((splits[self.splits[n]], int(of_split[n])) for n in numbers)
 
     def names_of_records(self, numbers: Iterable[int]) -> tuple[str, ...]:
         """The names of records, given their numbers in all samples."""

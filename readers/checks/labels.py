@@ -15,8 +15,6 @@ from readers.format.findings import Finding
 # How many times rarer than the most frequent class the rarest is.
 _UNEQUAL, _VERY_UNEQUAL = 10, 100
 
-_FEW_RECORDS = 10
-
 # Classes, and records of each in the sample, from which on labels are classes and not numbers.
 _MOST_CLASSES, _RECORDS_A_CLASS = 1000, 10
 
@@ -85,16 +83,6 @@ def _imbalance(facts: Facts) -> Iterator[Finding]:
             words = f"the largest class has {most:,} records, the smallest {fewest:,}"
             rare = sorted(found, key=lambda number: (found[number], number))
             yield _finding(facts, "imbalance", severity, words, split, rare)
-
-
-def _rare(facts: Facts) -> Iterator[Finding]:
-    for split, found in _counts(facts).items():
-        rare = [number for number, count in sorted(found.items()) if count < _FEW_RECORDS]
-        if rare and facts.manifest.splits[split].records >= _FEW_RECORDS * _FEW_RECORDS:
-            words = (
-                f"{len(rare):,} of {len(found):,} classes have fewer than {_FEW_RECORDS} records"
-            )
-            yield _finding(facts, "rare_classes", "note", words, split, rare)
 
 
 def _drift(facts: Facts) -> Iterator[Finding]:
@@ -173,9 +161,6 @@ CHECKS = (
         "imbalance",
         "splits whose largest class has ten times the records of the smallest; a warning at a hundred",
         _imbalance,
-    ),
-    Check(
-        "rare_classes", "classes of fewer than ten records, in splits of a hundred or more", _rare
     ),
     Check(
         "label_drift",

@@ -150,8 +150,14 @@ def _sample(directory: str, manifest: Manifest, name: str, most: int) -> SplitSa
         },
         measures[label].get("mean", np.empty(0)).astype(np.int64) if label else None,
         tuple(key for window in kept for key in window.keys),
-        {f: sum((w.classes[f] for w in kept), Counter()) for f in features.classes if f in kinds},
+        {f: sum((w.classes[f] for w in kept), Counter()) for f in _with_classes(features)},
     )
+
+
+def _with_classes(features: Features) -> list[str]:
+    """The features of whole numbers that have names of classes."""
+    names = [name for name in features.classes if name in features.kinds]
+    return [name for name in names if "int" in features.schema[name].dtype]
 
 
 class _Window:
@@ -159,7 +165,7 @@ class _Window:
 
     def __init__(self, features: Features) -> None:
         self._kinds, self._key = features.kinds, features.named("key")
-        self.classes = {name: Counter[int]() for name in features.classes}
+        self.classes = {name: Counter[int]() for name in _with_classes(features)}
         self.numbers, self.keys = list[int](), list[str]()
         self.measures: dict[str, Measures] = {}
         self.digests: dict[str, np.ndarray] = {}
@@ -180,10 +186,9 @@ class _Window:
                 is_text = kind == "text"
                 compared = value.decode("utf-8", "replace") if is_text else [np.asarray(value)]
             if name in self.classes:
-                values, counts = np.unique(value, return_counts=True)
-                self.classes[name] += Counter(
-                    dict(zip(values.tolist(), counts.tolist(), strict=True))
-                )
+                several = np.unique(value, return_counts=True) if np.ndim(value) else ([value], [1])
+                for id_, count in zip(*several, strict=True):
+                    self.classes[name][int(id_)] += int(count)
             self._rows[name].append((_measured(kind, value), _digest(value), compared))
 
     def finish(self) -> None:

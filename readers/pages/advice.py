@@ -24,7 +24,7 @@ _ADVICE = {
     ),
     ("constant_features",): "It tells a model nothing: leave it out with columns=.",
     ("identifiers",): "A model may memorise it in place of learning: leave it out with columns=.",
-    ("missing_classes", "rare_classes", "label_drift"): (
+    ("missing_classes", "label_drift"): (
         "Scores of these classes say little: add records, or split with --stratify."
     ),
     (

@@ -258,7 +258,6 @@ OF_LABELS = {
     "missing_classes": lambda split, n, label: n % 2 if split == "val" else label,
     "unused_classes": lambda split, n, label: n % 2,
     "imbalance": lambda split, n, label: (2 if n % 40 == 0 else n % 2) if split == "train" else label,
-    "rare_classes": lambda split, n, label: (2 if n < 3 else n % 2) if split == "train" else label,
     "label_drift": lambda split, n, label: 0 if split == "val" and n % 2 else label,
     "sorted_labels": lambda split, n, label: min(2, n // 78) if split == "train" else label,
 }  # fmt: skip
