@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterable
 
 _IN_A_TRACEBACK = re.compile(
-    r"^beam_jobs\.errors\.(UsageError|DataError|TakenError|CompleteError): (.*?)"
+    r"^beam_jobs(?:\.errors)?\.(UsageError|DataError|TakenError|CompleteError): (.*?)"
     r"(?: \[while running '[^']*'\](?:passed through:)?)?$",
     re.MULTILINE,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import struct
 import zlib
 from pathlib import Path
@@ -168,7 +169,9 @@ def test_memory_follows_the_data_not_the_stated_length(monkeypatch):
     taken = []
     empty = np.empty
     monkeypatch.setattr(
-        record_frames.np, "empty", lambda *args: taken.append(args[0]) or empty(*args)
+        record_frames.np,
+        "empty",
+        lambda *args: taken.append(math.prod(np.atleast_1d(args[0]).tolist())) or empty(*args),
     )
     found, broken = read(frame(b"first") + header((1 << 31) - 1) + b"x" * 5_000_000)
     assert found == numbered([b"first"])

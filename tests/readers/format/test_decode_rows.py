@@ -67,13 +67,15 @@ def test_no_records_have_no_values():
     assert not len(alike)
 
 
-def test_an_owned_value_shares_no_memory_and_can_be_changed():
+def test_an_owned_value_can_be_changed_and_keeps_little_memory():
     buffer = np.arange(6, dtype=np.uint8)
-    frozen = np.frombuffer(b"abc", np.uint8)
-    for value in (buffer[2:], frozen, buffer.reshape(2, 3)):
+    lent = np.frombuffer(bytearray(b"abc"), np.uint8)
+    for value in (buffer[5:], np.frombuffer(b"abc", np.uint8), lent, lent.reshape(1, 3)):
         found = owned_value(value)
         assert found.flags.writeable and not np.shares_memory(found, value)
         np.testing.assert_array_equal(found, value)
+    whole = buffer.reshape(2, 3)
+    assert owned_value(whole) is whole
     assert owned_value(memoryview(b"abc")[1:]) == b"bc"
     assert owned_value([buffer[:1]])[0].base is None
     assert owned_value(np.array(b"x", object)) == b"x"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.conditioning import Span, parse_rate
 from beam_jobs.plan.placement import Splits
-from readers.order.split import parse_split, shard_ranges, split_name
+from readers.order.split import parse_split, shard_ranges
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.target import Target
 
@@ -19,15 +19,17 @@ def _text(data: bytes) -> str:
 def _examine_split(data: bytes) -> None:
     text = _text(data)
     try:
-        name, start, stop = parse_split(text, _COUNTS)
+        runs = parse_split(text, _COUNTS)
     except ValueError as error:
         assert str(error)
         return
-    assert name == split_name(text) and name in _COUNTS
-    assert 0 <= start <= stop <= _COUNTS[name], (start, stop)
-    assert start < stop or "[" not in text
-    ranges = shard_ranges([3, 0, 500, 497], start, min(stop, 1000))
-    assert sum(take for _, _, take in ranges) == stop - start
+    records = [(name, number) for name, start, stop in runs for number in range(start, stop)]
+    assert len(set(records)) == len(records)
+    for name, start, stop in runs:
+        assert name in text and 0 <= start <= stop <= _COUNTS[name], (start, stop)
+        assert start < stop or name == "none"
+        ranges = shard_ranges([3, 0, 500, 497], start, min(stop, 1000))
+        assert sum(take for _, _, take in ranges) == stop - start
 
 
 def _examine_splits(data: bytes) -> None:
