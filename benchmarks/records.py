@@ -75,7 +75,7 @@ KINDS = {
     for kind in (
         Kind("pixels", "images", _PIXELS, "images", "image", 160 * BATCH, 2_000, ("dense",)),
         Kind("recordings", "sensors", (), "sensors", "signal", 320 * BATCH, 5_000),
-        Kind("tokens", "text", _TOKENS, "text", "tokens", 1600 * BATCH),
+        Kind("tokens", "text", _TOKENS, "text", "tokens", 1600 * BATCH, None, ("padded",)),
     )
 }
 
@@ -196,7 +196,8 @@ def collate(rows: Sequence[Mapping[str, Any]], names: Sequence[str], batching: s
     for name in names:
         values = [row[name] for row in rows]
         if not isinstance(values[0], np.ndarray):
-            batch[name] = values if isinstance(values[0], (bytes, str)) else np.array(values)
+            is_text = isinstance(values[0], (bytes, memoryview, str))
+            batch[name] = values if is_text else np.array(values)
         elif batching == "dense":
             batch[name] = np.stack(values)
         else:
@@ -222,6 +223,7 @@ def _fingerprint(rows: Iterable[Row], names: Sequence[str]) -> tuple[int, int]:
                 digest.update(value.tobytes())
             else:
                 text = value.encode() if isinstance(value, str) else value
+                text = bytes(text) if isinstance(text, memoryview) else text
                 digest.update(text if isinstance(text, bytes) else str(int(text)).encode())
                 digest.update(f" {name} ".encode())
         total += int.from_bytes(digest.digest(), "little")

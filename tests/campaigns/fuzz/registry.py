@@ -20,7 +20,6 @@ INSTRUMENTED = ("beam_jobs", "readers", "PIL", "edfio")
 FAMILIES = {
     "framing": ("tfrecord", "index"),
     "examples": ("example", "sequence_example", "tensor"),
-    "in_tensorflow": ("example_in_tensorflow", "sequence_example_in_tensorflow"),
     "manifests": ("manifest",),
     "arrays": ("npy", "npz"),
     "archives": ("zip", "tar", "tar_gz"),
