@@ -85,8 +85,8 @@ def load(
     In which order:
         shuffle (False): True gives each epoch its own random order of all records;
             `readers.Order(...)` says more.
-        seed (0): Of the order, at least 0, and the same on all hosts. None draws one, for a single
-            host.
+        seed (0): The seed of the order, at least 0, and the same on all hosts. None draws one, for a
+            single host.
         repeat (1): The number of epochs in each pass. The next pass reads the next ones, and a pass
             that resumes ends where it would have ended. None or True repeats without end.
         remainder ("short", "drop" in `jax_batches`): For the last batch of an epoch, if the records do
@@ -103,7 +103,7 @@ def load(
             `DataLoader`. A `tf.distribute.InputContext` is accepted, too. None reads all records, and
             warns if there are several hosts.
         state (None): Where to begin: a `readers.State` of any reader, or its JSON; or a number of
-            steps, whose records are not read, except by length.
+            steps to skip. Their records are not read, unless buckets or packing need their lengths from them.
 
     What becomes of the records:
         decoders (None): How to decode images, by feature name, with the decoders of
@@ -151,7 +151,7 @@ def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_arguments_of_load(reader: _Reader) -> _Reader:
-    """The reader, whose docstring goes on with the arguments in that of `load`."""
+    """Adds the arguments in the docstring of `load` to that of a reader."""
     text = inspect.cleandoc(load.__doc__ or "")
     shared = text[text.index("What to read:") : text.index("Raises:")]
     parts = inspect.cleandoc(reader.__doc__ or "").partition("Example:")

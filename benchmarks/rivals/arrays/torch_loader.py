@@ -15,7 +15,7 @@ class Collate:
     """Makes a batch of tensors, which workers hand over in shared memory; texts stay lists.
 
     Args:
-        task: What is read.
+        task: The records to read.
         columns: The names of all features.
     """
 

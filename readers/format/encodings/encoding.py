@@ -101,7 +101,7 @@ class Encoding:
         return np.array(value.shape, np.int64)
 
     def parts(self, spec: Spec, value: Any) -> Parts:
-        """The serialized `tf.train.Feature` that holds a checked value, in parts."""
+        """The serialized `tf.train.Feature` that holds a checked value, in parts; feature lists have none."""
         raise NotImplementedError
 
     def layout(self, spec: Spec, value: Any) -> tuple[Any, bytes | np.ndarray]:

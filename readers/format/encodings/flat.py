@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +51,7 @@ def list_parts(kind: int, packed: Parts) -> Parts:
 
 
 @dataclass(frozen=True)
-class _Flat(Encoding):
+class _Flat(Encoding, ABC):
     """Values in a row; `<name>/shape` tells the shape if it is unknown."""
 
     def stores_shape(self, spec: Spec) -> bool:
@@ -90,15 +91,15 @@ class _Flat(Encoding):
         columns = [counts // known if d is None else np.full_like(counts, d) for d in spec.shape]
         return shaped_column(spec, values, counts, np.stack(columns, axis=1))
 
+    @abstractmethod
     def _values(self, spec: Spec, kind: int, chunks: list[memoryview]) -> np.ndarray:
         """The values in one record, flat."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _column_values(
         self, spec: Spec, spans: Spans, empty: Allocator
     ) -> tuple[np.ndarray, np.ndarray]:
         """The values of all records, flat, and the number of them in each, int64 [B]."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
