@@ -19,7 +19,7 @@ from readers.format.schema import Schema
 from readers.format.tfrecord import CorruptRecordError
 from readers.order.mixture import Mix
 from readers.order.permutation import record_keys
-from readers.shards.cache import Cache
+from readers.shards.cache import Cache, check_cache
 from readers.shards.features import with_decoders
 from readers.shards.plan import Paths
 from readers.shards.records import Records
@@ -107,8 +107,7 @@ class RecordSource:
             raise ValueError(
                 "a readers.Mix is for batches: expected a directory, or a list of them"
             )
-        if cache is not None:
-            cache.check()
+        check_cache(cache)
         plan = resolve(path, split, schema, columns, accept_cut=skip, any_order=True)
         plan = with_decoders(plan, decoders or {})
         self._seed, self._epoch = seed, 0

@@ -147,8 +147,6 @@ class ReadOptions:
         ):
             if value not in allowed:
                 raise ValueError(f"{name}={value!r}: expected one of {', '.join(allowed)}")
-        if self.cache is not None and not isinstance(self.cache, Cache):
-            raise ValueError(f"cache={self.cache!r}: expected readers.Cache(DIRECTORY, '500GiB')")
         self._check_shard()
         self._check_seed()
         self._check_state()

@@ -13,6 +13,7 @@ from readers.decoders.record_work import Map
 from readers.files.local import is_local
 from readers.format.schema import Schema, format_shape
 from readers.hosts import host_of
+from readers.shards.cache import check_cache
 from readers.shards.features import with_decoders, with_fixed_shapes, with_function
 from readers.shards.plan import Plan
 from readers.shards.resolve import resolve
@@ -40,8 +41,7 @@ def plan_of(
         **{n: value for n, value in arguments.items() if n not in (*what, "columns")}
     )
     skip, order = options.on_corrupt == "skip", options.order
-    if options.cache:
-        options.cache.check()
+    check_cache(options.cache)
     names = options.features_to_read(arguments["columns"])
     plan = resolve(**what, columns=names, accept_cut=skip, any_order=order.shuffle)
     options = replace(options, order=_known_order(plan, options))

@@ -41,6 +41,19 @@ _NO_FILE = {errno.ELOOP, errno.ENXIO}
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+def check_cache(cache: Cache | None) -> None:
+    """Checks the argument `cache` of a reader, and makes sure that its directory can be written.
+
+    Raises:
+        ValueError: It is no cache.
+        OSError: The directory cannot be written.
+    """
+    if cache is not None:
+        if not isinstance(cache, Cache):
+            raise ValueError(f"cache={cache!r}: expected readers.Cache(DIRECTORY, '500GiB')")
+        cache.check()
+
+
 @dataclass(frozen=True)
 class Cache:
     """A local directory that keeps whole shards of a store: `cache=readers.Cache("/local/cache", "500GiB")`.

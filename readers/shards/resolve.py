@@ -51,6 +51,10 @@ def resolve(
     how = split, schema, columns, accept_cut, any_order
     if isinstance(path, Mix):
         return _mixed(path, [resolve(directory, *how) for directory in path.weights])
+    if not isinstance(path, (str, os.PathLike, Sequence)):
+        raise ValueError(
+            f"path={path!r:.200}: expected a directory, a list of directories or files, or a readers.Mix"
+        )
     if isinstance(path, (str, os.PathLike)):
         name = path_text(path)
         if schema is None or _is_dataset(name):

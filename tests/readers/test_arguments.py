@@ -171,6 +171,17 @@ def test_a_shuffle_buffer_is_explained(tmp_path):
             readers.Order(**how)
 
 
+@pytest.mark.parametrize(
+    "reader",
+    [readers.RecordSource, lambda *how, **more: readers.as_numpy(*how, batch_size=1, **more)],
+)
+def test_what_is_no_path_and_no_cache_is_refused_by_all_readers(dataset, reader):
+    with pytest.raises(ValueError, match="path=None: expected a directory, a list of directories"):
+        reader(None)
+    with pytest.raises(ValueError, match=r"cache='/tmp': expected readers\.Cache"):
+        reader(dataset, cache="/tmp")
+
+
 def test_public_objects_have_public_names():
     for name in readers.__all__:
         value = getattr(readers, name)
