@@ -188,8 +188,7 @@ def as_numpy(
     (2 MiB if they hold encoded images), and 4 or 8 bytes for each record of the shards it has read
     from; from a store also up to three times 32 MiB of fetched records, or three shuffle windows. It
     verifies the CRC32C of every record. Strings, and features of unknown shape with `"ragged"`, are
-    object arrays. GZIP files are unpacked once to count their records and once in each epoch, and
-    cannot be shuffled.
+    object arrays.
 
     `prefetch` (0) is how many batches a thread makes ahead, while the program computes; 0 makes each
     when it is asked for. A state counts the batches returned, not those made ahead. All other

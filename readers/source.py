@@ -108,7 +108,7 @@ class RecordSource:
                 "a readers.Mix is for batches: expected a directory, or a list of them"
             )
         check_cache(cache)
-        plan = resolve(path, split, schema, columns, accept_cut=skip, any_order=True)
+        plan = resolve(path, split, schema, columns, accept_cut=skip)
         plan = with_decoders(plan, decoders or {})
         self._seed, self._epoch = seed, 0
         self._records = Records(plan, verify_crc, skip, cache, own=True)

@@ -12,7 +12,7 @@ from readers.batches.batch_slice import BatchSlice
 from readers.batches.options import ReadOptions
 from readers.batches.orders import schedule_of, shuffle_window
 from readers.batches.prefetch import mapped_ahead
-from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_of_steps, windows_ahead
+from readers.batches.read_sizes import CHUNK_RECORDS, WINDOWS_AHEAD, ahead_end, records_of_steps
 from readers.batches.reading import BatchReader, Group
 from readers.order.schedule import Step
 from readers.order.state import State
@@ -215,7 +215,7 @@ def _fetched_windows(batches: BatchesByStep, first: int) -> Iterator[tuple[range
         steps, places = window
         return steps, records.fetch(order(epoch, places))
 
-    return mapped_ahead(fetch, _windows(batches, first), windows_ahead(batches.plan))
+    return mapped_ahead(fetch, _windows(batches, first), WINDOWS_AHEAD)
 
 
 def _windows(batches: BatchesByStep, number: int) -> Iterator[tuple[range, np.ndarray]]:

@@ -40,10 +40,10 @@ def plan_of(
     options = options_of(
         **{n: value for n, value in arguments.items() if n not in (*what, "columns")}
     )
-    skip, order = options.on_corrupt == "skip", options.order
+    skip = options.on_corrupt == "skip"
     check_cache(options.cache)
     names = options.features_to_read(arguments["columns"])
-    plan = resolve(**what, columns=names, accept_cut=skip, any_order=order.shuffle)
+    plan = resolve(**what, columns=names, accept_cut=skip)
     options = replace(options, order=_known_order(plan, options))
     if not strings and names is None and options.map is None:
         decoded = options.decoders

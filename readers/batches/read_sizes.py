@@ -20,7 +20,7 @@ _AHEAD_BYTES, _AHEAD_RECORDS = 32 << 20, 65_536
 
 # How many of these, or shuffle windows, threads fetch while one is decoded. With 50 ms a request, two give
 # 1.6 times the records a second of one, and three 1.1 times those of two.
-_WINDOWS_AHEAD = 2
+WINDOWS_AHEAD = 2
 
 # The memory of a shuffle window. TensorFlow allocates a large window anew each time: with windows
 # of 32 MiB, images arrive twice as fast as with 128 MiB.
@@ -51,12 +51,6 @@ def ahead_end(plan: Plan, place: int, window: int | None) -> int:
     if window is not None:
         return (place // window + 1) * window
     return place + max(1, int(min(_AHEAD_BYTES / (plan.record_bytes or 1), _AHEAD_RECORDS)))
-
-
-def windows_ahead(plan: Plan) -> int:
-    """How many of the windows that are fetched together threads fetch while one is decoded."""
-    # A GZIP file would be decompressed from its beginning for a window that is fetched after a later one.
-    return 1 if plan.gzipped else _WINDOWS_AHEAD
 
 
 def default_window(plan: Plan) -> int:

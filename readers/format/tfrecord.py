@@ -42,8 +42,7 @@ class CorruptRecordError(ValueError):
     Attributes:
         file: The path or URL of the file; None if several files are damaged.
         record: The number of the record in the file, from 0; None if only its position is known.
-        offset: Where the record begins in the file, in bytes, in a GZIP file after decompression; None
-            if it is unknown.
+        offset: Where the record begins in the file, in bytes; None if it is unknown.
     """
 
     def __init__(

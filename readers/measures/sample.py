@@ -215,7 +215,7 @@ def _visited(
         CorruptRecordError: (a ValueError) The checksum of a record is wrong.
         ValueError: A record does not fit the schema.
     """
-    plan = resolve(directory, part, schema, None, any_order=True)
+    plan = resolve(directory, part, schema, None)
     offsets = [np.diff(read_offsets(part))[part.skip :][: part.take] for part in plan.parts]
     lengths = np.concatenate([*offsets, np.empty(0, np.int64)])
     source, large = RecordSource(directory, part, schema=undecoded(schema)), Lock()

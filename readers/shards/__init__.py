@@ -1,1 +1,1 @@
-"""Where records are stored and how their bytes are read: plans, indexes, ranges, GZIP, the cache."""
+"""Where records are stored and how their bytes are read: plans, indexes, ranges, the cache."""

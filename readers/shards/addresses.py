@@ -53,11 +53,11 @@ class MappedRecords:
     def of(self, numbers: np.ndarray) -> Addresses | None:
         """Where the records of some numbers, int64 [B], are.
 
-        None if one of them is not on a local disk, is cut off or in a GZIP file, or if they are in long runs,
+        None if one of them is not on a local disk, or is cut off, or if they are in long runs,
         which are read faster than they are mapped.
         """
         shards, (files, owners) = self._shards, self._known
-        if not shards.is_fetched or shards.is_gzipped:
+        if not shards.is_fetched:
             return None
         if self._knows:
             located = library.locate(

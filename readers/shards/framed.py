@@ -1,4 +1,4 @@
-"""Reading framed records by their numbers, from local files, GZIP files, a cache or a store."""
+"""Reading framed records by their numbers, from local files, a cache or a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from readers.format.decode.column import Allocator
 from readers.format.decode.scanner import MARGIN
 from readers.shards.addresses import Addresses
 from readers.shards.opened.fetch import ShardBytes, fetch
-from readers.shards.opened.gzip_files import DecompressedRecords
 from readers.shards.opened.local_shard import Run, runs_of
 from readers.shards.opened.open_shards import OpenShards
 from readers.shards.plan import Part
@@ -67,7 +66,7 @@ class Place(NamedTuple):
     Attributes:
         part: The part of the plan, which names the file.
         row: Its number in the file.
-        offset: Its position in the file, in bytes, in a GZIP file after decompression.
+        offset: Its position in the file, in bytes.
     """
 
     part: Part
@@ -121,14 +120,9 @@ class FramedReader:
                 target[at : at + stop - start] = source[start:stop]
         return FramedRecords(data, starts, stops, numbers)
 
-    def read_one(self, number: int) -> memoryview | None:
-        """One record; None if it is in a GZIP file.
-
-        The thread's next call reuses the memory.
-        """
+    def read_one(self, number: int) -> memoryview:
+        """One record, in memory that the thread's next call uses again."""
         part = int(self._shards.ends.searchsorted(number, side="right"))
-        if self._shards.parts[part].gzipped:
-            return None
         self._shards.load_index(part)
         row = number - int(self._shards.firsts[part])
         offset, length = self._shards.indexes.of_one(row, part)
@@ -144,8 +138,6 @@ class FramedReader:
             self._shards.parts[number_of_part],
             number - int(self._shards.firsts[number_of_part]),
         )
-        if part.gzipped:
-            return Place(part, row, int(self._shards.gzipped(part)[np.array([row])].index[0, 0]))
         self._shards.load_index(number_of_part)
         return Place(part, row, self._shards.indexes.of_one(row, number_of_part)[0])
 
@@ -154,26 +146,16 @@ class FramedReader:
         shards = self._shards
         parts, rows = shards.locate(numbers)
         order = np.argsort(parts, kind="stable")
-        index = np.empty((len(numbers), 2), np.int64)
-        decompressed: dict[int, DecompressedRecords] = {}
-        indexed = np.ones(len(numbers), bool)
         found = np.unique(parts).tolist()
-        for number in found:
-            if shards.parts[number].gzipped:
-                here = parts == number
-                decompressed[number] = shards.gzipped(shards.parts[number])[rows[here]]
-                index[here] = decompressed[number].index
-                indexed &= ~here
-        plain = [number for number in found if number not in decompressed]
-        shards.load_indexes(plain)
-        shards.fill_cache({shards.parts[number].path for number in plain})
-        index[indexed] = shards.indexes.of(rows[indexed], parts[indexed])
+        shards.load_indexes(found)
+        shards.fill_cache({shards.parts[number].path for number in found})
+        index = shards.indexes.of(rows, parts)
         data, starts, stops = self._allocate(index[:, 1])
         runs = runs_of(parts[order], index[order], starts[order])
         remote = list[tuple[ShardBytes, list[Run]]]()
         for number, several in itertools.groupby(runs, key=operator.itemgetter(0)):
-            shard = decompressed.get(number) or shards.open(shards.parts[number].path)
-            if isinstance(shard, DecompressedRecords) or shard.local:
+            shard = shards.open(shards.parts[number].path)
+            if shard.local:
                 shard.read(list(several), data.data)
             else:
                 remote.append((shard, list(several)))

@@ -34,7 +34,6 @@ class Part:
         take: The number of records in the run.
         total: The number of records in the whole file; None before its index is read.
         bytes: The file's size according to the manifest; None without a manifest.
-        gzipped: Whether the file is compressed with GZIP.
         crc32c: The file's CRC32C according to the manifest; None without a manifest.
         version: The inode and the time of change of a local file when the plan was made; None for
             others.
@@ -47,7 +46,6 @@ class Part:
     take: int
     total: int | None
     bytes: int | None = None
-    gzipped: bool = False
     crc32c: int | None = None
     version: tuple[int, int] | None = None
     index_bytes: int = 0
@@ -110,11 +108,6 @@ class Plan:
     def without_versions(self) -> Plan:
         """The plan for a process that may be on another machine, where files have other inodes."""
         return replace(self, parts=tuple(replace(part, version=None) for part in self.parts))
-
-    @functools.cached_property
-    def gzipped(self) -> bool:
-        """Whether any file is compressed with GZIP, which can only be read from front to back."""
-        return any(part.gzipped for part in self.parts)
 
     @functools.cached_property
     def digest(self) -> str:

@@ -144,8 +144,6 @@ class Records:
             ValueError: The record does not fit the schema.
         """
         framed = self._reader.read_one(number)
-        if framed is None:
-            return self.read([number])[0]
         try:
             verifies = self._verify_crc
             data = unframe(framed, "", 0) if verifies else framed[HEADER_BYTES:-FOOTER_BYTES]

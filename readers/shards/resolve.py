@@ -24,7 +24,6 @@ def resolve(
     schema: Mapping[str, Any] | None,
     columns: Sequence[str] | None,
     accept_cut: bool = False,
-    any_order: bool = False,
 ) -> Plan:
     """The plan of what to read, once everything is checked that needs no record to be read.
 
@@ -36,19 +35,17 @@ def resolve(
             it may say more than the manifest does (see `chosen_schema`).
         columns: The features to read; None means all.
         accept_cut: Whether to accept shards whose size is not the one in the manifest.
-        any_order: Whether to refuse files whose records can only be read from front to back.
 
     Raises:
         FileNotFoundError: A file is missing.
         DatasetError: (a ValueError) There is neither a manifest nor a schema, or a shard does not
             match the manifest.
         ValueError: The split, or a feature of `schema` or `columns`, does not exist; a dataset to mix
-            is empty, or differs from the others in its features; or a file is compressed in a way
-            that cannot be read as asked.
+            is empty, or differs from the others in its features; or a file is compressed.
     """
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema(schema)
-    how = split, schema, columns, accept_cut, any_order
+    how = split, schema, columns, accept_cut
     if isinstance(path, Mix):
         return _mixed(path, [resolve(directory, *how) for directory in path.weights])
     if not isinstance(path, (str, os.PathLike, Sequence)):
@@ -69,7 +66,7 @@ def resolve(
         files = [path_text(file) for file in path]
     if schema is None:
         raise ValueError("files without a manifest need schema={name: (dtype, shape), ...}")
-    return _with_columns(files_plan(files, split, schema, any_order), columns)
+    return _with_columns(files_plan(files, split, schema), columns)
 
 
 def _mixed(mix: Mix, plans: Sequence[Plan]) -> Plan:

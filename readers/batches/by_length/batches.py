@@ -18,7 +18,7 @@ from readers.batches.by_length.lengths import Lengths
 from readers.batches.options import ReadOptions
 from readers.batches.orders import check_state, order_name
 from readers.batches.prefetch import mapped_ahead
-from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_of_steps, windows_ahead
+from readers.batches.read_sizes import CHUNK_RECORDS, WINDOWS_AHEAD, ahead_end, records_of_steps
 from readers.batches.reading import BatchReader, Group
 from readers.order.state import Cursor, State
 from readers.shards.framed import FramedRecords
@@ -256,8 +256,8 @@ def _slices_of_epoch(
         while window := _some(groups, _most_together(batches)):
             yield window
 
-    several = windows_ahead(plan)
-    found = map(fetch, windows()) if records.is_fetched else mapped_ahead(fetch, windows(), several)
+    is_here = records.is_fetched
+    found = map(fetch, windows()) if is_here else mapped_ahead(fetch, windows(), WINDOWS_AHEAD)
     for window, fetched in found:
         left = iter(window)
         while together := _some(left, records_of_steps(plan)):

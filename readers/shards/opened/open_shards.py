@@ -15,9 +15,8 @@ from readers.files.local import is_local
 from readers.format.manifest import DatasetError
 from readers.shards.cache import Cache
 from readers.shards.opened.fetch import ShardBytes
-from readers.shards.opened.gzip_files import GzippedShard
 from readers.shards.opened.indexes import ShardIndexes
-from readers.shards.opened.local_shard import CHANGED, is_changed
+from readers.shards.opened.local_shard import CHANGED
 from readers.shards.plan import Part, Plan
 
 # Linux allows a process 65,530 maps, and a process may read several datasets.
@@ -32,9 +31,6 @@ _DESCRIPTORS = _OPEN_SHARDS if _FILES == resource.RLIM_INFINITY else _FILES // 8
 # second of two.
 _CACHED_AT_ONCE = 4
 
-# Each takes a descriptor, and can only be read from front to back.
-_OPEN_GZIPPED = 4
-
 
 class OpenShards:
     """The shards of a plan by the numbers of its parts. It is safe to share between threads.
@@ -45,18 +41,16 @@ class OpenShards:
 
     Attributes:
         parts: The parts of the plan.
-        is_gzipped: Whether any file is compressed with GZIP.
         indexes: Their indexes.
         has_descriptors: Whether shards on a local disk keep a file descriptor.
         is_local: Whether every file is on a local disk, or cached there when it is first read.
         open: Opens the shard of a path.
-        gzipped: Opens the GZIP file of a part.
         ends: int64 [parts], the number of the record after the last of each part.
         firsts: int64 [parts], the number that the first record of each part's file would have.
     """
 
     def __init__(self, plan: Plan, cache: Cache | None) -> None:
-        self.parts, self.is_gzipped = plan.parts, plan.gzipped
+        self.parts = plan.parts
         cached = cache.cacheable(plan.parts) if cache else frozenset()
         self.is_local = all(is_local(part.path) or part.path in cached for part in plan.parts)
         self._cache, self._cacheable = cache, cached
@@ -70,7 +64,6 @@ class OpenShards:
         # The least recently used shard is dropped; it closes once its last reader is done with it.
         opener = _opener(plan.parts, cache, self._cached, self.has_descriptors)
         self.open = functools.lru_cache(_OPEN_SHARDS)(opener)
-        self.gzipped = functools.lru_cache(_OPEN_GZIPPED)(_open_gzipped)
         self._lock = threading.Lock()
 
     @property
@@ -115,8 +108,6 @@ class OpenShards:
         The indexes of files without a manifest are opened. Those of a dataset are alike: one shows it.
         """
         numbers = [number for number, part in enumerate(self.parts) if part.take]
-        if self.is_gzipped:
-            return False
         foreign = [number for number in numbers if self.parts[number].index_crc32c is None]
         asked = numbers[:1] + foreign
         self.load_indexes(asked)
@@ -165,9 +156,3 @@ def _opener(
         return shard
 
     return open_shard
-
-
-def _open_gzipped(part: Part) -> GzippedShard:
-    if is_changed(part):
-        raise DatasetError(f"{part.path}: {CHANGED}")
-    return GzippedShard(part.path)

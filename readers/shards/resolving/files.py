@@ -19,7 +19,6 @@ from readers.format.manifest import INDEX_SUFFIX, TEXT_INDEX_SUFFIX, join
 from readers.format.schema import Schema
 from readers.order.split import parse_split, shard_ranges
 from readers.shards.index import index_of
-from readers.shards.opened.gzip_files import decompressed_extent, is_gzipped
 from readers.shards.opened.local_shard import version_of
 from readers.shards.plan import ALL, Part, Plan
 
@@ -67,38 +66,25 @@ class _File(NamedTuple):
         path: Its path; or URL.
         size: Its size in bytes.
         version: The version of a local file.
-        gzipped: Whether it is compressed with GZIP.
     """
 
     path: str
     size: int
     version: tuple[int, int] | None
-    gzipped: bool
 
     def part(self, skip: int, take: int, total: int | None, index_bytes: int) -> Part:
         """A run of its records."""
-        gzipped, version = self.gzipped, self.version
-        return Part(
-            self.path, skip, take, total, gzipped=gzipped, version=version, index_bytes=index_bytes
-        )
+        return Part(self.path, skip, take, total, version=self.version, index_bytes=index_bytes)
 
 
-def files_plan(paths: list[str], split: str | None, schema: Schema, any_order: bool) -> Plan:
+def files_plan(paths: list[str], split: str | None, schema: Schema) -> Plan:
     """The plan for files without a manifest; arguments and errors as of `resolve`."""
     if not paths:
         raise ValueError("an empty list of files: there is nothing to read")
     paths = list(map(path_text, paths))
     are_local = all(map(is_local, paths))
     sizes = map_in_threads(_size_and_version, paths, are_local)
-    gzipped = map_in_threads(is_gzipped, paths, are_local)
-    if any_order and any(gzipped):
-        raise ValueError(
-            f"{paths[gzipped.index(True)]}: compressed with GZIP, so its records can only be read in "
-            "order: leave out shuffle=, or write shards that can be shuffled with "
-            "python -m beam_jobs reshard --input FILES --output DIR"
-        )
-    found = zip(paths, sizes, gzipped, strict=True)
-    files = [_File(path, *known, compressed) for path, known, compressed in found]
+    files = [_File(path, *known) for path, known in zip(paths, sizes, strict=True)]
     with _progress(len(files)) as advance:
         extents = map_in_threads(lambda file: advance(_extent(file)), files, are_local)
     counts = [count for count, _, _ in extents]
@@ -125,8 +111,6 @@ def _fingerprint(files: list[_File]) -> tuple[tuple[str, int], ...]:
 
 def _extent(file: _File) -> _Extent:
     """The number of records in a file, their bytes, and those of its index."""
-    if file.gzipped:
-        return (*decompressed_extent(file.path), 0)
     records, _, index_bytes = index_of(replace(file.part(0, 0, None, 0), bytes=file.size))
     return records, file.size, index_bytes
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import subprocess
 import sys
 from unittest.mock import Mock
@@ -109,25 +108,6 @@ def test_an_error_holds_file_record_and_offset(tmp_path):
         found = error.value
         assert str(found).startswith(f"{found.file}: record {found.record} at byte {found.offset} ")
         assert str(found).startswith(begin)
-
-
-def test_an_error_of_a_gzip_file_holds_the_offset_after_decompression(tmp_path):
-    dataset, begin = damaged(tmp_path, NUMBERS)
-    path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress((dataset / "train-00001-of-00004.tfrecord").read_bytes()))
-    schema = readers.Schema({"id": ("int64", ())})
-    with pytest.raises(readers.CorruptRecordError) as error:
-        list(readers.as_numpy(path, schema=schema, batch_size=2))
-    found = error.value
-    assert (found.file, found.record) == (str(path), 1)
-    assert f"at byte {found.offset} fails" in begin
-    with pytest.raises(tf.errors.InvalidArgumentError) as wrapped:
-        list(
-            readers.load(
-                path, schema=schema, batch_size=2, shuffle=readers.Order(False, by="global")
-            )
-        )
-    assert line_of(wrapped.value) == str(found)
 
 
 def test_a_pass_in_which_a_step_failed_ends(tmp_path, monkeypatch):

@@ -136,7 +136,7 @@ def test_an_empty_split_is_an_empty_dataset_with_the_same_spec(tmp_path):
 
 
 def test_files_without_a_full_batch_end_even_with_endless_repetition(tmp_path):
-    empty = write_plain(tmp_path / "empty.gz", [], "GZIP")
+    empty = write_plain(tmp_path / "empty.tfrecord", [])
     how = {"schema": NUMBERS, "batch_size": 4, "repeat": None}
     assert list(readers.load(empty, **how)) == []
     few = write_numbers(tmp_path / "d", (3,)) / "train-00000-of-00001.tfrecord"
