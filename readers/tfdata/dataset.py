@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from readers.batches.batch_format import Ragged, is_number, plain
+from readers.batches.batch_format import is_number, plain
 from readers.batches.by_length.batches import BatchesByLength
 from readers.batches.options import ReadOptions
 from readers.batches.planning import plan_of
 from readers.batches.stream import open_batches, state_after
-from readers.format.schema import Schema
 from readers.order.state import State
 from readers.shards.plan import Plan
 
@@ -25,7 +22,6 @@ except ModuleNotFoundError:
     ) from None
 
 from readers.tfdata.from_index import dataset_by_length, dataset_by_step
-from readers.tfdata.mapped import RecordMap
 
 # The plan and the options of each dataset, which keep no file open.
 _OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[Plan, ReadOptions]]
@@ -39,15 +35,8 @@ def in_strategy() -> bool:
 
 def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
     """The dataset of `readers.load`, from its arguments by name."""
-    maps: list[RecordMap] = []
-    function, transform = arguments["map"], arguments["transform"]
-
-    def mapped(decoded: Schema) -> Schema:
-        maps.append(RecordMap(function, decoded))
-        return maps[0].schema
-
-    plan, options = plan_of(arguments, mapped=mapped if function else None)
-    batches = _batches(plan, options, maps[0] if maps else None)
+    plan, options = plan_of(arguments)
+    batches, transform = _batches(plan, options), arguments["transform"]
     if transform is not None:
         batches = batches.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if options.as_supervised is not None:
@@ -88,19 +77,13 @@ def _distribution(options: ReadOptions) -> tf.data.Options:
 
 # None of these functions needs AutoGraph, which takes 2 s of the first batch to find that out.
 @tf.autograph.experimental.do_not_convert
-def _batches(plan: Plan, options: ReadOptions, record_map: RecordMap | None) -> tf.data.Dataset:
+def _batches(plan: Plan, options: ReadOptions) -> tf.data.Dataset:
     """The batches of a plan, with their number if it is known."""
-    finish, read = None, options
-    if record_map:
-        # Records stay whole until they are mapped.
-        whole = Ragged(options.format.max_length, buckets=options.format.buckets)
-        read = replace(options, format=whole, keys=True, truncates=False)
-        finish = functools.partial(record_map.batch, options=options)
-    source = open_batches(plan, read)
+    source = open_batches(plan, options)
     if isinstance(source, BatchesByLength):
-        batches = dataset_by_length(source, plan.schema, read, finish)
+        batches = dataset_by_length(source, plan.schema, options)
         return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
-    schedule, batches = source.schedule, dataset_by_step(source, plan.schema, read, finish)
+    schedule, batches = source.schedule, dataset_by_step(source, plan.schema, options)
     if schedule.steps is None:
         return _counted(batches, tf.data.INFINITE_CARDINALITY)
     # The first pass of a resumed run is shorter than later ones, so it has no single cardinality.

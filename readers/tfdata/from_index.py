@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.format.schema import Schema
 from readers.order.state import Cursor
-from readers.tfdata.batching import TensorColumn
 from readers.tfdata.bridge import TensorBridge
 from readers.tfdata.errors import has_failed, message_of, unless_failed
 from readers.tfdata.iterators import IteratorReaders
@@ -41,20 +39,14 @@ _CURSOR = [_SCALAR, _SCALAR, tf.TensorSpec([None], tf.int64)]
 _State = tuple[tf.Tensor, ...]
 
 
-# (columns, keys, number of records) -> a batch.
-Finish = Callable[[dict[str, TensorColumn], tf.Tensor, tf.Tensor], Any]
-
-
 def dataset_by_step(
     batches_by_step: BatchesByStep,
     schema: Schema,
     options: ReadOptions,
-    finish: Finish | None = None,
 ) -> tf.data.Dataset:
-    """The batches of all steps, dicts by feature name, or what `finish` makes of their columns.
+    """The batches of all steps, dicts by feature name.
 
-    A batch depends on its step number alone, so an iterator can start anywhere. For `finish`, the
-    options ask for keys and for ragged batches.
+    A batch depends on its step number alone, so an iterator can start anywhere.
     """
     bridge = TensorBridge(schema, options)
     readers = IteratorReaders(batches_by_step)
@@ -126,7 +118,7 @@ def dataset_by_step(
         return calls.flat_map(unless_it_failed).take(end - begin)
 
     begin, of_bounds = bounds_of_each_pass(bounds, [_SCALAR, _SCALAR])
-    found = _finished(begin.flat_map(one_pass), bridge, finish)
+    found = begin.flat_map(one_pass).map(lambda *tensors: bridge.batch(tensors))
     return _keeping(found, function, of_bounds)
 
 
@@ -134,9 +126,8 @@ def dataset_by_length(
     batches_by_length: BatchesByLength,
     schema: Schema,
     options: ReadOptions,
-    finish: Finish | None = None,
 ) -> tf.data.Dataset:
-    """The batches grouped by length, dicts by feature name, or what `finish` makes of their columns.
+    """The batches grouped by length, dicts by feature name.
 
     A batch depends on the cursor before it, which a checkpoint of the iterator holds.
     """
@@ -172,7 +163,7 @@ def dataset_by_length(
             .scan((*state, _NO_NAME), call)
             .take_while(lambda more, *_: more)
         )
-        return _finished(calls.map(lambda _, *tensors: tensors), bridge, finish)
+        return calls.map(lambda _, *tensors: bridge.batch(tensors))
 
     begin, of_bounds = bounds_of_each_pass(bounds, [*_CURSOR, _SCALAR])
     return _keeping(begin.flat_map(one_pass), function, of_bounds)
@@ -182,19 +173,6 @@ def _keeping(dataset: tf.data.Dataset, *functions: PythonFunction) -> tf.data.Da
     """The dataset, which keeps functions, and with them files, as long as it exists; iterators keep their dataset."""
     weakref.finalize(dataset, lambda *_: None, *functions).atexit = False
     return dataset
-
-
-def _finished(
-    arrays: tf.data.Dataset, bridge: TensorBridge, finish: Finish | None
-) -> tf.data.Dataset:
-    """The batches of lists of arrays."""
-    if finish is None:
-        return arrays.map(lambda *tensors: bridge.batch(tensors))
-    return arrays.map(
-        lambda *tensors: finish(*bridge.columns(tensors)),
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
 
 
 def _cursor_arrays(cursor: Cursor) -> list[Any]:
