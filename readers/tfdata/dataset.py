@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Mapping
 from typing import Any
 
 from readers.batches.batch_format import is_number, plain
-from readers.batches.by_length.batches import BatchesByLength
+from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.planning import plan_of
 from readers.batches.stream import open_batches, state_after
 from readers.order.state import State
-from readers.shards.plan import Plan
 
 try:
     import tensorflow as tf
@@ -21,10 +21,13 @@ except ModuleNotFoundError:
         "readers.load needs TensorFlow: pip install 'beam-shards[tensorflow]'"
     ) from None
 
-from readers.tfdata.from_index import dataset_by_length, dataset_by_step
+from readers.tfdata.batch_calls import FIRST_PLACE, BatchCalls
+from readers.tfdata.bridge import TensorBridge
+from readers.tfdata.errors import NO_ERROR, unless_failed
+from readers.tfdata.python_calls import PythonFunction, of_shapes
 
-# The plan and the options of each dataset, which keep no file open.
-_OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[Plan, ReadOptions]]
+# What each dataset calls, and with it files, for as long as it exists; iterators keep their dataset.
+_OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[BatchCalls, PythonFunction]]
 _OPENED = weakref.WeakKeyDictionary()
 
 
@@ -36,30 +39,61 @@ def in_strategy() -> bool:
 def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
     """The dataset of `readers.load`, from its arguments by name."""
     plan, options = plan_of(arguments)
-    batches, transform = _batches(plan, options), arguments["transform"]
+    bridge, transform = TensorBridge(plan.schema, options), arguments["transform"]
+    calls = BatchCalls(open_batches(plan, options), bridge)
+    function = PythonFunction(calls.read, calls.specs)
+    batches = _batches(function, calls, bridge)
     if transform is not None:
         batches = batches.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if options.as_supervised is not None:
         names = options.as_supervised
         batches = batches.map(lambda batch: tuple(batch[name] for name in names))
     dataset = batches.prefetch(tf.data.AUTOTUNE).with_options(_distribution(options))
-    _OPENED[dataset] = plan, options
+    _OPENED[dataset] = calls, function
     return dataset
 
 
-def state_of(dataset: tf.data.Dataset, steps: int) -> State:
-    """See `readers.state_of`."""
-    steps = plain(steps)
-    if not is_number(steps, 0):
-        raise ValueError(f"steps={steps!r}: expected a number of batches of at least 0")
-    opened = _OPENED.get(dataset) if isinstance(dataset, tf.data.Dataset) else None
-    if opened is None:
-        raise ValueError(
-            f"{type(dataset).__name__} is no dataset as readers.load returns it: keep that one for "
-            "state_of, and train on what you make of it"
-        )
-    plan, options = opened
-    return state_after(open_batches(plan, options), steps, options)
+# None of these functions needs AutoGraph, which takes 2 s of the first batch to find that out.
+@tf.autograph.experimental.do_not_convert
+def _batches(function: PythonFunction, calls: BatchCalls, bridge: TensorBridge) -> tf.data.Dataset:
+    """The batches of the passes of `calls`, with their number if it is known.
+
+    The place of an iterator is the state of a scan over calls, which a checkpoint holds.
+    """
+    width = len(bridge.specs)
+
+    def call(state: tuple[tf.Tensor, ...], _: tf.Tensor) -> tuple[Any, Any]:
+        tensors = function(state)
+        error, count, place, name = of_shapes(tensors[:4], calls.specs[:4])
+        # A dataset of the batches: the tensors of all batches would pass from function to function.
+        ends = range(4 + width, len(tensors) + 1, width)
+        several = [tf.data.Dataset.from_tensors(tuple(tensors[end - width : end])) for end in ends]
+        return (place, name), (error, count, functools.reduce(tf.data.Dataset.concatenate, several))
+
+    def goes_on(error: tf.Tensor, count: tf.Tensor, _: tf.data.Dataset) -> tf.Tensor:
+        return (error != NO_ERROR) | (count > 0)
+
+    def unless_it_failed(error: tf.Tensor, count: tf.Tensor, batches: Any) -> tf.data.Dataset:
+        return batches.take(*unless_failed(error, [count]))
+
+    state = tf.constant(FIRST_PLACE), tf.constant(0, tf.int64)
+    several = tf.data.Dataset.counter().scan(state, call).prefetch(1).take_while(goes_on)
+    batches = several.flat_map(unless_it_failed).map(lambda *tensors: bridge.batch(tensors))
+    steps = _steps(calls)
+    if steps is None:
+        return batches
+    return batches.apply(tf.data.experimental.assert_cardinality(steps))
+
+
+def _steps(calls: BatchCalls) -> int | None:
+    """The number of batches in each pass; None if it is unknown, or not the same."""
+    batches = calls.batches
+    if batches.options.repeat is None:
+        return tf.data.INFINITE_CARDINALITY
+    # The first pass of a resumed run is shorter than later ones.
+    if isinstance(batches, BatchesByStep) and batches.schedule.after(0) == (0, 0):
+        return batches.schedule.steps
+    return None
 
 
 def _distribution(options: ReadOptions) -> tf.data.Options:
@@ -75,20 +109,16 @@ def _distribution(options: ReadOptions) -> tf.data.Options:
     return chosen
 
 
-# None of these functions needs AutoGraph, which takes 2 s of the first batch to find that out.
-@tf.autograph.experimental.do_not_convert
-def _batches(plan: Plan, options: ReadOptions) -> tf.data.Dataset:
-    """The batches of a plan, with their number if it is known."""
-    source = open_batches(plan, options)
-    if isinstance(source, BatchesByLength):
-        batches = dataset_by_length(source, plan.schema, options)
-        return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
-    schedule, batches = source.schedule, dataset_by_step(source, plan.schema, options)
-    if schedule.steps is None:
-        return _counted(batches, tf.data.INFINITE_CARDINALITY)
-    # The first pass of a resumed run is shorter than later ones, so it has no single cardinality.
-    return _counted(batches, schedule.steps) if schedule.after(0) == (0, 0) else batches
-
-
-def _counted(batches: tf.data.Dataset, count: int) -> tf.data.Dataset:
-    return batches.apply(tf.data.experimental.assert_cardinality(count))
+def state_of(dataset: tf.data.Dataset, steps: int) -> State:
+    """See `readers.state_of`."""
+    steps = plain(steps)
+    if not is_number(steps, 0):
+        raise ValueError(f"steps={steps!r}: expected a number of batches of at least 0")
+    opened = _OPENED.get(dataset) if isinstance(dataset, tf.data.Dataset) else None
+    if opened is None:
+        raise ValueError(
+            f"{type(dataset).__name__} is no dataset as readers.load returns it: keep that one for "
+            "state_of, and train on what you make of it"
+        )
+    batches = opened[0].batches
+    return state_after(batches, steps, batches.options)
