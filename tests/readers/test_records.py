@@ -128,18 +128,6 @@ def test_load_and_as_numpy_give_the_same_batches(photos, name, order):
     assert second and second == as_lists(tensors)
 
 
-def test_files_without_an_index_are_decoded_and_mapped(photos, tmp_path):
-    files = []
-    for path in sorted(photos.glob("*.tfrecord")):
-        files.append(tmp_path / path.name)
-        files[-1].write_bytes(path.read_bytes())
-    reading = READING["a map"]
-    schema = SCHEMA.select(["image", "name"])
-    tensors = readers.load(files, schema=schema, **{**arguments(reading), "shuffle": False})
-    arrays = readers.as_numpy(photos, **{**arguments(reading), "shuffle": False})
-    assert as_lists(tensors) == as_lists(arrays)
-
-
 @pytest.mark.parametrize("name", ["one size", "a map of buckets"])
 def test_a_resumed_run_and_several_hosts_decode_the_same_records(photos, name):
     reading = {**arguments(READING[name]), "repeat": 2, "remainder": "pad"}
@@ -342,14 +330,6 @@ def test_a_map_may_return_numbers_of_python_that_fit(tmp_path):
 
     (batch,) = readers.as_numpy(directory, batch_size=5, map=readers.Map(function, schema))
     assert batch["a"].tolist() == [255] * 5 and batch["b"].tolist() == [2**63] * 5
-
-
-def test_a_feature_may_be_called_batch_mask(tmp_path):
-    schema = Schema({"batch_mask": ("bool",)})
-    records = [[{"batch_mask": n % 2 == 0} for n in range(6)]]
-    write_dataset(tmp_path, schema, {"train": records})
-    dataset = readers.load(tmp_path, batch_size=6, map=lambda record, key: record)
-    assert as_lists(dataset) == as_lists(readers.as_numpy(tmp_path, batch_size=6))
 
 
 def test_tuples_read_the_images_that_move_their_boxes(photos):
