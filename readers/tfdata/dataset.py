@@ -48,7 +48,7 @@ def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
     if options.as_supervised is not None:
         names = options.as_supervised
         batches = batches.map(lambda batch: tuple(batch[name] for name in names))
-    dataset = batches.prefetch(tf.data.AUTOTUNE).with_options(_distribution(options))
+    dataset = batches.prefetch(tf.data.AUTOTUNE).with_options(_options(options))
     _OPENED[dataset] = calls, function
     return dataset
 
@@ -96,16 +96,19 @@ def _steps(calls: BatchCalls) -> int | None:
     return None
 
 
-def _distribution(options: ReadOptions) -> tf.data.Options:
-    """How a `tf.distribute` strategy of several hosts shares the batches.
+def _options(options: ReadOptions) -> tf.data.Options:
+    """How a `tf.distribute` strategy of several hosts shares the batches, and what a checkpoint may leave out.
 
-    By files, which is its default, it cannot: the files are not at the source of the dataset.
+    By files, which is its default, a strategy cannot share them: the files are not at the source of the dataset.
     """
     policy = tf.data.experimental.AutoShardPolicy
     chosen = tf.data.Options()
     # Hosts that `shard` separates have records of their own already.
     shared = options.shard[1] > 1
     chosen.experimental_distribute.auto_shard_policy = policy.OFF if shared else policy.DATA
+    # A transform may draw random numbers.
+    ignore = tf.data.experimental.ExternalStatePolicy.IGNORE
+    chosen.experimental_external_state_policy = ignore
     return chosen
 
 
