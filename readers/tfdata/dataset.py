@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from readers.batches.batch_format import is_number, plain
 from readers.batches.by_step import BatchesByStep
@@ -21,14 +22,18 @@ except ModuleNotFoundError:
         "readers.load needs TensorFlow: pip install 'beam-shards[tensorflow]'"
     ) from None
 
-from readers.tfdata.batch_calls import FIRST_PLACE, BatchCalls
 from readers.tfdata.bridge import TensorBridge
-from readers.tfdata.errors import NO_ERROR, unless_failed
+from readers.tfdata.errors import unless_failed
+from readers.tfdata.own_thread import map_in_own_thread
+from readers.tfdata.passes import Passes
 from readers.tfdata.python_calls import PythonFunction, of_shapes
 
 # What each dataset calls, and with it files, for as long as it exists; iterators keep their dataset.
-_OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[BatchCalls, PythonFunction]]
+_OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[Passes, PythonFunction, PythonFunction]]
 _OPENED = weakref.WeakKeyDictionary()
+
+# Of a pass, which ends by itself.
+_MOST_BATCHES = np.iinfo(np.int64).max
 
 
 def in_strategy() -> bool:
@@ -40,54 +45,51 @@ def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
     """The dataset of `readers.load`, from its arguments by name."""
     plan, options = plan_of(arguments)
     bridge, transform = TensorBridge(plan.schema, options), arguments["transform"]
-    calls = BatchCalls(open_batches(plan, options), bridge)
-    function = PythonFunction(calls.read, calls.specs)
-    batches = _batches(function, calls, bridge)
+    passes = Passes(open_batches(plan, options), bridge)
+    begin = PythonFunction(passes.begin, passes.begin_specs, is_stateful=True)
+    read = PythonFunction(passes.read, passes.read_specs)
+    batches = _batches(begin, read, passes, bridge)
     if transform is not None:
         batches = batches.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if options.as_supervised is not None:
         names = options.as_supervised
         batches = batches.map(lambda batch: tuple(batch[name] for name in names))
     dataset = batches.prefetch(tf.data.AUTOTUNE).with_options(_options(options))
-    _OPENED[dataset] = calls, function
+    _OPENED[dataset] = passes, begin, read
     return dataset
 
 
 # None of these functions needs AutoGraph, which takes 2 s of the first batch to find that out.
 @tf.autograph.experimental.do_not_convert
-def _batches(function: PythonFunction, calls: BatchCalls, bridge: TensorBridge) -> tf.data.Dataset:
-    """The batches of the passes of `calls`, with their number if it is known.
+def _batches(
+    begin: PythonFunction, read: PythonFunction, passes: Passes, bridge: TensorBridge
+) -> tf.data.Dataset:
+    """The batches of the passes, with their number if it is known.
 
-    The place of an iterator is the state of a scan over calls, which a checkpoint holds.
+    A checkpoint of an iterator holds which pass it reads, and the number of the next batch.
     """
-    width = len(bridge.specs)
 
-    def call(state: tuple[tf.Tensor, ...], _: tf.Tensor) -> tuple[Any, Any]:
-        tensors = function(state)
-        error, count, place, name = of_shapes(tensors[:4], calls.specs[:4])
-        # A dataset of the batches: the tensors of all batches would pass from function to function.
-        ends = range(4 + width, len(tensors) + 1, width)
-        several = [tf.data.Dataset.from_tensors(tuple(tensors[end - width : end])) for end in ends]
-        return (place, name), (error, count, functools.reduce(tf.data.Dataset.concatenate, several))
+    def which_pass(_: tf.Tensor) -> tf.Tensor:
+        error, found = of_shapes(begin([]), passes.begin_specs)
+        return unless_failed(error, [found])[0]
 
-    def goes_on(error: tf.Tensor, count: tf.Tensor, _: tf.data.Dataset) -> tf.Tensor:
-        return (error != NO_ERROR) | (count > 0)
+    def one_pass(found: tf.Tensor) -> tf.data.Dataset:
+        def batch(number: tf.Tensor) -> Any:
+            error, *tensors = of_shapes(read([found, number]), passes.read_specs)
+            return bridge.batch(unless_failed(error, tensors))
 
-    def unless_it_failed(error: tf.Tensor, count: tf.Tensor, batches: Any) -> tf.data.Dataset:
-        return batches.take(*unless_failed(error, [count]))
+        return map_in_own_thread(tf.data.Dataset.range(_MOST_BATCHES), batch)
 
-    state = tf.constant(FIRST_PLACE), tf.constant(0, tf.int64)
-    several = tf.data.Dataset.counter().scan(state, call).prefetch(1).take_while(goes_on)
-    batches = several.flat_map(unless_it_failed).map(lambda *tensors: bridge.batch(tensors))
-    steps = _steps(calls)
+    batches = tf.data.Dataset.from_tensors(0).map(which_pass).flat_map(one_pass)
+    steps = _steps(passes)
     if steps is None:
         return batches
     return batches.apply(tf.data.experimental.assert_cardinality(steps))
 
 
-def _steps(calls: BatchCalls) -> int | None:
+def _steps(passes: Passes) -> int | None:
     """The number of batches in each pass; None if it is unknown, or not the same."""
-    batches = calls.batches
+    batches = passes.batches
     if batches.options.repeat is None:
         return tf.data.INFINITE_CARDINALITY
     # The first pass of a resumed run is shorter than later ones.
@@ -106,7 +108,7 @@ def _options(options: ReadOptions) -> tf.data.Options:
     # Hosts that `shard` separates have records of their own already.
     shared = options.shard[1] > 1
     chosen.experimental_distribute.auto_shard_policy = policy.OFF if shared else policy.DATA
-    # A transform may draw random numbers.
+    # A transform may draw random numbers, and what `Passes.begin` returned is in the checkpoint.
     ignore = tf.data.experimental.ExternalStatePolicy.IGNORE
     chosen.experimental_external_state_policy = ignore
     return chosen

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
-# A string [] in place of the message of an error.
-NO_ERROR = b""
+# A string [] in place of the message of an error, which is text and so no number. It is an array, because TensorFlow
+# converts bytes twice.
+NO_ERROR = np.array(b"0", object)
+
+# TensorFlow shows where the first operation that a message names was made, which in a user's graph is twenty lines.
+# No graph has this one.
+_NODE = "\t [[{{node reading_failed}}]]"
 
 
-def error_text(error: Exception) -> bytes:
-    """The message of an error on a line of its own.
+def error_text(error: Exception) -> np.ndarray:
+    """The message of an error on a line of its own, a string [].
 
     An exception would be shown with twenty lines of Python stack, and where errors are ignored
     TensorFlow would retry the step without end.
     """
     is_expected = isinstance(error, (ValueError, OSError, ImportError))
     text = str(error) if is_expected else f"{type(error).__name__}: {error}"
-    return f"\n{' '.join(text.splitlines())}".encode()
+    return np.array(f"\n{' '.join(text.splitlines())}\n{_NODE}".encode(), object)
 
 
 def unless_failed(error: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -30,7 +36,8 @@ def unless_failed(error: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Ten
     """
     # The op whose error shows a string as it is: Assert escapes quotes and line ends. It is an
     # input of an Assert because TensorFlow drops an op whose result is not used.
-    text = tf.where(error == NO_ERROR, b"0", error)
-    number = tf.strings.to_number(text, name="reading_failed")
-    with tf.control_dependencies([tf.debugging.Assert(number == 0, [number])]):
+    number = tf.strings.to_number(error)
+    # Not tf.debugging.Assert, whose control flow the threads of a pool would run.
+    failed = tf.raw_ops.Assert(condition=number == 0, data=[number])
+    with tf.control_dependencies([failed]):
         return [tf.identity(tensor) for tensor in tensors]

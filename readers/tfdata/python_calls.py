@@ -31,17 +31,20 @@ _NUMBERS = itertools.count()
 class PythonFunction:
     """A function of Python that graphs may call as long as this object exists.
 
-    It must be stateless as TensorFlow means it: a call from the state of a checkpoint returns what it did before.
-
     Args:
         function: Returns an array for each spec. The first is an error, a string [].
         specs: The dtypes and shapes of its arrays.
+        is_stateful: Whether it may return something else for the same arrays.
     """
 
     def __init__(
-        self, function: Callable[..., Sequence[Any]], specs: Sequence[tf.TensorSpec]
+        self,
+        function: Callable[..., Sequence[Any]],
+        specs: Sequence[tf.TensorSpec],
+        is_stateful: bool = False,
     ) -> None:
-        self._function, self._specs, self._number = function, specs, next(_NUMBERS)
+        self._function, self._specs, self._is_stateful = function, specs, is_stateful
+        self._number = next(_NUMBERS)
         _FUNCTIONS[self._number] = self
         if not tf.executing_eagerly():
             # A dataset made inside a function leaves only its graph behind.
@@ -60,13 +63,18 @@ class PythonFunction:
         # The number is an input: equal calls without state become one.
         given = [tf.constant(self._number, tf.int64), *map(tf.convert_to_tensor, tensors)]
         dtypes = [spec.dtype for spec in self._specs]
-        return list(tf.raw_ops.PyFuncStateless(input=given, token=_token(), Tout=dtypes))
+        call = tf.raw_ops.PyFunc if self._is_stateful else tf.raw_ops.PyFuncStateless
+        return list(call(input=given, token=_token(), Tout=dtypes))
 
     def run(self, *arrays: np.ndarray) -> Sequence[Any]:
         """The arrays of a call."""
         try:
             with _CALLS.one() as may_run:
-                return self._function(*arrays) if may_run else arrays_of_nothing(self._specs)
+                if not may_run:
+                    raise StopIteration
+                return self._function(*arrays)
+        except StopIteration:  # The operation is out of range.
+            raise
         except Exception as error:
             return [error_text(error), *arrays_of_nothing(self._specs[1:])]
 

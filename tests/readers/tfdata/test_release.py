@@ -8,16 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 import readers
 from readers.shards.plan import Part
-from readers.tfdata.python_calls import PythonFunction
 from tests.support.arrays import as_lists
-from tests.support.datasets import write_dataset, write_numbers, write_signals
-from tests.support.images import encoded
+from tests.support.datasets import write_numbers, write_signals
 
 WAYS = {
     "in order": {},
@@ -85,28 +82,6 @@ def test_an_iterator_restored_from_another_one_reads_on_beside_it(paths, tmp_pat
     pairs = zip(itertools.islice(first, 20), itertools.islice(second, 20), strict=True)
     found = [as_lists(pair) for pair in pairs]
     assert found == [[batch] * 2 for batch in expected[20:]]
-
-
-@pytest.mark.parametrize("side", [4, 512])
-def test_a_python_call_ends_with_the_batch_that_makes_it_large(tmp_path, monkeypatch, side):
-    schema = readers.Schema({"image": ("uint8", (side, side, 3), "png")})
-    png = encoded(np.zeros((side, side, 3), np.uint8), "PNG")
-    path = write_dataset(tmp_path, schema, {"train": [[{"image": png}] * 32]})
-    steps, run = [], PythonFunction.run
-
-    def spy(self, *arguments):
-        found = run(self, *arguments)
-        steps.append(int(found[1]))
-        return found
-
-    monkeypatch.setattr(PythonFunction, "run", spy)
-    batches = list(readers.load(path, batch_size=4, shuffle=readers.Order(False, by="global")))
-    assert [batch["image"].shape for batch in batches] == [(4, side, side, 3)] * 8
-    assert sum(steps) == 8
-    assert max(steps) > 1
-    # 24 MiB of pixels, or 1.5 KiB: large batches are not all held at once, small ones are.
-    assert (max(steps) == 8) == (side == 4)
-    assert max(steps) * 4 * side * side * 3 < 16 << 20
 
 
 # A script with an iterator whose next batch is being read when the interpreter ends.
