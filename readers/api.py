@@ -58,7 +58,7 @@ def load(
     Shapes are static wherever the schema knows them, and so is the cardinality if the number of
     batches is known. Every `iter(ds)` begins a pass, such as the one that Keras makes in an epoch:
     `next(iter(ds))` and `ds.take(1)` move the following pass on by `repeat` epochs, unless
-    `repeat=None`. `map` and `transform` become part of the graph: they are given tensors.
+    `repeat=None`. `transform` becomes part of the graph: it is given tensors.
 
     What to read:
         path: A dataset's directory; a list of directories, which are read one after another;
@@ -109,10 +109,10 @@ def load(
         decoders (None): How to decode images, by feature name, with the decoders of
             `readers.decoders`: for example to one size, so that images of many sizes become dense
             batches. They choose at random by each record's key.
-        map (None): A function that is given each decoded record, a dict by feature name, and its
-            key, and returns the record to use instead; or `readers.Map(function, schema)`, which
-            states the features that it returns. Several threads call it at once. By length, the
-            length before it decides.
+        map (None): A function that is given each decoded record, a dict of NumPy arrays by feature
+            name, and its key, and returns the record to use instead; or `readers.Map(function,
+            schema)`, which states the features that it returns. Several threads call it at once. By
+            length, the length before it decides.
         transform (None): A function that is given each batch and int64 keys [B], and returns the
             batch to use instead. A key is a pseudo-random number that depends only on the seed, the
             epoch and the record's place (and, with `interleave`, the host), so a resumed run

@@ -152,7 +152,7 @@ def bench(
 ) -> Timings:
     """What each part of reading, and each way to a training step, gives on this machine, in a random order.
 
-    PyTorch and TensorFlow are measured if they are installed; `load` not with a `map`, which would take tensors.
+    PyTorch and TensorFlow are measured if they are installed.
 
     Args:
         directory, split: Arguments of `readers.as_numpy`.
@@ -201,7 +201,7 @@ def bench(
         loader = iter(DataLoader(batches, batch_size=None, num_workers=workers))
         name, found = f"torch_batches, {workers} workers", rate_of(loader, size, seconds)
         ways.append(Rate(name, together=found))
-    if importlib.util.find_spec("tensorflow") and not how["map"]:
+    if importlib.util.find_spec("tensorflow"):
         ways += _of_tensorflow(directory, how, seconds)
     kind = f"{counted(plan.records, 'record')} of {format_bytes(plan.record_bytes or 0)}"
     title = (

@@ -35,7 +35,6 @@ class BatchesByStep(BatchReader):
         window: How many records are shuffled together; None if the order has no windows.
         begin: The number of the first step.
         every: As given.
-        batch_bytes: The approximate size of a batch in the shards.
 
     Raises:
         ValueError: The state is of another dataset or order, or there are not enough records for
@@ -47,7 +46,6 @@ class BatchesByStep(BatchReader):
         super().__init__(part, options)
         self.begin, self.every = 0, every
         self.window = shuffle_window(part, options.order)
-        self.batch_bytes = (part.record_bytes or 1) * self.schedule.batch_size
 
     def reader(self, turn: tuple[int, int] = (0, 1), number: int = 0) -> StepReader:
         """A reader for one iterator; which of several workers it is for follows from the first step."""

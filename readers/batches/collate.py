@@ -144,23 +144,6 @@ def lengths_of(feature: Feature, column: FeatureColumn) -> np.ndarray:
     return found[:, 0] if len(unknown) == 1 else found
 
 
-def flat_arrays(feature: Feature, column: FeatureColumn) -> list[np.ndarray]:
-    """A column of unknown shape as the three arrays from which a ragged tensor is built.
-
-    Returns:
-        The values, flat; int64 [arrays, rank], the shape of each array; and int64 [B], the number
-        of arrays in each record, which is 1 unless the feature is a sequence.
-    """
-    if not feature.is_sequence:
-        assert column.shapes is not None
-        return [column.flat(), column.shapes, np.ones(len(column.shapes), np.int64)]
-    arrays = [array for value in column.flat() for array in value]
-    flat = [np.empty(0, numpy_dtype(feature.dtype)), *(array.reshape(-1) for array in arrays)]
-    shapes = np.array([array.shape for array in arrays], np.int64)
-    counts = np.array([len(value) for value in column.flat()], np.int64)
-    return [np.concatenate(flat), shapes.reshape(-1, len(feature.shape) - 1), counts]
-
-
 def _dense(feature: Feature, column: FeatureColumn) -> np.ndarray:
     values = column.flat()
     if not feature.is_sequence:

@@ -101,8 +101,6 @@ class ReadOptions:
         order: The order of the records.
         state: Where to begin: a state of a reader, or a number of steps.
         keys: Whether each batch comes with a pseudo-random number for each of its records.
-        truncates: Whether `max_length` truncates records where they are read; otherwise it limits only
-            the lengths that decide on their bucket, and what maps records truncates them afterwards.
 
     Raises:
         ValueError: A value is not allowed; the message names the argument.
@@ -122,7 +120,6 @@ class ReadOptions:
     cache: Cache | None = None
     decoders: Mapping[str, Decoder] = field(default_factory=dict)
     map: Map | None = None
-    truncates: bool = True
 
     def __post_init__(self) -> None:
         for name in _NUMBERS:

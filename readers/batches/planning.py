@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,18 +19,12 @@ from readers.shards.plan import Plan
 from readers.shards.resolve import resolve
 
 
-def plan_of(
-    arguments: Mapping[str, Any],
-    strings: bool = True,
-    mapped: Callable[[Schema], Schema] | None = None,
-) -> tuple[Plan, ReadOptions]:
+def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, ReadOptions]:
     """The plan of what to read, and how to read it, checked against each other.
 
     Args:
         arguments: Those of a reader by name (see `readers.load`).
         strings: Whether to read features of strings that no argument names, if no `map` may need them.
-        mapped: The features of records that are mapped after they are read, from those before; None if
-            they are not.
 
     Raises:
         FileNotFoundError, ValueError: `resolve` raises it, or an argument is not valid or does not
@@ -51,12 +45,11 @@ def plan_of(
         plan = replace(plan, schema=Schema(numbers))
     is_dense = options.format.batching == "dense"
     plan = with_decoders(with_fixed_shapes(plan) if is_dense else plan, options.decoders)
-    if options.map is not None and mapped is None:
+    if options.map is not None:
         plan = with_function(plan, options.map, skip, options.cache)
-    final = replace(plan, schema=mapped(plan.schema)) if mapped else plan
     if is_dense:
-        _check_dense(final)
-    _check_features(options, final, "map" if options.map else "decoders")
+        _check_dense(plan)
+    _check_features(options, plan, "map" if options.map else "decoders")
     if options.format.boundaries is not None:
         buckets = {options.bucket_feature(plan.undecoded): options.format.boundaries}
         options = replace(options, format=replace(options.format, buckets=buckets))
@@ -141,7 +134,7 @@ def _check_features(options: ReadOptions, plan: Plan, work: str) -> None:
             `lengths` adds; or records are packed by lengths that work on them may change.
     """
     schema = plan.schema
-    if plan.work is not None or work == "map":
+    if plan.work is not None:
         _check_work(options, work)
     options.format.check(schema)
     names = [*options.format.batch_names(schema), *options.added_names]

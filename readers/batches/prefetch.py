@@ -38,33 +38,35 @@ def prefetched(items: Iterator[_Item], count: int) -> Iterator[_Item]:
         items: Used by the thread alone.
         count: At least 1.
     """
-    made: queue.Queue[tuple[bool, Any]] = queue.Queue(count)
-    closed = threading.Event()
-    thread = threading.Thread(target=_make, args=(items, made, closed), daemon=True)
-    thread.start()
+    made, room = queue.SimpleQueue[tuple[bool, Any]](), queue.SimpleQueue[bool]()
+    for _ in range(count):
+        room.put(True)
+    threading.Thread(target=_make, args=(items, made, room), daemon=True).start()
     try:
         while True:
             is_item, item = made.get()
             if is_item:
+                room.put(True)
                 yield item
+                del item  # Its memory can be reused while the next one is waited for.
             elif item is None:
                 return
             else:
                 raise item
     finally:
-        closed.set()
-        while not made.empty():  # The thread may wait for room.
-            made.get_nowait()
+        room.put(False)
 
 
-def _make(items: Iterator[Any], made: queue.Queue[Any], closed: threading.Event) -> None:
+def _make(
+    items: Iterator[Any], made: queue.SimpleQueue[Any], room: queue.SimpleQueue[bool]
+) -> None:
+    """Makes an item for each True in `room`."""
     end: Exception | None = None
     try:
-        for item in items:
-            made.put((True, item))
-            del item  # Its memory can be reused while the next one waits for room.
-            if closed.is_set():
-                return
+        while room.get():
+            made.put((True, next(items)))
+    except StopIteration:
+        pass
     except Exception as error:
         end = error
     made.put((False, end))

@@ -66,7 +66,7 @@ class BatchReader:
         self.memory: RecyclingAllocator = self.records.memory
         self._pads = options.pads
         # How features become rows, as far as this can be done where they are read.
-        self._rows = options.format.rows(plan.schema) if options.truncates else {}
+        self._rows = options.format.rows(plan.schema)
 
     @property
     def skipped(self) -> int:
@@ -103,7 +103,7 @@ class BatchReader:
         found = self.records.batches(numbers, bounds, following, fetched, keys, self._rows)
         slices = []
         for columns, (places, size, rows, bucket) in zip(found, groups, strict=True):
-            cut = truncate(columns, schema, options.format) if options.truncates else columns
+            cut = truncate(columns, schema, options.format)
             batch = BatchSlice(cut, epoch, places, rows, bucket=bucket)
             slices.append(batch.padded(schema, size) if self._pads else batch)
         return slices

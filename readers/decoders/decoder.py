@@ -218,8 +218,9 @@ def checked_value(name: str, feature: Feature, value: Any, made_by: MadeBy) -> A
         made_by: The function, for error messages.
 
     Raises:
-        ValueError: The value's dtype or shape is not the feature's.
+        ValueError: The value's dtype or shape is not the feature's, or it is a tensor of TensorFlow.
     """
+    check_no_tensor(name, value, made_by)
     if feature.is_sequence:
         each = Feature(feature.dtype, feature.shape[1:])
         if not isinstance(value, (list, tuple, np.ndarray)):
@@ -243,6 +244,15 @@ def checked_value(name: str, feature: Feature, value: Any, made_by: MadeBy) -> A
             f"{format_shape(feature.shape)}; a size that varies is None in {made_by[1]}"
         )
     return array.astype(dtype, copy=False)
+
+
+def check_no_tensor(name: str, value: Any, made_by: MadeBy) -> None:
+    """Raises ValueError if a value is a tensor of TensorFlow, which may be symbolic, and is made slowly one by one."""
+    if type(value).__module__.startswith("tensorflow."):
+        raise ValueError(
+            f"feature {name!r}: {made_by[0]} returned a tensor of TensorFlow, expected a NumPy array; a "
+            "function of TensorFlow's operations goes into transform=, which is given whole batches"
+        )
 
 
 def _array(name: str, value: Any, made_by: MadeBy) -> np.ndarray:

@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from readers.decoders.decoder import Batch, Decoder, MadeBy, called, checked_value
+from readers.decoders.decoder import (
+    Batch,
+    Decoder,
+    MadeBy,
+    called,
+    check_no_tensor,
+    checked_value,
+)
 from readers.format.decode.column import FeatureColumn, column_of
 from readers.format.decode.image_columns import of_each_row
 from readers.format.dtypes import TENSORFLOW_DTYPES
@@ -16,8 +23,8 @@ from readers.format.schema import Feature, Schema
 
 _BY_MAP: MadeBy = "map", "readers.Map(function, schema)"
 
-# (record, key) -> the record to use instead. `readers.load` has tensors for both.
-RecordFunction = Callable[[dict[str, Any], Any], dict[str, Any]]
+# (record, key) -> the record to use instead.
+RecordFunction = Callable[[dict[str, Any], int], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -25,12 +32,11 @@ class Map:
     """A function of each record, and the features that it returns: `map=readers.Map(mix, {...})`.
 
     Attributes:
-        function: It is given a record, a dict by feature name, and its key, and returns the record to
-            use instead.
+        function: It is given a record, a dict of NumPy arrays by feature name, and its key, and
+            returns the record to use instead.
         schema: The features of the records that it returns, as for `Schema`: `{"tokens": ("int32",
-            [None])}`. None: those of its result for the first record; with `readers.load`, those
-            that TensorFlow infers. A feature that fits the one of its name in the dataset stays that
-            one; the sizes of all others hold for every record.
+            [None])}`. None: those of its result for the first record. A feature that fits the one of
+            its name in the dataset stays that one; the sizes of all others hold for every record.
 
     Raises:
         ValueError: The function cannot be called, or a feature is not valid.
@@ -168,6 +174,7 @@ def schema_of_record(record: Any, decoded: Schema) -> Schema:
 
 
 def _feature_of(name: str, value: Any, decoded: Schema) -> Feature:
+    check_no_tensor(name, value, _BY_MAP)
     if name in decoded:
         try:
             checked_value(name, decoded[name], value, _BY_MAP)

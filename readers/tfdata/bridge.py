@@ -17,84 +17,61 @@ from readers.batches.batch_format import (
     BatchFormat,
 )
 from readers.batches.batch_slice import BatchSlice
-from readers.batches.collate import flat_arrays
 from readers.batches.options import ReadOptions
-from readers.format.decode.column import Allocator
+from readers.format.decode.column import Allocator, FeatureColumn
+from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature, Schema
-from readers.tfdata.batching import TensorColumn, ragged
 from readers.tfdata.python_calls import of_shapes
 
 
 class TensorBridge:
     """Turns a batch into a flat list of arrays in Python, and back into a batch in TensorFlow.
 
-    The list holds an array for each dense name; three arrays for each ragged feature; and the keys of
-    the records, if the options ask for them.
+    The list holds an array for each dense name; what `ragged_arrays` returns of each ragged feature; and the
+    keys of the records, if the options ask for them.
 
     Attributes:
         specs: The dtypes and shapes of the arrays.
     """
 
     def __init__(self, schema: Schema, options: ReadOptions) -> None:
-        batch_format = options.format
-        self._schema, self._format = schema, batch_format
-        is_ragged = batch_format.batching == "ragged"
-        self._ragged = [n for n, f in schema.items() if is_ragged and not f.is_fixed]
+        is_ragged, rows = options.format.batching == "ragged", options.rows
+        self._options = options
+        self._ragged = {n: f for n, f in schema.items() if is_ragged and not f.is_fixed}
         self._dense = {n: f for n, f in schema.items() if n not in self._ragged}
-        self._rows = options.rows
-        self._dense_specs = _dense_specs(batch_format, self._dense, self._rows)
-        self._pads = options.pads
+        self._dense_specs = _dense_specs(options.format, self._dense, rows)
         if options.pads:
-            self._dense_specs[BATCH_MASK] = tf.TensorSpec([self._rows], tf.bool)
-        self._seed, self._has_keys = options.seed or 0, options.keys
-        self._part = options.part_of_host or 0
+            self._dense_specs[BATCH_MASK] = tf.TensorSpec([rows], tf.bool)
         self.specs = list(self._dense_specs.values())
-        for name in self._ragged:
-            self.specs += _ragged_specs(schema[name], self._rows)
-        if self._has_keys:
-            self.specs.append(tf.TensorSpec([self._rows], tf.int64))
+        for feature in self._ragged.values():
+            self.specs += _ragged_specs(feature, rows)
+        if options.keys:
+            self.specs.append(tf.TensorSpec([rows], tf.int64))
 
-    def arrays(self, found: BatchSlice, empty: Allocator) -> list[np.ndarray]:
+    def arrays(self, records: BatchSlice, empty: Allocator) -> list[np.ndarray]:
         """The arrays of a batch.
 
         Args:
-            found: The batch.
+            records: The batch.
             empty: Allocates large arrays.
         """
-        batch = found.arrays(self._dense, self._format, empty)
+        options = self._options
+        batch = records.arrays(self._dense, options.format, empty)
         arrays = [batch[name] for name in self._dense_specs]
-        for name in self._ragged:
-            arrays += flat_arrays(self._schema[name], found.columns[name])
-        if self._has_keys:
-            arrays.append(found.keys(self._seed, self._part))
+        for name, feature in self._ragged.items():
+            arrays += ragged_arrays(feature, records.columns[name])
+        if options.keys:
+            arrays.append(records.keys(options.seed or 0, options.part_of_host or 0))
         return arrays
 
     def batch(self, tensors: Sequence[tf.Tensor]) -> Any:
         """The batch of a list of arrays, now tensors; with keys, the pair (batch, keys)."""
-        found, varying, keys = self._separate(tensors)
-        for name, column in varying.items():
-            found[name] = ragged(self._schema[name], column)
-        return (found, keys) if self._has_keys else found
-
-    def columns(
-        self, tensors: Sequence[tf.Tensor]
-    ) -> tuple[dict[str, TensorColumn], tf.Tensor, Any]:
-        """The columns, keys and number of records of a list of arrays of ragged batches, now tensors."""
-        found, varying, keys = self._separate(tensors)
-        mask = found.pop(BATCH_MASK) if self._pads else None
-        count = tf.size(keys) if mask is None else tf.reduce_sum(tf.cast(mask, tf.int32))
-        return {name: TensorColumn(t) for name, t in found.items()} | varying, keys, count
-
-    def _separate(
-        self, tensors: Sequence[tf.Tensor]
-    ) -> tuple[dict[str, Any], dict[str, TensorColumn], tf.Tensor | None]:
-        """The dense tensors, the ragged features as columns, and the keys."""
         rest = iter(of_shapes(tensors, self.specs))
-        dense = {name: next(rest) for name in self._dense_specs}
-        varying = {}
-        for name in self._ragged:
-            varying[name] = tensor_column(self._schema[name], next(rest), next(rest), next(rest))
-        return dense, varying, next(rest) if self._has_keys else None
+        batch = {name: next(rest) for name in self._dense_specs}
+        for name, feature in self._ragged.items():
+            values, lengths = next(rest), [next(rest) for _ in range(feature.varying_rank)]
+            batch[name] = ragged_tensor(feature, values, lengths)
+        return (batch, next(rest)) if self._options.keys else batch
 
 
 def _dense_specs(
@@ -122,22 +99,49 @@ def _dense_specs(
 
 
 def _ragged_specs(feature: Feature, rows: int | None) -> list[tf.TensorSpec]:
-    """The specs of what `flat_arrays` returns of a feature."""
-    if feature.is_sequence:
-        arrays, rank = None, len(feature.shape) - 1
-    else:
-        arrays, rank = rows, len(feature.shape)
+    """The specs of what `ragged_arrays` returns of a feature."""
+    lengths = [tf.TensorSpec([None], tf.int64)] * (feature.varying_rank - 1)
     values = tf.TensorSpec([None], tf.as_dtype(feature.dtype))
-    return [values, tf.TensorSpec([arrays, rank], tf.int64), tf.TensorSpec([rows], tf.int64)]
+    return [values, tf.TensorSpec([rows], tf.int64), *lengths]
 
 
-def tensor_column(
-    feature: Feature, values: tf.Tensor, shapes: tf.Tensor, counts: tf.Tensor
-) -> TensorColumn:
-    """The column that `flat_arrays` describes."""
-    if not feature.is_sequence:
-        return TensorColumn(values, shapes)
-    inner = feature.shape[1:]
-    if None in inner:
-        return TensorColumn(values, shapes, counts)
-    return TensorColumn(tf.reshape(values, [-1, *inner]), None, counts)
+def ragged_arrays(feature: Feature, column: FeatureColumn) -> list[np.ndarray]:
+    """A column of unknown shape as the arrays of which `ragged_tensor` makes a tensor.
+
+    Returns:
+        The values, flat; and for each dimension up to the last unknown one, int64 [n], the lengths of its rows.
+    """
+    if feature.is_sequence:
+        arrays = [array for value in column.flat() for array in value]
+        flat = [np.empty(0, numpy_dtype(feature.dtype)), *(array.reshape(-1) for array in arrays)]
+        values = np.concatenate(flat)
+        lengths = [np.array([len(value) for value in column.flat()], np.int64)]
+        shapes = np.array([array.shape for array in arrays], np.int64)
+        shapes = shapes.reshape(-1, len(feature.shape) - 1)
+    else:
+        assert column.shapes is not None
+        values, lengths, shapes = column.flat(), [], column.shapes
+    for axis in range(feature.varying_rank - len(lengths)):
+        lengths.append(np.repeat(shapes[:, axis], shapes[:, :axis].prod(axis=1)))
+    return [values, *lengths]
+
+
+def ragged_tensor(
+    feature: Feature, values: tf.Tensor, lengths: Sequence[tf.Tensor]
+) -> tf.RaggedTensor:
+    """The tensor [B, *shape] of what `ragged_arrays` returned.
+
+    Dimensions after the last unknown one are dense. Known ones between unknown ones are uniform partitions, so
+    they stay static.
+    """
+    varying, inner = feature.shape[: len(lengths)], feature.shape[len(lengths) :]
+    rows = tf.reduce_sum(lengths[-1])  # A size of -1 could not be told if an inner one is 0.
+    nested = tf.reshape(values, tf.stack([rows, *inner]))
+    nested = tf.ensure_shape(nested, [None, *inner])
+    for size, row_lengths in zip(reversed(varying), reversed(lengths), strict=True):
+        if size is None:
+            nested = tf.RaggedTensor.from_row_lengths(nested, row_lengths, validate=False)
+        else:
+            count = tf.size(row_lengths, tf.int64)
+            nested = tf.RaggedTensor.from_uniform_row_length(nested, size, count, validate=False)
+    return nested

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from readers.batches.batch_format import Ragged, is_number, plain
-from readers.batches.by_length.batches import BatchesByLength
+import numpy as np
+
+from readers.batches.batch_format import is_number, plain
+from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.planning import plan_of
 from readers.batches.stream import open_batches, state_after
-from readers.format.schema import Schema
 from readers.order.state import State
-from readers.shards.plan import Plan
 
 try:
     import tensorflow as tf
@@ -24,12 +22,18 @@ except ModuleNotFoundError:
         "readers.load needs TensorFlow: pip install 'beam-shards[tensorflow]'"
     ) from None
 
-from readers.tfdata.from_index import dataset_by_length, dataset_by_step
-from readers.tfdata.mapped import RecordMap
+from readers.tfdata.bridge import TensorBridge
+from readers.tfdata.errors import unless_failed
+from readers.tfdata.own_thread import map_in_own_thread
+from readers.tfdata.passes import Passes
+from readers.tfdata.python_calls import PythonFunction, of_shapes
 
-# The plan and the options of each dataset, which keep no file open.
-_OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[Plan, ReadOptions]]
+# What each dataset calls, and with it files, for as long as it exists; iterators keep their dataset.
+_OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[Passes, PythonFunction, PythonFunction]]
 _OPENED = weakref.WeakKeyDictionary()
+
+# Of a pass, which ends by itself.
+_MOST_BATCHES = np.iinfo(np.int64).max
 
 
 def in_strategy() -> bool:
@@ -39,23 +43,75 @@ def in_strategy() -> bool:
 
 def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
     """The dataset of `readers.load`, from its arguments by name."""
-    maps: list[RecordMap] = []
-    function, transform = arguments["map"], arguments["transform"]
-
-    def mapped(decoded: Schema) -> Schema:
-        maps.append(RecordMap(function, decoded))
-        return maps[0].schema
-
-    plan, options = plan_of(arguments, mapped=mapped if function else None)
-    batches = _batches(plan, options, maps[0] if maps else None)
+    plan, options = plan_of(arguments)
+    bridge, transform = TensorBridge(plan.schema, options), arguments["transform"]
+    passes = Passes(open_batches(plan, options), bridge)
+    begin = PythonFunction(passes.begin, passes.begin_specs, is_stateful=True)
+    read = PythonFunction(passes.read, passes.read_specs)
+    batches = _batches(begin, read, passes, bridge)
     if transform is not None:
         batches = batches.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if options.as_supervised is not None:
         names = options.as_supervised
         batches = batches.map(lambda batch: tuple(batch[name] for name in names))
-    dataset = batches.prefetch(tf.data.AUTOTUNE).with_options(_distribution(options))
-    _OPENED[dataset] = plan, options
+    dataset = batches.prefetch(tf.data.AUTOTUNE).with_options(_options(options))
+    _OPENED[dataset] = passes, begin, read
     return dataset
+
+
+# None of these functions needs AutoGraph, which takes 2 s of the first batch to find that out.
+@tf.autograph.experimental.do_not_convert
+def _batches(
+    begin: PythonFunction, read: PythonFunction, passes: Passes, bridge: TensorBridge
+) -> tf.data.Dataset:
+    """The batches of the passes, with their number if it is known.
+
+    A checkpoint of an iterator holds which pass it reads, and the number of the next batch.
+    """
+
+    def which_pass(_: tf.Tensor) -> tf.Tensor:
+        error, found = of_shapes(begin([]), passes.begin_specs)
+        return unless_failed(error, [found])[0]
+
+    def one_pass(found: tf.Tensor) -> tf.data.Dataset:
+        def batch(number: tf.Tensor) -> Any:
+            error, *tensors = of_shapes(read([found, number]), passes.read_specs)
+            return bridge.batch(unless_failed(error, tensors))
+
+        return map_in_own_thread(tf.data.Dataset.range(_MOST_BATCHES), batch)
+
+    batches = tf.data.Dataset.from_tensors(0).map(which_pass).flat_map(one_pass)
+    steps = _steps(passes)
+    if steps is None:
+        return batches
+    return batches.apply(tf.data.experimental.assert_cardinality(steps))
+
+
+def _steps(passes: Passes) -> int | None:
+    """The number of batches in each pass; None if it is unknown, or not the same."""
+    batches = passes.batches
+    if batches.options.repeat is None:
+        return tf.data.INFINITE_CARDINALITY
+    # The first pass of a resumed run is shorter than later ones.
+    if isinstance(batches, BatchesByStep) and batches.schedule.after(0) == (0, 0):
+        return batches.schedule.steps
+    return None
+
+
+def _options(options: ReadOptions) -> tf.data.Options:
+    """How a `tf.distribute` strategy of several hosts shares the batches, and what a checkpoint may leave out.
+
+    By files, which is its default, a strategy cannot share them: the files are not at the source of the dataset.
+    """
+    policy = tf.data.experimental.AutoShardPolicy
+    chosen = tf.data.Options()
+    # Hosts that `shard` separates have records of their own already.
+    shared = options.shard[1] > 1
+    chosen.experimental_distribute.auto_shard_policy = policy.OFF if shared else policy.DATA
+    # A transform may draw random numbers, and what `Passes.begin` returned is in the checkpoint.
+    ignore = tf.data.experimental.ExternalStatePolicy.IGNORE
+    chosen.experimental_external_state_policy = ignore
+    return chosen
 
 
 def state_of(dataset: tf.data.Dataset, steps: int) -> State:
@@ -69,43 +125,5 @@ def state_of(dataset: tf.data.Dataset, steps: int) -> State:
             f"{type(dataset).__name__} is no dataset as readers.load returns it: keep that one for "
             "state_of, and train on what you make of it"
         )
-    plan, options = opened
-    return state_after(open_batches(plan, options), steps, options)
-
-
-def _distribution(options: ReadOptions) -> tf.data.Options:
-    """How a `tf.distribute` strategy of several hosts shares the batches.
-
-    By files, which is its default, it cannot: the files are not at the source of the dataset.
-    """
-    policy = tf.data.experimental.AutoShardPolicy
-    chosen = tf.data.Options()
-    # Hosts that `shard` separates have records of their own already.
-    shared = options.shard[1] > 1
-    chosen.experimental_distribute.auto_shard_policy = policy.OFF if shared else policy.DATA
-    return chosen
-
-
-# None of these functions needs AutoGraph, which takes 2 s of the first batch to find that out.
-@tf.autograph.experimental.do_not_convert
-def _batches(plan: Plan, options: ReadOptions, record_map: RecordMap | None) -> tf.data.Dataset:
-    """The batches of a plan, with their number if it is known."""
-    finish, read = None, options
-    if record_map:
-        # Records stay whole until they are mapped.
-        whole = Ragged(options.format.max_length, buckets=options.format.buckets)
-        read = replace(options, format=whole, keys=True, truncates=False)
-        finish = functools.partial(record_map.batch, options=options)
-    source = open_batches(plan, read)
-    if isinstance(source, BatchesByLength):
-        batches = dataset_by_length(source, plan.schema, read, finish)
-        return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
-    schedule, batches = source.schedule, dataset_by_step(source, plan.schema, read, finish)
-    if schedule.steps is None:
-        return _counted(batches, tf.data.INFINITE_CARDINALITY)
-    # The first pass of a resumed run is shorter than later ones, so it has no single cardinality.
-    return _counted(batches, schedule.steps) if schedule.after(0) == (0, 0) else batches
-
-
-def _counted(batches: tf.data.Dataset, count: int) -> tf.data.Dataset:
-    return batches.apply(tf.data.experimental.assert_cardinality(count))
+    batches = opened[0].batches
+    return state_after(batches, steps, batches.options)

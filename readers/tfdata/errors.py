@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-# In place of an error message, which is text and so no number.
-_NO_ERROR = "0"
+# A string [] in place of the message of an error, which is text and so no number. It is an array, because TensorFlow
+# converts bytes twice.
+NO_ERROR = np.array(b"0", object)
 
-
-def no_error() -> np.ndarray:
-    """What stands for no error, a string []."""
-    return np.array(_NO_ERROR.encode(), object)
+# TensorFlow shows where the first operation that a message names was made, which in a user's graph is twenty lines.
+# No graph has this one.
+_NODE = "\t [[{{node reading_failed}}]]"
 
 
 def error_text(error: Exception) -> np.ndarray:
@@ -22,30 +22,22 @@ def error_text(error: Exception) -> np.ndarray:
     An exception would be shown with twenty lines of Python stack, and where errors are ignored
     TensorFlow would retry the step without end.
     """
-    return np.array(f"\n{message_of(error)}".encode(), object)
-
-
-def message_of(error: Exception) -> str:
-    """The message of an error, on one line."""
     is_expected = isinstance(error, (ValueError, OSError, ImportError))
     text = str(error) if is_expected else f"{type(error).__name__}: {error}"
-    return " ".join(text.splitlines())
-
-
-def has_failed(error: tf.Tensor) -> tf.Tensor:
-    """Whether a string [] is a message of `error_text`, bool []."""
-    return tf.ensure_shape(error, []) != _NO_ERROR
+    return np.array(f"\n{' '.join(text.splitlines())}\n{_NODE}".encode(), object)
 
 
 def unless_failed(error: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """The tensors; when run, fails with the message if there is one.
 
     Args:
-        error: What `no_error` or `error_text` returned, a string [].
+        error: `NO_ERROR`, or what `error_text` returned, a string [].
         tensors: Tensors that Python returned together with it.
     """
     # The op whose error shows a string as it is: Assert escapes quotes and line ends. It is an
     # input of an Assert because TensorFlow drops an op whose result is not used.
-    number = tf.strings.to_number(tf.ensure_shape(error, []), name="reading_failed")
-    with tf.control_dependencies([tf.debugging.Assert(number == 0, [number])]):
+    number = tf.strings.to_number(error)
+    # Not tf.debugging.Assert, whose control flow the threads of a pool would run.
+    failed = tf.raw_ops.Assert(condition=number == 0, data=[number])
+    with tf.control_dependencies([failed]):
         return [tf.identity(tensor) for tensor in tensors]

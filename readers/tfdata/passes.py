@@ -1,41 +1,134 @@
-"""Numbers the passes over a dataset: Keras makes one per epoch, and each has its own order."""
+"""The passes over a dataset: threads of Python read their batches ahead, and TensorFlow asks for one after another."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from readers.tfdata.errors import unless_failed
-from readers.tfdata.python_calls import PythonFunction, of_shapes
+from readers.batches.by_length.batches import BatchesByLength
+from readers.batches.by_step import BatchesByStep
+from readers.batches.prefetch import prefetched
+from readers.batches.stream import made_from
+from readers.order.state import Cursor
+from readers.tfdata.bridge import TensorBridge
+from readers.tfdata.errors import NO_ERROR, error_text
+from readers.tfdata.python_calls import arrays_of_nothing
+
+# How many batches a thread makes ahead. TensorFlow keeps some more.
+_AHEAD = 2
+
+# How many passes are kept of iterators that were restored from a checkpoint, whose end is not seen.
+_MOST_RESTORED = 4
+
+# In bytes: TensorFlow takes over an aligned array without a copy.
+_ALIGNMENT = 64
+
+# A number of a pass, that of a name, and that of a batch in the pass.
+_Key = tuple[int, int, int]
+
+# Where a batch is, and the batches from it on, if they are read already.
+_Position = tuple[int | Cursor, Iterator[Any] | None]
 
 
-def once_per_pass(element: Callable[[], Any]) -> tf.data.Dataset:
-    """A dataset of one element, computed anew in each pass over the dataset.
+class Passes:
+    """Reads the batches of all passes over a dataset.
 
-    A checkpoint of an iterator holds the element, and need not hold what computed it.
-    """
-    options = tf.data.Options()
-    options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
-    return tf.data.Dataset.from_tensors(0).map(lambda _: element()).with_options(options)
-
-
-def bounds_of_each_pass(
-    bounds: Callable[[int], list[Any]], specs: list[tf.TensorSpec]
-) -> tuple[tf.data.Dataset, PythonFunction]:
-    """A dataset of one element, the bounds of the pass over it; and what it calls.
+    A thread reads each of them ahead as long as TensorFlow keeps it.
 
     Args:
-        bounds: The arrays of a pass, by its number from 0 on.
-        specs: The specs of these arrays.
+        batches: The batches.
+        bridge: Makes arrays of them.
+
+    Attributes:
+        batches: As given.
+        begin_specs, read_specs: Of the arrays that `begin` and `read` return.
     """
-    numbers = itertools.count()
-    function = PythonFunction(lambda: bounds(next(numbers)), specs, is_stateful=True)
 
-    def found() -> tuple[tf.Tensor, ...]:
-        failed, tensors = function([])
-        return tuple(of_shapes(unless_failed(failed, tensors), specs))
+    def __init__(self, batches: BatchesByStep | BatchesByLength, bridge: TensorBridge) -> None:
+        self.batches, self._bridge = batches, bridge
+        self._count, self._names = itertools.count(), itertools.count()
+        self._alive = weakref.WeakValueDictionary[int, _Pass]()
+        self._next = dict[_Key, _Position]()
+        self._nothing = arrays_of_nothing(bridge.specs)
+        text = tf.TensorSpec([], tf.string)
+        self.begin_specs, self.read_specs = (
+            [text, tf.TensorSpec([2], tf.int64)],
+            [text, *bridge.specs],
+        )
 
-    return once_per_pass(found), function
+    def begin(self) -> list[Any]:
+        """Begins the next pass: returns `NO_ERROR`, and int64 [2], its number and its name.
+
+        The pass is released when that array is, which TensorFlow keeps while it reads the pass.
+        """
+        number, name = next(self._count), next(self._names)
+        made = self._alive[name] = _Pass(number, name)
+        weakref.finalize(made, self._forget, name).atexit = False
+        return [NO_ERROR, np.asarray(made)]
+
+    def read(self, which: np.ndarray, number: Any) -> list[Any]:
+        """Reads a batch of a pass.
+
+        Args:
+            which: int64 [2], what `begin` returned, or its copy from a checkpoint.
+            number: The number of the batch in the pass.
+
+        Returns:
+            The error, or `NO_ERROR`; and the arrays of the batch.
+
+        Raises:
+            StopIteration: The pass has ended.
+        """
+        pass_number, name, number = *which.tolist(), int(number)
+        cursor, stream = self._next.pop((pass_number, name, number), (None, None))
+        if stream is None:
+            begin, end = self.batches.bounds_of(pass_number)
+            cursor = self._after(begin, number) if cursor is None else cursor
+            made = made_from(self.batches, self._bridge.arrays, (cursor, 0), end)
+            stream = prefetched(made, _AHEAD)
+        error, arrays = NO_ERROR, self._nothing
+        following: _Position
+        try:
+            arrays, (after, _) = next(stream)
+            following = after, stream
+        except StopIteration:
+            raise
+        except Exception as failure:
+            error, following = error_text(failure), (self._after(cursor, 1), None)
+        self._next[pass_number, name, number + 1] = following
+        if name not in self._alive:
+            self._forget_restored()
+        return [error, *arrays]
+
+    def _after(self, cursor: Any, count: int) -> int | Cursor:
+        """Where the batch is that follows `count` others from a cursor on."""
+        if not isinstance(cursor, Cursor):
+            return int(cursor) + count
+        found = itertools.islice(self.batches.groups(cursor, None), count)
+        return [cursor, *(after for _, after in found)][-1]
+
+    def _forget(self, name: int) -> None:
+        for key in [key for key in self._next if key[1] == name]:
+            self._next.pop(key, None)
+
+    def _forget_restored(self) -> None:
+        restored = [key for key in self._next if key[1] not in self._alive]
+        for key in restored[:-_MOST_RESTORED]:
+            self._next.pop(key, None)
+
+
+class _Pass:
+    """A number of a pass and a name, in an array that lives as long as TensorFlow keeps it."""
+
+    def __init__(self, number: int, name: int) -> None:
+        memory = np.empty(2 * _ALIGNMENT // 8, np.int64)
+        start = -memory.ctypes.data % _ALIGNMENT // 8
+        self._memory = memory[start : start + 2]
+        self._memory[:] = number, name
+        # An array made of this object refers to it.
+        self.__array_interface__ = self._memory.__array_interface__

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from readers.tfdata.errors import error_text, no_error
+from readers.tfdata.errors import error_text
 
 # In seconds: how long no call may begin before all iterators count as idle. One that reads ahead begins
 # a call within a millisecond of the last one, until its buffers are full.
@@ -32,8 +32,8 @@ class PythonFunction:
     """A function of Python that graphs may call as long as this object exists.
 
     Args:
-        function: Returns an array for each spec.
-        specs: The dtypes of its arrays, and their numbers of dimensions.
+        function: Returns an array for each spec. The first is an error, a string [].
+        specs: The dtypes and shapes of its arrays.
         is_stateful: Whether it may return something else for the same arrays.
     """
 
@@ -47,36 +47,36 @@ class PythonFunction:
         self._number = next(_NUMBERS)
         _FUNCTIONS[self._number] = self
         if not tf.executing_eagerly():
-            _OF_GRAPHS.append(
-                self
-            )  # A dataset made inside a function leaves only its graph behind.
+            # A dataset made inside a function leaves only its graph behind.
+            _OF_GRAPHS.append(self)
 
-    def __call__(self, tensors: Sequence[Any]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def __call__(self, tensors: Sequence[Any]) -> list[tf.Tensor]:
         """Adds a call to the graph.
 
         Args:
             tensors: What the function is called with, as arrays.
 
         Returns:
-            The error, string [], which `unless_failed` raises; and the tensors, of unknown shapes. If the function
-            fails, the tensors have no elements, and scalars are 0; so they are without an error when the interpreter
-            ends, which must end the dataset.
+            The tensors, of unknown shapes. If the function raises an error, or if the interpreter ends, all but the
+            error have no elements, and scalars are 0 or empty.
         """
-        call = tf.raw_ops.PyFunc if self._is_stateful else tf.raw_ops.PyFuncStateless
         # The number is an input: equal calls without state become one.
         given = [tf.constant(self._number, tf.int64), *map(tf.convert_to_tensor, tensors)]
-        dtypes = [tf.string, *(spec.dtype for spec in self._specs)]
-        error, *found = call(input=given, token=_token(), Tout=dtypes)
-        return error, found
+        dtypes = [spec.dtype for spec in self._specs]
+        call = tf.raw_ops.PyFunc if self._is_stateful else tf.raw_ops.PyFuncStateless
+        return list(call(input=given, token=_token(), Tout=dtypes))
 
-    def run(self, *arrays: np.ndarray) -> list[Any]:
-        """The error of a call, and its arrays."""
+    def run(self, *arrays: np.ndarray) -> Sequence[Any]:
+        """The arrays of a call."""
         try:
             with _CALLS.one() as may_run:
-                found = self._function(*arrays) if may_run else arrays_of_nothing(self._specs)
-                return [no_error(), *found]
+                if not may_run:
+                    raise StopIteration
+                return self._function(*arrays)
+        except StopIteration:  # The operation is out of range.
+            raise
         except Exception as error:
-            return [error_text(error), *arrays_of_nothing(self._specs)]
+            return [error_text(error), *arrays_of_nothing(self._specs[1:])]
 
 
 _FUNCTIONS = weakref.WeakValueDictionary[int, PythonFunction]()
@@ -84,7 +84,7 @@ _FUNCTIONS = weakref.WeakValueDictionary[int, PythonFunction]()
 _OF_GRAPHS = list[PythonFunction]()
 
 
-def _called(number: Any, *arrays: np.ndarray) -> list[Any]:
+def _called(number: Any, *arrays: np.ndarray) -> Sequence[Any]:
     function = _FUNCTIONS.get(int(number))
     if function is None:
         raise RuntimeError(

@@ -28,6 +28,7 @@ EXTRAS = [
 
 # They use most functions of NumPy, TensorFlow, fsspec, PyArrow, Pillow and the libraries of formats.
 FILES = [
+    "readers/batches/test_collate.py",
     "readers/files/test_mounts.py",
     "readers/format/test_crc.py",
     "readers/format/test_decode_batches.py",
@@ -36,7 +37,7 @@ FILES = [
     "readers/format/test_schema.py",
     "readers/format/protobuf/test_tensor.py",
     "readers/shards/test_features.py",
-    "readers/tfdata/test_batching.py",
+    "readers/tfdata/test_bridge.py",
     "readers/tfdata/test_load.py",
     "readers/test_batches.py",
     "readers/test_verify.py",

@@ -1,4 +1,4 @@
-"""Truncation, padding and lengths: NumPy and TensorFlow agree with each other and with arrays made by hand."""
+"""Truncation, padding and lengths, against arrays made by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 import readers
 from readers.format.schema import Feature, Schema
-from tests.readers.tfdata.test_batching import VARYING, arrays, batches
+from tests.readers.batches.test_collate import VARYING, arrays, batch_of
 from tests.support.datasets import write_dataset
 
 SCHEMA = Schema(
@@ -52,16 +52,10 @@ def test_the_first_unknown_dimension_is_truncated_to_its_limit(shape, found, lim
     axis = shape.index(None)
     expected = [value[(slice(None),) * axis + (slice(limit),)] for value in values]
     for kind in (readers.Padded, readers.Ragged):
-        graph, array = batches(feature, values, kind(limit))
-        whole, by_hand = batches(feature, expected, kind())
-        assert graph["x"].shape.as_list() == whole["x"].shape.as_list()
-        if kind is readers.Padded:
-            np.testing.assert_array_equal(graph["x"], by_hand["x"])
-            np.testing.assert_array_equal(array["x"], by_hand["x"])
-        else:
-            assert graph["x"].to_list() == whole["x"].to_list()
-            for one, other in zip(array["x"], expected, strict=True):
-                np.testing.assert_array_equal(one, other)
+        found = batch_of(feature, values, kind(limit))["x"]
+        by_hand = batch_of(feature, expected, kind())["x"]
+        for one, other in zip(found, by_hand, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(
@@ -76,25 +70,24 @@ def test_a_sequence_is_truncated_as_a_list_or_within_its_arrays(shape, counts, l
         expected = [value[:limit] for value in values]
     else:
         expected = [[array[:limit] for array in value] for value in values]
-    graph, array = batches(feature, values, readers.Padded(limit, mask=True))
-    by_hand = batches(feature, expected, readers.Padded(mask=True))[1]
+    batch = batch_of(feature, values, readers.Padded(limit, mask=True))
+    by_hand = batch_of(feature, expected, readers.Padded(mask=True))
     for name in ("x", "x_mask"):
-        np.testing.assert_array_equal(graph[name], by_hand[name])
-        np.testing.assert_array_equal(array[name], by_hand[name])
+        np.testing.assert_array_equal(batch[name], by_hand[name])
 
 
 @pytest.mark.parametrize(("shape", "found"), VARYING)
 def test_the_first_unknown_dimension_is_padded_to_max_length_in_every_batch(shape, found):
     values, feature = arrays(found), Feature("float32", shape)
     axis, longest = feature.first_unknown, max(each[feature.first_unknown] for each in found)
-    usual = batches(feature, values, readers.Padded(mask=True))[1]
+    usual = batch_of(feature, values, readers.Padded(mask=True))
     for limit in (longest, longest + 3):
         fixed = readers.Padded(limit, mask=True, to="max_length")
-        for batch in batches(feature, values, fixed):
-            for name, plain in usual.items():
-                more = np.zeros((plain.ndim, 2), int)
-                more[axis + 1, 1] = limit - longest
-                np.testing.assert_array_equal(batch[name], np.pad(plain, more))
+        batch = batch_of(feature, values, fixed)
+        for name, plain in usual.items():
+            more = np.zeros((plain.ndim, 2), int)
+            more[axis + 1, 1] = limit - longest
+            np.testing.assert_array_equal(batch[name], np.pad(plain, more))
 
 
 def test_shapes_of_one_length_are_static(dataset):

@@ -61,14 +61,9 @@ def halved(record, key):
     return {"name": record["name"], "drawn": key % 1000, "pixels": record["image"][:2] // 2}
 
 
-def repeated_numpy(record, key):
+def repeated(record, key):
     tokens = np.repeat(record["tokens"], 2) + key % 3
     return {"name": record["name"], "tokens": tokens, "more": np.ones(key % 4, np.float32)}
-
-
-def repeated_tensors(record, key):
-    tokens = tf.repeat(record["tokens"], 2) + key % 3
-    return {"name": record["name"], "tokens": tokens, "more": tf.ones(key % 4)}
 
 
 REPEATED = {"name": ("string",), "tokens": ("int64", [None]), "more": ("float32", [None])}
@@ -92,32 +87,28 @@ READING = {
     "a map": {
         "columns": ["image", "name"],
         "decoders": {"image": decoders.Resize(8)},
-        "map": (halved, halved),
+        "map": halved,
     },
     "a map to arrays of several lengths": {
         "columns": ["tokens", "name"],
         "batching": readers.Padded(max_length=9, mask=True, lengths=True),
-        "map": (readers.Map(repeated_numpy, REPEATED), readers.Map(repeated_tensors, REPEATED)),
+        "map": readers.Map(repeated, REPEATED),
     },
     "a map to ragged arrays": {
         "batching": "ragged",
         "remainder": "pad",
-        "map": (readers.Map(repeated_numpy, REPEATED), readers.Map(repeated_tensors, REPEATED)),
+        "map": readers.Map(repeated, REPEATED),
     },
     "a map of buckets": {
         "columns": ["tokens", "name"],
         "batching": readers.Padded(max_length=6, buckets=[3, 6]),
-        "map": (readers.Map(repeated_numpy, REPEATED), readers.Map(repeated_tensors, REPEATED)),
+        "map": readers.Map(repeated, REPEATED),
     },
 }
 
 
-def arguments(reading, kind):
-    """The arguments of a reader: with the map of arrays, 0, or of tensors, 1."""
-    given = {"batch_size": 5, "shuffle": True, "seed": 3, **reading}
-    if "map" in given:
-        given["map"] = given["map"][kind]
-    return given
+def arguments(reading):
+    return {"batch_size": 5, "shuffle": True, "seed": 3, **reading}
 
 
 BASE = ("boxes and masks", "padded rows", "a map to arrays of several lengths", "a map of buckets")
@@ -129,29 +120,17 @@ BASE = ("boxes and masks", "padded rows", "a map to arrays of several lengths", 
 def test_load_and_as_numpy_give_the_same_batches(photos, name, order):
     reading = READING[name]
     shuffle = {"shuffle": readers.Order(by=order)}
-    arrays = readers.as_numpy(photos, **arguments(reading, 0) | shuffle)
-    tensors = readers.load(photos, **arguments(reading, 1) | shuffle)
+    arrays = readers.as_numpy(photos, **arguments(reading) | shuffle)
+    tensors = readers.load(photos, **arguments(reading) | shuffle)
     assert as_lists(arrays) == as_lists(tensors)
     # And so in the next epoch, which draws anew.
     second = as_lists(arrays)
     assert second and second == as_lists(tensors)
 
 
-def test_files_without_an_index_are_decoded_and_mapped_as_streams(photos, tmp_path):
-    files = []
-    for path in sorted(photos.glob("*.tfrecord")):
-        files.append(tmp_path / path.name)
-        files[-1].write_bytes(path.read_bytes())
-    reading = READING["a map"]
-    schema = SCHEMA.select(["image", "name"])
-    tensors = readers.load(files, schema=schema, **{**arguments(reading, 1), "shuffle": False})
-    arrays = readers.as_numpy(photos, **{**arguments(reading, 0), "shuffle": False})
-    assert as_lists(tensors) == as_lists(arrays)
-
-
 @pytest.mark.parametrize("name", ["one size", "a map of buckets"])
 def test_a_resumed_run_and_several_hosts_decode_the_same_records(photos, name):
-    reading = {**arguments(READING[name], 0), "repeat": 2, "remainder": "pad"}
+    reading = {**arguments(READING[name]), "repeat": 2, "remainder": "pad"}
     expected = as_lists(readers.as_numpy(photos, **reading))
     batches = readers.as_numpy(photos, **reading)
     for _ in range(4):
@@ -171,7 +150,7 @@ def test_a_resumed_run_and_several_hosts_decode_the_same_records(photos, name):
 
 
 def test_threads_and_pickled_readers_change_nothing(photos):
-    reading = arguments(READING["one size"], 0)
+    reading = arguments(READING["one size"])
     batches = readers.as_numpy(photos, **reading)
     assert as_lists(pickle.loads(pickle.dumps(batches))) == (expected := as_lists(batches))
     assert as_lists(readers.as_numpy(photos, **reading, prefetch=3)) == expected
@@ -194,7 +173,7 @@ def test_a_record_in_place_of_a_damaged_one_is_decoded_with_the_key_of_its_row(p
     for path in photos.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     damage(tmp_path / "train-00000-of-00003.tfrecord", 2, 7)
-    reading = {**arguments(READING["one size"], 0), "shuffle": readers.Order(by="global")}
+    reading = {**arguments(READING["one size"]), "shuffle": readers.Order(by="global")}
     good = as_lists(readers.as_numpy(photos, **reading))
     batches = readers.as_numpy(tmp_path, **reading, on_corrupt="skip")
     found = as_lists(batches)
@@ -308,22 +287,38 @@ def test_a_map_returns_what_is_stated(tmp_path, function, schema, message):
         )
 
 
-@pytest.mark.parametrize(
-    ("schema", "message"),
-    [
-        ({"signal": ("float64", [None, 2])}, r"readers\.Map: 'signal' is float64"),
-        ({"other": ("float32",)}, "map returned signal; readers.Map names other"),
-    ],
-)
-def test_a_map_of_tensors_returns_what_is_stated(tmp_path, schema, message):
-    write_signals(tmp_path)
-    with pytest.raises(ValueError, match=message):
-        readers.load(
-            tmp_path,
-            batch_size=2,
-            batching="padded",
-            map=readers.Map(lambda record, key: {"signal": record["signal"]}, schema),
-        )
+@pytest.mark.parametrize("schema", [None, {"tokens": ("int64", [None])}, {"tokens": ("string",)}])
+def test_a_map_of_tensors_is_refused_with_its_cure(photos, schema):
+    mapped = readers.Map(lambda record, key: {"tokens": tf.constant(record["tokens"])}, schema)
+
+    def read():
+        how = {"batching": "padded", "columns": ["tokens"], "map": mapped}
+        return next(iter(readers.load(photos, 4, **how)))
+
+    line = "feature 'tokens': map returned a tensor of TensorFlow, expected a NumPy array; a function of"
+    for run in (read, tf.function(read, autograph=False)):
+        with pytest.raises(ValueError if schema is None else tf.errors.OpError) as error:
+            run()
+        assert line in str(error.value) and "goes into transform=" in str(error.value)
+        assert schema is None or "record 0 at byte 0: " in str(error.value)
+
+
+def test_functions_of_tensors_are_mapped_over_batches_or_records(photos):
+    """As docs/reading.md says."""
+
+    def doubled(record):
+        return {**record, "tokens": tf.repeat(record["tokens"], 2)}
+
+    how = {"columns": ["name", "tokens"], "batching": "ragged"}
+    ds = readers.load(photos, 5, **how)
+    ds = ds.unbatch().map(doubled, num_parallel_calls=tf.data.AUTOTUNE).ragged_batch(5)
+    expected = readers.as_numpy(
+        photos,
+        5,
+        **how,
+        map=lambda record, key: {**record, "tokens": np.repeat(record["tokens"], 2)},
+    )
+    assert as_lists(ds) == as_lists(expected)
 
 
 def test_a_map_may_return_numbers_of_python_that_fit(tmp_path):
@@ -335,14 +330,6 @@ def test_a_map_may_return_numbers_of_python_that_fit(tmp_path):
 
     (batch,) = readers.as_numpy(directory, batch_size=5, map=readers.Map(function, schema))
     assert batch["a"].tolist() == [255] * 5 and batch["b"].tolist() == [2**63] * 5
-
-
-def test_a_feature_may_be_called_batch_mask(tmp_path):
-    schema = Schema({"batch_mask": ("bool",)})
-    records = [[{"batch_mask": n % 2 == 0} for n in range(6)]]
-    write_dataset(tmp_path, schema, {"train": records})
-    dataset = readers.load(tmp_path, batch_size=6, map=lambda record, key: record)
-    assert as_lists(dataset) == as_lists(readers.as_numpy(tmp_path, batch_size=6))
 
 
 def test_tuples_read_the_images_that_move_their_boxes(photos):

@@ -106,7 +106,7 @@ class BatchesByLength(BatchReader):
         Raises:
             ValueError: There are too few records for one batch.
         """
-        return (after for _, after in self._groups(self.begin, end))
+        return (after for _, after in self.groups(self.begin, end))
 
     def steps_of_pass(self, iteration: int) -> int:
         """The number of batches in a pass that begins with an epoch; it must have an end.
@@ -116,9 +116,14 @@ class BatchesByLength(BatchReader):
         """
         _, end = self.bounds_of(iteration)
         assert end is not None
-        return sum(1 for _ in self._groups(Cursor(end - (self.options.repeat or 1)), end))
+        return sum(1 for _ in self.groups(Cursor(end - (self.options.repeat or 1)), end))
 
-    def _groups(self, cursor: Cursor, end: int | None) -> Iterator[_Found]:
+    def groups(self, cursor: Cursor, end: int | None) -> Iterator[_Found]:
+        """This host's share of each batch from a cursor until the epoch `end`, and the cursor after each.
+
+        Raises:
+            ValueError: There are too few records for one batch.
+        """
         while end is None or cursor.epoch < end:
             yield from self.rest_of_epoch(cursor)
             cursor = Cursor(cursor.epoch + 1)

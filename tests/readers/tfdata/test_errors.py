@@ -118,6 +118,11 @@ def test_a_pass_in_which_a_step_failed_ends(tmp_path, monkeypatch):
     )
     batches = list(readers.load(dataset, **NUMBERS).ignore_errors())
     assert [batch["id"].numpy()[0] for batch in batches] == [0, 8, 12, 16]
+    lengths = [3, 1, 5, 6, 2, 2, 7]
+    runs = write_dataset(tmp_path / "runs", SIGNALS, {"train": [signals(lengths)]})
+    damage(runs / "train-00000-of-00001.tfrecord", 3)
+    batches = list(readers.load(runs, **WAYS["buckets"]).ignore_errors())
+    assert [batch["label"].numpy().tolist() for batch in batches] == [[0, 1], [4, 5], [6]]
 
 
 ENDS = """
