@@ -25,7 +25,7 @@ from readers.batches.batch_format import Packed, Padded, Ragged
 from readers.batches.options import Order
 from readers.batches.stream import Batches
 from readers.check import check
-from readers.dataset import Dataset, FeatureInfo
+from readers.dataset import Dataset
 from readers.dataset import open as open
 from readers.decoders.record_work import Map
 from readers.export import export_npy
@@ -55,7 +55,6 @@ __all__ = [
     "Dataset",
     "DatasetError",
     "Feature",
-    "FeatureInfo",
     "File",
     "Finding",
     "Manifest",

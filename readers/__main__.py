@@ -114,43 +114,57 @@ def _checked(parsed: argparse.Namespace) -> int:
 
 
 def _output(parsed: argparse.Namespace) -> Iterable[str]:
+    directory = parsed.directory
+    if parsed.command == "head":
+        shown = first_records_as_json if parsed.json else first_records
+        return shown(directory, parsed.split, parsed.n)
     if parsed.command == "info":
-        manifest = Manifest.read(parsed.directory)
+        manifest = Manifest.read(directory)
         if parsed.json:
             return [manifest.to_bytes().decode().rstrip()]
-        return [describe(parsed.directory, manifest, parsed.labels)]
-    if parsed.command == "export":
-        several = len(parsed.feature) > 1
-        features = parsed.feature if several else parsed.feature[0]
-        exported = export_npy(parsed.directory, features, parsed.output, split=parsed.split)
-        paths = list(map(str, exported if isinstance(exported, list) else [exported]))
-        if parsed.json:
-            files = dict(zip(parsed.feature, paths, strict=True))
-            return [json.dumps({"files": files}, ensure_ascii=False)]
-        return paths
-    if parsed.command in ("files", "index"):
-        if parsed.command == "files":
-            found = Dataset(parsed.directory, Manifest.read(parsed.directory)).files(parsed.split)
-        else:
-            found = list(map(str, write_text_indexes(parsed.directory, parsed.output)))
-        return [json.dumps({"files": found}, ensure_ascii=False)] if parsed.json else found
-    if parsed.command == "card":
-        written = list(map(str, write_card(parsed.directory, parsed.output, parsed.license)))
-        return [json.dumps({"files": written}, ensure_ascii=False)] if parsed.json else written
+        return [describe(directory, manifest, parsed.labels)]
     if parsed.command == "bench":
         how = {
             name: getattr(parsed, name) for name in ("split", "seconds", "batch_size", "batching")
         }
         work = {"decoders": decoders_of(parsed.decoders), "map": function_of(parsed.map)}
-        timings = bench(parsed.directory, step=step_of(parsed.step), **how, **work)
+        timings = bench(directory, step=step_of(parsed.step), **how, **work)
         return [json.dumps(timings.to_json()) if parsed.json else str(timings)]
     if parsed.command == "report":
-        page = report(
-            parsed.directory, parsed.output, records=parsed.records, against=parsed.against
-        )
+        page = report(directory, parsed.output, records=parsed.records, against=parsed.against)
         return [json.dumps({"file": str(page)}) if parsed.json else str(page)]
-    shown = first_records_as_json if parsed.json else first_records
-    return shown(parsed.directory, parsed.split, parsed.n)
+    written = list(map(str, _written(parsed)))
+    if not parsed.json:
+        return written
+    files = dict(zip(parsed.feature, written, strict=True)) if "feature" in parsed else written
+    return [json.dumps({"files": files}, ensure_ascii=False)]
+
+
+def _written(parsed: argparse.Namespace) -> Iterable[str | Path]:
+    """The files that a command lists, or has written."""
+    if parsed.command == "files":
+        return Dataset(parsed.directory, Manifest.read(parsed.directory)).files(parsed.split)
+    if parsed.command == "index":
+        return write_text_indexes(parsed.directory, parsed.output)
+    if parsed.command == "card":
+        return write_card(parsed.directory, parsed.output, parsed.license)
+    features = parsed.feature if len(parsed.feature) > 1 else parsed.feature[0]
+    exported = export_npy(parsed.directory, features, parsed.output, split=parsed.split)
+    return exported if isinstance(exported, list) else [exported]
+
+
+_COMMANDS = {
+    "info": "show the schema, splits, labels and statistics",
+    "head": "show the first records",
+    "verify": "check every byte; exit code 1 if there is a problem",
+    "check": "look for what may be wrong with the data; exit code 1 if there is an error",
+    "report": "write one HTML file that shows the records, their values and what is odd",
+    "export": "write features as .npy files, which may exceed memory",
+    "card": "write README.md, croissant.json, and what TensorFlow Datasets needs to open it",
+    "files": "print the path of each shard, for other programs",
+    "index": "write the index of each shard as text, for DALI and the tfrecord package",
+    "bench": "measure reading here, and say what its limit is",
+}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -160,58 +174,25 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"beam-shards {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    info = commands.add_parser("info", help="show the schema, splits, labels and statistics")
-    head = commands.add_parser("head", help="show the first records")
-    verified = commands.add_parser(
-        "verify", help="check every byte; exit code 1 if there is a problem"
-    )
-    look = commands.add_parser(
-        "check", help="look for what may be wrong with the data; exit code 1 if there is an error"
-    )
-    page = commands.add_parser(
-        "report", help="write one HTML file that shows the records, their values and what is odd"
-    )
-    export = commands.add_parser(
-        "export", help="write features as .npy files, which may exceed memory"
-    )
-    card = commands.add_parser(
-        "card",
-        help="write README.md, croissant.json, and what TensorFlow Datasets needs to open it",
-    )
-    files = commands.add_parser("files", help="print the path of each shard, for other programs")
-    index = commands.add_parser(
-        "index", help="write the index of each shard as text, for DALI and the tfrecord package"
-    )
-    timed = commands.add_parser("bench", help="measure reading here, and say what its limit is")
-    for command in (info, head, verified, look, page, export, card, files, index, timed):
+    parsers = {name: commands.add_parser(name, help=text) for name, text in _COMMANDS.items()}
+    for name, command in parsers.items():
         command.add_argument(
             "directory",
             metavar="DIR",
             type=path_text,
             help="the dataset's directory, on any filesystem",
         )
+        shown = command.add_mutually_exclusive_group()
+        shown.add_argument("--json", action="store_true", help="print the result as JSON")
+        if name == "info":
+            text = "list all classes (default: the first ones)"
+            shown.add_argument("--labels", action="store_true", help=text)
+    _, head, _, look, page, export, card, files, index, timed = parsers.values()
     for command in (head, export, timed):
         command.add_argument(
             "--split",
             help="a split or a slice, as 'train[100:]' (default: the only split, or train)",
         )
-    shown = info.add_mutually_exclusive_group()
-    for group, printed in (
-        (shown, "the manifest"),
-        (head, "each record as an object of one line, with all its values"),
-        (verified, "the report"),
-        (look, "the findings"),
-        (page, "the path of the file"),
-        (export, "the file of each feature"),
-        (card, "the files"),
-        (files, "the paths"),
-        (index, "the files"),
-        (timed, "the rates"),
-    ):
-        group.add_argument("--json", action="store_true", help=f"print {printed} as JSON")
-    shown.add_argument(
-        "--labels", action="store_true", help="list all classes (default: the first ones)"
-    )
     for command in (look, page):
         command.add_argument(
             "--records",

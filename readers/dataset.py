@@ -6,7 +6,6 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from readers.describe import describe
 from readers.files.local import path_text
 from readers.format.display import features_table, splits_table
 from readers.format.manifest import Manifest, join
-from readers.format.schema import Feature, Schema
+from readers.format.schema import Schema
 from readers.format.splits import Split
 from readers.shards.plan import Paths
 from readers.shards.resolving.datasets import default_split
@@ -33,54 +32,6 @@ _R = TypeVar("_R")
 
 # Records in a notebook.
 _SHOWN = 10
-
-
-@dataclass(frozen=True)
-class FeatureInfo:
-    """What the records of a dataset hold under one name.
-
-    Attributes:
-        feature: Its dtype, shape and encoding.
-        names: The names of its classes by id; empty if its values are not ids of named classes.
-    """
-
-    feature: Feature
-    names: tuple[str, ...] = ()
-
-    @property
-    def dtype(self) -> str:
-        """The dtype, such as `float32` or `string`."""
-        return self.feature.dtype
-
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """The shape in one record; None is a size that varies."""
-        return self.feature.shape
-
-    def int2str(self, number: int) -> str:
-        """The name of a class.
-
-        Raises:
-            ValueError: There is no class of this number.
-        """
-        if not 0 <= number < len(self.names):
-            raise ValueError(f"class {number}: {self._expected()}")
-        return self.names[number]
-
-    def str2int(self, name: str) -> int:
-        """The number of a class.
-
-        Raises:
-            ValueError: There is no class of this name.
-        """
-        if name not in self.names:
-            raise ValueError(f"class {name!r}: {self._expected()}")
-        return self.names.index(name)
-
-    def _expected(self) -> str:
-        if not self.names:
-            return "the values of this feature have no names"
-        return f"expected 0 to {len(self.names) - 1}, or one of {', '.join(self.names[:5])}, ..."
 
 
 def _of_directory(
@@ -131,10 +82,9 @@ class Dataset:
         return self.manifest.splits
 
     @property
-    def features(self) -> Mapping[str, FeatureInfo]:
-        """The features by name, with the names of their classes."""
-        names = self.manifest.classes
-        return {name: FeatureInfo(f, names.get(name, ())) for name, f in self.schema.items()}
+    def classes(self) -> Mapping[str, tuple[str, ...]]:
+        """Feature -> the names of its classes by id, of all features whose classes have names."""
+        return self.manifest.classes
 
     def files(self, split: str | None = None) -> list[str]:
         """The paths of the shards, in order, for programs that know no manifest.
@@ -241,7 +191,7 @@ def open(directory: str | os.PathLike[str]) -> Dataset:
 
     Example:
         >>> photos = readers.open("shards/photos")
-        >>> photos.features["label"].names
+        >>> photos.classes["label"]
         ('cat', 'dog')
     """
     return Dataset(path_text(directory), Manifest.read(directory))

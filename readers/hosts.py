@@ -12,49 +12,29 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 _LOGGER = logging.getLogger("readers")
 
 Host = tuple[int, int]
 
 
-class InputContext(Protocol):
-    """What a `tf.distribute.InputContext` has, whose type stubs do not know it."""
-
-    @property
-    def input_pipeline_id(self) -> int:
-        """The index of this host."""
-
-    @property
-    def num_input_pipelines(self) -> int:
-        """The number of hosts."""
-
-
-# What the argument `shard` of a reader may be, if not None.
-Shard = Host | Literal["auto"] | InputContext
+# What the argument `shard` of a reader may be, if not None, or a `tf.distribute.InputContext`, which has no type stubs.
+Shard = Host | Literal["auto"]
 
 _WARNED = False
 
 
 def host_of(shard: Any, workers_share: bool = True) -> Any:
-    """The (index, count) that `shard="auto"`, None or a `tf.distribute.InputContext` stands for.
+    """The (index, count) that `shard="auto"`, None or a `tf.distribute.InputContext` stands for; others as they are.
 
-    Any other value is returned as it is. For "auto", the first of these that is set up decides:
-
-    1. `torch.distributed`: the rank and the size of the world.
-    2. JAX, after `jax.distributed.initialize()`: the index and the number of processes.
-    3. The environment variable `TF_CONFIG`: the index of the task, the chief before the workers.
-    4. The environment variables `RANK` and `WORLD_SIZE`, as torchrun sets them.
-    5. Otherwise, this is the only host: (0, 1).
-
-    In a worker process of a PyTorch `DataLoader`, each host has one part for each of its workers:
-    the result is (index * workers + worker, count * workers). None is (0, 1), with a warning, the
-    first time, if "auto" is anything else.
+    For "auto", the first of `_SOURCES` that is set up decides; without one this is the only host, (0, 1). None is
+    (0, 1), with a warning, the first time, if "auto" is anything else.
 
     Args:
         shard: The argument of a reader.
-        workers_share: Whether workers of a `DataLoader` have parts of their own.
+        workers_share: Whether workers of a PyTorch `DataLoader` have parts of their own: worker w of n on host i of
+            count is (i * n + w, count * n).
 
     Raises:
         ValueError: `TF_CONFIG` or `RANK` and `WORLD_SIZE` are not valid.
@@ -73,12 +53,9 @@ def host_of(shard: Any, workers_share: bool = True) -> Any:
 
 def _this_host(workers_share: bool) -> tuple[str, Host]:
     """This host, and what says so."""
-    source, (index, count) = "a single process", (0, 1)
-    for name, find in _SOURCES.items():
-        host = find()
-        if host is not None:
-            source, (index, count) = name, host
-            break
+    hosts = ((name, find()) for name, find in _SOURCES.items())
+    single = "a single process", (0, 1)
+    source, (index, count) = next(((name, host) for name, host in hosts if host), single)
     worker, workers = torch_worker() if workers_share else (0, 1)
     if workers > 1:
         source += f" and {workers} workers of a DataLoader"
@@ -128,6 +105,7 @@ def _jax() -> Host | None:
 
 
 def _tf_config() -> Host | None:
+    """The index of this task, the chief before the workers."""
     text = os.environ.get("TF_CONFIG", "")
     if not text.strip():
         return None

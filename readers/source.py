@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -165,21 +164,14 @@ class RecordSource:
         return [dict(zip(self.schema, row, strict=True)) for row in zip(*values, strict=True)]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return itertools.chain.from_iterable(map(self._window, self._windows()))
-
-    def _windows(self) -> Iterator[range]:
-        """Yields the numbers of all records, as many as are read together."""
         nbytes = _LOCAL_BYTES if self._is_local else _FETCHED_BYTES
         size = max(1, int(nbytes / (self._records.plan.record_bytes or 1)))
         for first in range(0, len(self), size):
-            yield range(first, min(first + size, len(self)))
-
-    def _window(self, numbers: range) -> Iterator[dict[str, Any]]:
-        try:
-            yield from self.__getitems__(numbers)
-        except ValueError:  # The records before a damaged one come first.
-            for number in numbers:
-                yield self[number]
+            numbers = range(first, min(first + size, len(self)))
+            try:
+                yield from self.__getitems__(numbers)
+            except ValueError:  # The records before a damaged one come first.
+                yield from map(self.__getitem__, numbers)
 
     def __repr__(self) -> str:
         # Grain compares this text in checkpoints: it identifies the data by content, not by path.
@@ -211,11 +203,7 @@ class RecordSource:
         return number % self._length
 
     def _opened(self) -> Records:
-        """The records, opened by this process.
-
-        A forked process must not use its parent's: a thread of the parent may have held a lock of
-        theirs, and both processes would use the same connections.
-        """
+        """The records, opened by this process: threads of its parent may have held locks of theirs when it was forked."""
         if self._process != os.getpid():
             self._records, self._process = self._records.reopened(), os.getpid()
         return self._records

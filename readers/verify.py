@@ -114,8 +114,7 @@ def _checked(directory: str, shard: Shard) -> list[Problem]:
     """The problems of a shard, of which one may be that it cannot be read: others are checked even so."""
     found = list[Problem]()
     try:
-        for problem in _check(directory, shard):
-            found.append(problem)
+        found.extend(_check(directory, shard))
     except OSError as error:
         found.append(Problem(join(directory, shard.path), f"cannot be read: {error}"))
     return found

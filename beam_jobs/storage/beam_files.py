@@ -12,8 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_jobs.errors import UsageError
-from readers.files.files import Draft, ExistsError, FileInfo, Stat
-from readers.files.staged import StagedFiles
+from readers.files.files import Draft, ExistsError, FileInfo, StagedFiles, Stat
 
 
 class BeamFiles(StagedFiles):

@@ -7,13 +7,7 @@ from dataclasses import replace
 from readers.batches.options import Order, ReadOptions
 from readers.batches.read_sizes import default_window
 from readers.order.mixture import MixedOrder
-from readers.order.orders import (
-    GlobalOrder,
-    InterleavedOrder,
-    OrderOfEpochs,
-    RecordOrder,
-    SequentialOrder,
-)
+from readers.order.orders import GlobalOrder, InterleavedOrder, RecordOrder, SequentialOrder
 from readers.order.schedule import Schedule
 from readers.order.state import State
 from readers.shards.plan import Plan
@@ -31,7 +25,7 @@ def order_of(plan: Plan, options: ReadOptions) -> RecordOrder:
     seed, shuffle = options.seed or 0, options.order.shuffle
     if plan.mixed:
         counts, weights = zip(*plan.mixed, strict=True)
-        orders: list[OrderOfEpochs] = [
+        orders = [
             GlobalOrder(count, seed, number) if shuffle else SequentialOrder()
             for number, count in enumerate(counts)
         ]

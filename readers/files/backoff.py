@@ -15,26 +15,13 @@ def may_pass(status: int) -> bool:
     return status in (408, 429) or (status >= 500 and status != 501)
 
 
-def wait_limits() -> tuple[float, float]:
-    """The first and the longest wait between two tries, in seconds, for libraries that wait themselves."""
-    return FIRST_WAIT, LONGEST_WAIT
-
-
-def wait(failed: int) -> None:
-    """Waits before the next try, longer after each failure.
+def tries(most: int) -> Iterator[int]:
+    """Yields the numbers of up to `most` tries, from 1, and waits before each but the first, longer each time.
 
     The time is random: requests that were throttled together must not come back together.
-
-    Args:
-        failed: Number of tries that have failed, from 1.
     """
-    longest = min(FIRST_WAIT * 2 ** (failed - 1), LONGEST_WAIT)
-    time.sleep(longest * random.uniform(0.5, 1.5))
-
-
-def tries(most: int) -> Iterator[int]:
-    """Yields the numbers of up to `most` tries, from 1, and waits before each but the first."""
     for number in range(1, most + 1):
         if number > 1:
-            wait(number - 1)
+            longest = min(FIRST_WAIT * 2 ** (number - 2), LONGEST_WAIT)
+            time.sleep(longest * random.uniform(0.5, 1.5))
         yield number

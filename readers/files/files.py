@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import io
 import re
+import uuid
 from collections.abc import Iterable, Sequence
 from typing import BinaryIO, NamedTuple, Protocol
 
@@ -64,13 +65,7 @@ class Stat(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Bytes of a file.
-
-    Attributes:
-        path: Its path or URL.
-        start: The first byte.
-        stop: The end, exclusive.
-    """
+    """Bytes of a file, from `start` to before `stop`."""
 
     path: str
     start: int
@@ -142,10 +137,7 @@ class Draft(Protocol):
         """Appends bytes."""
 
     def publish(self, synced: bool = False) -> None:
-        """Makes the file appear.
-
-        Args:
-            synced: Whether no loss of power may leave its name without its bytes.
+        """Makes the file appear; if `synced`, no loss of power may leave its name without its bytes.
 
         Raises:
             ExistsError: A file has its name, and may not be replaced.
@@ -164,13 +156,7 @@ class WritableFiles(Files):
 
     @abc.abstractmethod
     def create(self, path: str, staging: str, replace: bool = False) -> Draft:
-        """Begins a file.
-
-        Args:
-            path: Its path or URL.
-            staging: The folder in which half a file waits where half a file could be seen.
-            replace: Whether it may replace a file of its name.
-        """
+        """Begins a file, which may `replace` one of its name; half of it waits in `staging` if it could be seen."""
 
     @abc.abstractmethod
     def listed(self, folder: str) -> Iterable[FileInfo]:
@@ -189,4 +175,34 @@ class WritableFiles(Files):
         return sorted(file.path for file in found if wanted.match(file.path))
 
     def drop_uploads(self, prefix: str) -> None:
-        """Drops the parts of unfinished files, whose paths begin with a prefix, that a killed process has sent."""
+        """Drops the parts of unfinished files, whose paths begin with a prefix, that a killed process has sent.
+
+        Stores that drop them themselves after a week do nothing.
+        """
+
+
+class StagedFiles(WritableFiles):
+    """Files of a filesystem in which a file is seen before it is whole, and renamed in a moment."""
+
+    @abc.abstractmethod
+    def rename(self, path: str, name: str, replace: bool) -> None:
+        """Gives a whole file another name, in a folder that is made if it is missing; raises ExistsError if it is taken."""
+
+    def create(self, path: str, staging: str, replace: bool = False) -> Draft:
+        return _StagedFile(self, path, staging, replace)
+
+
+class _StagedFile:
+    """A file that gets its name when it is whole."""
+
+    def __init__(self, files: StagedFiles, path: str, staging: str, replace: bool) -> None:
+        self._files, self._path, self._replace = files, path, replace
+        # Each attempt has its own name, so two attempts never write to the same file.
+        self._staged = f"{staging}/{path.rsplit('/', 1)[1]}.{uuid.uuid4().hex}"
+        self._draft = files.begin(self._staged)
+        self.write, self.give_up = self._draft.write, self._draft.give_up
+
+    def publish(self, synced: bool = False) -> None:
+        # Nobody writes a file again that replaces no other, so its bytes must be there when its name is.
+        self._draft.publish(synced or not self._replace)
+        self._files.rename(self._staged, self._path, self._replace)

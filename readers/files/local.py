@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from readers.files.files import Draft, ExistsError, FileInfo, Stat
-from readers.files.staged import StagedFiles
+from readers.files.files import Draft, ExistsError, FileInfo, StagedFiles, Stat
 
 # fsspec's URLs may be chained: `zip://a.npy::https://host/b.zip`.
 _SCHEME = re.compile(r"(?:[a-zA-Z0-9+.-]+::)*[a-zA-Z][a-zA-Z0-9+.-]*://")
@@ -43,12 +42,7 @@ def path_text(path: str | os.PathLike[str]) -> str:
 
 
 def open_local(path: str, buffering: int = -1) -> Any:
-    """Opens a file of this machine, but no pipe, which would wait for a writer, and no device.
-
-    Args:
-        path: The path of the file.
-        buffering: As for `open`.
-    """
+    """Opens a file of this machine, but no pipe, which would wait for a writer, and no device."""
     return open(path, "rb", buffering, opener=_open_regular)
 
 
@@ -85,12 +79,11 @@ class LocalFiles(StagedFiles):
             while start < end:
                 # Files of /proc have a size of 0.
                 most = known - start if start < known else _BUFFER_BYTES
-                data = os.pread(descriptor, int(min(most, end - start)), start)
-                parts.append(data)
-                start += len(data)
-                if not data or start == known:
+                parts.append(os.pread(descriptor, int(min(most, end - start)), start))
+                start += len(parts[-1])
+                if not parts[-1] or start == known:
                     break
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return b"".join(parts)
         finally:
             os.close(descriptor)
 
@@ -168,11 +161,7 @@ class _LocalDraft:
 
 
 def _link(path: str, name: str) -> None:
-    """Gives a file a name that no file has.
-
-    Raises:
-        ExistsError: A file has it.
-    """
+    """Gives a file a name that no file has; raises ExistsError if one has it."""
     taken = ExistsError(f"{name}: a file of this name exists")
     try:
         os.link(path, name)

@@ -14,9 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 # The same on Linux and macOS.
-_MAP_FIXED = 0x10
-
-_MADV_DONTNEED = 4  # The same on Linux and macOS.
+_MAP_FIXED, _MADV_DONTNEED = 0x10, 4
 
 _ADDRESS_SPACE = 1 << 47  # bytes of a process
 
@@ -39,11 +37,8 @@ class MappedFile:
     process is often limited to 1,024 descriptors. A shuffle over more shards than that would open
     them again and again, which takes eight times as long.
 
-    Args:
-        file: An open file. It may be closed once the map exists.
-
     Attributes:
-        view: The bytes of the file. They stay mapped as long as any view of them exists.
+        view: The bytes of the file, which may be closed. They stay mapped as long as any view of them exists.
 
     Raises:
         OSError: The kernel refuses to map the file.
@@ -68,10 +63,7 @@ class MappedFile:
 
 
 class MappedFiles:
-    """Many files, side by side in one range of addresses, so that one index finds a number in any of them.
-
-    Args:
-        sizes: The size of each file in bytes.
+    """Files of some sizes, side by side in one range of addresses, so that one index finds a number in any of them.
 
     Attributes:
         starts: Where each file begins in the range, in bytes; a multiple of the size of a page.
@@ -120,12 +112,7 @@ def _mapped(address: int | None, size: int, access: int, flags: int, file: Binar
 
 
 class _Range:
-    """The owner of a range of addresses. A ctypes array would need a new class for every size.
-
-    Args:
-        size: Its size in bytes.
-        file: The file that is mapped there; None for zeros.
-    """
+    """The owner of a range of addresses, of a file or of zeros. A ctypes array would need a new class for every size."""
 
     def __init__(self, size: int, file: BinaryIO | None = None) -> None:
         access, flags = mmap.PROT_READ, mmap.MAP_SHARED

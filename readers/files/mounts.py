@@ -4,34 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from pathlib import Path
 
 _MOUNTS = Path("/proc/self/mountinfo")
 
-_LOCAL_FILESYSTEMS = frozenset(
-    [
-        "bcachefs",
-        "btrfs",
-        "erofs",
-        "exfat",
-        "ext2",
-        "ext3",
-        "ext4",
-        "f2fs",
-        "iso9660",
-        "jfs",
-        "ntfs3",
-        "overlay",
-        "ramfs",
-        "reiserfs",
-        "rootfs",
-        "squashfs",
-        "tmpfs",
-        "udf",
-        "vfat",
-        "xfs",
-        "zfs",
-    ]
+_LOCAL_FILESYSTEMS = re.compile(
+    "bcachefs|btrfs|erofs|exfat|ext[234]|f2fs|iso9660|jfs|ntfs3|overlay|ramfs|reiserfs|rootfs|squashfs|tmpfs|udf|vfat|"
+    "xfs|zfs"
 )
 
 
@@ -45,17 +25,14 @@ def is_on_local_disk(directory: str) -> bool:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return False
-    return filesystem_type(lines, os.path.realpath(directory)) in _LOCAL_FILESYSTEMS
+    found = filesystem_type(lines, os.path.realpath(directory))
+    return _LOCAL_FILESYSTEMS.fullmatch(found) is not None
 
 
 def filesystem_type(mounts: list[str], directory: str) -> str:
-    """The type of the filesystem of an absolute directory; empty if no mount has it.
+    """The type of the filesystem of an absolute directory without symbolic links; empty if no mount has it.
 
-    Source: proc_pid_mountinfo(5).
-
-    Args:
-        mounts: The lines of `/proc/self/mountinfo`; of two mounts on one point the later one counts.
-        directory: The directory, without symbolic links.
+    Source: proc_pid_mountinfo(5). Of two mounts on one point the later one counts.
     """
     longest, found = -1, ""
     for line in mounts:

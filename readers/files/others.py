@@ -37,9 +37,8 @@ class FsspecFiles(Files):
     def stat(self, path: str) -> Stat:
         # All that the driver says: its `ukey` may take another request, and over HTTP never changes.
         info = _ask(path, lambda filesystem, name: filesystem.info(name))
-        return Stat(
-            _stated(info.get("size")), sorted((key, str(value)) for key, value in info.items())
-        )
+        version = sorted((key, str(value)) for key, value in info.items())
+        return Stat(_stated(info.get("size")), version)
 
     def exists(self, path: str) -> bool:
         return bool(_ask(path, lambda filesystem, name: filesystem.isfile(name)))
@@ -60,12 +59,12 @@ class FsspecFiles(Files):
                 data: bytes = filesystem.cat_file(name, start or None, stop)
             except Exception as error:
                 # Servers refuse a range that begins at the end.
-                if isinstance(error, _LASTING) or start < _length(filesystem, name):
+                if isinstance(error, _LASTING) or start < _stated(filesystem.size(name)):
                     raise
                 return b""
             if stop is None or len(data) == size:
                 return data
-            expected = max(min(stop, _length(filesystem, name)) - start, 0)
+            expected = max(min(stop, _stated(filesystem.size(name))) - start, 0)
             if len(data) > expected:
                 raise ValueError(
                     f"{path}: got {len(data)} bytes for a range of {expected}: the server does not support range "
@@ -87,11 +86,10 @@ class FsspecFiles(Files):
         return bool(_ask(path, lambda filesystem, name: filesystem.isdir(name)))
 
     def glob(self, pattern: str) -> list[str]:
-        return [str(path) for path in _ask(pattern, _glob)]
+        def matching(filesystem: Any, name: str) -> list[str]:
+            return [str(filesystem.unstrip_protocol(found)) for found in filesystem.glob(name)]
 
-
-def _length(filesystem: Any, name: str) -> int:
-    return _stated(filesystem.size(name))
+        return sorted(_ask(pattern, matching))
 
 
 def _stated(size: Any) -> int:
@@ -100,17 +98,8 @@ def _stated(size: Any) -> int:
     return int(size)
 
 
-def _glob(filesystem: Any, pattern: str) -> list[str]:
-    found = sorted(filesystem.glob(pattern))
-    return [filesystem.unstrip_protocol(name) for name in found]
-
-
 def _ask(path: str, question: Callable[[Any, str], _T]) -> _T:
-    """The answer to a question about a path, asked again after errors that may pass.
-
-    Args:
-        path: The path.
-        question: A function of its filesystem, which has forgotten what it listed before, and its name there.
+    """The answer to a question about a path, given its filesystem and its name there, after errors that may pass again.
 
     Raises:
         ImportError: The driver is not installed.

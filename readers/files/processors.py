@@ -22,12 +22,7 @@ def processors() -> int:
 def on_all_processors(work: Callable[[int], None], count: int) -> None:
     """Calls `work` with each number below a count, in several threads of which this is one.
 
-    Args:
-        work: A function that is safe to call from several threads.
-        count: The number of calls.
-
-    Raises:
-        Exception: What the call with the lowest number raised; calls after it may be left out.
+    It raises what the call with the lowest number raised; calls after it may be left out.
     """
     helpers = min(processors(), count) - 1
     numbers = itertools.count()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -44,14 +44,8 @@ _MOST_BYTES = 1 << 63  # of a file
 _DTYPES = frozenset(f"{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)) - {"f1"} | {"b1"}
 
 
-@dataclass(frozen=True)
-class Section:
-    """One array of an index.
-
-    Attributes:
-        start: Where it begins, in bytes; a multiple of 64.
-        dtype: The dtype of its numbers.
-    """
+class Section(NamedTuple):
+    """One array of an index: the byte where it begins, a multiple of 64, and the dtype of its numbers."""
 
     start: int
     dtype: np.dtype[Any]
@@ -187,11 +181,7 @@ def _formatted(records: int, size: int, arrays: Mapping[str, np.ndarray]) -> byt
 
 
 def parse_head(data: Any, file: str) -> Head:
-    """The head of an index; its blocks are not looked at.
-
-    Args:
-        data: The bytes of the index.
-        file: The file's name, for error messages.
+    """The head of the index in some bytes; its blocks are not looked at.
 
     Raises:
         ValueError: It is no index, or its head is damaged; the message names the file.
@@ -222,20 +212,14 @@ def _head(data: np.ndarray) -> Head:
             raise ValueError(f"two sections {name!r}")
         kind = dtype.rstrip(b"\0").decode()
         if kind in _DTYPES:  # Others are of later versions.
-            sections[name] = _section(data, name, begin, np.dtype(f"<{kind}"), start, records)
+            sections[name] = section = Section(begin, np.dtype(f"<{kind}"))
+            end = begin + (records + (name == OFFSET)) * section.dtype.itemsize
+            if begin < start or begin % _ALIGNMENT or end > len(data):
+                raise ValueError(f"section {name!r} at byte {begin} of {len(data)}")
     if OFFSET not in sections or sections[OFFSET].dtype.str not in ("<u4", "<u8"):
         raise ValueError("it does not say where records begin")
     checksums = np.frombuffer(data[:start], "<u4", -(-(len(data) - start) // BLOCK_BYTES), at)
     return Head(records, size, start, len(data), crc, sections, checksums)
-
-
-def _section(
-    data: np.ndarray, name: str, begin: int, dtype: np.dtype[Any], start: int, records: int
-) -> Section:
-    end = begin + (records + (name == OFFSET)) * dtype.itemsize
-    if begin < start or begin % _ALIGNMENT or end > len(data):
-        raise ValueError(f"section {name!r} at byte {begin} of {len(data)}")
-    return Section(begin, dtype)
 
 
 def checked_offsets(data: Any, head: Head, file: str) -> np.ndarray:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import google_crc32c
 
@@ -18,17 +18,7 @@ from readers.files.local import is_local, path_text
 from readers.files.of_path import read_file
 from readers.format.display import features_table, format_table, splits_table
 from readers.format.schema import Schema
-from readers.format.splits import (
-    Shard,
-    Split,
-    check_split_name,
-    checked_path,
-    hex_number,
-    split_json,
-    split_of,
-    typed,
-    typed_count,
-)
+from readers.format.splits import FIELDS, File, Shard, Split, split_json, typed
 
 FORMAT_VERSION = 2
 
@@ -63,10 +53,6 @@ _CURE_OF_NEWER = (
 _OWN_CRC = re.compile(rb' "crc32c": "([0-9a-f]{8})"\n}\n\Z')
 
 
-# What a later format may demand of its readers; nothing, so far.
-_REQUIREMENTS = frozenset[str]()
-
-
 class DatasetError(ValueError):
     """A directory is not a dataset that this package can read; the message states why."""
 
@@ -85,18 +71,6 @@ def _rate_in(value: Any) -> float:
 def generation_file(number: int) -> str:
     """The file of the manifest of a generation, which never changes."""
     return f"{GENERATIONS}/{number}.json"
-
-
-class File(NamedTuple):
-    """A file beside the shards.
-
-    Attributes:
-        path: Its path in the dataset's directory.
-        crc32c: Its CRC32C.
-    """
-
-    path: str
-    crc32c: int
 
 
 @dataclass(frozen=True)
@@ -238,20 +212,17 @@ class Manifest:
     @property
     def label_range(self) -> tuple[int, int] | None:
         """The smallest and the largest label; None without labels that are whole numbers."""
-        label = self.label
-        if not label or self.schema[label].dtype != "int64":
+        if not self.label or self.schema[self.label].dtype != "int64":
             return None
-        found = [split.statistics.get(label) for split in self.splits.values()]
-        ends = [(each.get("min"), each.get("max")) for each in found if isinstance(each, Mapping)]
-        whole = [value for pair in ends for value in pair if isinstance(value, int)]
+        found = [split.statistics.get(self.label) for split in self.splits.values()]
+        ends = [
+            each.get(end) for each in found if isinstance(each, Mapping) for end in ("min", "max")
+        ]
+        whole = [value for value in ends if isinstance(value, int)]
         return (min(whole), max(whole)) if whole else None
 
     def check_file(self, name: str, content: bytes) -> None:
-        """Checks that a file beside the shards is the one that the job wrote.
-
-        Args:
-            name: `VOCABULARY` or `TOKENIZER`.
-            content: The file's content.
+        """Checks the content of a file of `files`.
 
         Raises:
             ValueError: It has another checksum than the manifest states.
@@ -341,37 +312,16 @@ class Manifest:
                 + (_CURE_OF_NEWER if is_newer else "; run the job again")
             )
         try:
-            if unknown := set(typed(value, "requires", list)) - _REQUIREMENTS:
+            # A later format may demand something of its readers; nothing, so far.
+            if unknown := typed(value, "requires", list):
                 raise ValueError(f"it requires {min(map(str, unknown))!r}{_CURE_OF_NEWER}")
-            manifest = cls(
-                schema=Schema.from_json(value["schema"]),
-                splits={
-                    check_split_name(name): split_of(name, split)
-                    for name, split in typed(value, "splits", dict).items()
-                },
-                label_names=tuple(typed(value, "label_names", list)),
-                class_names=_names(typed(value, "class_names", dict)),
-                vocabulary=typed_count(value, "vocabulary"),
-                tokenizer=typed_count(value, "tokenizer"),
-                options=typed(value, "options", dict),
-                versions=typed(value, "versions", dict),
-                files=_files(typed(value, "files", dict)),
-                rejects=tuple(map(checked_path, typed(value, "rejects", list))),
-                generation=typed_count(value, "generation"),
-                job=typed(value, "job", str),
-                ancestors=tuple(typed(value, "ancestors", list)),
-            )
-            rejected = typed_count(value, "rejected")
+            fields = {name: read(value, name) for name, read in FIELDS.items()}
         except KeyError as error:
             raise ValueError(f"the field {error} is missing") from None
         except TypeError as error:
             raise ValueError(f"a field has the wrong type ({error})") from None
-        for name, texts in (
-            ("label_names", manifest.label_names),
-            ("ancestors", manifest.ancestors),
-        ):
-            if not all(isinstance(text, str) for text in texts):
-                raise ValueError(f"{name}: expected a list of text")
+        rejected = fields.pop("rejected")
+        manifest = cls(**fields)
         if manifest.rejected != rejected:
             raise ValueError(f"{rejected} rejected, but the splits add up to {manifest.rejected}")
         if len({shard.path for shard in manifest.shards}) < len(manifest.shards):
@@ -444,23 +394,3 @@ def _without_manifest(directory: str) -> str:
     if on_disk and any(Path(directory).glob("*.tfrecord*")):
         message += f"; python -m beam_jobs plan reshard --input {directory} shows what they hold"
     return message
-
-
-def _files(found: Mapping[str, Any]) -> dict[str, File]:
-    """The files beside the shards."""
-    files = {}
-    for name, file in found.items():
-        path = checked_path(file["path"])
-        try:
-            files[name] = File(path, hex_number(file, "crc32c"))
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
-    return files
-
-
-def _names(found: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The class names of features."""
-    for names in found.values():
-        if type(names) is not list or not all(isinstance(name, str) for name in names):
-            raise ValueError("class_names: expected lists of text")
-    return {name: tuple(names) for name, names in found.items()}

@@ -30,17 +30,15 @@ IMAGE_ENCODINGS = tuple(
 # Slashes are allowed because other writers use them (image/encoded); 255 characters are generous.
 _NAME = re.compile(r"[^\x00-\x1f\\\ud800-\udfff]{1,255}")
 
-
 # NumPy 1 has no more. TensorFlow takes minutes for ragged tensors of a thousand.
 MAX_DIMENSIONS = 32
 
 
 def _default_encoding(dtype: str, shape: tuple[int | None, ...]) -> str:
-    if shape:
-        return "tensor"
-    if dtype == "string":
+    if dtype == "string" and not shape:
         return "text"
-    return "list" if dtype in INTEGERS_IN_A_LIST + FLOATS_IN_A_LIST else "tensor"
+    is_list = not shape and dtype in INTEGERS_IN_A_LIST + FLOATS_IN_A_LIST
+    return "list" if is_list else "tensor"
 
 
 @dataclass(frozen=True)
@@ -215,11 +213,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def _shape_in_example(spec: Any) -> tuple[int | None, ...]:
-    """The shape of the values that a feature spec of `tf.io` finds in an Example.
-
-    Raises:
-        ValueError: They are of a kind of spec that has no single shape.
-    """
+    """The shape of the values that a feature spec of `tf.io` finds in an Example; ValueError if it has no single one."""
     kind = type(spec).__name__
     if kind in ("VarLenFeature", "RaggedFeature") and not getattr(spec, "partitions", ()):
         return (None,)
@@ -311,10 +305,7 @@ class Schema(Mapping[str, Feature]):
         return f"Schema({self._features!r})"
 
     def select(self, names: list[str] | tuple[str, ...]) -> Schema:
-        """The schema of some of the features.
-
-        Args:
-            names: The names of the features to keep.
+        """The schema of the features of some names.
 
         Raises:
             ValueError: A name is not in the schema; the message lists those that are.

@@ -1,13 +1,16 @@
-"""The splits of a dataset as its manifest lists them: shards, counts and statistics."""
+"""What a manifest lists: splits, shards and other files, and how its fields are checked."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+from readers.format.schema import Schema
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
 
@@ -45,6 +48,18 @@ def checked_path(path: Any) -> str:
     if not isinstance(path, str) or not all(map(_PART.fullmatch, path.split("/"))):
         raise ValueError(f"path {str(path)[:200]!r}: expected one inside the dataset")
     return path
+
+
+class File(NamedTuple):
+    """A file beside the shards.
+
+    Attributes:
+        path: Its path in the dataset's directory.
+        crc32c: Its CRC32C.
+    """
+
+    path: str
+    crc32c: int
 
 
 @dataclass(frozen=True)
@@ -136,7 +151,7 @@ def split_json(split: Split) -> dict[str, Any]:
     }
 
 
-def split_of(name: str, value: Mapping[str, Any]) -> Split:
+def _split_of(name: str, value: Mapping[str, Any]) -> Split:
     """The split that `split_json` described.
 
     Raises:
@@ -147,30 +162,30 @@ def split_of(name: str, value: Mapping[str, Any]) -> Split:
     for shard in typed(value, "shards", list):
         path = checked_path(shard["path"])
         try:
-            records, index = typed_count(shard, "records"), typed(shard, "index", dict)
-            smallest = hex_number(shard, "smallest_hash")
+            records, index = _count(shard, "records"), typed(shard, "index", dict)
+            smallest = _hex_number(shard, "smallest_hash")
             shards.append(Shard(path, records, *_size_of(shard), *_size_of(index), smallest))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
     split = Split(
         tuple(shards),
-        typed_count(value, "rejected"),
+        _count(value, "rejected"),
         typed(value, "statistics", dict),
-        typed_count(value, "duplicates"),
-        *(typed_count(value, key) if key in value else 0 for key in _MORE_COUNTS),
+        _count(value, "duplicates"),
+        *(_count(value, key) if key in value else 0 for key in _MORE_COUNTS),
     )
     for key, total in (("records", split.records), ("bytes", split.bytes)):
-        if typed_count(value, key) != total:
+        if _count(value, key) != total:
             raise ValueError(f"split {name}: {value[key]} {key}, but its shards add up to {total}")
     return split
 
 
 def _size_of(file: Mapping[str, Any]) -> tuple[int, int]:
     """The size and the checksum of a file."""
-    return typed_count(file, "bytes"), hex_number(file, "crc32c")
+    return _count(file, "bytes"), _hex_number(file, "crc32c")
 
 
-def hex_number(value: Mapping[str, Any], key: str) -> int:
+def _hex_number(value: Mapping[str, Any], key: str) -> int:
     """The value of a key, which must be a number of 8 hexadecimal digits."""
     text: str = typed(value, key, str)
     if not _NUMBER.fullmatch(text):
@@ -186,9 +201,65 @@ def typed(value: Mapping[str, Any], key: str, kind: type) -> Any:
     return found
 
 
-def typed_count(value: Mapping[str, Any], key: str) -> int:
+def _count(value: Mapping[str, Any], key: str) -> int:
     """The value of a key, which must be a whole number of at least 0."""
     number: int = typed(value, key, int)
     if number < 0:
         raise ValueError(f"{key}: expected a count, found {number}")
     return number
+
+
+def _texts(value: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    texts = typed(value, key, list)
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{key}: expected a list of text")
+    return tuple(texts)
+
+
+def _paths(value: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    return tuple(map(checked_path, typed(value, key, list)))
+
+
+def _names(value: Mapping[str, Any], key: str) -> dict[str, tuple[str, ...]]:
+    found = typed(value, key, dict)
+    for names in found.values():
+        if type(names) is not list or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"{key}: expected lists of text")
+    return {name: tuple(names) for name, names in found.items()}
+
+
+def _splits(value: Mapping[str, Any], key: str) -> dict[str, Split]:
+    splits = typed(value, key, dict).items()
+    return {check_split_name(name): _split_of(name, split) for name, split in splits}
+
+
+def _files(value: Mapping[str, Any], key: str) -> dict[str, File]:
+    files = {}
+    for name, file in typed(value, key, dict).items():
+        path = checked_path(file["path"])
+        try:
+            files[name] = File(path, _hex_number(file, "crc32c"))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    return files
+
+
+_MAPPING = functools.partial(typed, kind=dict)
+
+# Field of the manifest as JSON -> what reads and checks it, given all fields and its name.
+FIELDS: dict[str, Callable[[Mapping[str, Any], str], Any]] = {
+    "schema": lambda value, key: Schema.from_json(value[key]),
+    "splits": _splits,
+    "label_names": _texts,
+    "class_names": _names,
+    "vocabulary": _count,
+    "tokenizer": _count,
+    "options": _MAPPING,
+    "versions": _MAPPING,
+    "files": _files,
+    "rejected": _count,
+    "rejects": _paths,
+    "generation": _count,
+    "job": functools.partial(typed, kind=str),
+    "ancestors": _texts,
+}

@@ -1,8 +1,6 @@
-"""Random numbers that depend only on a record's key and a salt for their purpose.
+"""Random numbers that depend only on a record's key and a salt: not on the batch size, the host, or earlier draws.
 
-So they do not depend on the batch size, the host, or earlier draws. They come from a Feistel
-network over the two halves of the key, whose rounds depend on the salt: different keys never
-collide.
+They come from a Feistel network over the two halves of the key, whose rounds depend on the salt.
 """
 
 from __future__ import annotations
@@ -26,8 +24,7 @@ _ROUNDS = 3
 def salt_keys(salt: str) -> np.ndarray:
     """The key of each round of `random_bits` for a salt, int64 [rounds]."""
     digest = hashlib.blake2b(salt.encode(), digest_size=8).digest()
-    found: np.ndarray = round_keys([int.from_bytes(digest, "little") >> 1])[:_ROUNDS]
-    return found
+    return np.asarray(round_keys([int.from_bytes(digest, "little") >> 1])[:_ROUNDS])
 
 
 def random_bits(keys: Any, rounds: Any) -> Any:
@@ -50,11 +47,6 @@ def uniforms(keys: np.ndarray, salts: Sequence[str]) -> np.ndarray:
         keys: int64 [B], the keys of the records.
         salts: The purposes of the numbers.
     """
-    bits: np.ndarray = random_bits(keys[:, None], _keys_of_salts(tuple(salts)))
+    rounds = np.stack([salt_keys(salt) for salt in salts], axis=1)
+    bits: np.ndarray = random_bits(keys[:, None], rounds)
     return (bits >> 8) * 2.0**-24
-
-
-@functools.lru_cache(maxsize=64)
-def _keys_of_salts(salts: tuple[str, ...]) -> np.ndarray:
-    """The key of each round for each salt, int64 [rounds, salts]."""
-    return np.stack([salt_keys(salt) for salt in salts], axis=1)

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from readers.order.orders import MIXTURE, OrderOfEpochs
+from readers.order.orders import MIXTURE, GlobalOrder, SequentialOrder
 from readers.order.permutation import Permutation
 
 # In places. A short window keeps every part of an epoch close to the weights.
@@ -39,29 +39,25 @@ class Mix:
     weights: Mapping[str | os.PathLike[str], float]
 
     def __post_init__(self) -> None:
-        are_weights = isinstance(self.weights, Mapping) and all(
-            isinstance(weight, (int, float, np.number))
-            and not isinstance(weight, bool)
-            and 0 < weight < math.inf
-            for weight in self.weights.values()
-        )
-        if not are_weights or not self.weights:
+        weights = self.weights.values() if isinstance(self.weights, Mapping) else ()
+        if not weights or not all(map(_is_weight, weights)):
             raise ValueError(
                 f"Mix({self.weights!r}): expected a dict of each dataset's path and its weight above "
                 "0, as in {'shards/web': 3, 'shards/books': 1}"
             )
 
 
+def _is_weight(value: object) -> bool:
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    return is_number and 0 < value < math.inf  # type: ignore[operator]
+
+
 class MixedOrder:
-    """The order of a mixture of datasets by weights.
+    """The order of a mixture of datasets by weights, whose records are numbered one dataset after another.
 
-    The records are numbered consecutively, one dataset after another. When all records of a dataset
-    were read, it starts over in the order of its next epoch. An epoch of the mixture has as many
-    records as all datasets together. In each dataset it continues where the epoch before it
-    stopped.
-
-    The places are divided into windows. Of the first n windows, a dataset whose share of the weights is s has
-    floor(n * size * s) places, so its part is exact in the long run, whatever the weights are.
+    In each dataset, an epoch continues where the epoch before it stopped. The places are divided into windows.
+    Of the first n windows, a dataset whose share of the weights is s has floor(n * size * s) places, so its part
+    is exact in the long run, whatever the weights are.
 
     Args:
         counts: The number of records in each dataset, at least one.
@@ -73,7 +69,7 @@ class MixedOrder:
     def __init__(
         self,
         counts: Sequence[int],
-        orders: Sequence[OrderOfEpochs],
+        orders: Sequence[GlobalOrder | SequentialOrder],
         weights: Sequence[float],
         seed: int | None,
     ) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,34 +16,12 @@ GLOBAL, SHARDS, WINDOW, MIXTURE = 0, 1, 2, 3
 CYCLE, BLOCK = 16, 16
 
 
-class RecordOrder(Protocol):
-    """An order of the records in each epoch."""
-
-    def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
-        """The numbers of the records at some places of an epoch, int64 [k].
-
-        Args:
-            epoch: The number of the epoch.
-            places: int64 [k].
-        """
-        ...
-
-
-class OrderOfEpochs(RecordOrder, Protocol):
-    """An order that also finds places of many epochs at once."""
-
-    def __call__(self, epoch: int | np.ndarray, places: np.ndarray) -> np.ndarray:
-        """The numbers of the records at some places, int64 [k].
-
-        Args:
-            epoch: The number of the epoch, or that of each place, int64 [k].
-            places: int64 [k].
-        """
-        ...
+# An epoch and some places in it, int64 [k] -> the numbers of the records at these places, int64 [k].
+RecordOrder = Callable[[int, np.ndarray], np.ndarray]
 
 
 class SequentialOrder:
-    """The order in which the records are stored, in every epoch."""
+    """The order in which the records are stored, in every epoch; places of several epochs may be mixed."""
 
     def __call__(self, epoch: int | np.ndarray, places: np.ndarray) -> np.ndarray:
         return places
@@ -52,6 +29,8 @@ class SequentialOrder:
 
 class GlobalOrder:
     """A random order in which every record is equally likely at every place.
+
+    Instead of one epoch, it accepts that of each place, int64 [k].
 
     Args:
         records: The number of records.
@@ -124,12 +103,8 @@ class InterleavedOrder:
 def round_robin(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The records at some places of a stream that takes `BLOCK` records from each shard in turn.
 
-    Args:
-        counts: int64 [shards], the number of records in each shard.
-        places: int64 [k], the places in the stream.
-
-    Returns:
-        int64 [k], the shard of each record, and int64 [k], the number of the record in its shard.
+    Given int64 [shards], the number of records in each, and int64 [k], the places, it returns int64 [k], the shard of
+    each record, and int64 [k], the number of the record in its shard.
     """
     rounds = _rounds(counts, places)
     before = np.minimum(counts, rounds[:, None] * BLOCK)

@@ -35,10 +35,8 @@ def share(rows: int, host: int, hosts: int, remainder: Remainder) -> tuple[int, 
 class Schedule:
     """The steps of one host.
 
-    In each step, the hosts read equally many records from adjacent places. So together they read
-    the epoch from its first place to its last, and all of them run the same number of steps. If the
-    records that remain for the last step of an epoch cannot be shared evenly, some are left out:
-    fewer than there are hosts. Only with `pad` they are read, and some hosts have one fewer.
+    In each step, the hosts read equally many records from adjacent places, so all of them run the same number of
+    steps. The records of the last step of an epoch are divided as `share` says.
 
     Attributes:
         records: The number of records in an epoch.

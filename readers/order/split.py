@@ -91,18 +91,15 @@ def _bound(text: str, bound: str, records: int, default: int) -> int:
 
 
 def shard_ranges(counts: Sequence[int], start: int, stop: int) -> list[tuple[int, int, int]]:
-    """The runs of records, one per shard, that make up the records from `start` to before `stop`.
+    """The runs of records, one per shard, that make up the records from `start` to before `stop` of all shards.
 
     Args:
         counts: The number of records in each shard.
-        start, stop: The range, in numbers that run through all shards.
 
     Returns:
-        (shard, skip, take) for each shard with records in the range: the run is the `take` records
-        after the first `skip` ones.
+        (shard, skip, take) for each shard with records in the range: the `take` records after the first `skip` ones.
     """
-    ranges = []
-    first = 0
+    ranges, first = [], 0
     for shard, count in enumerate(counts):
         low, high = max(start - first, 0), min(stop - first, count)
         if low < high:

@@ -52,20 +52,20 @@ class State:
     held: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        numbers = {name: _number(name, getattr(self, name)) for name in ("epoch", "place", "seed")}
+        for name in ("epoch", "place", "seed"):
+            object.__setattr__(self, name, _number(name, getattr(self, name)))
         if isinstance(self.held, (str, bytes)) or not isinstance(self.held, Iterable):
             raise ValueError(f"not a reader's state: held={self.held!r}, expected places")
         held = tuple(_number("held", place) for place in self.held)
-        if len(set(held)) < len(held) or max(held, default=-1) >= numbers["place"]:
+        if len(set(held)) < len(held) or max(held, default=-1) >= self.place:
             raise ValueError(
                 f"not a reader's state: held={str(held)[:80]}, expected different places before "
-                f"place={numbers['place']}"
+                f"place={self.place}"
             )
+        object.__setattr__(self, "held", held)
         for name in ("order", "dataset"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"not a reader's state: {name}={getattr(self, name)!r} is no text")
-        for name, value in {**numbers, "held": held}.items():
-            object.__setattr__(self, name, value)
 
     @property
     def cursor(self) -> Cursor:
@@ -104,11 +104,7 @@ class State:
 
 
 def _number(name: str, value: Any) -> int:
-    """A number of at least 0, which may be NumPy's.
-
-    Raises:
-        ValueError: It is something else.
-    """
+    """A number of at least 0, which may be NumPy's; ValueError if it is something else."""
     try:
         number = -1 if isinstance(value, bool) else operator.index(value)
     except TypeError:

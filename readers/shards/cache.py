@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import logging
 import os
-import re
-import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -18,40 +15,19 @@ import google_crc32c
 import numpy as np
 
 from readers.files.files import Range
+from readers.files.kept_files import KeptFiles, write
 from readers.files.local import is_local, path_text
-from readers.files.locks import locked, open_partial, remove_abandoned
 from readers.files.of_path import files_of
-from readers.format.display import format_bytes, parse_bytes
+from readers.format.display import parse_bytes
 from readers.shards.plan import Part
 
 _LOGGER = logging.getLogger("readers")
-
-# The only files in the directory that are ever written or deleted, apart from the lock.
-_OWN_FILES = re.compile(r"[0-9a-f]{40}\.(shard|partial)")
-
-_LOCK = "cache.lock"
 
 # The size of one request, and the number of requests whose responses are written together. Half as many
 # requests as with 8 MiB are as fast as long as several shards are fetched at a time.
 _REQUEST_BYTES, _REQUESTS_AT_ONCE = 16 << 20, 2
 
-# A link, or a socket.
-_NO_FILE = {errno.ELOOP, errno.ENXIO}
-
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
-
-def check_cache(cache: Cache | None) -> None:
-    """Checks the argument `cache` of a reader, and makes sure that its directory can be written.
-
-    Raises:
-        ValueError: It is no cache.
-        OSError: The directory cannot be written.
-    """
-    if cache is not None:
-        if not isinstance(cache, Cache):
-            raise ValueError(f"cache={cache!r}: expected readers.Cache(DIRECTORY, '500GiB')")
-        cache.check()
 
 
 @dataclass(frozen=True)
@@ -95,22 +71,6 @@ class Cache:
         object.__setattr__(self, "directory", str(Path(directory).absolute()))
         object.__setattr__(self, "size", count)
 
-    def check(self) -> None:
-        """Creates the directory if necessary, and makes sure that it can be written.
-
-        Raises:
-            OSError: The directory cannot be written.
-        """
-        try:
-            Path(self.directory).mkdir(0o700, parents=True, exist_ok=True)
-            with self._locked():
-                pass
-        except OSError as error:
-            raise OSError(
-                f"Cache({self.directory!r}) cannot be written ({error.strerror or error}): give a "
-                "directory on a local disk that this user may write to"
-            ) from None
-
     def cacheable(self, parts: Sequence[Part]) -> frozenset[str]:
         """The paths of the remote files to cache: the first ones that fit together.
 
@@ -139,124 +99,56 @@ class Cache:
             FileNotFoundError: The shard does not exist in the store.
         """
         size = _size_of(part)
-        path = Path(self.directory, f"{_key(part, size)}.shard")
         try:
-            while True:
-                with contextlib.suppress(FileNotFoundError):
-                    file = self._opened(path, size)
-                    if file is not None:
-                        os.utime(path)  # The least recently opened shards are deleted first.
-                        return file
-                    path.unlink()
-                with open_partial(path.with_suffix(".partial")) as partial:
-                    if partial is not None and not path.exists():
-                        return self._filled(part, size, partial, path)
+            file = self._files.fill(_name(part, size), size, lambda out: _fetched(part, size, out))
+            reason = "it does not match the manifest"
         except OSError as error:
             if error.errno not in _DISK_FULL:
                 raise
-            self._warn(part, error.strerror or str(error))
-            return None
+            file, reason = None, error.strerror or str(error)
+        if file is None:
+            _LOGGER.warning(
+                "%s: not kept in readers.Cache(%r), so it is read from the store each time: %s",
+                part.path,
+                self.directory,
+                reason,
+            )
+        return file
 
     def drop(self, part: Part) -> None:
         """Deletes the copy of a shard, which is damaged: the next reader fetches it again."""
-        path = Path(self.directory, f"{_key(part, _size_of(part))}.shard")
-        path.unlink(missing_ok=True)
+        name = _name(part, _size_of(part))
+        self._files.drop(name)
         _LOGGER.warning(
             "%s: its copy %s in readers.Cache(%r) is damaged and was deleted; it is read from the store",
             part.path,
-            path.name,
+            name,
             self.directory,
         )
 
-    def _opened(self, path: Path, size: int) -> BinaryIO | None:
-        """Opens a file of the cache; None if it is not whole, or not what the cache has written."""
-        try:
-            file = open(path, "rb", opener=_open_no_link)  # noqa: SIM115 - the caller closes it
-        except OSError as error:
-            if error.errno in _NO_FILE:
-                return None
-            raise
-        found = os.fstat(file.fileno())
-        is_own = stat.S_ISREG(found.st_mode) and found.st_uid in _owners(self.directory)
-        if is_own and found.st_size == size:
-            return file
-        file.close()
-        return None
-
-    def _filled(self, part: Part, size: int, partial: BinaryIO, path: Path) -> BinaryIO | None:
-        """Fetches a shard and opens its file; None if there is no room or it is not as expected."""
-        partial_path = path.with_suffix(".partial")
-        if not self._make_room(size, partial, partial_path):
-            self._warn(
-                part, f"no room for {format_bytes(size)} next to the shards that are being fetched"
-            )
-            return None
-        # Another size than the manifest's shows in the checksum.
-        has_size = part.crc32c is not None or _stated(part.path) == size
-        crc = _fetch(part.path, size, partial) if has_size else None
-        if crc is None or part.crc32c not in (None, crc):
-            # The checksums of the records will show which of them is damaged.
-            self._warn(part, "it does not match the manifest")
-            return None
-        # Otherwise the name may survive a crash of the machine, but not the bytes.
-        os.fsync(partial.fileno())
-        file = partial_path.open("rb")
-        partial_path.rename(path)
-        return file
-
-    def _warn(self, part: Part, reason: str) -> None:
-        _LOGGER.warning(
-            "%s: not kept in readers.Cache(%r), so it is read from the store each time: %s",
-            part.path,
-            self.directory,
-            reason,
-        )
-
-    def _make_room(self, size: int, partial: BinaryIO, own: Path) -> bool:
-        """Reserves space for a partial file, in bytes; returns False if there is no room for it."""
-        with self._locked():
-            files = [(path, stat) for path, stat in self._files() if path != own]
-            held = sum(stat.st_size for _, stat in files)
-            for path, stat in sorted(files, key=lambda each: each[1].st_mtime_ns):
-                if held + size <= self.size:
-                    break
-                if path.suffix == ".shard":
-                    path.unlink(missing_ok=True)
-                elif not remove_abandoned(path):
-                    continue
-                held -= stat.st_size
-            if held + size > self.size:
-                return False
-            _reserve(partial, size)
-        return True
-
-    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """The cache's own files."""
-        for path in Path(self.directory).iterdir():
-            if _OWN_FILES.fullmatch(path.name):
-                with contextlib.suppress(FileNotFoundError):
-                    yield path, path.lstat()
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Admits one process or thread at a time to the accounting of sizes."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(Path(self.directory, _LOCK), flags, 0o600)
-        with os.fdopen(descriptor, "ab") as file, locked(file):
-            yield
+    @property
+    def _files(self) -> KeptFiles:
+        return KeptFiles(self.directory, self.size)
 
 
-def _open_no_link(path: str, flags: int) -> int:
-    """Opens a file without following a link, or waiting for the writer of a pipe."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+def check_cache(cache: Cache | None) -> None:
+    """Checks the argument `cache` of a reader, and makes its directory if necessary.
 
-
-def _owners(directory: str) -> set[int]:
-    """The users whose files a cache trusts: this one, and the owner of its directory.
-
-    A server of files may state another owner than this user for all that it writes.
+    Raises:
+        ValueError: It is no cache.
+        OSError: The directory cannot be written.
     """
-    return {os.geteuid(), os.stat(directory).st_uid}
+    if cache is None:
+        return
+    if not isinstance(cache, Cache):
+        raise ValueError(f"cache={cache!r}: expected readers.Cache(DIRECTORY, '500GiB')")
+    try:
+        KeptFiles(cache.directory, cache.size).check()
+    except OSError as error:
+        raise OSError(
+            f"Cache({cache.directory!r}) cannot be written ({error.strerror or error}): give a "
+            "directory on a local disk that this user may write to"
+        ) from None
 
 
 def _size_of(part: Part) -> int:
@@ -268,42 +160,33 @@ def _stated(path: str) -> int:
     return files_of(path).stat(path).size
 
 
-def _key(part: Part, size: int) -> str:
-    """A name for the content of a shard, 40 hexadecimal digits, that reveals no secret of its path."""
+def _name(part: Part, size: int) -> str:
+    """A name for the content of a shard that reveals no secret of its path."""
     state: Any = part.crc32c
     if state is None:
         state = files_of(part.path).stat(part.path).version
     text = repr((part.path, size, state))
-    return hashlib.sha256(text.encode()).hexdigest()[:40]
+    return hashlib.sha256(text.encode()).hexdigest()[:40] + ".shard"
 
 
-def _fetch(path: str, size: int, output: BinaryIO) -> int | None:
-    """Copies a file from a store, and returns its CRC32C; None if the file is shorter."""
+def _fetched(part: Part, size: int, output: BinaryIO) -> bool:
+    """Copies a shard from its store; returns whether it has the size and the CRC32C that it should have.
+
+    If not, the checksums of the records will show which of them is damaged.
+    """
+    path, crc = part.path, 0
+    # Another size than the manifest's shows in the checksum.
+    if part.crc32c is None and _stated(path) != size:
+        return False
     ranges = [
         Range(path, first, min(first + _REQUEST_BYTES, size))
         for first in range(0, size, _REQUEST_BYTES)
     ]
-    crc = 0
     for at in range(0, len(ranges), _REQUESTS_AT_ONCE):
         batch = ranges[at : at + _REQUESTS_AT_ONCE]
         for wanted, data in zip(batch, files_of(path).read_ranges(batch), strict=True):
             if len(data) != wanted.stop - wanted.start:
-                return None
+                return False
             crc = google_crc32c.extend(crc, data)
-            _write(output, data)
-    return crc
-
-
-def _write(file: BinaryIO, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
-
-
-def _reserve(file: BinaryIO, size: int) -> None:
-    """Allocates disk space in advance, so that a full disk is noticed before anything is fetched."""
-    allocate: Callable[[int, int, int], None] | None = getattr(os, "posix_fallocate", None)
-    if allocate and size:
-        allocate(file.fileno(), 0, size)
-    else:
-        file.truncate(size)
+            write(output, data)
+    return part.crc32c in (None, crc)

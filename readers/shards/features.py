@@ -73,12 +73,6 @@ def with_decoders(plan: Plan, decoders: Mapping[str, Decoder]) -> Plan:
 def with_function(plan: Plan, mapped: Map, skip: bool, cache: Cache | None) -> Plan:
     """The plan with a function of its records, which is called for the first one if its features are unknown.
 
-    Args:
-        plan: What to read; its number of records is known.
-        mapped: The function.
-        skip: Whether damaged records are left out.
-        cache: Where to keep remote shards.
-
     Raises:
         ValueError: The function fails for the first record, or returns no dict of arrays.
     """
@@ -124,11 +118,7 @@ def sizes_of(manifest: Manifest) -> dict[str, Sizes]:
 
 
 def common_sizes(found: Mapping[str, Sequence[Sizes | None]]) -> dict[str, Sizes]:
-    """The smallest and the largest shape of each feature in several parts of the data.
-
-    Args:
-        found: The shapes in each part; None if they are unknown there.
-    """
+    """The smallest and the largest shape of each feature in several parts of the data; None is an unknown one."""
     common = {}
     for name, parts in found.items():
         known = [part for part in parts if part]
@@ -143,18 +133,13 @@ def common_sizes(found: Mapping[str, Sequence[Sizes | None]]) -> dict[str, Sizes
 
 def _sizes(feature: Feature, figures: Any) -> Sizes | None:
     """The smallest and the largest shape of a feature in one split, by its statistics."""
-    lengths = figures.get("lengths") if isinstance(figures, Mapping) else None
-    if not isinstance(lengths, Mapping):
+    sizes = list(enumerate(feature.shape))
+    try:
+        smallest, largest = (
+            tuple(figures["lengths"][str(n)][end] if size is None else size for n, size in sizes)
+            for end in ("min", "max")
+        )
+    except (KeyError, TypeError):
         return None
-    ends = []
-    for end in ("min", "max"):
-        shape = list[int]()
-        for axis, size in enumerate(feature.shape):
-            figure = lengths.get(str(axis))
-            stated = figure.get(end) if isinstance(figure, Mapping) else None
-            found = stated if size is None else size
-            if type(found) is not int:
-                return None
-            shape.append(found)
-        ends.append(tuple(shape))
-    return ends[0], ends[1]
+    is_known = all(type(size) is int for size in smallest + largest)
+    return (smallest, largest) if is_known else None

@@ -16,13 +16,7 @@ from readers.files.local import is_local, open_local
 from readers.files.mapped import MappedFile
 from readers.files.mounts import is_on_local_disk
 from readers.files.of_path import files_of
-from readers.format.index import (
-    Head,
-    Index,
-    checked_offsets,
-    head_crc32c,
-    parse_head,
-)
+from readers.format.index import Head, Index, checked_offsets, head_crc32c, parse_head
 from readers.format.manifest import INDEX_SUFFIX, DatasetError
 from readers.format.tfrecord import (
     FRAME_BYTES,
@@ -147,9 +141,7 @@ def _refuse_compressed(header: bytes, path: str) -> None:
 def read_offsets(part: Part) -> np.ndarray:
     """Where each record of a part's file begins and where the last one ends, int64 [records + 1], checked.
 
-    Raises:
-        DatasetError: (a ValueError) The index is damaged, or not that of the file.
-        CorruptRecordError, FileNotFoundError, OSError: As `open_index`.
+    It raises DatasetError if the index is damaged, or not that of the file, and what `open_index` raises.
     """
     with open_index(part) as file:
         data = file.read()

@@ -28,12 +28,7 @@ def resolve(
     """The plan of what to read, once everything is checked that needs no record to be read.
 
     Args:
-        path: A dataset's directory, a list of them to read one after another, or several to mix; or,
-            with a schema, a TFRecord file, a list of files, a glob, or a directory of `*.tfrecord*` files.
-        split: A split, a slice of one, or a sum of these. None means the only split, or `train`.
-        schema: The schema of files without a manifest; for a dataset, the features to read, of which
-            it may say more than the manifest does (see `chosen_schema`).
-        columns: The features to read; None means all.
+        path, split, schema, columns: As for `readers.load`.
         accept_cut: Whether to accept shards whose size is not the one in the manifest.
 
     Raises:
@@ -48,7 +43,8 @@ def resolve(
     how = split, schema, columns, accept_cut
     if isinstance(path, Mix):
         return _mixed(path, [resolve(directory, *how) for directory in path.weights])
-    if not isinstance(path, (str, os.PathLike, Sequence)):
+    is_path = isinstance(path, os.PathLike) or (isinstance(path, Sequence) and len(path) > 0)
+    if not is_path:
         raise ValueError(
             f"path={path!r:.200}: expected a directory, a list of directories or files, or a readers.Mix"
         )
@@ -58,15 +54,15 @@ def resolve(
             if is_glob(name):
                 raise ValueError(f"{name}: a glob needs schema=; a dataset is a directory")
             plan = dataset_plan(name, Manifest.read(name), split, schema, accept_cut)
-            return _with_columns(plan, columns)
-        files = found_files(name)
-    elif path and (schema is None or _is_dataset(path_text(path[0]))):
+        else:
+            plan = files_plan(found_files(name), split, schema)
+    elif schema is None or _is_dataset(path_text(path[0])):
         return _joined(path, [resolve(directory, *how) for directory in path])
     else:
-        files = [path_text(file) for file in path]
-    if schema is None:
-        raise ValueError("files without a manifest need schema={name: (dtype, shape), ...}")
-    return _with_columns(files_plan(files, split, schema), columns)
+        plan = files_plan([path_text(file) for file in path], split, schema)
+    if columns is None:
+        return plan
+    return replace(plan, schema=plan.schema.select(name_list("columns", columns)))
 
 
 def _mixed(mix: Mix, plans: Sequence[Plan]) -> Plan:
@@ -88,14 +84,14 @@ def _joined(paths: Sequence[str | os.PathLike[str]], plans: Sequence[Plan]) -> P
                 f"{path} has other features than {paths[0]}: {plan.schema}, not {first.schema}; "
                 "choose those they share with columns="
             )
-    records = [plan.records for plan in plans]
-    sizes = [n * (plan.record_bytes or 0.0) for n, plan in zip(records, plans, strict=True)]
+    records = sum(plan.records for plan in plans)
+    nbytes = sum(plan.records * (plan.record_bytes or 0.0) for plan in plans)
     return Plan(
         name=" and ".join(f"{path} {plan.name}" for path, plan in zip(paths, plans, strict=True)),
         schema=first.schema,
         parts=tuple(part for plan in plans for part in plan.parts),
-        records=sum(records),
-        record_bytes=sum(sizes) / sum(records) if sum(records) else None,
+        records=records,
+        record_bytes=nbytes / records if records else None,
         fingerprint=tuple(plan.fingerprint for plan in plans),
         sizes=common_sizes({name: [p.sizes.get(name) for p in plans] for name in first.schema}),
     )
@@ -106,12 +102,6 @@ def name_list(argument: str, names: Any) -> list[str]:
     if isinstance(names, (list, tuple)) and names and all(isinstance(n, str) for n in names):
         return list(names)
     raise ValueError(f"{argument}={names!r}: expected a list of feature names")
-
-
-def _with_columns(plan: Plan, columns: Sequence[str] | None) -> Plan:
-    if columns is None:
-        return plan
-    return replace(plan, schema=plan.schema.select(name_list("columns", columns)))
 
 
 def _is_dataset(path: str) -> bool:

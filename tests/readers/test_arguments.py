@@ -176,8 +176,10 @@ def test_a_shuffle_buffer_is_explained(tmp_path):
     [readers.RecordSource, lambda *how, **more: readers.as_numpy(*how, batch_size=1, **more)],
 )
 def test_what_is_no_path_and_no_cache_is_refused_by_all_readers(dataset, reader):
-    with pytest.raises(ValueError, match="path=None: expected a directory, a list of directories"):
-        reader(None)
+    for path in (None, []):
+        expected = f"path={path}: expected a directory, a list of directories"
+        with pytest.raises(ValueError, match=re.escape(expected)):
+            reader(path)
     with pytest.raises(ValueError, match=r"cache='/tmp': expected readers\.Cache"):
         reader(dataset, cache="/tmp")
 

@@ -67,11 +67,9 @@ class Read(NamedTuple):
 
 
 class Window:
-    """Reads in their order, of which the next ones are requested while the thread is in its context.
+    """The reads of a thread in their order, of which the next ones are requested while it is in this context.
 
-    Args:
-        reads: The reads of this thread, in their order. One that is not made costs its request, no more.
-        request: Sends the request of a read.
+    A read that is not made costs its request, no more.
     """
 
     def __init__(self, reads: Sequence[Read], request: Callable[[Read], Part]) -> None:
@@ -95,7 +93,7 @@ class Window:
         self._skip(len(self._reads))
 
     def take(self, path: str, start: int, size: int | None) -> tuple[int, Part] | None:
-        """The answer that contains a read, and the byte of the object at which it begins."""
+        """As `taken`."""
         places = self._places.get(path, deque())
         while places and places[0] < self._first:
             places.popleft()
@@ -140,13 +138,9 @@ _current = threading.local()
 
 
 def taken(path: str, start: int, size: int | None) -> tuple[int, Part] | None:
-    """The answer that contains a range of an object, and its first byte; None if it was not requested.
+    """The answer that has one or more bytes of a range of an object, and its first byte; None if it was not requested.
 
-    Args:
-        size: The number of bytes that are wanted, of which the answer has one or more; None for all.
-
-    Raises:
-        Exception: The error of the request.
+    Without a size, the answer has all bytes from `start` on. It raises the error of the request.
     """
     window: Window | None = getattr(_current, "window", None)
     return window.take(path, start, size) if window else None

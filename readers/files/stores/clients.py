@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,13 @@ from readers.files.stores.store import Store, bucket_and_key
 _EXTRAS = {"s3": "s3", "gs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
 
 _STORE = re.compile(rf"({'|'.join(_EXTRAS)})://")
+
+# The class of each store, whose library is imported with it.
+_CLASSES = {
+    "s3": "readers.files.stores.s3:S3Store",
+    "gcs": "readers.files.stores.gcs:GcsStore",
+    "azure": "readers.files.stores.azure:AzureStore",
+}
 
 # What the names of a store's options begin with, and those of all stores' environment variables.
 _OPTIONS = {"s3": ("s3_",), "gcs": ("",), "azure": ("azure_", "blob_service_endpoint")}
@@ -58,14 +66,10 @@ def is_store(path: str) -> bool:
 def store_of(
     path: str, options: Mapping[str, Any] | None = None, errors: type[Errors] = Errors
 ) -> Store:
-    """The store of an object's URL.
-
-    A forked process has its own: two that use one connection would read each other's answers.
+    """The store of an object's URL. A forked process has its own: two that use one connection would mix their answers.
 
     Args:
-        path: The URL.
         options: Beam's options by name; None for those of the job that has started this process, if one has.
-        errors: What the answers of the store mean.
 
     Raises:
         ImportError: The library of the store is not installed.
@@ -91,14 +95,5 @@ def store_of(
 
 
 def _new_store(extra: str, options: Mapping[str, Any], errors: Errors) -> Store:
-    if extra == "s3":
-        from readers.files.stores.s3.store import S3Store
-
-        return S3Store(options, errors)
-    if extra == "azure":
-        from readers.files.stores.azure.store import AzureStore
-
-        return AzureStore(options, errors)
-    from readers.files.stores.gcs import GcsStore
-
-    return GcsStore(options, errors)
+    store: Store = pkgutil.resolve_name(_CLASSES[extra])(options, errors)
+    return store

@@ -14,6 +14,14 @@ _LONGEST = 300
 _USER = re.compile(r"//[^/\s@]+@")
 
 
+class BeyondEndError(OSError):
+    """A range that begins at or after the end of its object."""
+
+
+class BodyError(OSError):
+    """An answer whose body is damaged."""
+
+
 class SignIn(NamedTuple):
     """How to give a process the credentials of a store.
 
@@ -29,11 +37,7 @@ class SignIn(NamedTuple):
 
 
 class Errors:
-    """The errors of a store, as readers raise them.
-
-    Args:
-        sign_in: How to give the store credentials.
-    """
+    """The errors of a store, as readers raise them."""
 
     def __init__(self, sign_in: SignIn) -> None:
         self.sign_in = sign_in
@@ -81,6 +85,8 @@ class Errors:
         """
         if status == 404:
             return FileNotFoundError(f"{path}: no such object")
+        if status == 416:
+            return BeyondEndError(f"{path}: it ends before")
         if status == 412 and reads:
             return ChangedError(f"{path}: it was replaced while it was read")
         if status == 412:

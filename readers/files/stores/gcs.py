@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -18,36 +18,30 @@ from google.api_core.exceptions import GoogleAPICallError, RetryError, from_http
 from google.auth import impersonated_credentials
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
 from google.cloud import storage
-from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+from google.cloud.storage.exceptions import InvalidResponse
 from google.cloud.storage.fileio import BlobWriter
 from google.cloud.storage.retry import DEFAULT_RETRY
 
 from readers.files import backoff
 from readers.files.files import FileInfo, Stat
 from readers.files.stores.ahead import Part
-from readers.files.stores.errors import Errors, one_line
+from readers.files.stores.errors import BodyError, Errors, one_line
 from readers.files.stores.store import (
+    CONNECTIONS,
     PART_BYTES,
     Page,
     RangeListed,
     Upload,
     bucket_and_key,
     crc32c_number,
+    received,
 )
 
 # The library limits the time of all tries, and not their number.
 _SECONDS = 60.0
 
-_DELETED_AT_ONCE = 16
-
-# Connections that are kept, for as many requests at once.
-_CONNECTIONS = 64
-
 # What a listing says of each object.
 _LISTED = "items(name,size,updated),nextPageToken"
-
-# What reading a body raises if the connection breaks, and `_get` if the body is not whole.
-_BROKEN = (DataCorruption, urllib3.exceptions.HTTPError)
 
 _CRC32C = re.compile("crc32c=([A-Za-z0-9+/=]+)")
 
@@ -55,21 +49,16 @@ _SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
 class GcsStore(RangeListed):
-    """Buckets of Google Cloud Storage.
-
-    Args:
-        options: Beam's options by name.
-        errors: What its answers mean.
-    """
+    """Buckets of Google Cloud Storage, with Beam's options by name."""
 
     def __init__(self, options: Mapping[str, Any], errors: Errors) -> None:
         super().__init__(errors)
         self._client = new_client(options, errors)
         for scheme in ("https://", "http://"):
-            adapter = requests.adapters.HTTPAdapter(pool_maxsize=_CONNECTIONS)
+            adapter = requests.adapters.HTTPAdapter(pool_maxsize=CONNECTIONS)
             self._client._http.mount(scheme, adapter)
         retry = DEFAULT_RETRY.with_predicate(_may_pass).with_timeout(_SECONDS)
-        self._retry = retry.with_delay(*backoff.wait_limits(), 2)
+        self._retry = retry.with_delay(backoff.FIRST_WAIT, backoff.LONGEST_WAIT, 2)
 
     def blob(self, path: str) -> Any:
         """The library's handle of an object, which may be missing."""
@@ -105,16 +94,11 @@ class GcsStore(RangeListed):
                 yield sorted(f"gs://{bucket}/{folder}" for folder in found.prefixes - seen)
                 seen |= found.prefixes
 
-    def get(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
-        for _ in backoff.tries(backoff.TRIES):
-            try:
-                with self.meaning(path, reads=True):
-                    return self._retry(self._get)(path, start, size, version)
-            except _BROKEN as error:
-                broken = error
-        raise self.errors.failing(path, broken)
+    def request(self, path: str, start: int, size: int | None, version: Any) -> Part:
+        with self.meaning(path, reads=True):
+            return self._retry(self._answer_to)(path, start, size, version)
 
-    def _get(self, path: str, start: int, size: int | None, version: Any) -> Part:
+    def _answer_to(self, path: str, start: int, size: int | None, version: Any) -> Part:
         # The library's own downloads do not say how long the object is, which would take a request more.
         bucket, key = bucket_and_key(path)
         url = f"{self._client.api_endpoint}/download/storage/v1/b/{bucket}/o/{quote(key, '')}"
@@ -131,25 +115,22 @@ class GcsStore(RangeListed):
             headers["Range"] = f"bytes={start}-{'' if size is None else start + size - 1}"
         how = {"headers": headers, "timeout": _SECONDS, "stream": True}
         with self._client._http.get(url, params=asked, **how) as answer:
-            if answer.status_code == 416:
-                return self.past_end(path, start, version)
             if answer.status_code >= 400:
                 raise from_http_response(answer)
-            data = answer.raw.read(decode_content=False)
+            read = functools.partial(answer.raw.read, decode_content=False)
+            data = received(read, (urllib3.exceptions.HTTPError,))
             found = answer.headers
         version = found.get("x-goog-generation")
         if is_whole:
             known = _CRC32C.search(found.get("x-goog-hash", ""))
             total = int(found.get("Content-Length", len(data)))
-            if known and crc32c_number(known[1]) != google_crc32c.value(data):
-                raise DataCorruption(answer, "the body does not have its checksum")
+            is_damaged = known and crc32c_number(known[1]) != google_crc32c.value(data)
+            if is_damaged and len(data) == total:
+                raise BodyError("the body does not have its checksum")
         elif "Content-Range" in found:
             total = int(found["Content-Range"].rpartition("/")[2])
         else:
             raise self.errors.refused(f"{path}: the server does not support requests of ranges")
-        expected = max(total - start, 0) if size is None else max(min(size, total - start), 0)
-        if len(data) != expected:
-            raise DataCorruption(answer, f"the body ended after {len(data)} of {expected} bytes")
         return Part(data, total, version)
 
     def stat(self, path: str) -> Stat:
@@ -167,16 +148,9 @@ class GcsStore(RangeListed):
     def upload(self, path: str, replace: bool) -> Upload:
         return _ResumableUpload(self, path, self._retry, _condition(replace))
 
-    def delete(self, paths: Sequence[str]) -> None:
-        with ThreadPoolExecutor(_DELETED_AT_ONCE) as threads:
-            list(threads.map(self._delete, paths))
-
-    def _delete(self, path: str) -> None:
+    def delete_object(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError), self.meaning(path, reads=True):
             self.blob(path).delete(retry=self._retry)
-
-    def drop_uploads(self, prefix: str) -> None:
-        """Does nothing: the store neither lists nor charges them, and drops them after a week."""
 
     @contextlib.contextmanager
     def meaning(self, path: str, reads: bool = False) -> Iterator[None]:
@@ -216,10 +190,6 @@ def new_client(options: Mapping[str, Any], errors: Errors) -> Any:
 
     Beam's own would try for 25 seconds to find credentials, and would import Beam into processes that
     load records, which takes a second and 90 MB in each.
-
-    Args:
-        options: Beam's options by name.
-        errors: What the answers of the store mean.
 
     Raises:
         RefusedError: the credentials that the user named cannot be used.

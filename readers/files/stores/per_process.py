@@ -11,11 +11,7 @@ _Value = TypeVar("_Value")
 
 
 class PerProcess(Generic[_Value]):
-    """Values by key, such as the clients of servers, whose connections and threads no fork may share.
-
-    Args:
-        most: How many are kept.
-    """
+    """Up to `most` values by key, such as the clients of servers, whose connections and threads no fork may share."""
 
     def __init__(self, most: int) -> None:
         self._most = most

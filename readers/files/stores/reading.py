@@ -30,13 +30,7 @@ Get = Callable[[str, int, int, Any], Part]
 def open_object(get: Get, path: str, eager: bool = False) -> io.BufferedReader:
     """Opens an object for reading sequentially, or a little at any position.
 
-    Args:
-        get: Requests its ranges.
-        path: The object's URL.
-        eager: Whether to fetch the first 8 MiB now, for many seeks in a small object.
-
-    Raises:
-        OSError: the object is missing or may not be read; without `eager`, reading raises this.
+    With `eager`, the first 8 MiB are fetched now, for many seeks in a small object, and errors are raised here.
     """
     raw = _ObjectReader(get, path, EAGER_BYTES if eager else _FIRST_BYTES)
     if eager:
@@ -52,10 +46,9 @@ class _ObjectReader(io.RawIOBase):
 
     def __init__(self, get: Get, path: str, first: int) -> None:
         self.name, self._get = path, get
-        self._first = first
-        self._at = 0
-        self._start, self._window = 0, memoryview(b"")
-        self._next = first
+        self._first = self._next = first
+        self._at = self._start = 0
+        self._window = memoryview(b"")
         self._total: int | None = None
         self._version: Any = None
         # Windows of `_WINDOW_BYTES` that follow the current one, the first by its first byte.
@@ -108,13 +101,11 @@ class _ObjectReader(io.RawIOBase):
 
     def _look_ahead(self) -> None:
         """Requests the windows that follow the current one."""
-        last = (
-            self._ahead[-1][0] if self._ahead else self._start + len(self._window) - _WINDOW_BYTES
-        )
-        while len(self._ahead) < _WINDOWS_AHEAD and last + _WINDOW_BYTES < (self._total or 0):
-            last += _WINDOW_BYTES
-            part = in_background(self._get, self.name, last, _WINDOW_BYTES, self._version)
-            self._ahead.append((last, part))
+        following = self._start + len(self._window) + len(self._ahead) * _WINDOW_BYTES
+        while len(self._ahead) < _WINDOWS_AHEAD and following < (self._total or 0):
+            part = in_background(self._get, self.name, following, _WINDOW_BYTES, self._version)
+            self._ahead.append((following, part))
+            following += _WINDOW_BYTES
 
     def fetch(self, start: int, size: int) -> bool:
         """Makes a range of the object, or one around its first byte that was requested, the window.

@@ -7,20 +7,29 @@ from __future__ import annotations
 
 import abc
 import base64
+import contextlib
 import io
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import google_crc32c
 
+from readers.files import backoff
 from readers.files.files import Draft, FileInfo, Range, WritableFiles
+from readers.files.in_threads import map_in_threads
 from readers.files.stores.ahead import Part, in_background, taken
-from readers.files.stores.errors import Errors
+from readers.files.stores.errors import BeyondEndError, BodyError, Errors
 from readers.files.stores.reading import open_object
 
 # Bytes in each part of an upload; smaller objects are written with one request. S3 takes up to 10,000
 # parts, so 160 GB.
 PART_BYTES = 16 << 20
+
+# Connections that a client keeps, for as many requests at once.
+CONNECTIONS = 64
+
+_RECEIVED_BYTES = 1 << 20
 
 
 class Page(NamedTuple):
@@ -67,12 +76,17 @@ class Store(WritableFiles):
         """Yields the objects whose URLs begin with the prefix, in the order of their names."""
 
     @abc.abstractmethod
-    def get(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
-        """Reads a range of an object; without a size, everything from `start` on.
+    def request(self, path: str, start: int, size: int | None, version: Any) -> Part:
+        """What arrives of a range of an object, fewer bytes if the connection breaks; arguments as for `get`.
 
         Raises:
-            ChangedError: The object no longer has this version.
+            BeyondEndError: The object ends before `start`.
+            BodyError: What arrived is damaged.
         """
+
+    @abc.abstractmethod
+    def delete_object(self, path: str) -> None:
+        """Deletes an object, which may be missing."""
 
     @abc.abstractmethod
     def put(self, path: str, data: bytes, replace: bool) -> None:
@@ -86,9 +100,28 @@ class Store(WritableFiles):
     def upload(self, path: str, replace: bool) -> Upload:
         """Begins an object that is uploaded in parts."""
 
-    def past_end(self, path: str, start: int, version: Any) -> Part:
-        """The answer to a request for bytes after the end of an object."""
-        return Part(b"", min(self.stat(path).size, start), version)
+    def get(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
+        """Reads a range of an object; without a size, everything from `start` on.
+
+        Raises:
+            ChangedError: The object no longer has this version.
+        """
+        for _ in backoff.tries(backoff.TRIES):
+            try:
+                part = self.request(path, start, size, version)
+            except BeyondEndError:
+                return Part(b"", min(self.stat(path).size, start), version)
+            except BodyError as error:
+                broken = str(error)
+                continue
+            stop = part.total if size is None else min(start + size, part.total)
+            if len(part.data) == max(stop - start, 0):
+                return part
+            broken = f"the body ended after {len(part.data)} of {stop - start} bytes"
+        raise self.errors.failing(path, broken)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        map_in_threads(self.delete_object, paths, are_local=False)
 
     def read(self, path: str, start: int = 0, size: int | None = None) -> bytes:
         if not bucket_and_key(path)[1]:
@@ -98,8 +131,7 @@ class Store(WritableFiles):
         if size == 0:
             return b""
         requested = taken(path, 0, None) if size is None and not start else None
-        part = requested[1] if requested else self.get(path, start, size)
-        return part.data
+        return requested[1].data if requested else self.get(path, start, size).data
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
         if len(ranges) == 1:
@@ -182,6 +214,20 @@ class _NewObject:
         upload, self._upload = self._upload, None
         if upload:
             upload.give_up()
+
+
+def received(read: Callable[[int], bytes], broken: tuple[type[Exception], ...]) -> bytes:
+    """What arrives of a body, up to one of the errors with which its library says that the connection broke."""
+    parts = list[bytes]()
+    with contextlib.suppress(*broken):
+        while data := read(_RECEIVED_BYTES):
+            parts.append(data)
+    return b"".join(parts)
+
+
+def is_set(variable: str) -> bool:
+    """Whether an environment variable is there, and neither empty nor a word for no."""
+    return os.environ.get(variable, "").lower() not in ("", "0", "f", "false", "n", "no")
 
 
 def bucket_and_key(path: str) -> tuple[str, str]:

@@ -113,7 +113,7 @@ def test_small_files_of_a_store_are_read_with_one_request_each(store, tmp_path):
 
 
 def test_a_store_that_keeps_failing_ends_the_job_and_rejects_nothing(s3, tmp_path, monkeypatch):
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
+    monkeypatch.setattr(backoff, "TRIES", 2)
     write_images(tmp_path / "in", 25)
     job = images(s3.upload(tmp_path / "in"))
     references = list(map(pack_reference, listed(job)))

@@ -7,7 +7,7 @@ from azure.storage.blob import BlobServiceClient
 
 import readers
 from beam_jobs.errors import DataError
-from beam_jobs.storage.atomic import drop_uploads, list_files, write_file
+from beam_jobs.storage.atomic import list_files, write_file
 from beam_jobs.storage.files import store_of
 from readers.files import backoff
 from readers.files.files import ExistsError
@@ -36,11 +36,6 @@ def container(azure):
     return client.get_container_client(azure.url.removeprefix("az://"))
 
 
-def blocks(container, name):
-    """The blocks of an object that are no part of it, which the store charges for."""
-    return container.get_blob_client(name).get_block_list("all")[1]
-
-
 def begun(path, data=LARGE, replace=False):
     """An object whose parts are sent, but for the last one."""
     file = store_of(path).create(path, STAGING, replace)
@@ -67,22 +62,6 @@ def test_an_object_without_its_checksum_is_compared_byte_by_byte(azure):
     with pytest.raises(DataError, match=f"{path} has other bytes"):
         write_file(path, b"else", STAGING)
     assert azure.get(path) == b"same"
-
-
-def test_the_next_run_drops_the_blocks_of_a_killed_run(azure, container):
-    file, other = begun(f"{azure.url}/data/shard"), begun(f"{azure.url}/other/shard")
-    write_file(f"{azure.url}/data/empty", b"", STAGING)
-    write_file(f"{azure.url}/data/again", b"old", STAGING)
-    again = begun(f"{azure.url}/data/again", replace=True)
-    assert [len(blocks(container, f"{name}/shard")) for name in ("data", "other")] == [2, 2]
-    drop_uploads(f"{azure.url}/data")
-    found = container.list_blobs(include=["uncommittedblobs"])
-    assert [blob.name for blob in found] == ["data/again", "data/empty", "other/shard"]
-    with pytest.raises(DataError, match=rf"{azure.url}/data/shard: its upload was aborted"):
-        file.publish()
-    other.publish()
-    again.publish()
-    assert azure.get(f"{azure.url}/data/again") == azure.get(f"{azure.url}/other/shard") == LARGE
 
 
 def test_folders_of_a_hierarchical_namespace_are_no_files(azure, container):

@@ -76,39 +76,6 @@ def test_an_object_has_the_bytes_that_were_written(store, data):
     assert (known.size, known.crc32c) == (len(data), google_crc32c.value(data))
 
 
-def test_objects_that_s3_fails_to_delete_are_deleted_again(s3, monkeypatch):
-    """S3 answers a request for many objects with a result for each."""
-    paths, store, asked = [f"{s3.url}/{n}" for n in range(4)], store_of(s3.url), []
-    for path in paths:
-        s3.put(path, b"x")
-    delete, codes = store._client.delete_objects, ["InternalError", "SlowDown"]
-
-    def answer(Delete, **where):
-        keys = [key["Key"] for key in Delete["Objects"]]
-        asked.append(keys)
-        if not codes:
-            return delete(Delete=Delete, **where)
-        kept, others = keys[-2:], [{"Key": key} for key in keys[:-2]]
-        if others:
-            delete(Delete={"Objects": others}, **where)
-        code = codes.pop(0)
-        return {"Errors": [{"Key": key, "Code": code, "Message": "Wait."} for key in kept]}
-
-    monkeypatch.setattr(store._client, "delete_objects", answer)
-    delete_files(paths)
-    assert asked == [["0", "1", "2", "3"], ["2", "3"], ["2", "3"]]
-    assert list_files(s3.url) == []
-    codes += ["SlowDown"] * 100
-    with pytest.raises(
-        DataError, match=rf"{s3.url}/3: the store keeps failing \(cannot be deleted: SlowDown"
-    ):
-        delete_files(paths)
-    codes[:] = ["AccessDenied"]
-    message = rf"{s3.url}/2: cannot be deleted \(AccessDenied: Wait.\)"
-    with pytest.raises(UsageError, match=message):
-        delete_files(paths)
-
-
 @pytest.mark.parametrize("data", [b"some", LARGE])
 def test_an_object_is_created_and_never_replaced(store, data):
     path = f"{store.url}/x"
@@ -244,7 +211,6 @@ def test_two_versions_of_an_object_are_never_mixed(s3):
 
 
 def test_a_store_that_keeps_failing_is_not_blamed_on_an_input(store, monkeypatch):
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
     monkeypatch.setattr("readers.files.stores.gcs._SECONDS", 0.5)
     monkeypatch.setattr("readers.files.backoff.TRIES", 2)
     store.put(f"{store.url}/x", b"x")

@@ -334,11 +334,11 @@ _S3_CALLS = {
     "upload_part": "part sent",
     "complete_multipart_upload": "upload completed",
     "abort_multipart_upload": "upload dropped",
-    "delete_objects": "deleted",
+    "delete_object": "deleted",
 }
 
 # Methods of the store and of its uploads -> the verb.
-_GCS_CALLS = {"put": "put", "_delete": "deleted"}
+_GCS_CALLS = {"put": "put", "delete_object": "deleted"}
 _GCS_UPLOAD_CALLS = {
     "_initiate_upload": "upload begun",
     "_upload_chunks_from_buffer": "part sent",
@@ -354,7 +354,7 @@ def _hook_stores(watch: Watch) -> None:
         return f"{thing}: {verb}" if verb and thing is not None else None
 
     if watch.root.startswith("s3://"):
-        from readers.files.stores.s3.store import S3Store
+        from readers.files.stores.s3 import S3Store
 
         watch.around(
             S3Store, "call", lambda _, method, path, **more: name_of(path, _S3_CALLS.get(method))

@@ -172,7 +172,7 @@ class World(Store):
             if path.startswith(prefix):
                 yield FileInfo(path, len(self.contents[path]), 0)
 
-    def get(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
+    def request(self, path: str, start: int, size: int | None, version: Any) -> Part:
         self._ask("read", path)
         data = self.content(path)
         if version is not None and version != google_crc32c.value(data):
@@ -202,11 +202,14 @@ class World(Store):
         return _Upload(self, path, replace)
 
     def delete(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            fault = self._request("delete", path)
-            self.contents.pop(path, None)
-            self.after_change(path)
-            self._answer(fault, path)
+        for path in paths:  # In this order, whatever threads there are.
+            self.delete_object(path)
+
+    def delete_object(self, path: str) -> None:
+        fault = self._request("delete", path)
+        self.contents.pop(path, None)
+        self.after_change(path)
+        self._answer(fault, path)
 
     def drop_uploads(self, prefix: str) -> None:
         self._ask("drop", prefix)

@@ -298,13 +298,6 @@ def test_a_user_who_may_not_list_reads_datasets_and_files(s3, numbered, tmp_path
     assert ids(readers.as_numpy([file], schema=NUMBERS, batch_size=8)) == [1000, 1001, 1002]
 
 
-@pytest.mark.parametrize("text", ["0", "abc", "-1"])
-def test_a_wrong_number_of_attempts_is_named(s3, monkeypatch, text) -> None:
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", text)
-    with pytest.raises(PermissionError, match=rf"AWS_MAX_ATTEMPTS='{text}': expected a whole"):
-        readers.Manifest.read(s3.url)
-
-
 def test_other_names_of_a_scheme_are_the_same_store(s3, numbered) -> None:
     url = s3.upload(numbered).replace("s3://", "s3a://")
     assert len(ids(readers.as_numpy(url, split="train", batch_size=64))) == 200

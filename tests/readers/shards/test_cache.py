@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import readers
-from readers.shards import cache
+from readers.files import kept_files
+from readers.shards.cache import check_cache
 from readers.shards.resolve import resolve
 from tests.support.arrays import ids
 from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
@@ -77,7 +78,7 @@ def test_the_least_recently_opened_shards_make_room(s3, numbered, directory) -> 
     parts = resolve(s3.upload(numbered), "train", None, None).parts
     sizes = [part.bytes or 0 for part in parts]
     kept = readers.Cache(directory, sum(sizes) - 1)
-    kept.check()
+    check_cache(kept)
     for part in parts[:3]:
         kept.open(part).close()
     time.sleep(0.02)
@@ -142,10 +143,9 @@ def test_a_process_killed_while_fetching_leaves_no_shard_that_looks_complete(
 ) -> None:
     url = s3.upload(numbered)
     code = (
-        "import sys, time\nfrom readers.shards import cache\nwrite = cache._write\n"
+        "import sys, time\nfrom readers.shards import cache\nwrite = cache.write\n"
         "def half(file, data):\n    write(file, data[: len(data) // 2])\n"
-        "    print('half\\n', end='', flush=True)\n    time.sleep(60)\ncache._write = half\n"
-        + _READ
+        "    print('half\\n', end='', flush=True)\n    time.sleep(60)\ncache.write = half\n" + _READ
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, url, str(directory), "1"], stdout=subprocess.PIPE
@@ -165,7 +165,7 @@ def test_partial_files_are_deleted_for_room_only_if_no_process_fills_them(
 ) -> None:
     part = resolve(s3.upload(numbered), "train", None, None).parts[0]
     kept = readers.Cache(directory, part.bytes or 0)
-    kept.check()
+    check_cache(kept)
     left = directory / f"{'0' * 40}.partial"
     left.write_bytes(b"x")
     with left.open("rb") as file:
@@ -192,7 +192,7 @@ def test_a_full_disk_disables_only_the_cache(s3, numbered, directory, monkeypatc
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache, "_reserve", full)
+    monkeypatch.setattr(kept_files, "reserve", full)
     url = s3.upload(numbered)
     batches = readers.as_numpy(url, split="train", batch_size=16, cache=readers.Cache(directory))
     assert ids(batches) == list(range(RECORDS))
@@ -299,8 +299,8 @@ def test_what_the_cache_has_not_written_is_replaced(
             copy.unlink()
             os.mkfifo(copy)
     if kind == "foreign":
-        own = cache.os.stat(directory).st_uid
-        monkeypatch.setattr(cache, "_owners", lambda folder: {own + 1})
+        own = directory.stat().st_uid
+        monkeypatch.setattr(kept_files, "_owners", lambda folder: {own + 1})
     before = len(shards(s3))
     assert ids(readers.as_numpy(url, **read, batch_size=30)) == list(range(RECORDS))
     assert len(shards(s3)) == before + 4

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import readers
-from readers.files import kept
+from readers.files import kept_files
 from readers.format.encode import Encoder
 from readers.format.manifest import DatasetError
 from readers.format.tfrecord import CorruptRecordError, frame
@@ -104,7 +104,7 @@ def test_an_index_in_a_store_is_fetched_once(tmp_path, monkeypatch, folder):
         assert sorted(found) == list(range(20))
         assert sorted(fetched) == [f"train-0000{n}-of-00004.tfrecord" for n in range(4)]
         assert ids(path, split="train") == found
-        assert len(fetched) == len(list(folder.iterdir())) == 4
+        assert len(fetched) == len(list(folder.glob("*.index"))) == 4
 
 
 def test_an_index_on_a_disk_of_this_machine_is_mapped_where_it_is(tmp_path, folder):
@@ -120,7 +120,7 @@ def test_an_index_behind_a_link_to_a_network_disk_is_copied(tmp_path, monkeypatc
     (tmp_path / "here" / INDEX).symlink_to(tmp_path / "network" / INDEX)
     monkeypatch.setattr(index, "is_on_local_disk", lambda folder: "network" not in folder)
     assert sorted(ids(tmp_path / "here", split="train")) == list(range(20))
-    (copy,) = folder.iterdir()
+    (copy,) = folder.glob("*.index")
     assert copy.read_bytes() == (tmp_path / "network" / INDEX).read_bytes()
 
 
@@ -220,7 +220,7 @@ def test_a_damaged_copy_is_made_again(tmp_path, monkeypatch, folder, made):
         path = f"{url}/{SHARD}" if made == "scan" else url
         how = {"schema": NUMBERS} if made == "scan" else {"split": "train"}
         found = ids(path, **how)
-        for copy in folder.iterdir():
+        for copy in folder.glob("*.index"):
             flip(copy, -60)
         assert ids(path, **how) == found
         again = counted(monkeypatch, "scanned" if made == "scan" else "_fetched")
@@ -283,13 +283,13 @@ def test_a_damaged_block_of_a_large_copy_is_an_error_once(tmp_path, monkeypatch,
     write_numbers(tmp_path)
     with in_memory(tmp_path) as path:
         found = ids(path, split="train")
-        for copy in folder.iterdir():
+        for copy in folder.glob("*.index"):
             flip(copy, -60)
-        before = len(list(folder.iterdir()))
+        before = len(list(folder.glob("*.index")))
         with pytest.raises(DatasetError, match=r"index: damaged; open the dataset again$"):
             loaded(resolve(path, "train", None, None).parts).of(np.arange(4), np.arange(4))
-        assert len(list(folder.iterdir())) == before - 1
-        for copy in folder.iterdir():
+        assert len(list(folder.glob("*.index"))) == before - 1
+        for copy in folder.glob("*.index"):
             copy.unlink()
         assert ids(path, split="train") == found
 
@@ -406,7 +406,7 @@ def test_without_room_for_copies_each_reader_has_its_own(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kept, "_write", full)
+    monkeypatch.setattr(kept_files, "reserve", full)
     write_numbers(tmp_path)
     with in_memory(tmp_path) as path:
         fetched = counted(monkeypatch, "_fetched")

@@ -7,7 +7,7 @@ from azure.identity import DefaultAzureCredential
 
 from readers.files.files import RefusedError
 from readers.files.of_path import files_of
-from readers.files.stores.azure.account import new_client
+from readers.files.stores.azure import new_client
 from readers.files.stores.errors import Errors, SignIn
 
 KEY = "c2VjcmV0"  # "secret"

@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import boto3
 import urllib3.exceptions
-from botocore import UNSIGNED
+from botocore import UNSIGNED, exceptions
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from readers.files import backoff
 from readers.files.files import FileInfo, Stat
 from readers.files.stores.ahead import Part
-from readers.files.stores.environment import is_set
 from readers.files.stores.errors import Errors, one_line
-from readers.files.stores.s3.errors import (
-    NO_CREDENTIALS,
-    BeyondEnd,
-    code_may_pass,
-    may_pass,
-    meaning,
-)
 from readers.files.stores.store import (
+    CONNECTIONS,
     Page,
     RangeListed,
     Upload,
     bucket_and_key,
     crc32c_number,
     crc32c_text,
+    is_set,
+    received,
 )
-
-_DELETED_AT_ONCE = 1000
-
-# Connections that are kept, for as many requests at once.
-_CONNECTIONS = 64
 
 _READING = ("get_object", "head_object")
 
@@ -53,22 +42,51 @@ _USER_AGENT = f"beam-shards boto3/{boto3.__version__}"
 # What reading a body raises if the connection breaks.
 _BROKEN = (BotoCoreError, urllib3.exceptions.HTTPError, OSError)
 
+_NO_CREDENTIALS = (
+    exceptions.NoCredentialsError,
+    exceptions.PartialCredentialsError,
+    exceptions.CredentialRetrievalError,
+    exceptions.ProfileNotFound,
+)
+
+# Error codes that mean the same as an HTTP status, which differs between stores.
+_STATUSES = dict.fromkeys(
+    [
+        "AuthFailure",
+        "ExpiredToken",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "SignatureDoesNotMatch",
+        "TokenRefreshRequired",
+    ],
+    401,
+) | dict.fromkeys(
+    [
+        "BandwidthLimitExceeded",
+        "ConditionalRequestConflict",
+        "InternalError",
+        "OperationAborted",
+        "RequestLimitExceeded",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+    ],
+    503,
+)
+
 
 class S3Store(RangeListed):
-    """Buckets of S3.
-
-    Args:
-        options: Beam's options whose names begin with `s3_`.
-        errors: What its answers mean.
-    """
+    """Buckets of S3, with the options of Beam whose names begin with `s3_`."""
 
     def __init__(self, options: Mapping[str, Any], errors: Errors) -> None:
         super().__init__(errors)
-        self._tries = _most_tries(errors)
-        # `call` retries; boto3 would not retry a 429, and has limits of its own.
+        # `call` retries: boto3 would not retry a 409, and has limits of its own.
         config = Config(
             retries={"total_max_attempts": 1},
-            max_pool_connections=_CONNECTIONS,
+            max_pool_connections=CONNECTIONS,
             user_agent=_USER_AGENT,
             signature_version=UNSIGNED if is_set("AWS_NO_SIGN_REQUEST") else None,
         )
@@ -85,7 +103,7 @@ class S3Store(RangeListed):
                 aws_secret_access_key=options.get("s3_secret_access_key"),
                 aws_session_token=options.get("s3_session_token"),
             )
-        except NO_CREDENTIALS as error:
+        except _NO_CREDENTIALS as error:
             raise errors.no_credentials("s3://", error) from None
         except (BotoCoreError, ValueError) as error:
             raise errors.refused(f"s3://: {one_line(error)}; see the variables AWS_…") from None
@@ -95,29 +113,21 @@ class S3Store(RangeListed):
     def call(self, method: str, path: str, **arguments: Any) -> Any:
         """Calls a method of boto3's client for an object, or for a prefix if the method lists."""
         bucket, key = bucket_and_key(path)
-        where = {"Bucket": bucket}
-        if not method.startswith("list") and method != "delete_objects":
-            where["Key"] = key
-        for number in backoff.tries(self._tries):
+        where = {"Bucket": bucket, "Prefix" if method.startswith("list") else "Key": key}
+        for number in backoff.tries(backoff.TRIES):
             try:
                 return getattr(self._client, method)(**where, **arguments)
             except (BotoCoreError, ClientError) as error:
-                if number == self._tries or not may_pass(error):
-                    raise meaning(error, path, self.errors, method in _READING) from None
+                if number == backoff.TRIES or not _may_pass(error):
+                    raise _meaning(error, path, self.errors, method in _READING) from None
 
     def _pages(
         self, method: str, prefix: str, following: Mapping[str, str], **arguments: str
     ) -> Iterator[Any]:
-        """Yields the pages of a listing.
-
-        Args:
-            following: The arguments that ask for the next page, and their names in an answer.
-            arguments: Further arguments of the method.
-        """
+        """Yields the pages of a listing; `following` are the arguments for the next page, and their names in an answer."""
         more: dict[str, str] = {}
         while True:
-            key = bucket_and_key(prefix)[1]
-            page = self.call(method, prefix, Prefix=key, **arguments, **more)
+            page = self.call(method, prefix, **arguments, **more)
             yield page
             if not page.get("IsTruncated"):
                 return
@@ -129,8 +139,7 @@ class S3Store(RangeListed):
 
     def page(self, prefix: str, after: str) -> Page:
         start = {"StartAfter": bucket_and_key(after)[1]} if after else {}
-        key = bucket_and_key(prefix)[1]
-        page = self.call("list_objects_v2", prefix, Prefix=key, **start)
+        page = self.call("list_objects_v2", prefix, **start)
         return Page(_files_in(prefix, page), page["IsTruncated"])
 
     def folders(self, prefix: str) -> Iterator[list[str]]:
@@ -139,36 +148,16 @@ class S3Store(RangeListed):
             found = page.get("CommonPrefixes", ())
             yield [f"s3://{bucket}/{folder['Prefix']}" for folder in found]
 
-    def get(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
-        parts: list[bytes] = []
-        at, total = start, 0
-        stop = None if size is None else start + size
-        for _ in backoff.tries(self._tries):
-            # Always a range, because only the answer to a range states how many bytes to expect.
-            matching = {"IfMatch": version} if version else {}
-            span = f"bytes={at}-{'' if stop is None else stop - 1}"
-            try:
-                answer = self.call("get_object", path, Range=span, **matching)
-            except BeyondEnd:
-                if parts:
-                    return Part(b"".join(parts), at, version)
-                return self.past_end(path, at, version)
-            version = answer.get("ETag")
-            if "ContentRange" not in answer:
-                raise self.errors.refused(f"{path}: the server does not support requests of ranges")
-            total = int(answer["ContentRange"].rsplit("/", 1)[1])
-            end = total if stop is None else min(stop, total)
-            try:
-                with contextlib.closing(answer["Body"]) as body:
-                    while data := body.read(1 << 20):
-                        parts.append(data)
-                        at += len(data)
-                if at == end:
-                    return Part(b"".join(parts), total, version)
-                broken: object = f"the body ended after {at - start} of {end - start} bytes"
-            except _BROKEN as error:
-                broken = error
-        raise self.errors.failing(path, broken)
+    def request(self, path: str, start: int, size: int | None, version: Any) -> Part:
+        # Always a range, because only the answer to a range states how many bytes to expect.
+        matching = {"IfMatch": version} if version else {}
+        span = f"bytes={start}-{'' if size is None else start + size - 1}"
+        answer = self.call("get_object", path, Range=span, **matching)
+        if "ContentRange" not in answer:
+            raise self.errors.refused(f"{path}: the server does not support requests of ranges")
+        with contextlib.closing(answer["Body"]) as body:
+            data = received(body.read, _BROKEN)
+        return Part(data, int(answer["ContentRange"].rsplit("/", 1)[1]), answer.get("ETag"))
 
     def stat(self, path: str) -> Stat:
         there = self.call("head_object", path, ChecksumMode="ENABLED")
@@ -183,33 +172,8 @@ class S3Store(RangeListed):
     def upload(self, path: str, replace: bool) -> Upload:
         return _MultipartUpload(self, path, replace)
 
-    def delete(self, paths: Sequence[str]) -> None:
-        buckets: dict[str, list[str]] = {}
-        for path in paths:
-            buckets.setdefault(path.split("/", 3)[2], []).append(path)
-        for named in buckets.values():
-            for start in range(0, len(named), _DELETED_AT_ONCE):
-                self._delete(named[start : start + _DELETED_AT_ONCE])
-
-    def _delete(self, paths: Sequence[str]) -> None:
-        """Deletes objects of one bucket, with one request for all."""
-        bucket = paths[0].split("/", 3)[2]
-        keys = [bucket_and_key(path)[1] for path in paths]
-        for _ in backoff.tries(self._tries):
-            objects = [{"Key": key} for key in keys]
-            answer = self.call(
-                "delete_objects", paths[0], Delete={"Objects": objects, "Quiet": True}
-            )
-            # The answer for each object may be an error of its own.
-            failed = answer.get("Errors", ())
-            for error in failed:
-                path, code = f"s3://{bucket}/{error['Key']}", error.get("Code", "")
-                why = one_line(f"{code}: {error.get('Message')}")
-                if not code_may_pass(code):
-                    raise self.errors.refused(f"{path}: cannot be deleted ({why})")
-            if not (keys := [error["Key"] for error in failed]):
-                return
-        raise self.errors.failing(path, f"cannot be deleted: {why}")
+    def delete_object(self, path: str) -> None:
+        self.call("delete_object", path)
 
     def drop_uploads(self, prefix: str) -> None:
         bucket, _ = bucket_and_key(prefix)
@@ -221,23 +185,11 @@ class S3Store(RangeListed):
                     self.call("abort_multipart_upload", path, UploadId=found["UploadId"])
 
 
-def _most_tries(errors: Errors) -> int:
-    """How often a request is made at most."""
-    text = os.environ.get("AWS_MAX_ATTEMPTS") or str(backoff.TRIES)
-    if not text.isdecimal() or not int(text):
-        raise errors.refused(f"s3://: AWS_MAX_ATTEMPTS={text!r}: expected a whole number from 1")
-    return int(text)
-
-
 def _files_in(prefix: str, page: Mapping[str, Any]) -> list[FileInfo]:
-    """The objects of a page, given the URL that its listing is for."""
+    """The objects of a page of the listing of a prefix."""
     bucket, _ = bucket_and_key(prefix)
     return [
-        FileInfo(
-            f"s3://{bucket}/{found['Key']}",
-            found["Size"],
-            _time_of(found),
-        )
+        FileInfo(f"s3://{bucket}/{found['Key']}", found["Size"], _time_of(found))
         for found in page.get("Contents", ())
     ]
 
@@ -307,3 +259,41 @@ class _MultipartUpload:
     def give_up(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._store.call("abort_multipart_upload", self._path, UploadId=self._id)
+
+
+def _may_pass(error: BotoCoreError | ClientError) -> bool:
+    """Whether the same request may succeed a moment later."""
+    if isinstance(error, ClientError):
+        return backoff.may_pass(_status(error))
+    return isinstance(
+        error, exceptions.HTTPClientError
+    )  # No answer arrived, or only a part of one.
+
+
+def _status(error: ClientError) -> int:
+    """The HTTP status of an answer, or the one that its error code stands for."""
+    answered = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    return _STATUSES.get(error.response.get("Error", {}).get("Code", ""), answered)
+
+
+def _meaning(
+    error: BotoCoreError | ClientError, path: str, errors: Errors, reads: bool
+) -> Exception:
+    """What one of boto3's errors means; arguments as for `Errors.refusal`."""
+    if isinstance(error, _NO_CREDENTIALS):
+        return errors.no_credentials(path, error)
+    if isinstance(error, exceptions.ParamValidationError):
+        bucket = path.split("/")[2]
+        is_name = "bucket name" not in str(error)
+        what = one_line(error) if is_name else f"{bucket!r} is no name of a bucket"
+        return errors.refused(f"{path}: {what}")
+    if not isinstance(error, ClientError):
+        return errors.failing(path, error)
+    status, details = _status(error), error.response.get("Error", {})
+    code = str(details.get("Code", ""))
+    if code == "NoSuchBucket":
+        return errors.no_bucket(path)
+    answered = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
+    words = dict.fromkeys([str(answered), code])  # Without a body, the code repeats the status.
+    answer = one_line(f"{' '.join(words)}: {details.get('Message', '')}")
+    return errors.refusal(path, status, answer, reads)

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import logging
+import os
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import google_crc32c
+import requests
 from azure.core import MatchConditions
-from azure.core.exceptions import AzureError, ClientAuthenticationError, IncompleteReadError
-from azure.storage.blob import BlobBlock
+from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.core.pipeline.transport import RequestsTransport
+from azure.storage.blob import BlobBlock, BlobServiceClient
 
 from readers.files import backoff
-from readers.files.files import ChangedError, ExistsError, FileInfo, Stat
+from readers.files.files import FileInfo, Stat
 from readers.files.stores.ahead import Part
-from readers.files.stores.azure.account import REQUEST_BYTES, new_client
 from readers.files.stores.errors import Errors, one_line
-from readers.files.stores.store import Store, Upload, bucket_and_key
+from readers.files.stores.store import CONNECTIONS, Store, Upload, bucket_and_key, is_set
 
 # Where the store keeps the CRC32C of an object: Azure itself computes MD5, and only of small ones.
 _CRC32C = "beam_shards_crc32c"
-
-_DELETED_AT_ONCE = 16
 
 _SIGNATURE = re.compile(r"(?<=[?&]sig=)[^&\s'\"]+")
 
@@ -38,16 +37,15 @@ _STATUSES = {
     "PublicAccessNotPermitted": 401,
 }
 
+# The library divides what is larger than this into requests of 4 MiB, one after another.
+_REQUEST_BYTES = 1 << 32
+
 
 class AzureStore(Store):
     """Containers of Azure Blob Storage, of any number of accounts.
 
     `az://CONTAINER/…` and `abfs://CONTAINER/…` are in the account of the options and the environment;
     `abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/…` names its own.
-
-    Args:
-        options: Beam's options for Azure by name.
-        errors: What its answers mean.
     """
 
     def __init__(self, options: Mapping[str, Any], errors: Errors) -> None:
@@ -75,57 +73,37 @@ class AzureStore(Store):
                 if number == backoff.TRIES or not _may_pass(error):
                     raise _meaning(error, path, self.errors, reads) from None
 
-    def _found(self, prefix: str, include: str) -> Iterator[Any]:
-        """Yields the library's entries of a listing; arguments as for its `list_blobs`."""
-        container, key = self._container(prefix), bucket_and_key(prefix)[1]
+    def objects(self, prefix: str) -> Iterator[FileInfo]:
+        container, (bucket, key) = self._container(prefix), bucket_and_key(prefix)
+        top = f"{prefix.split('://')[0]}://{bucket}/"
         token: str | None = None
 
         def page() -> tuple[list[Any], str | None]:
-            found = container.list_blobs(name_starts_with=key, include=[include])
+            found = container.list_blobs(name_starts_with=key, include=["metadata"])
             pages = found.by_page(token)
             return list(next(pages)), pages.continuation_token
 
         while True:
             entries, token = self.call(prefix, page)
-            yield from entries
+            for entry in entries:
+                if not _is_folder(entry):
+                    modified = int(entry.last_modified.timestamp() * 1e9)
+                    yield FileInfo(f"{top}{entry.name}", entry.size, modified)
             if not token:
                 return
 
-    def objects(self, prefix: str) -> Iterator[FileInfo]:
-        top = _top(prefix)
-        for found in self._found(prefix, "metadata"):
-            if not _is_folder(found):
-                modified = int(found.last_modified.timestamp() * 1e9)
-                yield FileInfo(f"{top}{found.name}", found.size, modified)
-
-    def get(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
-        parts: list[bytes] = []
-        at, stop = start, None if size is None else start + size
-        while True:
-            wanted = REQUEST_BYTES if stop is None else min(REQUEST_BYTES, stop - at)
-            try:
-                ask = functools.partial(self._get, path, at, wanted, version)
-                part = self.call(path, ask, reads=True)
-            except _BeyondEnd:
-                if parts:
-                    return Part(b"".join(parts), at, version)
-                return self.past_end(path, at, version)
-            parts.append(part.data)
-            at, version = at + len(part.data), part.version
-            if at in (stop, part.total):
-                return Part(b"".join(parts), part.total, version)
-
-    def _get(self, path: str, start: int, size: int, version: Any) -> Part:
+    def request(self, path: str, start: int, size: int | None, version: Any) -> Part:
         how: dict[str, Any] = {"decompress": False}  # Whoever reads a compressed object does that.
         if version:
             how |= {"etag": version, "match_condition": MatchConditions.IfNotModified}
-        stream = self.blob(path).download_blob(start, size, **how)
-        data = stream.readall()
-        total = int(stream.properties.content_range.rpartition("/")[2])
-        # The library takes a body that ends early for whole if its headers say so.
-        if len(data) != (expected := min(start + size, total) - start):
-            raise IncompleteReadError(f"the body ended after {len(data)} of {expected} bytes")
-        return Part(data, total, stream.properties.etag)
+
+        def ask() -> Part:
+            stream = self.blob(path).download_blob(start, size, **how)
+            data, about = stream.readall(), stream.properties
+            return Part(data, int(about.content_range.rpartition("/")[2]), about.etag)
+
+        part: Part = self.call(path, ask, reads=True)
+        return part
 
     def stat(self, path: str) -> Stat:
         there = self.call(path, self.blob(path).get_blob_properties, reads=True)
@@ -142,34 +120,9 @@ class AzureStore(Store):
     def upload(self, path: str, replace: bool) -> Upload:
         return _BlockUpload(self, path, replace)
 
-    def delete(self, paths: Sequence[str]) -> None:
-        with ThreadPoolExecutor(_DELETED_AT_ONCE) as threads:
-            list(threads.map(self._delete, paths))
-
-    def _delete(self, path: str) -> None:
+    def delete_object(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             self.call(path, self.blob(path).delete_blob, reads=True)
-
-    def drop_uploads(self, prefix: str) -> None:
-        # Blocks alone have no size. Where there is an object too, the next one written drops them.
-        objects = {found.name for found in self._found(prefix, "metadata") if not found.size}
-        for found in self._found(prefix, "uncommittedblobs"):
-            if not found.size and found.name not in objects:
-                self._drop_blocks(f"{_top(prefix)}{found.name}")
-
-    def _drop_blocks(self, path: str) -> None:
-        """Drops the blocks of an object that does not exist. The store has no request for that.
-
-        An empty object drops them, and is deleted.
-        """
-        blob = self.blob(path)
-        try:
-            new = {"match_condition": MatchConditions.IfMissing}
-            etag = self.call(path, lambda: blob.commit_block_list([], **new))["etag"]
-            same = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
-            self.call(path, lambda: blob.delete_blob(**same), reads=True)
-        except (ChangedError, ExistsError, FileNotFoundError):
-            return  # Somebody has written the object, or deleted it.
 
 
 class _BlockUpload:
@@ -210,20 +163,11 @@ class _BlockUpload:
                 raise self._store.errors.aborted(self._path) from None
 
     def give_up(self) -> None:
-        """Does nothing: the next attempt drops the blocks, or the next run, or the store after a week."""
-
-
-class _BeyondEnd(OSError):
-    """A range that begins at or after the end of its object."""
+        """Does nothing: the next attempt drops the blocks, or the store after a week."""
 
 
 class _BlocksAreGone(OSError):
     """A list of blocks that the store no longer has."""
-
-
-def _top(path: str) -> str:
-    """The URL of a path's container, with a final slash."""
-    return f"{path.split('://')[0]}://{bucket_and_key(path)[0]}/"
 
 
 def _is_folder(found: Any) -> bool:
@@ -252,7 +196,74 @@ def _meaning(error: AzureError, path: str, errors: Errors, reads: bool) -> Excep
         return errors.no_bucket(path, "container")
     if code == "InvalidBlockList":
         return _BlocksAreGone(f"{path}: its blocks were dropped")
-    if answered == 416:
-        return _BeyondEnd(f"{path}: it ends before")
     answer = one_line(f"{answered} {code}: {text}")
     return errors.refusal(path, _STATUSES.get(code, answered), answer, reads)
+
+
+def new_client(options: Mapping[str, Any], host: str, errors: Errors) -> BlobServiceClient:
+    """A client of the account that a URL names by its host; without one, that of Beam's options and the environment.
+
+    Raises:
+        RefusedError: no account is named, or two of them, or the credentials have a wrong form.
+    """
+    # It would log each request, and each kind of credentials that a machine does not have.
+    logging.getLogger("azure").setLevel(logging.ERROR)
+    session = requests.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=CONNECTIONS))
+    how = {
+        "transport": RequestsTransport(session=session, session_owner=False),
+        "retry_total": 0,  # `call` retries; the library waits for 15 seconds before its first retry.
+        "max_single_get_size": _REQUEST_BYTES,
+    }
+    endpoint, name = options.get("blob_service_endpoint"), host.partition(".")[0]
+    name = name or _variable("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT")
+    text = options.get("azure_connection_string")
+    if not text and not endpoint:
+        text = _variable("AZURE_STORAGE_CONNECTION_STRING")
+    if not text and not endpoint and not name:
+        raise errors.refused(f"az://: no account is named: {errors.how_to_sign_in()}")
+    url = (
+        endpoint
+        or f"https://{(host or f'{name}.blob.core.windows.net').replace('.dfs.', '.blob.')}"
+    )
+    try:
+        if text:
+            client = BlobServiceClient.from_connection_string(text, **how)
+        else:
+            client = BlobServiceClient(url, _credential(options, url, name, errors), **how)
+    except ValueError as error:
+        text = one_line(error).rstrip(".")
+        raise errors.refused(f"az://: {text}: {errors.how_to_sign_in()}") from None
+    if host and client.account_name != name:
+        raise errors.refused(
+            f"abfs://…@{host}: the credentials are those of account {client.account_name!r}; give those of "
+            f"account {name!r}, or write az://CONTAINER/…"
+        )
+    return client
+
+
+def _credential(options: Mapping[str, Any], url: str, account: str, errors: Errors) -> Any:
+    """What signs the requests to an account; None for public containers."""
+    if key := _variable("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY"):
+        return {"account_name": account, "account_key": key} if account else key
+    if "sig=" in url:
+        return None
+    if token := _variable("AZURE_STORAGE_SAS_TOKEN"):
+        return token.lstrip("?")
+    if is_set("AZURE_STORAGE_ANON"):
+        return None
+    try:
+        from azure.identity import DefaultAzureCredential
+    except ImportError as error:
+        raise errors.missing_package(
+            f"az:// with a login needs azure-identity ({error}): pip install 'beam-shards[azure]'"
+        ) from None
+    identity = options.get("azure_managed_identity_client_id")
+    chosen = {"managed_identity_client_id": identity} if identity else {}
+    return DefaultAzureCredential(**chosen)
+
+
+def _variable(*names: str) -> str:
+    """The first of these environment variables that is not empty."""
+    return next(filter(None, map(os.environ.get, names)), "") or ""

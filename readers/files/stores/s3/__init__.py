@@ -1,1 +1,0 @@
-"""Amazon S3 and compatible stores, through boto3."""
