@@ -72,7 +72,7 @@ def dataset(tmp_path_factory):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(export, "_CHUNK_RECORDS", 3)
+    monkeypatch.setattr(export, "records_at_once", lambda plan: 3)
 
 
 def test_an_exported_file_equals_one_saved_by_numpy(dataset, tmp_path, small_chunks):
@@ -106,7 +106,7 @@ def test_several_features_are_written_to_a_directory_in_one_pass(dataset, tmp_pa
     ("feature", "output", "message"),
     [
         ("key", "x.npy", "feature 'key' is text.*readers.as_numpy"),
-        ("signal", "x.npy", r"shape \[None, 2\]: None is a size that.*batching='padded'"),
+        ("signal", "x.npy", r"shape \[None, 2\], which varies.*batching='padded'"),
         ("odd", "x.npy", "feature 'odd' is bfloat16"),
         ("imgae", "x.npy", "unknown feature 'imgae': the dataset has "),
         (["label", "a/b"], "x", "feature 'a/b': its name cannot be a file name; export it alone"),
