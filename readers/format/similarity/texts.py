@@ -25,6 +25,9 @@ _RUN = 5
 _PART = 1 << 16
 # The multiplier of Knuth's generator MMIX.
 _BASE = np.uint64(6364136223846793005)
+_FACTOR = np.uint64(0xD6E8FEB86659FD93)
+# The share of near pairs that bands may miss.
+_MISSED = 0.01
 
 
 def text_signatures(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -75,12 +78,12 @@ def _runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     starts = np.cumsum(counts) - counts
     # Runs that begin in one text and end in the next are left out.
     inside = np.arange(counts.sum()) + np.repeat(np.arange(len(texts)) * (_RUN - 1), counts)
-    return _mixed(hashes[inside]), starts
+    return mixed(hashes[inside]), starts
 
 
-def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """32 bits of uint64 numbers, each of which depends on all bits of a number."""
-    numbers = (numbers ^ (numbers >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+def mixed(numbers: np.ndarray) -> np.ndarray:
+    """32 bits of uint64 numbers, each of which depends on all bits of a number, uint32 [n]."""
+    numbers = (numbers ^ (numbers >> np.uint64(32))) * _FACTOR
     low = (numbers >> np.uint64(32)).astype(np.uint32)
     low = (low ^ (low >> np.uint32(16))) * np.uint32(0x7FEB352D)
     low = (low ^ (low >> np.uint32(15))) * np.uint32(0x846CA68B)
@@ -88,7 +91,7 @@ def _mixed(numbers: np.ndarray) -> np.ndarray:
 
 
 # Odd, so that a product of 32 bits is a permutation of the hashes.
-_FACTORS = _mixed(np.arange(1, SIGNATURE_SIZE + 1, dtype=np.uint64)) | np.uint32(1)
+_FACTORS = mixed(np.arange(1, SIGNATURE_SIZE + 1, dtype=np.uint64)) | np.uint32(1)
 
 
 def _smallest(hashes: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -99,10 +102,6 @@ def _smallest(hashes: np.ndarray, starts: np.ndarray) -> np.ndarray:
         np.multiply(hashes, factor, out=permuted)
         np.minimum.reduceat(permuted, starts, out=row)
     return found.T
-
-
-_MISSED = 0.01
-_FACTOR = np.uint64(0xD6E8FEB86659FD93)
 
 
 def band_rows(size: int, similarity: float) -> int:
