@@ -29,7 +29,7 @@ class Batch:
     Attributes:
         columns: The features as they are stored; images are bytes, or views of bytes.
         keys: int64 [B], the keys of the records.
-        located: Locates errors.
+        located: Adds the place of a record to the message of an error.
         empty: Allocates large arrays.
         rows: Allocates the pixels of each record by itself; None if they may be in one array.
     """
@@ -72,11 +72,7 @@ class Decoder(ABC):
 
 
 def image_of(name: str, feature: Feature, channels: int | None = None) -> Feature:
-    """The feature of whole images that an image feature, or one of bytes, is decoded to.
-
-    Raises:
-        ValueError: The feature holds neither images nor bytes.
-    """
+    """The feature of whole images that an image feature, or one of bytes, is decoded to; raises ValueError for others."""
     if feature.step is None and feature.is_image:
         shape = (*feature.shape[:2], channels or feature.shape[2])
         return Feature(feature.dtype, shape, "png" if feature.dtype == "uint16" else "source")
@@ -191,11 +187,7 @@ class Function(Decoder):
 
 
 def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
-    """The result of a user's function.
-
-    Raises:
-        ValueError: The function raised an exception, which is the cause.
-    """
+    """The result of a user's function; raises ValueError, whose cause is its exception, if it fails."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -209,17 +201,7 @@ BY_DECODER: MadeBy = "its decoder", "the decoder's shape"
 
 
 def checked_value(name: str, feature: Feature, value: Any, made_by: MadeBy) -> Any:
-    """A value that a function returned, as `column_of` takes it.
-
-    Args:
-        name: The feature's name.
-        feature: The feature that the function should have returned.
-        value: The value.
-        made_by: The function, for error messages.
-
-    Raises:
-        ValueError: The value's dtype or shape is not the feature's.
-    """
+    """A value that a function returned, as `column_of` takes it; raises ValueError if it does not fit its feature."""
     if feature.is_sequence:
         each = Feature(feature.dtype, feature.shape[1:])
         if not isinstance(value, (list, tuple, np.ndarray)):
@@ -229,7 +211,10 @@ def checked_value(name: str, feature: Feature, value: Any, made_by: MadeBy) -> A
         return [checked_value(name, each, array, made_by) for array in value]
     if feature.dtype == "string":
         return _checked_strings(name, feature, value, made_by)
-    array = _array(name, value, made_by)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"feature {name!r}: {made_by[0]} returned no array: {error}") from None
     # Python's numbers have no dtype of their own.
     is_plain = not isinstance(value, (np.ndarray, np.generic))
     dtype = numpy_dtype(feature.dtype)
@@ -243,13 +228,6 @@ def checked_value(name: str, feature: Feature, value: Any, made_by: MadeBy) -> A
             f"{format_shape(feature.shape)}; a size that varies is None in {made_by[1]}"
         )
     return array.astype(dtype, copy=False)
-
-
-def _array(name: str, value: Any, made_by: MadeBy) -> np.ndarray:
-    try:
-        return np.asarray(value)
-    except ValueError as error:
-        raise ValueError(f"feature {name!r}: {made_by[0]} returned no array: {error}") from None
 
 
 def _holds(dtype: np.dtype[Any], numbers: np.ndarray) -> bool:
