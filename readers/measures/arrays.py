@@ -54,7 +54,7 @@ def measure_signal(signal: np.ndarray) -> dict[str, float]:
         signal: Real numbers [steps] or [steps, channels].
     """
     channels = _some(signal.reshape(len(signal), -1)).astype(np.float64, copy=False)
-    faults = list(faults_of(channels)) if len(signal) > 1 else []
+    faults = list(_faults(channels)) if len(signal) > 1 else []
     constant, dead, clipped = zip(*faults, strict=True) if faults else ((), (), ())
     measures = measure_array(signal)
     return measures | {
@@ -66,16 +66,12 @@ def measure_signal(signal: np.ndarray) -> dict[str, float]:
     }
 
 
-def faults_of(signal: np.ndarray) -> Iterator[tuple[bool, bool, float]]:
-    """Yields of each channel whether it has one value, whether this is 0, and its `clipped_share`.
-
-    Args:
-        signal: float64 [steps, channels]; what is not finite is left out.
-    """
+def _faults(signal: np.ndarray) -> Iterator[tuple[bool, bool, float]]:
+    """Yields whether each channel has one value, whether this is 0, and its `_clipped_share`, given float64 [steps, channels]."""
     for values in signal.T:
         finite = values[np.isfinite(values)]
         low, high = (finite.min(), finite.max()) if finite.size else (np.nan, np.nan)
-        clipped = clipped_share(finite, low, high) if low < high else 0.0
+        clipped = _clipped_share(finite, low, high) if low < high else 0.0
         yield bool(low == high), bool(low == high == 0), clipped
 
 
@@ -87,18 +83,13 @@ def _some(values: np.ndarray) -> np.ndarray:
 # A signal of fewer values, such as a switch, is at its extremes often.
 _FEWEST_VALUES = 16
 
-# A wave is near its extremes often, too, and a coarse one at them: of a clipped one, three times as many
-# are at an extreme as in this part of the range next to it. Of a sine of 20 levels, it is 2.4 times.
+# A wave is near its extremes often. It is clipped if more than three times as many values are at an extreme as in this
+# part of the range next to it; a sine of 20 levels has 2.4 times as many there.
 _NEAR, _TIMES = 1 / 64, 3
 
 
-def clipped_share(values: np.ndarray, low: float, high: float) -> float:
-    """The share of values that are at an extreme at which the signal is clipped.
-
-    Args:
-        values: Finite numbers, float64 [n].
-        low, high: The smallest and the largest of them.
-    """
+def _clipped_share(values: np.ndarray, low: float, high: float) -> float:
+    """The share of finite values, float64 [n], that are at an extreme at which the signal is clipped, given both extremes."""
     levels = np.unique(values)
     if len(levels) < _FEWEST_VALUES:
         return 0.0
