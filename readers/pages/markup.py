@@ -61,16 +61,6 @@ def to_html(tree: Element) -> str:
     return ElementTree.tostring(tree, encoding="unicode", method="html")
 
 
-def line_path(across: np.ndarray, down: np.ndarray) -> str:
-    """The commands of an SVG path through points, with gaps where `down` is not finite."""
-    commands, is_drawn = [], False
-    for x, y in zip(across, down, strict=True):
-        if np.isfinite(y):
-            commands.append(f"{'L' if is_drawn else 'M'}{x:.1f} {y:.1f}")
-        is_drawn = bool(np.isfinite(y))
-    return "".join(commands)
-
-
 def table(rows: list[tuple[str, ...]]) -> Element:
     """A table whose first row is its header."""
     header, *others = rows

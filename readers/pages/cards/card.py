@@ -43,13 +43,7 @@ class Card:
     lines: Sequence[Element] = ()
 
     def figure(self, why: str = "", split: str = "", is_drawn: bool = True) -> Element:
-        """The card as a `figure`.
-
-        Args:
-            why: Why it is shown; may be empty.
-            split: The split of the record, where records of several are shown; may be empty.
-            is_drawn: Whether to show its drawings and its lines.
-        """
+        """The card as a `figure`, with why it is shown and its split if they are given; without drawings if it is too large."""
         parts = [element("div", why, class_="why")] if why else []
         if self.key:
             cut = self.key if len(self.key) <= _KEY else f"...{self.key[-_KEY:]}"
@@ -71,35 +65,29 @@ class Card:
 
 
 def card_of(record: Mapping[str, Any], look: Look) -> Card:
-    """What is shown of a record. A feature that cannot be decoded is a line that says why.
-
-    Args:
-        record: The values by feature name, whose encoded images may be bytes.
-        look: What the features are.
-    """
+    """The card of a record, whose encoded images may be bytes. A feature that cannot be decoded is a line that says why."""
+    features, classes = look.features, look.features.classes
     key, label = look.value_of("key", record), look.value_of("label", record)
     drawn = drawings_of(record, look)
-    shown = {*drawn.features, *(look.features.named(role) for role in ("key", "label"))}
-    classes = look.features.classes
-    lines = [_line(name, words) for name, words in drawn.words.items()]
-    lines += [
-        _line(name, _words(value, classes.get(name, ())))
+    shown = {*drawn.features, features.named("key"), features.named("label")}
+    words = drawn.words | {
+        name: _words(value, classes.get(name, ()))
         for name, value in record.items()
         if name not in shown
+    }
+    lines = [
+        element("div", element("b", shortened(name, _NAME)), " ", element("bdi", text))
+        for name, text in words.items()
     ]
     if len(lines) > _FEATURES:
         rest = f"and {len(lines) - _FEATURES:,} more features"
         lines = [*lines[:_FEATURES], element("div", rest)]
     return Card(
         spelled(key.decode("utf-8", "backslashreplace")) if isinstance(key, bytes) else "",
-        "" if label is None else _label(label, classes.get(look.features.named("label"), ())),
+        "" if label is None else _label(label, classes.get(features.named("label"), ())),
         drawn.pictures,
         lines,
     )
-
-
-def _line(name: str, words: str) -> Element:
-    return element("div", element("b", shortened(name, _NAME)), " ", element("bdi", words))
 
 
 def _label(label: Any, names: Sequence[str]) -> str:

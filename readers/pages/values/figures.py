@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,16 +11,13 @@ import numpy as np
 from readers.format.splits import Split
 from readers.pages.numbers import percent, short
 
-_SUMS = ("count", "nan", "min", "max", "mean", "std")
+_LEVELS = ("min", "max", "mean", "std")
 
 
 class Figures(NamedTuple):
-    """Figures of values; NaN where no value is finite.
+    """Figures of values: their number, the share of those that are no finite numbers, and levels of the finite ones.
 
-    Attributes:
-        number: How many values there are.
-        missing: The share of those that are no finite numbers.
-        low, high, mean, std: Of the finite values.
+    Levels are NaN where no value is finite.
     """
 
     number: int
@@ -32,19 +29,16 @@ class Figures(NamedTuple):
 
     def cells(self) -> dict[str, str]:
         """The figures as text, by the titles of their columns."""
-        levels = {"min": self.low, "max": self.high, "mean": self.mean, "std": self.std}
-        return {
-            "values": f"{self.number:,}",
-            "missing": percent(self.missing),
-            **{title: short(level) for title, level in levels.items()},
-        }
+        levels = map(short, (self.low, self.high, self.mean, self.std))
+        counts = {"values": f"{self.number:,}", "missing": percent(self.missing)}
+        return counts | dict(zip(_LEVELS, levels, strict=True))
 
 
 def pooled(parts: Mapping[str, np.ndarray]) -> Figures:
     """The figures of all values, given those of parts of them.
 
     Args:
-        parts: Of each part the number of finite values (`count`) and of others (`nan`), and the `min`, `max`, `mean` and
+        parts: The number of finite values of each part (`count`) and of others (`nan`), and the `min`, `max`, `mean` and
             `std` of the finite ones, float64 [parts] each.
     """
     counts, total = parts["count"], float(parts["count"].sum())
@@ -62,11 +56,11 @@ def pooled(parts: Mapping[str, np.ndarray]) -> Figures:
     return Figures(int(every), missing, low, high, mean * scale, math.sqrt(variance) * scale)
 
 
-def of_sample(measures: Mapping[str, np.ndarray]) -> Figures:
-    """The figures of the values of some records, given the measures of each, as `measure_array` names them."""
-    sizes, missing = measures["size"], np.nan_to_num(measures.get("missing", np.zeros(1)))
-    levels = {name: measures.get(name, np.full(len(sizes), np.nan)) for name in _SUMS[2:]}
-    return pooled({"count": np.rint(sizes * (1 - missing)), "nan": sizes * missing, **levels})
+def of_sample(measured: Callable[[str], np.ndarray]) -> Figures:
+    """The figures of the values of some records, given each number of `measure_array` by its name."""
+    sizes, missing = np.nan_to_num(measured("size")), np.nan_to_num(measured("missing"))
+    counts = {"count": np.rint(sizes * (1 - missing)), "nan": sizes * missing}
+    return pooled(counts | {name: measured(name) for name in _LEVELS})
 
 
 def of_all(splits: Sequence[Split], feature: str) -> Figures | None:
@@ -74,16 +68,15 @@ def of_all(splits: Sequence[Split], feature: str) -> Figures | None:
     stated: list[Any] = [split.statistics.get(feature) for split in splits if split.records]
     if not stated or not all(map(_are_figures, stated)):
         return None
-    parts = {name: [float(each.get(name, 0)) for each in stated] for name in _SUMS}
-    return pooled({name: np.array(values) for name, values in parts.items()})
+    names = ("count", "nan", *_LEVELS)
+    return pooled({n: np.array([float(each.get(n, 0)) for each in stated]) for n in names})
 
 
 def _are_figures(stated: Any) -> bool:
-    """Whether what the manifest has of a feature in a split are figures of numbers that make sense."""
+    """Whether what the manifest has of a feature in a split are figures that make sense."""
     if not isinstance(stated, Mapping):
         return False
     counts = stated.get("count", 0), stated.get("nan", 0)
     if any(type(count) is not int or count < 0 for count in counts) or not any(counts):
         return False
-    numbers = [stated.get(name) for name in _SUMS[2:]]
-    return not counts[0] or all(type(number) in (int, float) for number in numbers)
+    return not counts[0] or all(type(stated.get(name)) in (int, float) for name in _LEVELS)

@@ -9,57 +9,9 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from readers.pages import charts
-from readers.pages.markup import element
 
-_SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_BINS = 96, 24, 24
-
-
-def histogram(parts: Mapping[str, np.ndarray], title: str, noun: str) -> Element | None:
-    """The histogram of the values of each split, as shares if there are several; None without finite values.
-
-    Args:
-        parts: Split -> numbers.
-        title: What the numbers are.
-        noun: What has a number each, in the plural.
-    """
-    bins = bins_of(list(parts.values()))
-    if bins is None:
-        return None
-    counts = {name: bins.counts(values) for name, values in parts.items()}
-    counts = {name: each for name, each in counts.items() if each.any()}
-    if len(counts) == 1:
-        return charts.histogram(counts, bins.edges, title, noun, bins.is_log)
-    # Splits differ in size: in percent, their lines can be compared.
-    shares = {name: 100.0 * each / each.sum() for name, each in counts.items()}
-    return charts.histogram(shares, bins.edges, title, f"% of {noun}", bins.is_log)
-
-
-def spark(parts: Sequence[np.ndarray]) -> Element | None:
-    """A histogram without axes of all values together; None without finite values."""
-    bins = bins_of(parts)
-    if bins is None:
-        return None
-    counts = sum((bins.counts(part) for part in parts), np.zeros(len(bins.edges) - 1, np.int64))
-    # At most 24 bars, of several neighbouring bins each.
-    counts = np.add.reduceat(counts, np.arange(0, len(counts), -(-len(counts) // _SPARK_BINS)))
-    most, width = counts.max(), _SPARK_WIDTH / len(counts)
-    marks = list[str]()
-    for place, count in enumerate(counts):
-        if count:
-            height = max(1.0, (_SPARK_HEIGHT - 1) * count / most)
-            marks.append(
-                f"M{place * width:.1f} {_SPARK_HEIGHT}v-{height:.1f}h{max(1, width - 0.5):.1f}v{height:.1f}z"
-            )
-    return element(
-        "svg",
-        element("path", d="".join(marks), class_="bar s0"),
-        viewBox=f"0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}",
-        width=str(_SPARK_WIDTH),
-        height=str(_SPARK_HEIGHT),
-        class_="spark",
-        aria_hidden="true",
-    )
-
+# Bars of a small one at most: each is of several neighbouring bins.
+_SPARK_BINS = 24
 
 # Bins of whole numbers at most, and bins of others.
 MOST_BINS, _BINS = 60, 40
@@ -74,23 +26,39 @@ _WHOLE = 2.0**52
 _ENDS = np.finfo(np.float64).min, np.finfo(np.float64).max
 
 
-class Bins(NamedTuple):
-    """The edges of bins.
+def histogram(parts: Mapping[str, np.ndarray], title: str) -> Element | None:
+    """The histogram of a number of each record by split, as shares if there are several; None without finite numbers."""
+    bins = bins_of(list(parts.values()))
+    if bins is None:
+        return None
+    counts = {name: bins.counts(values) for name, values in parts.items()}
+    counts = {name: each for name, each in counts.items() if each.any()}
+    if len(counts) == 1:
+        return charts.histogram(counts, bins.edges, title, "records", bins.is_log)
+    # Splits differ in size: in percent, their lines can be compared.
+    shares = {name: 100.0 * each / each.sum() for name, each in counts.items()}
+    return charts.histogram(shares, bins.edges, title, "% of records", bins.is_log)
 
-    Attributes:
-        edges: float64 [bins + 1], ascending.
-        is_log: Whether the ratios of neighbouring edges are equal, rather than their differences.
-    """
+
+def spark(parts: Sequence[np.ndarray]) -> Element | None:
+    """A histogram without axes of all values together; None without finite values."""
+    bins = bins_of(parts)
+    if bins is None:
+        return None
+    counts = bins.counts(np.concatenate(parts))
+    width = -(-len(counts) // _SPARK_BINS)
+    return charts.spark(np.add.reduceat(counts, np.arange(0, len(counts), width)))
+
+
+class Bins(NamedTuple):
+    """The edges of bins, float64 [bins + 1], ascending, and whether their ratios are equal rather than their differences."""
 
     edges: np.ndarray
     is_log: bool
 
     def counts(self, values: np.ndarray) -> np.ndarray:
         """How many finite values are in each bin, int64 [bins]."""
-        numbers = finite(values)
-        places = np.searchsorted(self.edges, numbers, side="right") - 1
-        last = len(self.edges) - 2
-        return np.bincount(np.clip(places, 0, last), minlength=last + 1)
+        return np.histogram(finite(values), self.edges)[0]
 
 
 def finite(values: np.ndarray) -> np.ndarray:

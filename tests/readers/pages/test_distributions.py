@@ -40,13 +40,13 @@ def test_each_finite_value_is_in_one_bin(values):
     bins = bins_of([values])
     numbers = values.astype(np.float64)
     if not np.isfinite(numbers).any():
-        assert bins is None and histogram({"train": values}, "Values", "values") is None
+        assert bins is None and histogram({"train": values}, "Values") is None
         return
     counts = bins.counts(values)
     assert counts.sum() == np.isfinite(numbers).sum()
     assert len(counts) <= MOST_BINS and (np.diff(bins.edges) > 0).all()
     assert bins.edges[0] <= np.nanmin(numbers[np.isfinite(numbers)])
-    assert to_html(histogram({"train": values, "val": values[:3]}, "Values", "values"))
+    assert to_html(histogram({"train": values, "val": values[:3]}, "Values"))
     assert to_html(spark([values]))
 
 
@@ -55,8 +55,7 @@ def test_each_finite_value_is_in_one_bin(values):
 def test_figures_of_a_sample_are_those_of_all_of_its_values(records):
     with np.errstate(all="ignore"):
         rows = [measure_array(values) if values.size else {"size": 0} for values in records]
-    names = {name for row in rows for name in row}
-    found = of_sample({n: np.array([row.get(n, np.nan) for row in rows], float) for n in names})
+    found = of_sample(lambda name: np.array([row.get(name, np.nan) for row in rows], float))
     numbers = [float(value) for values in records for value in values]
     finite = sorted(number for number in numbers if math.isfinite(number))
     assert found.number == len(numbers)
