@@ -230,33 +230,6 @@ class Likeness:
         return near
 
 
-@dataclass(frozen=True)
-class Equality:
-    """Says which texts are equal: those with the same digest of 128 bits."""
-
-    kind: Kind = "text"
-
-    @property
-    def distance(self) -> int:
-        """No bit of the digests may differ."""
-        return 0
-
-    def sketch(self, values: Sequence[bytes]) -> Sketches:
-        """The sketches of texts in UTF-8: a key each, which follows from the digest."""
-        digests = b"".join(hashlib.blake2b(value, digest_size=_DIGEST).digest() for value in values)
-        probes = np.frombuffer(digests, np.uint8).reshape(-1, _DIGEST)
-        halves = np.ascontiguousarray(probes[:, :8]).view("<u8")
-        return Sketches(mixed(halves), np.ones((len(probes), 1), bool), halves[:, 0], probes)
-
-    def near(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """Which pairs are equal, bool [pairs], given their probes, uint8 [pairs, bytes]."""
-        equal: np.ndarray = (one == other).all(axis=1)
-        return equal
-
-
-# What says which records are near, or equal.
-Similarity = Likeness | Equality
-
 # A flag, and a portrait or a digest.
 _ARRAY = 1 + PORTRAIT_SIZE
 
