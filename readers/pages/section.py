@@ -18,12 +18,7 @@ _FOLDER = Path(__file__).parent / "templates"
 
 
 class Section(NamedTuple):
-    """A part of a report, with an entry in its navigation.
-
-    Attributes:
-        name: The id of its element, which never comes from the data; capitalized, it is the heading.
-        body: What is below the heading.
-    """
+    """A part of a report: the id of its element, which never comes from the data and is its heading, and what is below."""
 
     name: str
     body: Markup
@@ -35,7 +30,7 @@ class Section(NamedTuple):
 
 
 def fill(template: str, **values: Any) -> Markup:
-    """Fills a template of `readers/pages/templates` with values, each of which it must name.
+    """Fills a template of `readers/pages/templates`.
 
     Text is escaped, and its control characters are replaced; only `Markup` and elements are markup. The filters
     `count` and `size` write whole numbers and bytes, `counted(number, noun)` is a function.

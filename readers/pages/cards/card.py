@@ -10,11 +10,11 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from readers.describe import named
-from readers.format.display import shortened
+from readers.format.display import shortened, visible_line
 from readers.head import summary
 from readers.pages.cards.drawings import drawings_of
 from readers.pages.cards.look import Look
-from readers.pages.cards.texts import decoded, spelled
+from readers.pages.cards.texts import decoded
 from readers.pages.markup import element
 
 # Characters of a value, of the name of a feature, of a key, of which the end tells more, and of one that is pointed at.
@@ -28,14 +28,7 @@ _NOT_DRAWN = "not drawn: the page would become too large"
 
 @dataclass(frozen=True)
 class Card:
-    """What is shown of a record.
-
-    Attributes:
-        key: Its key; empty without one.
-        label: The name of its class, or its number; empty without one.
-        drawings: Its pictures, lines, spectrograms and texts.
-        lines: A line for each other feature.
-    """
+    """What is shown of a record: its key and the name of its class, if it has them; drawings; and a line for each other feature."""
 
     key: str = ""
     label: str = ""
@@ -83,7 +76,7 @@ def card_of(record: Mapping[str, Any], look: Look) -> Card:
         rest = f"and {len(lines) - _FEATURES:,} more features"
         lines = [*lines[:_FEATURES], element("div", rest)]
     return Card(
-        spelled(key.decode("utf-8", "backslashreplace")) if isinstance(key, bytes) else "",
+        visible_line(key.decode("utf-8", "backslashreplace")) if isinstance(key, bytes) else "",
         "" if label is None else _label(label, classes.get(features.named("label"), ())),
         drawn.pictures,
         lines,
@@ -104,7 +97,7 @@ def _label(label: Any, names: Sequence[str]) -> str:
 
 def _words(value: Any, names: Sequence[str]) -> str:
     if isinstance(value, bytes):
-        return spelled(decoded(value, _VALUE))
+        return decoded(value, _VALUE)
     if isinstance(value, np.integer) and names:
         return shortened(named(int(value), names), _VALUE)
     if isinstance(value, np.generic):

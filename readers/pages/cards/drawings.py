@@ -17,7 +17,7 @@ from readers.format.schema import Feature, format_shape
 from readers.pages.cards.lines import channel_keys, lines
 from readers.pages.cards.look import Look
 from readers.pages.cards.overlays import Marks, legend, marked, mask_of_objects
-from readers.pages.cards.texts import TEXT, decoded, passage, spelled
+from readers.pages.cards.texts import TEXT, decoded, passage
 from readers.pages.cards.thumbnails import SIDE, bands, thumbnail
 from readers.pages.markup import element, finite_range
 
@@ -29,13 +29,7 @@ _MARKS = ("boxes", "box_labels", "mask", "instance_masks", "keypoints")
 
 @dataclass
 class Drawn:
-    """What is drawn of a record.
-
-    Attributes:
-        pictures: The drawings.
-        words: Feature -> what is said of it below the drawings.
-        features: All features of which something is shown.
-    """
+    """What is drawn of a record; what is said of a feature below the drawings; and all features that are shown."""
 
     pictures: list[Element] = field(default_factory=list)
     words: dict[str, str] = field(default_factory=dict)
@@ -65,7 +59,7 @@ def drawings_of(record: Mapping[str, Any], look: Look) -> Drawn:
             with np.errstate(all="ignore"):
                 _draw(name, record, look, drawn)
         except (ValueError, OSError, ImportError) as error:
-            drawn.add(name, (), shortened(spelled(f"cannot be drawn: {error}"), TEXT))
+            drawn.add(name, (), shortened(f"cannot be drawn: {error}", TEXT))
     return drawn
 
 
@@ -77,7 +71,7 @@ def _draw(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> Non
     value, feature, role = record[name], look.features.schema[name], look.features.roles.get(name)
     kind = look.features.kinds.get(name)
     if role == "captions":
-        captions = [spelled(decoded(caption, TEXT // 2)) for caption in value[:_CAPTIONS]]
+        captions = [decoded(caption, TEXT // 2) for caption in value[:_CAPTIONS]]
         if len(value) > _CAPTIONS:
             captions.append(f"and {len(value) - _CAPTIONS:,} more")
         drawn.add(name, (element("div", element("bdi", caption)) for caption in captions))
@@ -85,7 +79,7 @@ def _draw(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> Non
         words = " ".join(look.vocabulary.get(id_, str(id_)) for id_ in value[:TEXT].tolist())
         unknown = int((value == UNKNOWN_ID).sum()) if look.vocabulary else 0
         count = f"{len(value):,}, {unknown:,} unknown" if unknown else f"{len(value):,}"
-        drawn.add(name, [passage(words)], count)
+        drawn.add(name, [passage(shortened(words, TEXT))], count)
     elif role == "spectrogram":
         levels = value if value.ndim == 2 else value[..., 0]
         drawn.add(name, [bands(levels).element()], _extent(value))
@@ -94,7 +88,7 @@ def _draw(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> Non
     elif kind == "picture":
         _draw_picture(name, record, look, drawn)
     elif kind == "text":
-        drawn.add(name, [passage(decoded(value, TEXT + 1))], f"{len(value):,} bytes")
+        drawn.add(name, [passage(decoded(value, TEXT))], f"{len(value):,} bytes")
     elif kind == "signal" and isinstance(value, np.ndarray):
         # NumPy has no functions of bfloat16.
         value = value.astype(np.float32) if value.dtype.kind == "V" else value

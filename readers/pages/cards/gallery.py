@@ -14,7 +14,7 @@ from readers.format.manifest import Manifest
 from readers.measures.sample import SplitSample
 from readers.pages.cards.card import Card, card_of
 from readers.pages.cards.look import Look
-from readers.pages.cards.texts import TEXT, spelled
+from readers.pages.cards.texts import TEXT
 from readers.pages.markup import element, to_html
 from readers.source import RecordSource
 
@@ -69,5 +69,5 @@ class Cards:
         try:
             return card_of(self._sources[split][number], self._look)
         except (ValueError, OSError, ImportError) as error:
-            reason = element("div", spelled(shortened(f"cannot be read: {error}", TEXT)))
+            reason = element("div", shortened(f"cannot be read: {error}", TEXT))
             return Card(self._samples[split].named(number), lines=(reason,))

@@ -31,11 +31,7 @@ class Look:
 
     @classmethod
     def of(cls, directory: str, manifest: Manifest) -> Look:
-        """Reads the vocabulary of a dataset, if it has one.
-
-        Raises:
-            StoreError: (an OSError) A store still fails after several retries.
-        """
+        """What one needs to know of a dataset, whose vocabulary is read, if it has one."""
         is_x_first = manifest.options.get("box_order") == "xyxy"
         vocabulary = _vocabulary(directory, manifest)
         return cls(Features.of(manifest), is_x_first, manifest.sample_rate, vocabulary)

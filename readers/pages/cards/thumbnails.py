@@ -49,16 +49,10 @@ class Thumbnail(NamedTuple):
 def thumbnail(
     pixels: np.ndarray, size: tuple[int, int] | None = None, side: int = SIDE
 ) -> Thumbnail:
-    """A small picture whose longer side has `side` pixels at most, as a PNG or a JPEG.
+    """A small picture, as a PNG or a JPEG, of one [height, width] or [height, width, 1, 3 or 4], which is not empty.
 
-    Args:
-        pixels: The picture, [height, width] or [height, width, 1, 3 or 4], not empty. All dtypes but
-            uint8 are scaled from their smallest to their largest finite value.
-        size: The height and width of the picture, if `pixels` are fewer.
-        side: The pixels.
-
-    Raises:
-        ImportError: Pillow is not installed.
+    All dtypes but uint8 are scaled from their smallest to their largest finite value. `size` is the height and width of
+    the picture, if `pixels` are fewer; `side` is how many pixels the longer side has at most.
     """
     from PIL import Image
 

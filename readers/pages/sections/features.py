@@ -130,12 +130,7 @@ def _lengths(study: Study, name: str, feature: Feature) -> Iterator[tuple[Elemen
 
 
 def padding(lengths: np.ndarray, batch_size: int) -> float:
-    """The expected share of cells that are padding in full batches of shuffled records; NaN without cells.
-
-    Args:
-        lengths: The lengths of records, float64 [n].
-        batch_size: Records in a batch, which is padded to its longest.
-    """
+    """The expected share of padding in batches of shuffled records, given their lengths, float64 [n]; NaN if all are 0."""
     if not lengths.any():
         return math.nan
     # The chance that none of a batch is longer than this record.
