@@ -2,60 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from readers.pages.bins import bins_of
 from readers.pages.markup import element, svg
 from readers.pages.numbers import compact, short, ticks
 
 # Units of the viewBox, which are pixels unless the screen is narrower.
 _WIDTH, _HEIGHT = 340, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 6, 20
-_SPARK_WIDTH, _SPARK_HEIGHT = 96, 24
+_SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_BARS = 96, 24, 24
 
 # Series with a colour of their own; `style.css` has one class for each.
 _SERIES = 6
 
 
-def histogram(
-    series: Mapping[str, np.ndarray], edges: np.ndarray, title: str, axis: str, is_log: bool = False
-) -> Element:
-    """Bars of how many values are between neighbouring edges, with a caption, and a title for those who see no `svg`.
+def histogram(parts: Mapping[str, np.ndarray], title: str) -> Element | None:
+    """Bars of how many records have which number, or lines for several splits; None without finite numbers.
 
     Args:
-        series: Name -> heights [bins]; several are drawn over each other as lines of steps.
-        edges: The edges of the bins, float64 [bins + 1], ascending.
-        title: What is counted.
-        axis: What the heights are.
-        is_log: Whether the edges, which are positive then, are on a logarithmic scale.
+        parts: Split -> a number of each of its records.
+        title: What the number is.
     """
-    ends = f"{short(float(edges[0]))} to {short(float(edges[-1]))}"
-    edges = np.log10(edges) if is_log else edges
-    top = max([float(heights.max(initial=0)) for heights in series.values()], default=0.0) or 1.0
+    bins = bins_of(parts.values())
+    if bins is None:
+        return None
+    counts = {split: bins.counts(values) for split, values in parts.items()}
+    counts = {split: heights for split, heights in counts.items() if heights.any()}
+    axis, kind, several = "records", "bar", len(counts) > 1
+    if several:  # Splits differ in size: in percent, their lines can be compared.
+        axis, kind = "% of records", "line"
+        counts = {split: 100.0 * heights / heights.sum() for split, heights in counts.items()}
+    ends = f"{short(float(bins.edges[0]))} to {short(float(bins.edges[-1]))}"
+    edges = np.log10(bins.edges) if bins.is_log else bins.edges
     x = _Scale(edges[0], edges[-1], _LEFT, _WIDTH - _RIGHT)
-    y = _Scale(0, top, _HEIGHT - _BOTTOM, _TOP)
-    kind = "line" if len(series) > 1 else "bar"
+    y = _Scale(0, max(heights.max() for heights in counts.values()), _HEIGHT - _BOTTOM, _TOP)
     marks = [
         element("path", d=_steps(heights, edges, x, y), class_=f"{kind} s{number % _SERIES}")
-        for number, heights in enumerate(series.values())
+        for number, heights in enumerate(counts.values())
     ]
-    parts = [
+    figure = [
         element("figcaption", element("b", title), f" \N{MIDDLE DOT} {axis}"),
-        svg(f"{title}, {axis}: {ends}", [*_axes(x, y, is_log), *marks], _WIDTH, _HEIGHT),
+        svg(f"{title}, {axis}: {ends}", [*_axes(x, y, bins.is_log), *marks], _WIDTH, _HEIGHT),
     ]
-    if len(series) > 1:
-        squares = [element("span", class_=f"key s{n % _SERIES}") for n in range(len(series))]
-        names = [element("li", *pair) for pair in zip(squares, series, strict=True)]
-        parts.append(element("ul", *names, class_="keys"))
-    return element("figure", *parts, class_="chart")
+    if several:
+        squares = [element("span", class_=f"key s{n % _SERIES}") for n in range(len(counts))]
+        names = [element("li", *pair) for pair in zip(squares, counts, strict=True)]
+        figure.append(element("ul", *names, class_="keys"))
+    return element("figure", *figure, class_="chart")
 
 
-def spark(heights: np.ndarray) -> Element:
-    """Bars of equal widths without axes, of the size of a word."""
+def spark(parts: Sequence[np.ndarray]) -> Element | None:
+    """Bars of all numbers together, without axes, of the size of a word; None without finite numbers."""
+    bins = bins_of(parts)
+    if bins is None:
+        return None
+    counts = bins.counts(np.concatenate(parts))
+    heights = np.add.reduceat(counts, np.arange(0, len(counts), -(-len(counts) // _SPARK_BARS)))
     x = _Scale(0, len(heights), 0, _SPARK_WIDTH)
-    y = _Scale(0, float(heights.max()), _SPARK_HEIGHT, 1)
+    y = _Scale(0, heights.max(), _SPARK_HEIGHT, 1)
     outline = _steps(heights, np.arange(len(heights) + 1.0), x, y)
     return element(
         "svg",

@@ -11,11 +11,11 @@ import numpy as np
 
 from readers.format.schema import Feature, format_shape
 from readers.measures.sample import LARGEST
+from readers.pages.charts import histogram, spark
+from readers.pages.figures import Figures, of_all
 from readers.pages.numbers import percent, spread
 from readers.pages.section import Section
 from readers.pages.study import Study
-from readers.pages.values.figures import Figures, of_all, of_sample
-from readers.pages.values.histograms import histogram, spark
 
 # Features with a line, and features of these that open: a page of 2,000 features has less than 5 MB.
 _LINES, _OPEN = 1000, 120
@@ -79,7 +79,7 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, 
     measure, title, _ = measures[0]
     parts = list(study.measures(name, measure).values())
     row["spark"] = spark(parts)
-    if found := _figures(study, name, kind):
+    if found := of_all(list(study.manifest.splits.values()), name):
         row["cells"] = found.cells()
     else:
         every = _finite(parts)
@@ -88,15 +88,6 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, 
         drawings = [drawn for m in measures for drawn in _drawn(study.measures(name, m[0]), *m[1:])]
         row["drawings"] = [*drawings, *_lengths(study, name, feature)]
     return row
-
-
-def _figures(study: Study, name: str, kind: str) -> Figures | None:
-    """The figures of a feature; None if its values are not measured as numbers."""
-    if found := of_all(list(study.manifest.splits.values()), name):
-        return found
-    if kind in ("picture", "text") or not study.measures(name, "size"):
-        return None
-    return of_sample(lambda measure: study.facts.measured(name, measure))
 
 
 def _drawn(

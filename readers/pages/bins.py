@@ -1,17 +1,11 @@
-"""Histograms of a feature: one of each split, and one of the size of a word."""
+"""Bins for histograms of any numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
-from xml.etree.ElementTree import Element
 
 import numpy as np
-
-from readers.pages import charts
-
-# Bars of a small one at most: each is of several neighbouring bins.
-_SPARK_BINS = 24
 
 # Bins of whole numbers at most, and bins of others.
 MOST_BINS, _BINS = 60, 40
@@ -24,30 +18,6 @@ _WHOLE = 2.0**52
 
 # Edges beyond the largest floats would be infinite.
 _ENDS = np.finfo(np.float64).min, np.finfo(np.float64).max
-
-
-def histogram(parts: Mapping[str, np.ndarray], title: str) -> Element | None:
-    """The histogram of a number of each record by split, as shares if there are several; None without finite numbers."""
-    bins = bins_of(list(parts.values()))
-    if bins is None:
-        return None
-    counts = {name: bins.counts(values) for name, values in parts.items()}
-    counts = {name: each for name, each in counts.items() if each.any()}
-    if len(counts) == 1:
-        return charts.histogram(counts, bins.edges, title, "records", bins.is_log)
-    # Splits differ in size: in percent, their lines can be compared.
-    shares = {name: 100.0 * each / each.sum() for name, each in counts.items()}
-    return charts.histogram(shares, bins.edges, title, "% of records", bins.is_log)
-
-
-def spark(parts: Sequence[np.ndarray]) -> Element | None:
-    """A histogram without axes of all values together; None without finite values."""
-    bins = bins_of(parts)
-    if bins is None:
-        return None
-    counts = bins.counts(np.concatenate(parts))
-    width = -(-len(counts) // _SPARK_BINS)
-    return charts.spark(np.add.reduceat(counts, np.arange(0, len(counts), width)))
 
 
 class Bins(NamedTuple):
@@ -67,7 +37,7 @@ def finite(values: np.ndarray) -> np.ndarray:
     return numbers[np.isfinite(numbers)]
 
 
-def bins_of(parts: Sequence[np.ndarray]) -> Bins | None:
+def bins_of(parts: Iterable[np.ndarray]) -> Bins | None:
     """Bins for several lots of values together; None if no value is finite.
 
     Whole numbers have bins of whole numbers, of which each has as many.
