@@ -9,11 +9,11 @@ import numpy as np
 
 from readers.pages.bins import bins_of
 from readers.pages.markup import element, svg
-from readers.pages.numbers import compact, short, ticks
+from readers.pages.numbers import short, ticks
 
 # Units of the viewBox, which are pixels unless the screen is narrower.
 _WIDTH, _HEIGHT = 340, 150
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 6, 20
+_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 8, 6, 20
 _SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_BARS = 96, 24, 24
 
 # Series with a colour of their own; `style.css` has one class for each.
@@ -111,11 +111,11 @@ def _axes(x: _Scale, y: _Scale, is_log: bool) -> list[Element]:
         at = y(height)
         marks += [
             element("path", d=f"M{x.first} {at:.1f}H{x.last}", class_="grid"),
-            _tick(compact(height), _LEFT - 4, at + 3, "end"),
+            _tick(short(height), _LEFT - 4, at + 3, "end"),
         ]
     for place in ticks(x.low, x.high):
         at = x(place)
-        words = compact(float(f"{10**place:.2g}") if is_log else place)
+        words = short(float(f"{10**place:.2g}") if is_log else place)
         marks.append(_tick(words, at, _HEIGHT - 6, "end" if at > _WIDTH - 24 else "middle"))
     marks.append(element("path", d=f"M{x.first} {y.first}H{x.last}", class_="axis"))
     return marks

@@ -20,8 +20,8 @@ from readers.pages.markup import element
 # Characters of a value, of the name of a feature, of a key, of which the end tells more, and of one that is pointed at.
 _VALUE, _NAME, _KEY, _WHOLE_KEY = 120, 60, 40, 500
 
-# Features and labels of a record.
-_FEATURES, _LABELS = 12, 5
+# Features of a record.
+_FEATURES = 12
 
 _NOT_DRAWN = "not drawn: the page would become too large"
 
@@ -77,22 +77,10 @@ def card_of(record: Mapping[str, Any], look: Look) -> Card:
         lines = [*lines[:_FEATURES], element("div", rest)]
     return Card(
         visible_line(key.decode("utf-8", "backslashreplace")) if isinstance(key, bytes) else "",
-        "" if label is None else _label(label, classes.get(features.named("label"), ())),
+        "" if label is None else _words(label, classes.get(features.named("label"), ())),
         drawn.pictures,
         lines,
     )
-
-
-def _label(label: Any, names: Sequence[str]) -> str:
-    """The name of a class, and those of the first of several."""
-    values = np.asarray(label).reshape(-1)
-    words = ", ".join(
-        shortened(names[value], _NAME)
-        if values.dtype.kind in "iu" and 0 <= value < len(names)
-        else _words(value, ())
-        for value in values[:_LABELS]
-    )
-    return words + (f" and {len(values) - _LABELS:,} more" if len(values) > _LABELS else "")
 
 
 def _words(value: Any, names: Sequence[str]) -> str:
