@@ -31,7 +31,7 @@ _DECODED, _MAPPED = 32 << 20, 256
 _LITTLE = 0.01
 
 _DECODER = re.compile(
-    r"([^=]+)=(?:(Decode|Skip)|(Resize|CenterCrop|RandomResizedCrop):(\d{1,4})(?:x(\d{1,4}))?)"
+    r"([^=]+)=(?:(Skip)|(Resize|CenterCrop|RandomResizedCrop):(\d{1,4})(?:x(\d{1,4}))?)"
 )
 
 
@@ -108,8 +108,8 @@ def decoders_of(texts: Sequence[str]) -> dict[str, Decoder]:
         spelled = _DECODER.fullmatch(text)
         if not spelled or spelled[1] in found:
             raise ValueError(
-                f"--decoders {text!r}: expected FEATURE=Resize:SIZE, CenterCrop:SIZE, RandomResizedCrop:SIZE, Decode "
-                "or Skip, once for a feature, as in image=RandomResizedCrop:224 or image=Resize:240x320"
+                f"--decoders {text!r}: expected FEATURE=Resize:SIZE, CenterCrop:SIZE, RandomResizedCrop:SIZE or "
+                "Skip, once for a feature, as in image=RandomResizedCrop:224 or image=Resize:240x320"
             )
         name, whole, resized, height, width = spelled.groups()
         size = [] if whole else [(int(height), int(width or height))]

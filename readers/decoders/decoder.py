@@ -1,11 +1,11 @@
-"""What every decoder of a feature has, and those that do not resize: `Decode`, `Skip` and `Function`."""
+"""What every decoder of a feature has, and those that do not resize: `Skip` and `Function`."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from readers.format.decode.column import (
     column_of,
     object_array,
 )
-from readers.format.decode.image_columns import Located, image_column, of_each_row
+from readers.format.decode.image_columns import Located, of_each_row
 from readers.format.dtypes import numpy_dtype
 from readers.format.encodings.spec import fits, format_shape
 from readers.format.schema import Feature, Schema
@@ -91,42 +91,6 @@ def is_bytes(feature: Feature) -> bool:
 def encoded_values(name: str, batch: Batch) -> list[bytes]:
     """The bytes of a feature in each record, copied out of the memory of the batch."""
     return [bytes(value) for value in batch.columns[name].flat().tolist()]
-
-
-@dataclass(frozen=True)
-class Decode(Decoder):
-    """Decodes the whole image, as is done without a decoder.
-
-    Args:
-        channels: 1 for gray, 3 for RGB, 4 for RGBA (not of JPEGs); None for those of the feature, or 3
-            if it is bytes.
-        dtype: "uint8"; "uint16" for PNGs of 16 bits. None for that of the feature, or uint8.
-    """
-
-    channels: Literal[1, 3, 4] | None = None
-    dtype: Literal["uint8", "uint16"] | None = None
-
-    def __post_init__(self) -> None:
-        if self.channels not in (None, 1, 3, 4):
-            raise ValueError(f"Decode: channels={self.channels!r}: expected 1, 3, 4 or None")
-        if self.dtype not in (None, "uint8", "uint16"):
-            raise ValueError(f"Decode: dtype={self.dtype!r}: expected 'uint8', 'uint16' or None")
-
-    def features(self, name: str, stored: Schema) -> dict[str, Feature]:
-        """The pixels, [height, width, channels]."""
-        found = image_of(name, stored[name])
-        dtype, channels = self.dtype or found.dtype, self.channels or found.shape[2]
-        encoding = "png" if dtype == "uint16" else "source"
-        try:
-            return {name: Feature(dtype, (*found.shape[:2], channels), encoding)}
-        except ValueError as error:
-            raise ValueError(f"decoders: {name!r}: {error}") from None
-
-    def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
-        """The pixels of each image."""
-        feature, encoded = self.features(name, stored)[name], batch.columns[name].flat().tolist()
-        column = image_column(name, feature, encoded, batch.located, batch.empty, batch.rows)
-        return {name: column}
 
 
 @dataclass(frozen=True)

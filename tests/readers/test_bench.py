@@ -8,7 +8,7 @@ import pytest
 
 from readers.__main__ import main
 from readers.bench import Rate, Timings, decoders_of, rate_of, step_of
-from readers.decoders import CenterCrop, Decode, RandomResizedCrop, Resize, Skip
+from readers.decoders import CenterCrop, RandomResizedCrop, Resize, Skip
 from tests.support.datasets import write_numbers
 
 
@@ -99,9 +99,9 @@ def test_a_dataset_is_measured_in_every_way(dataset, capsys, tmp_path, monkeypat
 
 
 def test_decoders_are_spelled_with_their_sizes():
-    texts = "a=Resize:7x9", "b=CenterCrop:224", "c=RandomResizedCrop:8", "d=Decode", "e=Skip"
-    kinds = Resize((7, 9)), CenterCrop(224), RandomResizedCrop(8), Decode(), Skip()
-    assert decoders_of(texts) == dict(zip("abcde", kinds, strict=True))
+    texts = "a=Resize:7x9", "b=CenterCrop:224", "c=RandomResizedCrop:8", "d=Skip"
+    kinds = Resize((7, 9)), CenterCrop(224), RandomResizedCrop(8), Skip()
+    assert decoders_of(texts) == dict(zip("abcd", kinds, strict=True))
     assert (step_of("120ms"), step_of("1.5s"), step_of(None)) == (0.12, 1.5, None)
 
 
@@ -110,8 +110,8 @@ def test_decoders_are_spelled_with_their_sizes():
     [
         (["--decoders", "id"], "--decoders 'id': expected FEATURE=Resize:SIZE"),
         (["--decoders", "id=Resize"], "--decoders 'id=Resize': expected"),
-        (["--decoders", "id=Decode:3"], "--decoders 'id=Decode:3': expected"),
-        (["--decoders", "a=Skip", "a=Decode"], "once for a feature"),
+        (["--decoders", "id=Skip:3"], "--decoders 'id=Skip:3': expected"),
+        (["--decoders", "a=Skip", "a=Resize:8"], "once for a feature"),
         (["--decoders", "id=Resize:0"], "size=(0, 0): expected pixels"),
         (["--decoders", "nothing=Skip"], "'nothing' is not among the features"),
         (["--step", "120"], "--step '120': expected a time such as 120ms or 0.2s"),

@@ -11,7 +11,7 @@ because it makes 107,000 signatures a second on a core where rensa 0.5 makes 40,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -36,34 +36,16 @@ def text_signatures(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     Case, and how many spaces or line breaks are between words, make no difference. A text without
     characters has no signature, and its row is zeros. A text of fewer than five is one run, so it is similar to
     its equals alone.
-
-    Args:
-        texts: Any number of texts of any length. Memory is in proportion to the signatures and the longest text.
     """
+    plain = [" ".join(text.lower().split()) for text in texts]
+    sizes = np.array([len(text) for text in plain], np.int64)
     signatures = np.zeros((len(texts), SIGNATURE_SIZE), np.uint16)
-    plain = (" ".join(text.lower().split()) for text in texts)
-    there = np.zeros(len(texts), bool)
-    for places, part in _parts(enumerate(plain)):
-        there[places] = True
-        signatures[places] = _smallest(*_runs(part)).astype(np.uint16)
-    return signatures, there
-
-
-def _parts(texts: Iterable[tuple[int, str]]) -> Iterator[tuple[list[int], list[str]]]:
-    """Yields the places and characters of texts with characters, about `_PART` at a time."""
-    places: list[int] = []
-    part: list[str] = []
-    size = 0
-    for place, text in texts:
-        if text:
-            places.append(place)
-            part.append(text)
-            size += len(text)
-        if size >= _PART:
-            yield places, part
-            places, part, size = [], [], 0
-    if part:
-        yield places, part
+    places = np.flatnonzero(sizes)
+    parts = np.cumsum(sizes[places]) // _PART
+    for part in np.split(places, np.flatnonzero(np.diff(parts)) + 1) if len(places) else ():
+        smallest = _smallest(*_runs([plain[place] for place in part]))
+        signatures[part] = smallest.astype(np.uint16)
+    return signatures, sizes > 0
 
 
 def _runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -12,9 +12,8 @@ import numpy as np
 from readers.describe import named
 from readers.format.display import shortened, visible_line
 from readers.head import summary
-from readers.pages.cards.drawings import drawings_of
+from readers.pages.cards.drawings import decoded, drawings_of
 from readers.pages.cards.look import Look
-from readers.pages.cards.texts import decoded
 from readers.pages.markup import element
 
 # Characters of a value, of the name of a feature, of a key, of which the end tells more, and of one that is pointed at.

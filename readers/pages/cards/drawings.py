@@ -17,9 +17,11 @@ from readers.format.schema import Feature, format_shape
 from readers.pages.cards.lines import channel_keys, lines
 from readers.pages.cards.look import Look
 from readers.pages.cards.overlays import Marks, legend, marked, mask_of_objects
-from readers.pages.cards.texts import TEXT, decoded, passage
 from readers.pages.cards.thumbnails import SIDE, bands, thumbnail
 from readers.pages.markup import element, finite_range
+
+# Characters of a text.
+TEXT = 400
 
 # Features of a record that are drawn, and captions.
 _FEATURES, _CAPTIONS = 6, 5
@@ -63,6 +65,16 @@ def drawings_of(record: Mapping[str, Any], look: Look) -> Drawn:
     return drawn
 
 
+def decoded(data: bytes, most: int) -> str:
+    """The first characters of a text in UTF-8; bytes that are no text are written as `\\xff`."""
+    return shortened(data[: 4 * most + 4].decode("utf-8", "backslashreplace"), most)
+
+
+def _passage(text: str) -> Element:
+    style = "white-space:pre-wrap;overflow-wrap:anywhere;margin:0"
+    return element("p", text or "(empty)", dir="auto", style=style)
+
+
 def _is_empty(value: Any) -> bool:
     return not value if isinstance(value, list) else np.size(value) == 0
 
@@ -79,7 +91,7 @@ def _draw(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> Non
         words = " ".join(look.vocabulary.get(id_, str(id_)) for id_ in value[:TEXT].tolist())
         unknown = int((value == UNKNOWN_ID).sum()) if look.vocabulary else 0
         count = f"{len(value):,}, {unknown:,} unknown" if unknown else f"{len(value):,}"
-        drawn.add(name, [passage(shortened(words, TEXT))], count)
+        drawn.add(name, [_passage(shortened(words, TEXT))], count)
     elif role == "spectrogram":
         levels = value if value.ndim == 2 else value[..., 0]
         drawn.add(name, [bands(levels).element()], _extent(value))
@@ -88,7 +100,7 @@ def _draw(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> Non
     elif kind == "picture":
         _draw_picture(name, record, look, drawn)
     elif kind == "text":
-        drawn.add(name, [passage(decoded(value, TEXT))], f"{len(value):,} bytes")
+        drawn.add(name, [_passage(decoded(value, TEXT))], f"{len(value):,} bytes")
     elif kind == "signal" and isinstance(value, np.ndarray):
         # NumPy has no functions of bfloat16.
         value = value.astype(np.float32) if value.dtype.kind == "V" else value

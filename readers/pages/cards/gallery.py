@@ -13,8 +13,8 @@ from readers.format.features import undecoded
 from readers.format.manifest import Manifest
 from readers.measures.sample import SplitSample
 from readers.pages.cards.card import Card, card_of
+from readers.pages.cards.drawings import TEXT
 from readers.pages.cards.look import Look
-from readers.pages.cards.texts import TEXT
 from readers.pages.markup import element, to_html
 from readers.source import RecordSource
 
