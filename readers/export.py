@@ -166,12 +166,13 @@ def _outputs(output: str | os.PathLike[str], names: Sequence[str], is_one: bool)
     path = Path(local)
     if not is_local(local):
         raise ValueError(f"output={local!r}: expected a local path")
-    if is_one and path.is_dir():
-        raise ValueError(f"output={local!r} is a directory: expected a file")
+    if path.exists() and path.is_dir() == is_one:
+        problem = (
+            "directory: expected a file" if is_one else "file: several features need a directory"
+        )
+        raise ValueError(f"output={local!r} is a {problem}")
     if is_one:
-        return {names[0]: path}
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"output={local!r} is a file: a list of features needs a directory")
+        return dict.fromkeys(names, path)
     for name in names:
         if Path(name).name != name:
             raise ValueError(

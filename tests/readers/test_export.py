@@ -114,7 +114,7 @@ def test_several_features_are_written_to_a_directory_in_one_pass(dataset, tmp_pa
         (3, "x", "feature=3: expected a list of feature names"),
         ("label", "s3://bucket/x.npy", "output='s3://bucket/x.npy': expected a local path"),
         ("label", ".", "is a directory: expected a file"),
-        (["label"], "file", "is a file: a list of features needs a directory"),
+        (["label"], "file", "is a file: several features need a directory"),
     ],
 )
 def test_an_impossible_export_is_rejected_before_any_file_is_created(

@@ -17,7 +17,7 @@ from readers.format.schema import Feature, format_shape
 from readers.pages.cards.lines import channel_keys, lines
 from readers.pages.cards.look import Look
 from readers.pages.cards.overlays import Marks, legend, marked, mask_of_objects
-from readers.pages.cards.thumbnails import SIDE, bands, thumbnail
+from readers.pages.cards.thumbnails import SIDE, thumbnail
 from readers.pages.markup import element, finite_range
 
 # Characters of a text.
@@ -94,7 +94,8 @@ def _draw(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> Non
         drawn.add(name, [_passage(shortened(words, TEXT))], count)
     elif role == "spectrogram":
         levels = value if value.ndim == 2 else value[..., 0]
-        drawn.add(name, [bands(levels).element()], _extent(value))
+        # Time goes right, frequency up.
+        drawn.add(name, [thumbnail(levels.T[::-1]).element()], _extent(value))
     elif feature.step and feature.is_image:
         drawn.add(name, _frames(name, feature.step, value), f"{len(value):,} frames")
     elif kind == "picture":

@@ -21,9 +21,6 @@ _QUALITY = 75
 # As a PNG, a picture of more colours has more bytes than as a JPEG, unless it is very small.
 _FEW_COLORS = 64
 
-# Pixels of a spectrogram.
-_COLUMNS, _ROWS = 240, 80
-
 
 class Thumbnail(NamedTuple):
     """A small picture: its bytes as a URI, the pixels at which it is shown, and the size of the picture that it shows."""
@@ -67,16 +64,6 @@ def thumbnail(
     magnified = max(1, _SMALL_SIDE // max(image.size))
     words = f"{width:,} x {height:,} pixels"
     return Thumbnail(_encoded(image), image.width * magnified, image.height * magnified, words)
-
-
-def bands(values: np.ndarray) -> Thumbnail:
-    """A spectrogram, or mel bands of one, real numbers [frames, bands]: time goes right, frequency up."""
-    from PIL import Image
-
-    image = Image.fromarray(_as_bytes(values.T[::-1].astype(np.float64)))
-    size = min(image.width, _COLUMNS), min(image.height, _ROWS)
-    words = f"Spectrogram of {values.shape[0]:,} frames and {values.shape[1]:,} bands"
-    return Thumbnail(_encoded(image.resize(size, Image.Resampling.BOX)), _COLUMNS, _ROWS, words)
 
 
 def _as_bytes(pixels: np.ndarray) -> np.ndarray:
