@@ -11,14 +11,14 @@ import numpy as np
 
 from readers.format.decode.images import EncodedImage
 from readers.format.display import shortened
-from readers.format.dtypes import dtype_name
 from readers.format.manifest import UNKNOWN_ID
-from readers.format.schema import Feature, format_shape
+from readers.format.schema import Feature
+from readers.head import summary
 from readers.pages.cards.lines import channel_keys, lines
 from readers.pages.cards.look import Look
 from readers.pages.cards.overlays import Marks, legend, marked, mask_of_objects
 from readers.pages.cards.thumbnails import SIDE, thumbnail
-from readers.pages.markup import element, finite_range
+from readers.pages.markup import element
 
 # Characters of a text.
 TEXT = 400
@@ -95,7 +95,7 @@ def _draw(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> Non
     elif role == "spectrogram":
         levels = value if value.ndim == 2 else value[..., 0]
         # Time goes right, frequency up.
-        drawn.add(name, [thumbnail(levels.T[::-1]).element()], _extent(value))
+        drawn.add(name, [thumbnail(levels.T[::-1]).element()], summary(value))
     elif feature.step and feature.is_image:
         drawn.add(name, _frames(name, feature.step, value), f"{len(value):,} frames")
     elif kind == "picture":
@@ -107,20 +107,19 @@ def _draw(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> Non
         value = value.astype(np.float32) if value.dtype.kind == "V" else value
         rate = look.rate_of(record)
         seconds = f"{len(value) / rate:,.4g} s at {rate:,.6g} Hz, " if rate else ""
-        drawn.add(name, [lines(value), *channel_keys(value)], seconds + _extent(value))
+        drawn.add(name, [lines(value), *channel_keys(value)], seconds + summary(value))
 
 
 def _draw_picture(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> None:
     """Draws a picture; the first one with what the record marks in it."""
-    value = record[name]
-    shown = thumbnail(*_pixels(name, look.features.schema[name], value))
+    shown = thumbnail(*_pixels(name, look.features.schema[name], record[name]))
     others = {role: look.features.named(role) for role in _MARKS}
     marks = Marks() if drawn.features & {*others.values()} else _marks(record, look, others)
     pictures = [shown.element()]
     if marks:
         drawn.features |= {other for other in others.values() if other in record}
         pictures = [marked(shown, marks), *legend(marks)]
-    drawn.add(name, pictures, _extent(value) if isinstance(value, np.ndarray) else shown.words)
+    drawn.add(name, pictures, shown.words)
 
 
 def _pixels(name: str, feature: Feature, value: Any) -> tuple[np.ndarray, tuple[int, int]]:
@@ -164,16 +163,3 @@ def _frames(name: str, feature: Feature, value: Sequence[Any]) -> list[Element]:
         words = f"frame {place + 1:,} of {len(value):,}, {shown.words}"
         frames.append(shown._replace(words=words).element())
     return frames
-
-
-def _extent(array: np.ndarray) -> str:
-    """The dtype, shape and range of an array that is drawn."""
-    words = f"{dtype_name(array.dtype)} {format_shape(array.shape)}"
-    # The range of a photograph says nothing, and takes longer than to draw it.
-    if array.dtype == np.uint8:
-        return words
-    numbers = array.astype(np.float64)
-    low, high = finite_range(numbers)
-    missing = numbers.size - int(np.isfinite(numbers).sum())
-    unknown = f", {missing:,} NaN or infinite" if missing else ""
-    return f"{words}, {low:,.6g} to {high:,.6g}{unknown}"
