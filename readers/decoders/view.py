@@ -67,10 +67,7 @@ def random_view(
 ) -> View:
     """A random window, found as torchvision's `RandomResizedCrop` finds it.
 
-    Args:
-        image: The (height, width) of the image.
-        scale, ratio: The arguments of `RandomResizedCrop`.
-        draws: `ATTEMPTS` pairs of numbers from 0 to below 1, and two more for its place.
+    `draws` are `ATTEMPTS` pairs of numbers from 0 to below 1, and two more for the place of the window.
     """
     low, high = math.log(ratio[0]), math.log(ratio[1])
     *pairs, down, across = draws

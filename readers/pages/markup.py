@@ -15,12 +15,10 @@ _CELL = "text-align: left; padding: 0 1em 0 0"
 
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:
-    """An element with its children.
+    """An element with its children: elements, and texts, whose control characters are replaced.
 
-    Args:
-        tag: Its name. `script` and `style`, whose text HTML does not escape, are refused.
-        children: Elements, and texts that are shown as they are.
-        attributes: Its attributes; an underscore stands for a hyphen, and a final one is dropped.
+    In the name of an attribute an underscore stands for a hyphen, and a final one is dropped. `script` and `style` are
+    refused, because HTML does not escape their text.
     """
     if tag in ("script", "style"):
         raise ValueError(f"{tag}: its text would not be escaped")

@@ -131,11 +131,7 @@ class Likeness:
         return _with_equals(Sketches(keys, hashed[:, None], hashes, probes.reshape(-1, size)))
 
     def near(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """Which pairs are near duplicates, bool [pairs].
-
-        Args:
-            one, other: Probes, uint8 [pairs, bytes].
-        """
+        """Which pairs are near duplicates, bool [pairs], given their probes, uint8 [pairs, bytes]."""
         equal: np.ndarray = (one == other).all(axis=1)
         sketched = (one[:, 0] == 1) & (other[:, 0] == 1)
         compare = {"picture": self._near_pictures, "text": self._near_texts}

@@ -52,7 +52,8 @@ def hash_and_luma(pixels: np.ndarray) -> tuple[int | None, np.ndarray]:
         float32 [16, 16].
     """
     luma = _luma(pixels)
-    return _hash(luma), _small(luma)
+    parts = luma.reshape(_SIDE // 2, 2, _SIDE // 2, 2).mean(axis=(1, 3))
+    return _hash(luma), (parts / _WHITE).astype(np.float32)
 
 
 def _hash(luma: np.ndarray) -> int | None:
@@ -65,21 +66,11 @@ def _hash(luma: np.ndarray) -> int | None:
     return int(_BITS[1:][slow > np.sort(slow)[len(slow) // 2]].sum())
 
 
-def _small(luma: np.ndarray) -> np.ndarray:
-    """The luma of 16 x 16 parts, float32, given that of 32 x 32."""
-    parts = luma.reshape(_SIDE // 2, 2, _SIDE // 2, 2).mean(axis=(1, 3))
-    return (parts / _WHITE).astype(np.float32)
-
-
 def alike_pictures(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How alike pictures are whose hashes are near, float64 [pairs] each.
+    """How alike pictures are whose hashes are near, given their lumas of any scale, [pairs, 16, 16].
 
-    Args:
-        one, other: Lumas of any scale, [pairs, 16, 16].
-
-    Returns:
-        The correlation of their lumas, -1 to 1; and the largest difference of a part of them, in standard
-        deviations of each.
+    Returns the correlation of their lumas, -1 to 1, and the largest difference of a part of them, in standard deviations
+    of each, float64 [pairs] both.
     """
     first, second = (_normalized(lumas) for lumas in (one, other))
     apart = np.abs(first - second).max(axis=1, initial=0) * np.sqrt(first.shape[1])

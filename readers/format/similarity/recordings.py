@@ -79,13 +79,10 @@ def recording_sketch(signal: np.ndarray) -> tuple[int, np.ndarray] | None:
 
 
 def alike_recordings(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """How alike recordings are whose hashes are: -1 to 1, float64 [pairs].
+    """How alike recordings are whose hashes are near, given their portraits, int8 [pairs, 129]: -1 to 1, float64 [pairs].
 
     It is the smaller of the correlations of their terms or waves and of their spectra; -1 for a slow signal and
     a fast one.
-
-    Args:
-        one, other: Portraits, int8 [pairs, 129].
     """
     first, second = one.astype(np.float64), other.astype(np.float64)
     terms = _cosines(first[:, :64], second[:, :64])

@@ -59,9 +59,10 @@ class Card:
 def card_of(record: Mapping[str, Any], look: Look) -> Card:
     """The card of a record, whose encoded images may be bytes. A feature that cannot be decoded is a line that says why."""
     features, classes = look.features, look.features.classes
-    key, label = look.value_of("key", record), look.value_of("label", record)
+    names = features.named("key"), features.named("label")
+    key, label = map(record.get, names)
     drawn = drawings_of(record, look)
-    shown = {*drawn.features, features.named("key"), features.named("label")}
+    shown = {*drawn.features, *names}
     words = drawn.words | {
         name: _words(value, classes.get(name, ()))
         for name, value in record.items()
@@ -76,7 +77,7 @@ def card_of(record: Mapping[str, Any], look: Look) -> Card:
         lines = [*lines[:_FEATURES], element("div", rest)]
     return Card(
         visible_line(key.decode("utf-8", "backslashreplace")) if isinstance(key, bytes) else "",
-        "" if label is None else _words(label, classes.get(features.named("label"), ())),
+        "" if label is None else _words(label, classes.get(names[1], ())),
         drawn.pictures,
         lines,
     )
