@@ -183,8 +183,7 @@ class Likeness:
     def _picture(self, pixels: np.ndarray) -> tuple[bool, int, bytes]:
         """Whether a picture has a hash, the hash or a digest, and the probe."""
         pixels = _real(pixels)
-        small = reduced(pixels) if pixels.size else pixels
-        found, luma = hash_and_luma(small) if small.size else (None, small)
+        found, luma = hash_and_luma(reduced(pixels)) if pixels.size else (None, pixels)
         if found is None:
             return False, *_exact([pixels])
         return True, found, b"\1" + np.rint(255 * luma).astype(np.uint8).tobytes()
