@@ -84,11 +84,11 @@ def summary(value: Any, names: Sequence[str] = ()) -> str:
     if value.size > _VALUES_SHOWN:
         shown += ", ..."
     if value.size > 1 and value.dtype.kind not in "Oc" and not names:
-        shown += f"  ({_range(value)})"
+        shown += f"  ({value_range(value)})"
     return f"{kind}  {shown}".rstrip()
 
 
-def _range(value: np.ndarray) -> str:
+def value_range(value: np.ndarray) -> str:
     """The smallest and the largest number, and how many are NaN: `0.5 to 3.0, 2 NaN`."""
     numbers = value[~np.isnan(value)]
     if not numbers.size:

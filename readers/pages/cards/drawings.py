@@ -11,9 +11,10 @@ import numpy as np
 
 from readers.format.decode.images import EncodedImage
 from readers.format.display import shortened
+from readers.format.dtypes import dtype_name
 from readers.format.manifest import UNKNOWN_ID
-from readers.format.schema import Feature
-from readers.head import summary
+from readers.format.schema import Feature, format_shape
+from readers.head import value_range
 from readers.pages.cards.lines import channel_keys, lines
 from readers.pages.cards.look import Look
 from readers.pages.cards.overlays import Marks, legend, marked, mask_of_objects
@@ -95,7 +96,7 @@ def _draw(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> Non
     elif role == "spectrogram":
         levels = value if value.ndim == 2 else value[..., 0]
         # Time goes right, frequency up.
-        drawn.add(name, [thumbnail(levels.T[::-1]).element()], summary(value))
+        drawn.add(name, [thumbnail(levels.T[::-1]).element()], _extent(value))
     elif feature.step and feature.is_image:
         drawn.add(name, _frames(name, feature.step, value), f"{len(value):,} frames")
     elif kind == "picture":
@@ -107,7 +108,7 @@ def _draw(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> Non
         value = value.astype(np.float32) if value.dtype.kind == "V" else value
         rate = look.rate_of(record)
         seconds = f"{len(value) / rate:,.4g} s at {rate:,.6g} Hz, " if rate else ""
-        drawn.add(name, [lines(value), *channel_keys(value)], seconds + summary(value))
+        drawn.add(name, [lines(value), *channel_keys(value)], seconds + _extent(value))
 
 
 def _draw_picture(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> None:
@@ -163,3 +164,7 @@ def _frames(name: str, feature: Feature, value: Sequence[Any]) -> list[Element]:
         words = f"frame {place + 1:,} of {len(value):,}, {shown.words}"
         frames.append(shown._replace(words=words).element())
     return frames
+
+
+def _extent(array: np.ndarray) -> str:
+    return f"{dtype_name(array.dtype)} {format_shape(array.shape)}, {value_range(array)}"
