@@ -16,7 +16,6 @@ from typing import Any
 from readers import decoders
 from readers.api import as_numpy, load, torch_batches
 from readers.decoders.decoder import Decoder, called
-from readers.files.local import is_local
 from readers.files.processors import on_all_processors, processors
 from readers.format.display import counted, format_bytes, format_table
 from readers.format.schema import Schema
@@ -32,33 +31,32 @@ _DECODED, _MAPPED = 32 << 20, 256
 _LITTLE = 0.01
 
 _DECODER = re.compile(
-    r"([^=]+)=(?:(Decode|Skip)|(Resize|CenterCrop|RandomResizedCrop):(\d{1,4})(?:x(\d{1,4}))?)"
+    r"([^=]+)=(?:(Skip)|(Resize|CenterCrop|RandomResizedCrop):(\d{1,4})(?:x(\d{1,4}))?)"
 )
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Records a second of a part of reading, or of a way to a training step: `together` is with all parts before it.
+    """Records a second of a part of reading alone, and its cure; or of a way to a training step, with all parts.
 
-    `cure` says what to change if a part is the limit, `ahead` whether a way makes batches during a step, not after it.
+    `ahead` says whether a way makes batches during a step, not after it.
     """
 
     name: str
-    alone: float = 0
-    together: float = 0
-    ahead: bool = True
+    rate: float
     cure: str = ""
+    ahead: bool = True
 
     def idle_share(self, batch_size: int, step: float) -> float:
         """The share of the time in which a step of so many seconds has no batch to work on."""
-        making = batch_size / self.together
+        making = batch_size / self.rate
         waiting = max(making - step, 0) if self.ahead else making
         return waiting / (waiting + step)
 
 
 @dataclass(frozen=True)
 class Timings:
-    """The rates of parts and ways, with batches of a size; `step` is in seconds, or None if it is unknown."""
+    """The rates of parts and ways, with batches of a size; `step` is in seconds, None if it is unknown."""
 
     title: str
     parts: Sequence[Rate]
@@ -74,33 +72,32 @@ class Timings:
 
     @property
     def advice(self) -> str:
-        """What to change, in one line."""
-        limit, idle = min(self.parts, key=lambda part: part.alone), self.idle
-        cure = f"{limit.name} is the limit: {limit.cure}"
+        """What to change first, in one sentence."""
+        slowest, idle = min(self.parts, key=lambda part: part.rate), self.idle
+        cure = f"the slowest part is {slowest.name}: {slowest.cure}"
         if not self.step:
             return cure
-        need = f"the {self.batch_size / self.step:,.0f} records a second of a step"
+        need = f"the {self.batch_size / self.step:,.0f} records a second that a step needs"
         enough = [name for name, share in idle.items() if share < _LITTLE]
         if not enough:
-            return f"no way gives {need}; {cure}"
-        worst = max(self.ways, key=lambda way: idle[way.name])
-        if worst.name in enough:
-            return f"nothing to change: every way gives {need}"
-        why = ", as its loop is the limit" if 0 < worst.alone < limit.alone else ""
-        share = f"{worst.name} leaves it idle for {idle[worst.name]:.0%}{why}"
-        return f"use {' or '.join(enough)}, which gives {need}: {share}"
+            return f"no way of reading makes {need}, and {cure}"
+        if len(enough) == len(idle):
+            return f"nothing to change: every way of reading makes {need}"
+        worst = max(idle, key=lambda name: idle[name])
+        share = f"{worst} leaves a step idle for {idle[worst]:.0%} of the time"
+        return f"read with {enough[0]}, which makes {need}: {share}"
 
     def __str__(self) -> str:
         step = f"  idle share of a step of {self.step * 1000:g} ms" if self.step else ""
         rows = [["records a second", f"{'alone':>9}", f"{'together':>9}", step]]
-        for rate in (*self.parts, *self.ways):
-            both = [f"{n:9,.0f}" if n else "" for n in (rate.alone, rate.together)]
-            share = f"{self.idle[rate.name]:6.0%}" if rate.name in self.idle else ""
-            rows.append([rate.name, *both, share])
+        rows += [[part.name, f"{part.rate:9,.0f}", "", ""] for part in self.parts]
+        shares = {name: f"{share:6.0%}" for name, share in self.idle.items()}
+        for way in self.ways:
+            rows.append([way.name, "", f"{way.rate:9,.0f}", shares.get(way.name, "")])
         return f"{self.title}\n\n{format_table(rows)}\n\n{self.advice}"
 
     def to_json(self) -> dict[str, Any]:
-        """The same for a program; a rate of 0 was not measured."""
+        """The same for a program."""
         return {**asdict(self), "idle": self.idle, "advice": self.advice}
 
 
@@ -111,8 +108,8 @@ def decoders_of(texts: Sequence[str]) -> dict[str, Decoder]:
         spelled = _DECODER.fullmatch(text)
         if not spelled or spelled[1] in found:
             raise ValueError(
-                f"--decoders {text!r}: expected FEATURE=Resize:SIZE, CenterCrop:SIZE, RandomResizedCrop:SIZE, Decode "
-                "or Skip, once for a feature, as in image=RandomResizedCrop:224 or image=Resize:240x320"
+                f"--decoders {text!r}: expected FEATURE=Resize:SIZE, CenterCrop:SIZE, RandomResizedCrop:SIZE or "
+                "Skip, once for a feature, as in image=RandomResizedCrop:224 or image=Resize:240x320"
             )
         name, whole, resized, height, width = spelled.groups()
         size = [] if whole else [(int(height), int(width or height))]
@@ -150,18 +147,10 @@ def rate_of(items: Iterator[Any], each: int, seconds: float) -> float:
 def bench(
     directory: str, split: str | None, step: float | None, seconds: float, **how: Any
 ) -> Timings:
-    """What each part of reading, and each way to a training step, gives on this machine, in a random order.
+    """What each part of reading, and each way to a training step of a length, gives on this machine, in a random order.
 
-    PyTorch and TensorFlow are measured if they are installed.
-
-    Args:
-        directory, split: Arguments of `readers.as_numpy`.
-        step: The length of a training step in seconds; None if it is unknown.
-        seconds: How long each rate is measured.
-        how: The arguments `batch_size`, `batching`, `decoders` and `map` of `readers.as_numpy`.
-
-    Raises:
-        ValueError, OSError: The readers raise it.
+    PyTorch and TensorFlow are measured if they are installed. Each rate is measured for some seconds. `how` has the
+    arguments `batch_size`, `batching`, `decoders` and `map` of `as_numpy`.
     """
     plan, size, seeds = resolve(directory, split, None, None), how["batch_size"], itertools.count()
     how |= {"split": plan.name, "shuffle": True, "repeat": None, "remainder": "drop"}
@@ -172,14 +161,18 @@ def bench(
             return rate_of(batches, size, seconds)
 
     first, skip = _least(plan.schema)
-    read, decode = _cures(plan.schema, how["decoders"], is_local(directory))
     found = rate(columns=[first], decoders=skip, map=None)
-    parts = [Rate("reading and checksums", found, cure=read)]
+    read = "keep the dataset on a faster disk of this machine (cache=), or write smaller records"
+    parts = [Rate("reading and checksums", found, read)]
+    count = min(max(int(_DECODED / (plan.record_bytes or 1)), size), plan.records)
+    few = f"{plan.name.partition('[')[0]}[:{count}]"
     with tempfile.TemporaryDirectory() as folder:
-        count = min(max(int(_DECODED / (plan.record_bytes or 1)), size), plan.records)
-        few = f"{plan.name.partition('[')[0]}[:{count}]"
         found = rate(split=few, cache=Cache(folder), map=None)
-    parts.append(Rate("decoding into batches", found, cure=decode))
+    whole = [n for n, f in plan.schema.items() if f.is_image and n not in how["decoders"]]
+    decode = "read fewer features (columns=), or use more processors"
+    if whole:
+        decode = f"decode pictures at the model's size (--decoders {whole[0]}=Resize:224)"
+    parts.append(Rate("decoding into batches", found, decode))
     if how["map"]:
         records = RecordSource(directory, few, decoders=how["decoders"])[:_MAPPED]
 
@@ -188,26 +181,15 @@ def bench(
 
         again = "do it for whole batches (transform=), or once, when the dataset is written"
         calls = map(on_all_processors, itertools.repeat(mapped), itertools.repeat(len(records)))
-        parts.append(Rate("map", rate_of(calls, len(records), seconds), cure=again))
-    ways = [Rate("as_numpy", together=rate(), ahead=False)]
-    ways.append(Rate("as_numpy(prefetch=2)", together=rate(prefetch=2)))
+        parts.append(Rate("map", rate_of(calls, len(records), seconds), again))
+    ways = [Rate("as_numpy", rate(), ahead=False), Rate("as_numpy(prefetch=2)", rate(prefetch=2))]
     if importlib.util.find_spec("torch"):
-        from torch.utils.data import DataLoader
-
-        batches = torch_batches(directory, **how, prefetch=2)
-        found = rate_of(iter(batches), size, seconds)
-        ways.append(Rate("torch_batches(prefetch=2)", together=found))
-        workers = min(processors(), 4)
-        loader = iter(DataLoader(batches, batch_size=None, num_workers=workers))
-        name, found = f"torch_batches, {workers} workers", rate_of(loader, size, seconds)
-        ways.append(Rate(name, together=found))
+        ways += _of_torch(directory, how, seconds)
     if importlib.util.find_spec("tensorflow"):
         ways += _of_tensorflow(directory, how, seconds)
     kind = f"{counted(plan.records, 'record')} of {format_bytes(plan.record_bytes or 0)}"
-    title = (
-        f"{directory}, {plan.name}: {kind}, {size} in a batch, {counted(processors(), 'processor')}"
-    )
-    return Timings(title, parts, ways, size, step)
+    title = f"{directory}, {plan.name}: {kind}, {size} in a batch"
+    return Timings(f"{title}, {counted(processors(), 'processor')}", parts, ways, size, step)
 
 
 def _least(schema: Schema) -> tuple[str, dict[str, Decoder]]:
@@ -217,18 +199,14 @@ def _least(schema: Schema) -> tuple[str, dict[str, Decoder]]:
     return name, {name: decoders.Skip()} if costs[name][0] and not schema[name].step else {}
 
 
-def _cures(schema: Schema, given: Mapping[str, Decoder], is_on_disk: bool) -> tuple[str, str]:
-    """What to change if reading, and if decoding, is the limit."""
-    pictures = [name for name, feature in schema.items() if feature.is_image]
-    decode = "write smaller pictures (--image_size)" if pictures else "read fewer features"
-    if whole := [name for name in pictures if name not in given]:
-        decode = f"decode pictures at the model's size (--decoders {whole[0]}=Resize:224)"
-    many = "several processes (torch_batches in a DataLoader with num_workers=)"
-    place = "faster disk" if is_on_disk else "disk of this machine (cache=)"
-    return (
-        f"more threads will not help; keep the dataset on a {place}, or write smaller records",
-        f"{decode}, or use {many if processors() > 8 else 'more processors'}",
-    )
+def _of_torch(directory: str, how: Mapping[str, Any], seconds: float) -> Iterator[Rate]:
+    from torch.utils.data import DataLoader
+
+    size, batches = how["batch_size"], torch_batches(directory, **how, prefetch=2)
+    yield Rate("torch_batches(prefetch=2)", rate_of(iter(batches), size, seconds))
+    workers = min(processors(), 4)
+    loader = DataLoader(batches, batch_size=None, num_workers=workers)
+    yield Rate(f"torch_batches, {workers} workers", rate_of(iter(loader), size, seconds))
 
 
 def _of_tensorflow(directory: str, how: Mapping[str, Any], seconds: float) -> Iterator[Rate]:
@@ -244,12 +222,10 @@ def _of_tensorflow(directory: str, how: Mapping[str, Any], seconds: float) -> It
 
     size, dataset = how["batch_size"], load(directory, **how)
     try:
-        both = dataset, tf.data.Dataset.from_tensors(next(iter(dataset))).repeat()
-        loop, bare = (rate_of(iter(each), size, seconds) for each in both)
-        yield Rate("load, in a loop", bare, loop)
+        loop = rate_of(iter(dataset), size, seconds)
+        yield Rate("load, in a loop", loop)
         count = max(int(loop / size * seconds / 8), 1)
-        calls = (map(several, *map(itertools.repeat, (iter(d), tf.constant(count)))) for d in both)
-        graph, bare = (rate_of(each, size * count, seconds) for each in calls)
-        yield Rate("load, in a tf.function", bare, graph)
+        calls = map(several, itertools.repeat(iter(dataset)), itertools.repeat(tf.constant(count)))
+        yield Rate("load, in a tf.function", rate_of(calls, size * count, seconds))
     except tf.errors.OpError as error:
         raise CorruptRecordError(str(error)) from error

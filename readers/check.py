@@ -64,16 +64,7 @@ def check_facts(
 
 
 def facts_of(directory: str, records: int, group_by: str = "") -> Facts:
-    """The facts that checks look at: the manifest of a dataset, and a sample of its records.
-
-    Args:
-        directory: The dataset's directory.
-        records: How many records to look at, at most.
-        group_by: What names groups, as for `check`.
-
-    Raises:
-        ValueError: `records` is below 1, or `group_by` is no regular expression.
-    """
+    """The facts that checks look at: the manifest of a dataset, and a sample of its records; arguments as for `check`."""
     if records < 1:
         raise ValueError(f"records={records}: expected a number of at least 1")
     try:

@@ -39,10 +39,8 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
         if len(rows) > len(rows[:shown]):
             yield f"and {len(rows) - len(rows[:shown]):,} more: --labels shows all"
         yield ""
-    if not manifest.label_names and (numbers := _label_numbers(manifest)):
-        yield f"labels      {numbers}"
-        if note := _label_note(manifest):
-            yield f"            {note}"
+    if not manifest.label_names:
+        yield from _label_numbers(manifest)
     if manifest.num_classes:
         yield f"classes     {manifest.num_classes:,}"
     for feature, found in names.items():
@@ -77,35 +75,28 @@ def named(label: int, names: Sequence[str]) -> str:
     return f"{label} ({names[label]})" if 0 <= label < len(names) else str(label)
 
 
-def _label_numbers(manifest: Manifest) -> str:
-    """How many whole numbers are labels, and their range; empty without such labels."""
+def _label_numbers(manifest: Manifest) -> Iterator[str]:
+    """Yields how many whole numbers are labels, and their range; and what a loss that needs ids from 0 has to know."""
     if not manifest.label_range:
-        return ""
-    counts = manifest.counts_of(manifest.label)
-    number = f"{len(counts):,} " if counts is not None else ""
-    low, high = manifest.label_range
-    return f"{number}whole numbers, {low} to {high}"
-
-
-def _label_note(manifest: Manifest) -> str:
-    """What a loss that needs ids from 0 to n - 1 has to know about labels that are numbers."""
+        return
     counts, classes = manifest.counts_of(manifest.label), manifest.num_classes
+    low, high = manifest.label_range
+    number = "" if counts is None else f"{len(counts):,} "
+    yield f"labels      {number}whole numbers, {low} to {high}"
+    unused = [n for n in range(classes or 0) if counts is not None and n not in counts]
     if classes is None:
-        return "some are negative: a loss that needs ids from 0 needs other labels"
-    unused = classes - len(counts) if counts is not None else 0
-    if not unused:
-        return ""
-    first = next(number for number in range(classes) if number not in (counts or ()))
-    return f"{unused:,} of 0 to {classes - 1} have no record, such as {first}"
+        yield "            some are negative: a loss that needs ids from 0 needs other labels"
+    elif unused:
+        rest = f"{len(unused):,} of 0 to {classes - 1} have no record, such as {unused[0]}"
+        yield f"            {rest}"
 
 
 def _statistics(split: Split) -> Iterator[tuple[str, ...]]:
     """The table of a split's statistics, with a column for values that are not finite if any are."""
     figures = list(_figures(split))
     columns = {name: name for name in ("count", "nan", "min", "max", "mean", "std")}
-    if any("nan" in row for _, _, row in figures):
-        columns["nan"] = "nan or inf"
-    else:
+    columns["nan"] = "nan or inf"
+    if not any("nan" in row for _, _, row in figures):
         del columns["nan"]
     yield ("  feature", "of", *columns.values())
     for feature, what, row in figures:
@@ -113,17 +104,16 @@ def _statistics(split: Split) -> Iterator[tuple[str, ...]]:
 
 
 def _figures(split: Split) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """(feature, `values`, `bytes` or a dimension of unknown size, its statistics)."""
+    """Yields (feature, `values`, `bytes` or a dimension of unknown size, its statistics)."""
     for feature, figures in split.statistics.items():
         if not isinstance(figures, Mapping):
             continue
-        rows = {"values": figures} if "count" in figures else {}
-        lengths_of = figures.get("lengths")
-        for what, lengths in lengths_of.items() if isinstance(lengths_of, Mapping) else ():
-            rows[what if what == "bytes" else f"dimension {what}"] = lengths
-        for what, row in rows.items():
+        if "count" in figures:
+            yield feature, "values", figures
+        lengths = figures.get("lengths")
+        for what, row in lengths.items() if isinstance(lengths, Mapping) else ():
             if isinstance(row, Mapping):
-                yield feature, what, row
+                yield feature, what if what == "bytes" else f"dimension {what}", row
 
 
 def _number(value: Any) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
-from collections.abc import Mapping, Sequence
-from io import FileIO
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, overload
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from readers.batches.batch_format import BatchFormat
 from readers.batches.collate import collate
+from readers.batches.read_sizes import records_at_once
 from readers.files.local import is_local, path_text
 from readers.format.dtypes import numpy_dtype
 from readers.format.encodings.spec import format_shape
@@ -22,9 +22,6 @@ from readers.shards.features import with_fixed_shapes
 from readers.shards.plan import Paths
 from readers.shards.records import Records
 from readers.shards.resolve import name_list, resolve
-
-# Records read and written together: few enough for every machine, enough to decode as columns.
-_CHUNK_RECORDS, _CHUNK_BYTES = 4096, 8 << 20
 
 
 @overload
@@ -59,29 +56,26 @@ def export_npy(
 ) -> Path | list[Path]:
     """Writes a feature of all records of a split to a `.npy` file, and returns the file's path.
 
-    Row i of the array [records, *shape] is the feature of record i, as in `RecordSource`. The array
-    may be larger than memory: it is written a few megabytes at a time, and
-    `np.load(path, mmap_mode="r")` maps it for reading. The CRC32C of every record is checked.
+    Row i of the array [records, *shape] is the feature of record i, as in `RecordSource`. The array may be larger than
+    memory, and `np.load(path, mmap_mode="r")` maps it for reading. The CRC32C of every record is checked.
 
     A file is called `<output>.partial` until it is complete. An export that fails removes it.
 
     Args:
         path: A dataset's directory; or, with `schema`, TFRecord files as for `as_numpy`.
-        feature: The feature's name, or a list of names to write in one pass and return a list of
-            paths. A feature must be numeric and have the same shape in all records.
-        output: The file; for a list of features, a directory for one `<feature>.npy` each. Existing
-            files are not replaced.
+        feature: The feature's name, or a list of names to write in one pass. A feature must be numeric and have the
+            same shape in all records.
+        output: The file; for a list of features, a directory for one `<feature>.npy` each, whose paths are returned.
+            Existing files are not replaced.
         split: A split or a slice of one, `"train[:10%]"`. None means the only split, or `train`.
         schema: The features of files without a manifest; for a dataset, the features to read.
 
     Raises:
-        ValueError: An argument is wrong, or a feature cannot be in a `.npy` file; the message
-            states what to do.
+        ValueError: An argument is wrong, or a feature cannot be in a `.npy` file; the message says what to do.
         CorruptRecordError: (a ValueError) The framing or the checksum of a record is wrong.
         DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
         FileNotFoundError: A shard is missing.
-        FileExistsError: The output exists; or the `.partial` file of an export that still runs, or
-            was killed.
+        FileExistsError: The output exists; or the `.partial` file of an export that still runs, or was killed.
         StoreError: (an OSError) A store still fails after several retries.
         OSError: The output cannot be written.
 
@@ -95,55 +89,53 @@ def export_npy(
     for name, exported in plan.schema.items():
         _check(name, exported)
     outputs = _outputs(output, names, isinstance(feature, str))
-    for path in outputs.values():
-        if path.exists():
-            raise FileExistsError(f"{path}: already exists; delete it, or choose another output")
-    partials = {name: path.with_name(f"{path.name}.partial") for name, path in outputs.items()}
-    files: dict[str, FileIO] = {}
-    with contextlib.ExitStack() as opened:
-        for name, partial in partials.items():
-            files[name] = opened.enter_context(_created(partial))
-            opened.callback(partial.unlink, missing_ok=True)
-        _fill(files, Records(plan))
-        for name, partial in partials.items():
-            partial.replace(outputs[name])
+    for target in outputs.values():
+        if target.exists():
+            raise FileExistsError(f"{target}: already exists; delete it, or choose another output")
+    records, size = Records(plan), records_at_once(plan)
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(_partial(path)) for name, path in outputs.items()}
+        for name, file in files.items():
+            _write(file, _header(plan.schema[name], len(records)))
+        for first in range(0, len(records), size):
+            numbers = np.arange(first, min(first + size, len(records)))
+            (columns,) = records.batches(numbers, (0, len(numbers)))
+            arrays = collate(columns, plan.schema, BatchFormat(), records.memory.empty)
+            for name, file in files.items():
+                _write(file, arrays[name].reshape(-1).view(np.uint8).data)
     return outputs[feature] if isinstance(feature, str) else [outputs[name] for name in names]
 
 
-def _created(partial: Path) -> FileIO:
+@contextmanager
+def _partial(path: Path) -> Iterator[io.FileIO]:
+    """A new file `<path>.partial`, which is renamed when it is complete, and removed if it fails."""
+    partial = path.with_name(f"{path.name}.partial")
     partial.parent.mkdir(parents=True, exist_ok=True)
     try:
-        return partial.open("xb", buffering=0)
+        file = partial.open("xb", buffering=0)
     except FileExistsError:
         raise FileExistsError(
-            f"{partial}: another export is writing it, or was killed; wait until it ends, or delete "
-            "the file"
+            f"{partial}: another export is writing it, or was killed; wait until it ends, or delete the file"
         ) from None
+    try:
+        with file:
+            yield file
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
-def _fill(files: Mapping[str, FileIO], records: Records) -> None:
-    """Writes the headers and all rows."""
-    schema, end = records.plan.schema, len(records)
-    for name, file in files.items():
-        header = io.BytesIO()
-        row = np.lib.format.dtype_to_descr(numpy_dtype(schema[name].dtype))
-        shape = end, *schema[name].known_sizes
-        np.lib.format.write_array_header_1_0(
-            header, {"descr": row, "fortran_order": False, "shape": shape}
-        )
-        _write(file, header.getbuffer())
-    size = max(1, min(_CHUNK_RECORDS, int(_CHUNK_BYTES / (records.plan.record_bytes or 1))))
-    for first in range(0, end, size):
-        numbers = np.arange(first, min(first + size, end))
-        (columns,) = records.batches(numbers, (0, len(numbers)))
-        arrays = collate(columns, schema, BatchFormat(), records.memory.empty)
-        for name, file in files.items():
-            _write(file, arrays[name].reshape(-1).view(np.uint8).data)
-    for file in files.values():
-        os.fsync(file.fileno())
+def _header(feature: Feature, records: int) -> memoryview:
+    """The beginning of a `.npy` file of an array [records, *shape]."""
+    header, dtype = io.BytesIO(), np.lib.format.dtype_to_descr(numpy_dtype(feature.dtype))
+    shape = records, *feature.known_sizes
+    fields = {"descr": dtype, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, fields)
+    return header.getbuffer()
 
 
-def _write(file: FileIO, data: memoryview) -> None:
+def _write(file: io.FileIO, data: memoryview) -> None:
     try:
         while data:
             data = data[file.write(data) :]
@@ -157,35 +149,33 @@ def _write(file: FileIO, data: memoryview) -> None:
 def _check(name: str, feature: Feature) -> None:
     """Raises ValueError for a feature that a `.npy` file cannot hold as numbers of one shape."""
     if feature.dtype in ("string", "bfloat16"):
-        kind = "text" if feature.dtype == "string" else feature.dtype
-        raise ValueError(
-            f"feature {name!r} is {kind}, which a .npy file cannot hold: read it with "
-            "readers.as_numpy or readers.RecordSource"
-        )
-    if not feature.is_fixed:
-        raise ValueError(
-            f"feature {name!r} has the shape {format_shape(feature.shape)}: None is a size that the "
-            "schema does not fix, so it is not one array: read it with readers.as_numpy(..., "
-            "batching='padded') or readers.RecordSource"
-        )
+        problem = f"is {'text' if feature.dtype == 'string' else feature.dtype}"
+    elif not feature.is_fixed:
+        problem = f"has the shape {format_shape(feature.shape)}, which varies between records"
+    else:
+        return
+    raise ValueError(
+        f"feature {name!r} {problem}; a .npy file holds numbers of one shape: read it with "
+        "readers.as_numpy(..., batching='padded') or readers.RecordSource"
+    )
 
 
 def _outputs(output: str | os.PathLike[str], names: Sequence[str], is_one: bool) -> dict[str, Path]:
     """The output file of each feature."""
     local = path_text(output)
+    path = Path(local)
     if not is_local(local):
         raise ValueError(f"output={local!r}: expected a local path")
-    path = Path(local)
+    if path.exists() and path.is_dir() == is_one:
+        problem = (
+            "directory: expected a file" if is_one else "file: several features need a directory"
+        )
+        raise ValueError(f"output={local!r} is a {problem}")
     if is_one:
-        if path.is_dir():
-            raise ValueError(f"output={local!r} is a directory: expected a file")
-        return {names[0]: path}
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"output={local!r} is a file: a list of features needs a directory")
+        return dict.fromkeys(names, path)
     for name in names:
         if Path(name).name != name:
             raise ValueError(
-                f"feature {name!r}: its name cannot be a file name; export it alone, to a file "
-                "name of your choice"
+                f"feature {name!r}: its name cannot be a file name; export it alone, to a file of your choice"
             )
     return {name: path / f"{name}.npy" for name in names}

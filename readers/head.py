@@ -22,22 +22,19 @@ _VALUES_SHOWN, _CHARACTERS_SHOWN = 5, 100
 
 
 def first_records(directory: str, split: str | None, count: int) -> Iterator[str]:
-    """Yields lines that show the first records of a split or a slice of one.
-
-    Each array is shown by its dtype, shape and first values.
+    """Yields lines that show the first records of a split or a slice: dtype, shape and first values of each array.
 
     Raises:
         ValueError: The count is below 1, or the dataset, split or a record cannot be read.
     """
     records, manifest = _records(directory, split, count)
     names = manifest.classes
-    shown = min(count, len(records))
     width = max(map(len, records.plan.schema))
-    for number, record in enumerate(_read(records, shown)):
+    for number, record in enumerate(_read(records, count)):
         yield f"{records.plan.name}, record {number:,} of {len(records):,}"
         for name, value in record.items():
             yield f"  {name.ljust(width)}  {summary(value, names.get(name, ()))}"
-    if not shown:
+    if not len(records):
         yield f"{records.plan.name} holds no records"
 
 
@@ -47,8 +44,7 @@ def first_records_as_json(directory: str, split: str | None, count: int) -> Iter
     Floats have the fewest digits that give the same value in their dtype; NaN and infinity are
     null, complex numbers are [real, imaginary].
     """
-    records, _ = _records(directory, split, count)
-    for record in _read(records, min(count, len(records))):
+    for record in _read(_records(directory, split, count)[0], count):
         values = {name: _as_json(value) for name, value in record.items()}
         yield json.dumps(values, ensure_ascii=False, allow_nan=False)
 
@@ -62,7 +58,7 @@ def _records(directory: str, split: str | None, count: int) -> tuple[Records, Ma
 
 def _read(records: Records, count: int) -> Iterator[dict[str, Any]]:
     """Yields the first records, which are read together; those before a damaged one come first."""
-    size = records_at_once(records.plan)
+    size, count = records_at_once(records.plan), min(count, len(records))
     for first in range(0, count, size):
         numbers = range(first, min(first + size, count))
         try:
@@ -73,12 +69,7 @@ def _read(records: Records, count: int) -> Iterator[dict[str, Any]]:
 
 
 def summary(value: Any, names: Sequence[str] = ()) -> str:
-    """An array, or a list of arrays, in one line: dtype, shape, first values and range.
-
-    Args:
-        value: The array, or the list.
-        names: The names of classes by id, if the values are such ids.
-    """
+    """An array, or a list of arrays, in one line: dtype, shape, first values, with the names of classes, and range."""
     if isinstance(value, list):
         shown = "; ".join(summary(array, names) for array in value[:1])
         return f"{len(value):,} arrays: {shown}{'; ...' if len(value) > 1 else ''}"

@@ -18,13 +18,8 @@ def write_text_indexes(
 ) -> list[Path]:
     """Writes an index of each shard as text, lines of "<offset> <length>" in bytes, framing included.
 
-    Args:
-        directory: The dataset's directory: a path, or a URL of a store or of another protocol of fsspec.
-        output: A local folder for the files `<shard>.idx`, which is created if it is missing; None for those
-            of the shards, which must then be local.
-
-    Returns:
-        The paths of the files, in the order of the shards.
+    The files `<shard>.idx` are written to a local folder, new or not; without one beside the shards, which must then be
+    local. Returns their paths, in the order of the shards.
 
     Raises:
         DatasetError: (a ValueError) There is no manifest, it is damaged, or an index is.
@@ -32,22 +27,20 @@ def write_text_indexes(
         OSError: A file cannot be written.
     """
     source = path_text(directory)
-    folder = None if output is None else path_text(output)
-    if not is_local(folder or source):
+    folder = source if output is None else path_text(output)
+    if not is_local(folder):
         raise ValueError(
-            f"{folder or source}: text indexes are written to a local folder; name one with "
-            "--output"
+            f"{folder}: text indexes are written to a local folder; name one with --output"
         )
-    manifest = Manifest.read(source)
-    if folder is not None:
+    manifest, written = Manifest.read(source), []
+    if output is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
-    written = []
     for split in manifest.splits:
         for part in dataset_plan(source, manifest, split).parts:
             offsets = read_offsets(part)
             rows = zip(offsets[:-1].tolist(), np.diff(offsets).tolist(), strict=True)
             path = Path(part.path + TEXT_INDEX_SUFFIX)
-            path = path if folder is None else Path(folder, path.name)
+            path = path if output is None else Path(folder, path.name)
             path.write_text("".join(f"{offset} {length}\n" for offset, length in rows))
             written.append(path)
     return written

@@ -37,12 +37,13 @@ from beam_jobs.jobs.near import Compared, Near, compared_of
 from beam_jobs.jobs.reshard.reshard_job import ReshardJob, reshard_job
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
+from beam_jobs.plan.equality import Equality
 from beam_jobs.records.mapping import MAP_DIGEST, parse_map_schema
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.storage.atomic import list_files
 from readers.format.display import unwritable
 from readers.format.schema import Feature
-from readers.format.similarity.likeness import DEFAULTS, Equality, Kind, Likeness
+from readers.format.similarity.likeness import DEFAULTS, Kind, Likeness
 
 _KEY = "key"
 

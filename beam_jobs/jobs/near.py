@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_jobs.errors import UsageError
+from beam_jobs.plan.equality import Equality, Similarity
 from beam_jobs.plan.near_keys import SketchBlock, sketch_blocks
 from readers.format.decode.images import EncodedImage
 from readers.format.features import kind_of
 from readers.format.schema import Feature
-from readers.format.similarity.likeness import Equality, Kind, Similarity, Sketches
+from readers.format.similarity.likeness import Kind, Sketches
 
 _KINDS: dict[str, Kind] = {"picture": "picture", "text": "text", "signal": "recording"}
 

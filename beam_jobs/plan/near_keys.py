@@ -20,9 +20,10 @@ import numpy as np
 
 from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.errors import UsageError
+from beam_jobs.plan.equality import Equality, Similarity
 from beam_jobs.records.blocks import grouped
 from beam_jobs.records.pieces import PIECE_BYTES
-from readers.format.similarity.likeness import Equality, Similarity, Sketches
+from readers.format.similarity.likeness import Sketches
 from readers.format.similarity.pairs import pairs_in_runs, popcount
 
 # The bytes of a block's name.

@@ -16,11 +16,11 @@ import numpy as np
 
 from beam_jobs.columns import unpack
 from beam_jobs.errors import loss_error
+from beam_jobs.plan.equality import Similarity
 from beam_jobs.plan.near_keys import PAIR, Probes, duplicate_key
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import grouped
 from beam_jobs.records.pieces import PIECE_BYTES
-from readers.format.similarity.likeness import Similarity
 
 # Pairs that are compared at a time: their probes as float64 take 16 MiB.
 _AT_ONCE = 1 << 13

@@ -81,20 +81,13 @@ def _files(manifest: Manifest, content: bytes) -> list[dict[str, Any]]:
 
 
 def _field(name: str, feature: Feature) -> dict[str, Any]:
+    whole = "sc:Integer" if "int" in feature.dtype else "sc:Float"
+    kind = {"string": "sc:Text", "bool": "sc:Boolean"}.get(feature.dtype, whole)
     return {
         "@type": "cr:Field",
         "@id": f"records/{quote(name, safe='')}",
         "name": name,
         "description": str(feature),
-        "dataType": _data_type(feature),
+        "dataType": "sc:ImageObject" if feature.is_image else kind,
         "source": {"fileSet": {"@id": "shards"}, "extract": {"column": name}},
     }
-
-
-def _data_type(feature: Feature) -> str:
-    """What a value is, or each value of an array."""
-    if feature.is_image:
-        return "sc:ImageObject"
-    if feature.dtype in ("string", "bool"):
-        return {"string": "sc:Text", "bool": "sc:Boolean"}[feature.dtype]
-    return "sc:Integer" if "int" in feature.dtype else "sc:Float"

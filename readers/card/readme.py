@@ -87,15 +87,12 @@ def _lines(manifest: Manifest, licence: str) -> Iterator[str]:
 
 def escaped(text: str) -> str:
     """The beginning of a text as one line of Markdown that shows it and does nothing else."""
-    shown = "".join(map(_visible, shortened(text, _MOST_CHARACTERS))).strip()
-    return _MARKUP.sub(r"\\\g<0>", shown)
-
-
-def _visible(character: str) -> str:
-    """A character that neither ends the line nor turns the text around it."""
-    if character.isprintable():
-        return character
-    return " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"
+    # Other characters could end the line, or turn the text around them.
+    shown = "".join(
+        c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}"
+        for c in shortened(text, _MOST_CHARACTERS)
+    )
+    return _MARKUP.sub(r"\\\g<0>", shown.strip())
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -116,12 +113,9 @@ def _rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def write_card(directory: str, output: str | None, licence: str) -> list[Path]:
-    """Writes the card of a dataset; returns the paths of its files.
+    """Writes the card of a dataset to a folder on this machine, new or not, or its own; returns the paths of its files.
 
-    Args:
-        directory: The dataset: a path, or a URL of a store or of another protocol of fsspec.
-        output: A folder on this machine, new or not; None is the dataset's own.
-        licence: An SPDX identifier, a URL, or any other text; empty states none.
+    A licence is an SPDX identifier, a URL, or any other text; empty states none.
 
     Raises:
         DatasetError: (a ValueError) There is no manifest, or it is damaged.
@@ -130,10 +124,8 @@ def write_card(directory: str, output: str | None, licence: str) -> list[Path]:
     """
     directory, licence = path_text(directory), " ".join(licence.split())
     folder = directory if output is None else path_text(output)
-    if not is_local(folder) and output is not None:
-        raise ValueError(f"--output {output}: expected a folder on this machine")
     if not is_local(folder):
-        raise ValueError(f"{directory} is in a store: add --output with a folder on this machine")
+        raise ValueError(f"{folder} is in a store: add --output with a folder on this machine")
     content, manifest = newest_manifest(directory, read_file) or (b"", Manifest.read(directory))
     files = {
         "README.md": readme(manifest, licence),

@@ -21,18 +21,17 @@ _SPLIT = re.compile(r"\w*[A-Za-z0-9]\w*", re.ASCII)
 
 
 def tfds_files(manifest: Manifest, licence: str) -> dict[str, bytes]:
-    """The content of each file, by its path in the dataset; none if TensorFlow Datasets cannot read the shards.
-
-    Args:
-        manifest: The dataset.
-        licence: Its licence; empty for none.
-    """
+    """The content of each file, by its path in the dataset; none if TensorFlow Datasets cannot read the shards."""
     if tfds_problem(manifest):
         return {}
-    folder = tfds_folder(manifest)
-    found = {"dataset_info.json": _info(manifest, licence), "features.json": _features(manifest)}
+    names = manifest.classes
+    features = {n: _feature(f, len(names.get(n, ()))) for n, f in manifest.schema.items()}
+    record = _connector("features_dict.FeaturesDict", "featuresDict", {"features": features})
+    found = {"dataset_info.json": _info(manifest, licence), "features.json": record}
     return {
-        join(folder, name): (json.dumps(message, indent=1, ensure_ascii=False) + "\n").encode()
+        join(
+            tfds_folder(manifest), name
+        ): f"{json.dumps(message, indent=1, ensure_ascii=False)}\n".encode()
         for name, message in found.items()
     }
 
@@ -88,16 +87,6 @@ def _info(manifest: Manifest, licence: str) -> dict[str, Any]:
     }
 
 
-def _features(manifest: Manifest) -> dict[str, Any]:
-    """The message `Feature` of a record."""
-    named = manifest.classes
-    found = {
-        name: _feature(feature, len(named.get(name, ())))
-        for name, feature in manifest.schema.items()
-    }
-    return _connector("features_dict.FeaturesDict", "featuresDict", {"features": found})
-
-
 def _feature(feature: Feature, classes: int) -> dict[str, Any]:
     """The message `Feature` of one feature, which may have named classes."""
     encoding, sizes = feature.encoding, feature.shape.count(None)
@@ -110,15 +99,14 @@ def _feature(feature: Feature, classes: int) -> dict[str, Any]:
         return _connector("image_feature.Image", "image", content)
     if encoding == "text":
         return _connector("text_feature.Text", "text", {})
+    if encoding == "sequence":
+        return _tensor((None,), "string")
     # `tf.io.decode_raw` returns no uint32, and two unknown sizes do not follow from the number of values.
     if encoding == "tensor" or (encoding == "raw" and (feature.dtype == "uint32" or sizes > 1)):
         return _tensor((), "string")
-    if encoding == "sequence":
-        return _tensor((None,), "string")
-    if encoding == "raw":
-        return _tensor(feature.shape, feature.dtype, "bytes")
     # Of a list with two unknown sizes, the values in a row.
-    return _tensor((None,) if sizes > 1 else feature.shape, feature.dtype)
+    shape = (None,) if sizes > 1 else feature.shape
+    return _tensor(shape, feature.dtype, "bytes" if encoding == "raw" else "none")
 
 
 def _tensor(shape: tuple[int | None, ...], dtype: str, encoding: str = "none") -> dict[str, Any]:

@@ -9,7 +9,6 @@ from readers.checks.distributions import differences
 from readers.checks.facts import EXAMPLES, Facts
 from readers.format.findings import Finding
 from readers.format.schema import format_shape
-from readers.measures.sample import SplitSample
 
 # The largest difference of the share of a class.
 _MOST_OFF = 0.05
@@ -20,7 +19,7 @@ _OTHER = "the other dataset"
 def compare(facts: Facts, other: Facts) -> Iterator[Finding]:
     """Yields what is different in two datasets: features, classes and distributions."""
     mine, its = facts.manifest.schema, other.manifest.schema
-    for name in [*mine, *(name for name in its if name not in mine)]:
+    for name in dict.fromkeys([*mine, *its]):
         if name not in its:
             yield Finding("new_features", "warning", f"{_OTHER} has no such feature", name)
         elif name not in mine:
@@ -30,29 +29,17 @@ def compare(facts: Facts, other: Facts) -> Iterator[Finding]:
             words = f"it is {found[0]}, and in {_OTHER} {found[1]}"
             yield Finding("changed_features", "warning", words, name)
     yield from _labels(facts, other)
-    alike = {name for name in mine if its.get(name) == mine[name]}
+    kinds = {f: kind for f, kind in facts.features.kinds.items() if its.get(f) == mine[f]}
     for split, sample in facts.samples.items():
-        if split in other.samples:
-            yield from _drift(facts, sample, other.samples[split], split, alike)
-
-
-def _drift(
-    facts: Facts, sample: SplitSample, former: SplitSample, split: str, alike: set[str]
-) -> Iterator[Finding]:
-    def features(kind: str) -> list[str]:
-        return [name for name in facts.features.of_kind(kind) if name in alike]
-
-    for feature, words in differences(features, former, sample, _OTHER):
-        yield Finding("drift", "warning", words, feature, split, seen=sample.seen)
+        if former := other.samples.get(split):
+            for feature, words in differences(kinds, former, sample, _OTHER):
+                yield Finding("drift", "warning", words, feature, split, seen=sample.seen)
 
 
 def _labels(facts: Facts, other: Facts) -> Iterator[Finding]:
     """The difference of the shares of classes, which are compared by their names if they have any."""
-    label = facts.label
-    if not label or other.label != label:
-        return
-    one, two = (_shares(each, label) for each in (facts, other))
-    if not one or not two:
+    one, two = _shares(facts), _shares(other)
+    if facts.label != other.label or not one or not two:
         return
     off = {name: abs(one.get(name, 0) - two.get(name, 0)) for name in one | two}
     worst = sorted(off, key=lambda name: (-off[name], str(name)))
@@ -61,13 +48,14 @@ def _labels(facts: Facts, other: Facts) -> Iterator[Finding]:
             f"the shares of the classes differ from those in {_OTHER} by up to {off[worst[0]]:.0%}"
         )
         examples = tuple(map(str, worst[:EXAMPLES]))
-        yield Finding("changed_labels", "warning", words, label, examples=examples)
+        yield Finding("changed_labels", "warning", words, facts.label, examples=examples)
 
 
-def _shares(facts: Facts, label: str) -> dict[int | str, float]:
-    names = facts.features.classes.get(label, ())
-    counts = facts.manifest.counts_of(label) or Counter()
-    total = sum(counts.values())
+def _shares(facts: Facts) -> dict[int | str, float]:
+    """The share of each class, by its name or its number; empty without labels."""
+    names = facts.features.classes.get(facts.label, ())
+    counts = facts.manifest.counts_of(facts.label) or Counter()
+    total = counts.total()
     return {
         names[number] if 0 <= number < len(names) else number: count / total
         for number, count in counts.items()

@@ -35,11 +35,10 @@ def contents_of(facts: Facts) -> list[Content]:
 
 def _names_things(facts: Facts, feature: str) -> bool:
     """Whether a feature names categories, or each record."""
-    if not facts.is_name(feature):
-        return False
     found = facts.digests(feature)
     different = len(np.unique(found))
-    return different * _RECORDS_A_CATEGORY <= len(found) or different == len(found)
+    is_category = different * _RECORDS_A_CATEGORY <= len(found)
+    return facts.is_name(feature) and (is_category or different == len(found))
 
 
 def _rows(facts: Facts) -> list[Content]:
@@ -47,15 +46,13 @@ def _rows(facts: Facts) -> list[Content]:
 
     Copies may differ in the label, and in columns that name each record.
     """
-    label, floats = facts.label, set(facts.features.of_kind("floats"))
     rows = np.zeros(len(facts.splits), np.uint64)
     pairs = len(rows) ** 2 / 2
     for name in facts.features.of_kind(*_COLUMNS):
         column = facts.digests(name)
         counts = np.unique(column, return_counts=True)[1]
-        names_each = name not in floats and len(counts) == len(column)
-        if name == label or names_each:
-            continue
-        rows = rows * _FACTOR + column
-        pairs *= float(np.square(counts / len(rows)).sum())
+        names_each = facts.features.kinds[name] != "floats" and len(counts) == len(column)
+        if name != facts.label and not names_each:
+            rows = rows * _FACTOR + column
+            pairs *= float(np.square(counts / len(rows)).sum())
     return [("", rows)] if pairs < _PAIRS_BY_CHANCE else []

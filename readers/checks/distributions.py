@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -44,12 +45,11 @@ def _outliers(
     name: str, noun: str, measures: dict[str, str], narrowest: float = _NARROWEST
 ) -> Check:
     def find(facts: Facts) -> Iterator[Finding]:
-        for kind, measure in measures.items():
-            for feature in facts.features.of_kind(kind):
-                values = facts.measured(feature, measure)
-                mask, low, high = _far_out(values, narrowest)
-                words = f"have {noun} far from the others, which are between {_shown(low)} and {_shown(high)}"
-                yield from facts.of_records(name, "warning", feature, mask, words)
+        for feature in facts.features.of_kind(*measures):
+            values = facts.measured(feature, measures[facts.features.kinds[feature]])
+            mask, low, high = _far_out(values, narrowest)
+            words = f"have {noun} far from the others, which are between {_shown(low)} and {_shown(high)}"
+            yield from facts.of_records(name, "warning", feature, mask, words)
 
     least = math.exp(_RANGES * narrowest)
     finds = f"{noun} farther from the quartiles than {_RANGES} interquartile ranges, as ratios, and than {least:.3g} times"
@@ -77,12 +77,10 @@ def _far_out(values: np.ndarray, narrowest: float) -> tuple[np.ndarray, float, f
 
 def _unknown(facts: Facts) -> Iterator[Finding]:
     tokens = facts.features.named("tokens")
-    if not facts.manifest.vocabulary:
-        return
-    for name, split in facts.manifest.splits.items():
-        counts = split.counts_of(tokens)
-        total = sum(counts.values()) if counts else 0
-        if counts and total and counts[UNKNOWN_ID] > _MOST_UNKNOWN * total:
+    for name, split in facts.manifest.splits.items() if facts.manifest.vocabulary else ():
+        counts = split.counts_of(tokens) or Counter()
+        total = counts.total()
+        if counts[UNKNOWN_ID] > _MOST_UNKNOWN * total:
             share = counts[UNKNOWN_ID] / total
             words = f"{share:.1%} of {total:,} tokens are not in the vocabulary"
             yield Finding("unknown_tokens", "warning", words, tokens, name)
@@ -90,36 +88,30 @@ def _unknown(facts: Facts) -> Iterator[Finding]:
 
 def _drift(facts: Facts) -> Iterator[Finding]:
     """Features of which a number is distributed otherwise in a split than in the first one."""
-    names = list(facts.samples)
-    for other in names[1:]:
-        first = names[0]
-        one, two = facts.samples[first], facts.samples[other]
-        for feature, words in differences(facts.features.of_kind, one, two, first):
-            yield Finding("split_drift", "warning", words, feature, other, seen=two.seen)
+    for split in list(facts.samples)[1:]:
+        first, two = next(iter(facts.samples)), facts.samples[split]
+        for feature, words in differences(facts.features.kinds, facts.samples[first], two, first):
+            yield Finding("split_drift", "warning", words, feature, split, seen=two.seen)
 
 
 def differences(
-    features: Callable[[str], list[str]], one: SplitSample, two: SplitSample, name: str
+    kinds: Mapping[str, str], one: SplitSample, two: SplitSample, name: str
 ) -> Iterator[tuple[str, str]]:
-    """Yields the features of which a number is distributed otherwise in two samples, and how.
+    """Yields features, of those with these kinds, of which a number is distributed otherwise in two samples, and how.
 
-    Args:
-        features: The features of a kind.
-        one, two: The samples.
-        name: What the first sample is called.
+    The first sample is called by the name.
     """
-    for kind, measures in _COMPARED.items():
-        for feature in features(kind):
-            for measure in measures:
-                found = [_finite(sample.measures[feature], measure) for sample in (one, two)]
-                distance = kolmogorov_smirnov(*found)
-                if distance > max(_FARTHEST, by_chance(*map(len, found))):
-                    middle = [float(np.median(values)) for values in found]
-                    yield (
-                        feature,
-                        f"its {measure} is distributed otherwise than in {name} (Kolmogorov-Smirnov "
-                        f"distance {distance:.2f}; the medians are {middle[1]:.4g} and {middle[0]:.4g})",
-                    )
+    for feature, kind in kinds.items():
+        for measure in _COMPARED[kind]:
+            found = [_finite(sample.measures[feature], measure) for sample in (one, two)]
+            distance = kolmogorov_smirnov(*found)
+            if distance > max(_FARTHEST, by_chance(*map(len, found))):
+                middle = [float(np.median(values)) for values in found]
+                yield (
+                    feature,
+                    f"its {measure} is distributed otherwise than in {name} (Kolmogorov-Smirnov "
+                    f"distance {distance:.2f}; the medians are {middle[1]:.4g} and {middle[0]:.4g})",
+                )
 
 
 def _finite(measures: Mapping[str, np.ndarray], name: str) -> np.ndarray:

@@ -14,28 +14,28 @@ from readers.format.findings import Finding
 # A text that so many records share is not what a person wrote for each: "no answer", for example.
 _FEWEST_COPIES, _MOST_COPIES = 10, 0.01
 
+# Fewer records may have different values by chance.
+_FEWEST_NAMES = 100
+
 
 def _values(digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The number of the value of each record, given their digests, and how many records have each value."""
     _, numbers, counts = np.unique(digests, return_inverse=True, return_counts=True)
-    return numbers.reshape(-1), counts
+    return numbers, counts
 
 
-def _in_several(numbers: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Which records have a value that records of several groups have, bool [records]."""
-    count = int(numbers.max(initial=-1)) + 1
-    low, high = np.full(count, groups.max(initial=0)), np.full(count, groups.min(initial=0))
-    np.minimum.at(low, numbers, groups)
-    np.maximum.at(high, numbers, groups)
-    several: np.ndarray = (low < high)[numbers]
-    return several
+def _in_several(digests: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Which records have a value that records of several groups have, bool [records]; empty values count for nothing."""
+    pairs = np.unique(np.stack([digests, groups.astype(np.uint64)]), axis=1)
+    values, counts = np.unique(pairs[0], return_counts=True)
+    return np.isin(digests, values[counts > 1]) & (digests != 0)
 
 
 def _duplicates(facts: Facts) -> Iterator[Finding]:
     for feature, found in contents_of(facts):
         in_split = _values(found)[0] * len(facts.samples) + facts.splits
         _, first, numbers = np.unique(in_split, return_index=True, return_inverse=True)
-        firsts = first[numbers.reshape(-1)]
+        firsts = first[numbers]
         again = (found != 0) & (firsts != np.arange(len(found)))
         finds = f"{_are_equal_to(feature)} an earlier one of their split"
         pairs = np.stack([firsts[again], np.flatnonzero(again)], axis=1)
@@ -53,26 +53,20 @@ def _of_pairs(
 
 
 def _leaks(facts: Facts) -> Iterator[Finding]:
-    return _shared(facts, "leaks", "error", facts.splits, "one of another split")
+    for feature, found in contents_of(facts):
+        mask = _in_several(found, facts.splits)
+        words = f"{_are_equal_to(feature)} one of another split"
+        yield from facts.of_records("leaks", "error", feature, mask, words)
 
 
 def _contradictions(facts: Facts) -> Iterator[Finding]:
-    samples = facts.samples.values()
-    labels = [sample.labels for sample in samples if sample.labels is not None]
-    if labels and len(labels) == len(samples):
-        groups = np.concatenate(labels)
-        yield from _shared(facts, "contradictions", "warning", groups, "one with another label")
-
-
-def _shared(
-    facts: Facts, check: str, severity: str, groups: np.ndarray, words: str
-) -> Iterator[Finding]:
-    """Yields findings about the records whose content is in several groups."""
+    labels = [s.labels for s in facts.samples.values() if s.labels is not None]
+    if not labels or len(labels) < len(facts.samples):
+        return
     for feature, found in contents_of(facts):
-        mask = _in_several(_values(found)[0], groups) & (found != 0)
-        yield from facts.of_records(
-            check, severity, feature, mask, f"{_are_equal_to(feature)} {words}"
-        )
+        mask = _in_several(found, np.concatenate(labels))
+        words = f"{_are_equal_to(feature)} one with another label"
+        yield from facts.of_records("contradictions", "warning", feature, mask, words)
 
 
 def _are_equal_to(feature: str) -> str:
@@ -82,15 +76,11 @@ def _are_equal_to(feature: str) -> str:
 def _phrases(facts: Facts) -> Iterator[Finding]:
     texts = facts.features.of_kind("text")
     for feature, found in contents_of(facts):
-        numbers, counts = _values(found)
-        filled = numbers[found != 0]
-        if feature not in texts or len(counts) < 2 or not len(filled):
-            continue
-        most = np.bincount(filled).argmax()
-        if (filled == most).sum() >= max(_FEWEST_COPIES, _MOST_COPIES * len(numbers)):
-            yield from facts.of_records(
-                "repeated_texts", "warning", feature, numbers == most, "have the same text"
-            )
+        values, counts = np.unique(found[found != 0], return_counts=True)
+        is_repeated = counts.max(initial=0) >= max(_FEWEST_COPIES, _MOST_COPIES * len(found))
+        if feature in texts and is_repeated and len(np.unique(found)) > 1:
+            mask, words = found == values[counts.argmax()], "have the same text"
+            yield from facts.of_records("repeated_texts", "warning", feature, mask, words)
 
 
 def _constant(facts: Facts) -> Iterator[Finding]:
@@ -105,10 +95,8 @@ def _identifiers(facts: Facts) -> Iterator[Finding]:
     for feature in facts.features.of_kind("integers", "text"):
         numbers, counts = _values(facts.digests(feature))
         schema = facts.manifest.schema[feature]
-        if schema.shape or len(numbers) < 100:
-            continue
         is_word = schema.dtype != "string" or bool((facts.measured(feature, "words") == 1).all())
-        if is_word and len(counts) == len(numbers):
+        if is_word and not schema.shape and _FEWEST_NAMES <= len(numbers) == len(counts):
             words = (
                 f"all {len(numbers):,} records have different values: a model can only memorise it"
             )

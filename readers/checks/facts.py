@@ -57,9 +57,8 @@ class Facts:
         """
         seen = [sample for sample in self.samples.values() if sample.seen]
         found = {}
-        for feature in self.features.of_kind(*LIKENESS) if seen else ():
-            if self.is_name(feature):
-                continue
+        compared = [f for f in self.features.of_kind(*LIKENESS) if not self.is_name(f)]
+        for feature in compared if seen else ():
             sketches = Sketches.joined([sample.sketches[feature] for sample in seen])
             first, second = LIKENESS[self.features.kinds[feature]].pairs(sketches)
             digests = self.digests(feature)
@@ -70,11 +69,7 @@ class Facts:
     def is_name(self, feature: str) -> bool:
         """Whether a feature holds texts that are all as short as names are."""
         lengths = self.measured(feature, "characters")
-        return (
-            self.features.kinds[feature] == "text"
-            and len(lengths) > 0
-            and bool((lengths < _NAME).all())
-        )
+        return len(lengths) > 0 and bool((lengths < _NAME).all())
 
     @functools.cached_property
     def splits(self) -> np.ndarray:
@@ -97,11 +92,8 @@ class Facts:
 
     def measured(self, feature: str, measure: str) -> np.ndarray:
         """A number of a feature in all samples, float64, in the order of the splits."""
-        nothing = [np.full(sample.seen, np.nan) for sample in self.samples.values()]
-        found = [
-            sample.measures[feature].get(measure, nan)
-            for sample, nan in zip(self.samples.values(), nothing, strict=True)
-        ]
+        samples = self.samples.values()
+        found = [s.measures[feature].get(measure, np.full(s.seen, np.nan)) for s in samples]
         return np.concatenate([*found, np.empty(0)])
 
     def digests(self, feature: str) -> np.ndarray:
@@ -126,13 +118,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Check:
-    """A check.
-
-    Attributes:
-        name: Its name, such as `dark_pictures`.
-        finds: What it finds, and with what it compares, in one line.
-        find: Looks at a dataset.
-    """
+    """A check: its name, what it finds and with what it compares, in one line, and a function that looks at a dataset."""
 
     name: str
     finds: str

@@ -25,38 +25,33 @@ _FEWEST = 3
 
 
 def _groups(facts: Facts) -> Iterator[Finding]:
-    if len(facts.samples) < 2:
-        return
-    for name, groups, there in _found(facts):
+    for name, groups, there in _found(facts) if len(facts.samples) > 1 else ():
         yield from _in_several_splits(facts, name, groups, there)
 
 
 def _found(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yields (what names the groups, the number of the group of each record, which records have one)."""
+    """Yields (the feature, or empty for keys; the number of the group of each record; which records have one)."""
     stated = facts.group_by or str(facts.manifest.options.get("group_by", ""))
     column = stated.removeprefix(_COLUMN) if stated.startswith(_COLUMN) else ""
     for feature in facts.features.of_kind("text", "integers"):
-        if not facts.manifest.schema[feature].shape and (
-            feature == column or _NAME.fullmatch(feature)
-        ):
+        is_group = feature == column or _NAME.fullmatch(feature)
+        if is_group and not facts.manifest.schema[feature].shape:
             digests = facts.digests(feature)
-            yield feature, np.unique(digests, return_inverse=True)[1].reshape(-1), digests != 0
+            yield feature, np.unique(digests, return_inverse=True)[1], digests != 0
     # An expression of the manifest is not evaluated: it may take years, and the job has kept its groups together.
-    if facts.group_by and not column:
+    keys = [key for sample in facts.samples.values() for key in sample.keys]
+    if facts.group_by and not column and len(keys) == len(facts.splits):
         pattern = re.compile(facts.group_by)
-        keys = [key for sample in facts.samples.values() for key in sample.keys]
-        if len(keys) == len(facts.splits):
-            found = [pattern.search(key) for key in keys]
-            names = np.array([m[bool(pattern.groups)] or "" if m else "" for m in found], object)
-            there = np.array([match is not None for match in found], bool)
-            yield "key", np.unique(names, return_inverse=True)[1].reshape(-1), there
+        found = [pattern.search(key) for key in keys]
+        names = np.array([m[bool(pattern.groups)] or "" if m else "" for m in found], object)
+        there = np.array([match is not None for match in found], bool)
+        yield "", np.unique(names, return_inverse=True)[1], there
 
 
 def _in_several_splits(
-    facts: Facts, name: str, groups: np.ndarray, there: np.ndarray
+    facts: Facts, feature: str, groups: np.ndarray, there: np.ndarray
 ) -> Iterator[Finding]:
-    splits = facts.splits
-    rows = np.flatnonzero(there)
+    splits, rows = facts.splits, np.flatnonzero(there)
     pairs = np.unique(np.stack([groups[rows], splits[rows]]), axis=1)
     members, counts = np.unique(pairs[0], return_counts=True)
     shared = members[counts > 1]
@@ -67,12 +62,11 @@ def _in_several_splits(
         f"{len(shared):,} of {counted(len(members), 'value')} have records in several splits, so a model is "
         "tested on groups that it was trained on"
     )
-    feature = "" if name == "key" else name
     examples = [np.flatnonzero(chosen & (groups == group)) for group in shared[:EXAMPLES]]
     ends = [(rows[0], rows[splits[rows] != splits[rows[0]]][0]) for rows in examples]
     named = tuple(" and ".join(facts.names_of_records(pair)) for pair in ends)
-    count = int(chosen.sum())
-    yield Finding("groups_across_splits", "warning", words, feature, "", count, len(there), named)
+    count, seen = int(chosen.sum()), len(there)
+    yield Finding("groups_across_splits", "warning", words, feature, "", count, seen, named)
 
 
 CHECKS = (

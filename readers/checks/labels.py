@@ -28,7 +28,8 @@ _GIVEAWAYS = {
     "signal": ("steps", "rms"),
 }
 
-_DEVIATIONS = 6
+# By how much a share is off, and by how many standard deviations: of a class, and of neighbours with the same label.
+_LEAST_OFF, _SHARE_DEVIATIONS, _DEVIATIONS = 0.05, 4, 6
 
 
 def _counts(facts: Facts) -> dict[str, Counter[int]]:
@@ -89,16 +90,15 @@ def _drift(facts: Facts) -> Iterator[Finding]:
     """Splits whose share of a class differs from that of all records."""
     counts = _counts(facts)
     total = _total(counts)
-    records = total.total()
     for split, found in counts.items():
         size = found.total()
-        if not size or len(counts) < 2:
-            continue
-        off = {}
-        for number, count in total.items():
-            share = count / records
+        off = dict[int, float]()
+        for number, count in total.items() if size and len(counts) > 1 else ():
+            share = count / total.total()
             difference = abs(found[number] / size - share)
-            if difference > max(0.05, 4 * math.sqrt(share * (1 - share) / size)):
+            if difference > max(
+                _LEAST_OFF, _SHARE_DEVIATIONS * math.sqrt(share * (1 - share) / size)
+            ):
                 off[number] = difference
         if off:
             worst = sorted(off, key=lambda number: (-off[number], number))
@@ -110,17 +110,21 @@ def _drift(facts: Facts) -> Iterator[Finding]:
 
 
 def _giveaways(facts: Facts) -> Iterator[Finding]:
-    samples = [sample for sample in facts.samples.values() if sample.labels is not None]
-    if not _counts(facts) or not samples:
+    found = [sample.labels for sample in facts.samples.values() if sample.labels is not None]
+    if not _counts(facts) or not found:
         return
-    labels = np.concatenate([s.labels for s in samples if s.labels is not None])
-    for kind, measures in _GIVEAWAYS.items():
-        for feature in facts.features.of_kind(kind):
-            for measure in measures:
-                share = _explained(facts.measured(feature, measure), labels)
-                if share > _TELLING:
-                    words = f"the class explains {share:.0%} of the variance of its {measure}"
-                    yield Finding("telling_numbers", "warning", words, feature, seen=len(labels))
+    labels = np.concatenate(found)
+    pairs = [
+        (f, m)
+        for kind in _GIVEAWAYS
+        for f in facts.features.of_kind(kind)
+        for m in _GIVEAWAYS[kind]
+    ]
+    for feature, measure in pairs:
+        share = _explained(facts.measured(feature, measure), labels)
+        if share > _TELLING:
+            words = f"the class explains {share:.0%} of the variance of its {measure}"
+            yield Finding("telling_numbers", "warning", words, feature, seen=len(labels))
 
 
 def _explained(values: np.ndarray, labels: np.ndarray) -> float:
@@ -137,16 +141,15 @@ def _explained(values: np.ndarray, labels: np.ndarray) -> float:
 
 def _sorted(facts: Facts) -> Iterator[Finding]:
     """Labels whose neighbours are alike more often than if they were in any order."""
-    are_classes = bool(_counts(facts))
-    for split, sample in facts.samples.items():
+    for split, sample in facts.samples.items() if _counts(facts) else ():
         labels = sample.labels
-        if not are_classes or labels is None or len(labels) < 2:
+        if labels is None or len(labels) < 2:
             continue
         shares = np.unique(labels, return_counts=True)[1] / len(labels)
         expected = float((shares**2).sum())
         found = float((labels[1:] == labels[:-1]).mean())
         deviation = math.sqrt(expected * (1 - expected) / (len(labels) - 1))
-        if found - expected > max(0.05, _DEVIATIONS * deviation):
+        if found - expected > max(_LEAST_OFF, _DEVIATIONS * deviation):
             words = (
                 f"{found:.0%} of neighbouring records have the same label, where {expected:.0%} "
                 "would in a random order: read with shuffle=True"

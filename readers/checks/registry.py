@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from readers.checks import (
-    distributions,
-    duplicates,
-    groups,
-    labels,
-    records,
-    splits,
-)
+from readers.checks import distributions, duplicates, groups, labels, records, splits
 
-CHECKS = (
-    *splits.CHECKS,
-    *duplicates.CHECKS,
-    *groups.CHECKS,
-    *labels.CHECKS,
-    *records.CHECKS,
-    *distributions.CHECKS,
-)
+_MODULES = (splits, duplicates, groups, labels, records, distributions)
+
+CHECKS = tuple(check for module in _MODULES for check in module.CHECKS)

@@ -5,12 +5,11 @@ images of many sizes become dense batches. They run on all processors, without t
 give the same pixels in `load`, `as_numpy`, `torch_batches` and `jax_batches`.
 """
 
-from readers.decoders.decoder import Decode, Decoder, Function, Skip
+from readers.decoders.decoder import Decoder, Function, Skip
 from readers.decoders.resized import CenterCrop, RandomResizedCrop, Resize
 
 __all__ = [
     "CenterCrop",
-    "Decode",
     "Decoder",
     "Function",
     "RandomResizedCrop",

@@ -1,11 +1,11 @@
-"""What every decoder of a feature has, and those that do not resize: `Decode`, `Skip` and `Function`."""
+"""What every decoder of a feature has, and those that do not resize: `Skip` and `Function`."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from readers.format.decode.column import (
     column_of,
     object_array,
 )
-from readers.format.decode.image_columns import Located, image_column, of_each_row
+from readers.format.decode.image_columns import Located, of_each_row
 from readers.format.dtypes import numpy_dtype
 from readers.format.encodings.spec import fits, format_shape
 from readers.format.schema import Feature, Schema
@@ -29,7 +29,7 @@ class Batch:
     Attributes:
         columns: The features as they are stored; images are bytes, or views of bytes.
         keys: int64 [B], the keys of the records.
-        located: Locates errors.
+        located: Adds the place of a record to the message of an error.
         empty: Allocates large arrays.
         rows: Allocates the pixels of each record by itself; None if they may be in one array.
     """
@@ -72,11 +72,7 @@ class Decoder(ABC):
 
 
 def image_of(name: str, feature: Feature, channels: int | None = None) -> Feature:
-    """The feature of whole images that an image feature, or one of bytes, is decoded to.
-
-    Raises:
-        ValueError: The feature holds neither images nor bytes.
-    """
+    """The feature of whole images that an image feature, or one of bytes, is decoded to; raises ValueError for others."""
     if feature.step is None and feature.is_image:
         shape = (*feature.shape[:2], channels or feature.shape[2])
         return Feature(feature.dtype, shape, "png" if feature.dtype == "uint16" else "source")
@@ -95,42 +91,6 @@ def is_bytes(feature: Feature) -> bool:
 def encoded_values(name: str, batch: Batch) -> list[bytes]:
     """The bytes of a feature in each record, copied out of the memory of the batch."""
     return [bytes(value) for value in batch.columns[name].flat().tolist()]
-
-
-@dataclass(frozen=True)
-class Decode(Decoder):
-    """Decodes the whole image, as is done without a decoder.
-
-    Args:
-        channels: 1 for gray, 3 for RGB, 4 for RGBA (not of JPEGs); None for those of the feature, or 3
-            if it is bytes.
-        dtype: "uint8"; "uint16" for PNGs of 16 bits. None for that of the feature, or uint8.
-    """
-
-    channels: Literal[1, 3, 4] | None = None
-    dtype: Literal["uint8", "uint16"] | None = None
-
-    def __post_init__(self) -> None:
-        if self.channels not in (None, 1, 3, 4):
-            raise ValueError(f"Decode: channels={self.channels!r}: expected 1, 3, 4 or None")
-        if self.dtype not in (None, "uint8", "uint16"):
-            raise ValueError(f"Decode: dtype={self.dtype!r}: expected 'uint8', 'uint16' or None")
-
-    def features(self, name: str, stored: Schema) -> dict[str, Feature]:
-        """The pixels, [height, width, channels]."""
-        found = image_of(name, stored[name])
-        dtype, channels = self.dtype or found.dtype, self.channels or found.shape[2]
-        encoding = "png" if dtype == "uint16" else "source"
-        try:
-            return {name: Feature(dtype, (*found.shape[:2], channels), encoding)}
-        except ValueError as error:
-            raise ValueError(f"decoders: {name!r}: {error}") from None
-
-    def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
-        """The pixels of each image."""
-        feature, encoded = self.features(name, stored)[name], batch.columns[name].flat().tolist()
-        column = image_column(name, feature, encoded, batch.located, batch.empty, batch.rows)
-        return {name: column}
 
 
 @dataclass(frozen=True)
@@ -191,11 +151,7 @@ class Function(Decoder):
 
 
 def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
-    """The result of a user's function.
-
-    Raises:
-        ValueError: The function raised an exception, which is the cause.
-    """
+    """The result of a user's function; raises ValueError, whose cause is its exception, if it fails."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -209,17 +165,7 @@ BY_DECODER: MadeBy = "its decoder", "the decoder's shape"
 
 
 def checked_value(name: str, feature: Feature, value: Any, made_by: MadeBy) -> Any:
-    """A value that a function returned, as `column_of` takes it.
-
-    Args:
-        name: The feature's name.
-        feature: The feature that the function should have returned.
-        value: The value.
-        made_by: The function, for error messages.
-
-    Raises:
-        ValueError: The value's dtype or shape is not the feature's, or it is a tensor of TensorFlow.
-    """
+    """A value that a function returned, as `column_of` takes it; raises ValueError if it does not fit its feature."""
     check_no_tensor(name, value, made_by)
     if feature.is_sequence:
         each = Feature(feature.dtype, feature.shape[1:])
@@ -230,7 +176,10 @@ def checked_value(name: str, feature: Feature, value: Any, made_by: MadeBy) -> A
         return [checked_value(name, each, array, made_by) for array in value]
     if feature.dtype == "string":
         return _checked_strings(name, feature, value, made_by)
-    array = _array(name, value, made_by)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"feature {name!r}: {made_by[0]} returned no array: {error}") from None
     # Python's numbers have no dtype of their own.
     is_plain = not isinstance(value, (np.ndarray, np.generic))
     dtype = numpy_dtype(feature.dtype)
@@ -253,13 +202,6 @@ def check_no_tensor(name: str, value: Any, made_by: MadeBy) -> None:
             f"feature {name!r}: {made_by[0]} returned a tensor of TensorFlow, expected a NumPy array; a "
             "function of TensorFlow's operations goes into transform=, which is given whole batches"
         )
-
-
-def _array(name: str, value: Any, made_by: MadeBy) -> np.ndarray:
-    try:
-        return np.asarray(value)
-    except ValueError as error:
-        raise ValueError(f"feature {name!r}: {made_by[0]} returned no array: {error}") from None
 
 
 def _holds(dtype: np.dtype[Any], numbers: np.ndarray) -> bool:

@@ -41,20 +41,14 @@ def opencv() -> ModuleType:
 
 
 def read_view(image: EncodedImage | ArrayImage, view: View, out: np.ndarray) -> View:
-    """Writes a window of an image, resized, into an array of the image's dtype.
+    """Writes a window of an image, resized, into a C-contiguous array [height, width, channels] of the image's dtype.
 
     The image becomes a half, a quarter or an eighth of its size where that still has as many pixels as the
     result: each pixel is the mean of 2x2, 4x4 or 8x8, which the codec of JPEGs finds without decoding them all.
     If a side is still twice as long as that of the result or longer, whole numbers of pixels become their mean,
     too. The rest is bilinear.
 
-    Args:
-        image: The image.
-        view: The window.
-        out: [height, width, channels], C-contiguous.
-
-    Returns:
-        The window used, whose edges a reduction has moved by less than 8 pixels.
+    Returns the window used, whose edges a reduction has moved by less than 8 pixels.
 
     Raises:
         ValueError: The image cannot be decoded.
@@ -81,14 +75,12 @@ def read_view(image: EncodedImage | ArrayImage, view: View, out: np.ndarray) -> 
 
 def read_mask(mask: np.ndarray, view: View, out: np.ndarray) -> None:
     """Writes a window of a mask [height, width, channels] into another, each value from its nearest."""
+    extents = (view.top, view.height, len(out)), (view.left, view.width, out.shape[1])
+    # The middle of each pixel of the result. Not by OpenCV, which knows few dtypes.
     down, across = (
         first + (2 * np.arange(count) + 1) * extent // (2 * count)
-        for first, extent, count in (
-            (view.top, view.height, out.shape[0]),
-            (view.left, view.width, out.shape[1]),
-        )
+        for first, extent, count in extents
     )
-    # Not by OpenCV, which knows few dtypes.
     out[...] = mask[down][:, across[::-1] if view.mirrored else across]
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from readers.decoders.companions import Companions
+from readers.decoders.companions import companion_features, moved_masks
 from readers.decoders.decoder import Batch, Decoder, image_of, is_bytes
 from readers.decoders.resampling import ArrayImage, opencv, read_view
 from readers.decoders.view import ATTEMPTS, View, central_view, random_view
@@ -61,39 +61,38 @@ class _Resized(Decoder):
     def features(self, name: str, stored: Schema) -> dict[str, Feature]:
         """The image, and the boxes and masks that move with it."""
         image, size = self._image(name, stored[name]), self._size
-        found = {name: Feature(image.dtype, (*size, image.known_sizes[-1]))}
-        return self._companions.features(stored, size) | found
+        found = companion_features(self.with_boxes, self.with_masks, stored, size)
+        return found | {name: Feature(image.dtype, (*size, image.known_sizes[-1]))}
 
     def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
         """The windows of each image."""
-        image, size = self._image(name, stored[name]), self._size
+        image, features = self._image(name, stored[name]), self.features(name, stored)
         is_encoded = stored[name].is_image or is_bytes(stored[name])
         opened = partial(EncodedImage, name, image) if is_encoded else ArrayImage
-        stored_values = batch.columns[name].arrays()
-        companions, features = self._companions, self.features(name, stored)
         moving = {other: batch.columns[other].arrays() for other in self.moved}
-        draws = (
-            uniforms(batch.keys, self._salts).tolist() if self._salts else [()] * len(batch.keys)
-        )
+        images, salts, count = batch.columns[name].arrays(), self._salts, len(batch.keys)
+        draws = uniforms(batch.keys, salts).tolist() if salts else [()] * count
         shape, dtype = features[name].known_sizes, numpy_dtype(image.dtype)
-        if batch.rows:
-            pixels = batch.rows([shape] * len(draws), dtype)
-        else:
-            pixels = batch.empty((len(draws), *shape), dtype)
+        pixels = (
+            batch.rows([shape] * count, dtype)
+            if batch.rows
+            else batch.empty((count, *shape), dtype)
+        )
+        x_first = self.box_order == "xyxy"
 
         def decode(row: int) -> dict[str, np.ndarray]:
-            source = opened(stored_values[row])
+            source = opened(images[row])
             whole = source.shape[0], source.shape[1]
             if not all(whole):
                 raise ValueError(f"feature {name!r}: the image has no pixels")
             view = read_view(source, self._view(whole, draws[row]), pixels[row])
-            values = {other: column[row] for other, column in moving.items()}
-            return companions.moved(values, stored, view, whole, size)
+            boxes = {n: view.moved_boxes(moving[n][row], whole, x_first) for n in self.with_boxes}
+            masks = {other: moving[other][row] for other in self.with_masks}
+            return boxes | moved_masks(masks, stored, view, whole, self._size)
 
-        moved = of_each_row(decode, len(draws), batch.located)
+        rows = of_each_row(decode, count, batch.located)
         found = {
-            other: column_of(features[other], [values[other] for values in moved])
-            for other in moving
+            other: column_of(features[other], [row[other] for row in rows]) for other in moving
         }
         return found | {name: FeatureColumn(pixels)}
 
@@ -110,10 +109,6 @@ class _Resized(Decoder):
     def _size(self) -> tuple[int, int]:
         height, width = self.size  # type: ignore[misc]
         return height, width
-
-    @property
-    def _companions(self) -> Companions:
-        return Companions(tuple(self.with_boxes), self.box_order, tuple(self.with_masks))
 
     def _image(self, name: str, stored: Feature) -> Feature:
         """The feature of the whole image."""

@@ -37,15 +37,10 @@ class View:
         return View(top, left, bottom - top, right - left, self.mirrored)
 
     def moved_boxes(self, boxes: np.ndarray, image: tuple[int, int], x_first: bool) -> np.ndarray:
-        """Boxes as parts of the window instead of the image, cut off at its edges.
+        """Boxes as parts of the window instead of an image of a (height, width), cut off at its edges, float [n, 4].
 
-        Args:
-            boxes: float [n, 4], two corners, as parts of the image from 0 to 1.
-            image: The (height, width) of the image.
-            x_first: Whether a corner is x, y; otherwise it is y, x.
-
-        Returns:
-            The boxes in the same order, float [n, 4]. One outside of the window has no area.
+        A box is two corners, as parts of the image from 0 to 1, each x, y or else y, x. They keep their order, and one
+        outside of the window has no area.
         """
         corners = boxes.reshape(-1, 2, 2)[..., ::-1] if x_first else boxes.reshape(-1, 2, 2)
         places = corners * np.array(image, boxes.dtype) - (self.top, self.left)
@@ -57,13 +52,7 @@ class View:
 
 
 def central_view(image: tuple[int, int], size: tuple[int, int], fraction: float) -> View:
-    """The window at the center with the shape of `size` that covers a fraction of the image.
-
-    Args:
-        image: The (height, width) of the image.
-        size: The (height, width) whose shape the window has.
-        fraction: Of the largest such window's height, above 0 and at most 1.
-    """
+    """The window at the center with the shape of `size` that has a fraction of the height of the largest such window."""
     scale = fraction * min(image[0] / size[0], image[1] / size[1])
     height = min(max(round(size[0] * scale), 1), image[0])
     width = min(max(round(size[1] * scale), 1), image[1])
@@ -78,11 +67,7 @@ def random_view(
 ) -> View:
     """A random window, found as torchvision's `RandomResizedCrop` finds it.
 
-    Args:
-        image: The (height, width) of the image.
-        scale: The range of the window's area, as a part of the image's.
-        ratio: The range of its width divided by its height.
-        draws: `ATTEMPTS` pairs of numbers from 0 to below 1, and two more for its place.
+    `draws` are `ATTEMPTS` pairs of numbers from 0 to below 1, and two more for the place of the window.
     """
     low, high = math.log(ratio[0]), math.log(ratio[1])
     *pairs, down, across = draws

@@ -40,11 +40,7 @@ def parse_bytes(text: str) -> int | None:
 
 
 def format_balance(records: list[int]) -> str:
-    """The smallest and the largest number of records in a shard: `1,249 to 1,250`.
-
-    Args:
-        records: The number of records in each shard.
-    """
+    """The smallest and the largest number of records of shards: `1,249 to 1,250`."""
     return f"{min(records, default=0):,} to {max(records, default=0):,}"
 
 
@@ -54,12 +50,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def first_names(names: Sequence[str], most: int | None) -> str:
-    """The first of some names: `cat, dog and 12 more`.
-
-    Args:
-        names: The names.
-        most: How many to write; None for all.
-    """
+    """The first of some names, `most` or all of them: `cat, dog and 12 more`."""
     rest = len(names) - len(names[:most])
     return ", ".join(map(visible_line, names[:most])) + (f" and {rest:,} more" if rest else "")
 
@@ -99,18 +90,8 @@ def splits_table(splits: Mapping[str, Split]) -> list[tuple[str, ...]]:
     return [row[:columns] for row in (header, *rows)]
 
 
-def visible(text: str) -> str:
-    """A text whose control characters, apart from tabs and newlines, are replaced."""
-    return _replaced(text, "\t\n")
-
-
-def visible_line(text: str) -> str:
-    """A text without control characters: with a newline in it, a name could look like two lines."""
-    return _replaced(text, "")
-
-
-def _replaced(text: str, kept: str) -> str:
-    """A text whose hidden characters are replaced, apart from some."""
+def visible(text: str, kept: str = "\t\n") -> str:
+    """A text whose control characters are replaced, apart from tabs and newlines."""
     if text.isprintable():
         return text
     return "".join(
@@ -119,6 +100,11 @@ def _replaced(text: str, kept: str) -> str:
         else "\N{REPLACEMENT CHARACTER}"
         for character in text
     )
+
+
+def visible_line(text: str) -> str:
+    """A text without control characters: with a newline in it, a name could look like two lines."""
+    return visible(text, "")
 
 
 def without_credentials(text: str) -> str:

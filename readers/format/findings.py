@@ -87,14 +87,9 @@ class CheckResult:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CheckResult:
         """The result that `to_json` described."""
-        findings = tuple(
-            Finding(
-                **{
-                    **found,
-                    "examples": tuple(found["examples"]),
-                    "places": tuple((split, number) for split, number in found["places"]),
-                }
-            )
-            for found in value["findings"]
-        )
-        return cls(value["seen"], value["records"], value["checks"], findings)
+        findings = []
+        for found in value["findings"]:
+            places = tuple((split, number) for split, number in found["places"])
+            changed = {"examples": tuple(found["examples"]), "places": places}
+            findings.append(Finding(**{**found, **changed}))
+        return cls(value["seen"], value["records"], value["checks"], tuple(findings))

@@ -17,13 +17,7 @@ _VARIABLE = re.compile(r"""(?<!\w)'[^']*'|"[^"]*"|(?<!\w)(?<!\w-)-?\d[\d,.]*""")
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason of rejects.
-
-    Attributes:
-        count: How many rejects have it.
-        reason: Its text, with … for names and numbers, which differ from input to input.
-        example: The key of one of these rejects.
-    """
+    """A reason of rejects: how many have it; its text, with … for names and numbers, which differ; and the key of one."""
 
     count: int
     reason: str

@@ -12,49 +12,40 @@ _MOST = 1 << 20
 
 
 def measure_array(values: np.ndarray) -> dict[str, float]:
-    """Numbers that describe an array: `size`, `missing` (the share of NaN and infinity), and of the finite
-    values `zero` (the share of zeros), `min`, `max`, `mean` and `std`, which are NaN if no value is finite.
-    All but `size` is that of every n-th value of an array of more than 2**20.
+    """Numbers that describe real numbers or bools of any shape: `size`, `missing`, which is the share of NaN and
+    infinity, and of the finite ones `max`, `mean` and `std`, which are NaN if none is finite.
 
-    Args:
-        values: Real numbers or bools of any shape.
+    Every n-th value of an array of more than 2**20 is looked at.
     """
     numbers = _some(values.reshape(-1)).astype(np.float64, copy=False)
     finite = numbers[np.isfinite(numbers)]
     measures: dict[str, float] = {
         "size": values.size,
         "missing": 1 - finite.size / numbers.size if numbers.size else 0.0,
-        "zero": float((finite == 0).mean()) if finite.size else np.nan,
     }
-    for name in ("min", "max", "mean", "std"):
+    for name in ("max", "mean", "std"):
         measures[name] = float(getattr(finite, name)()) if finite.size else np.nan
     return measures
 
 
 def measure_number(value: float) -> dict[str, float]:
     """What `measure_array` returns for a single number, in a twentieth of the time."""
-    if not math.isfinite(value):
-        unknown = dict.fromkeys(("zero", "min", "max", "mean", "std"), math.nan)
-        return {"size": 1, "missing": 1.0, **unknown}
-    zero = float(value == 0)
-    levels = {"min": value, "max": value, "mean": value, "std": 0.0}
-    return {"size": 1, "missing": 0.0, "zero": zero, **levels}
+    level, spread = (value, 0.0) if math.isfinite(value) else (math.nan, math.nan)
+    missing = float(math.isnan(level))
+    return {"size": 1, "missing": missing, "max": level, "mean": level, "std": spread}
 
 
 def measure_signal(signal: np.ndarray) -> dict[str, float]:
-    """Numbers that describe a signal, and those of `measure_array`.
+    """Numbers that describe a signal [steps] or [steps, channels], and those of `measure_array`.
 
     `steps` is its length. `constant` is the number of its channels that have one value, `dead` that of those
     whose value is 0. `clipped` is the largest share, over the channels, of steps at an extreme at which the channel
     is cut off; a channel of fewer than 16 values, such as a switch, has no such share. `rms` is
     the root of the mean square of the finite values. Of a signal of more than 2**20 values, every n-th step is
     looked at.
-
-    Args:
-        signal: Real numbers [steps] or [steps, channels].
     """
     channels = _some(signal.reshape(len(signal), -1)).astype(np.float64, copy=False)
-    faults = list(faults_of(channels)) if len(signal) > 1 else []
+    faults = list(_faults(channels)) if len(signal) > 1 else []
     constant, dead, clipped = zip(*faults, strict=True) if faults else ((), (), ())
     measures = measure_array(signal)
     return measures | {
@@ -66,16 +57,12 @@ def measure_signal(signal: np.ndarray) -> dict[str, float]:
     }
 
 
-def faults_of(signal: np.ndarray) -> Iterator[tuple[bool, bool, float]]:
-    """Yields of each channel whether it has one value, whether this is 0, and its `clipped_share`.
-
-    Args:
-        signal: float64 [steps, channels]; what is not finite is left out.
-    """
+def _faults(signal: np.ndarray) -> Iterator[tuple[bool, bool, float]]:
+    """Yields whether each channel has one value, whether this is 0, and its `_clipped_share`, given float64 [steps, channels]."""
     for values in signal.T:
         finite = values[np.isfinite(values)]
         low, high = (finite.min(), finite.max()) if finite.size else (np.nan, np.nan)
-        clipped = clipped_share(finite, low, high) if low < high else 0.0
+        clipped = _clipped_share(finite, low, high) if low < high else 0.0
         yield bool(low == high), bool(low == high == 0), clipped
 
 
@@ -87,18 +74,13 @@ def _some(values: np.ndarray) -> np.ndarray:
 # A signal of fewer values, such as a switch, is at its extremes often.
 _FEWEST_VALUES = 16
 
-# A wave is near its extremes often, too, and a coarse one at them: of a clipped one, three times as many
-# are at an extreme as in this part of the range next to it. Of a sine of 20 levels, it is 2.4 times.
+# A wave is near its extremes often. It is clipped if more than three times as many values are at an extreme as in this
+# part of the range next to it; a sine of 20 levels has 2.4 times as many there.
 _NEAR, _TIMES = 1 / 64, 3
 
 
-def clipped_share(values: np.ndarray, low: float, high: float) -> float:
-    """The share of values that are at an extreme at which the signal is clipped.
-
-    Args:
-        values: Finite numbers, float64 [n].
-        low, high: The smallest and the largest of them.
-    """
+def _clipped_share(values: np.ndarray, low: float, high: float) -> float:
+    """The share of finite values, float64 [n], that are at an extreme at which the signal is clipped, given both extremes."""
     levels = np.unique(values)
     if len(levels) < _FEWEST_VALUES:
         return 0.0

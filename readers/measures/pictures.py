@@ -20,14 +20,16 @@ _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 def measure_picture(pixels: np.ndarray) -> dict[str, float]:
     """Numbers that describe a picture.
 
-    `side` is that of a square of as many pixels.
-    `brightness` and `contrast` are the mean and the standard deviation of its luma, between 0 and 1;
-    `dark` is the luma that one pixel in a hundred exceeds, and `light` that which nineteen in twenty
-    exceed. `sharpness` is the standard deviation of the Laplacian in its middle at half its size, relative to
-    that at a quarter: 0.25 is as smooth as can be, and photographs in focus have 0.65 to 1.3. At full size a
-    JPEG's noise would count as edges. A picture with a side of less than 32 pixels has none.
-    `entropy` is that of 256 levels of luma, in bits. `gray` is 1 if all three channels are the same. Of a
-    picture of more than 511 pixels a side, every n-th pixel is looked at.
+    - `width`, `height`, `aspect`; `side` is that of a square of as many pixels;
+    - `brightness` and `contrast`: the mean and the standard deviation of the luma, between 0 and 1;
+    - `dark` and `light`: the luma that 1% and 95% of the pixels exceed;
+    - `sharpness`: the standard deviation of the Laplacian in the middle at half the size, relative to that at a quarter.
+      0.25 is as smooth as can be, and photographs in focus have 0.65 to 1.3. At full size a JPEG's noise would count as
+      edges. A picture with a side of less than 32 pixels has none;
+    - `entropy`: that of 256 levels of luma, in bits;
+    - `gray`: 1 if all three channels are the same.
+
+    Of a picture of more than 511 pixels a side, every n-th pixel is looked at.
 
     Args:
         pixels: The picture, [height, width] or [height, width, 1, 3 or 4], not empty. Integers are
@@ -50,7 +52,7 @@ def measure_picture(pixels: np.ndarray) -> dict[str, float]:
         "contrast": float(luma.std()),
         "dark": float(dark),
         "light": float(light),
-        "sharpness": _sharpness(_luma(_middle(colors)), _step(colors)),
+        "sharpness": _sharpness(colors),
         "entropy": float(-(shares * np.log2(shares)).sum()),
         "gray": _is_gray(some),
     }
@@ -67,18 +69,9 @@ def _luma(colors: np.ndarray) -> np.ndarray:
     return levels(values)
 
 
-def _middle(colors: np.ndarray) -> np.ndarray:
-    """The middle of a picture, of 256 pixels a side at most."""
-    top, left = (max(0, (side - _SHARPNESS_SIDE) // 2) for side in colors.shape[:2])
-    return colors[top : top + _SHARPNESS_SIDE, left : left + _SHARPNESS_SIDE]
-
-
 def _is_gray(colors: np.ndarray) -> float:
     """1 if all three channels are the same, 0 if not; NaN of a picture of one channel."""
-    if colors.shape[2] != 3:
-        return np.nan
-    red, green, blue = (colors[..., channel] for channel in range(3))
-    return float((red == green).all() and (green == blue).all())
+    return float((colors == colors[..., :1]).all()) if colors.shape[2] == 3 else np.nan
 
 
 def _step(colors: np.ndarray) -> float:
@@ -89,20 +82,17 @@ def _step(colors: np.ndarray) -> float:
     return float(weights / np.iinfo(colors.dtype).max)
 
 
-def _sharpness(luma: np.ndarray, step: float) -> float:
-    """The edges of a picture at half its size, relative to those at a quarter; NaN if it has none, or is small.
-
-    Args:
-        luma: The luma.
-        step: The difference of neighbouring levels, whose rounding is no edge; 0 for floats.
-    """
+def _sharpness(colors: np.ndarray) -> float:
+    """The edges of a picture at half its size, relative to those at a quarter; NaN if it has none, or is small."""
+    top, left = (max(0, (side - _SHARPNESS_SIDE) // 2) for side in colors.shape[:2])
+    luma = _luma(colors[top : top + _SHARPNESS_SIDE, left : left + _SHARPNESS_SIDE])
     half = _halved(luma)
     quarter = _halved(half)
     if min(quarter.shape) < _SMALLEST:
         return np.nan
     # The Laplacian adds the rounding errors of five levels, of which one counts four times; a level is the
     # mean of 4 or 16 pixels.
-    rounding = step**2 * 20 / 12
+    rounding = _step(colors) ** 2 * 20 / 12
     edges, coarse_edges = _edges(half) - rounding / 4, _edges(quarter) - rounding / 16
     return float(np.sqrt(max(0.0, edges) / coarse_edges)) if coarse_edges > rounding else np.nan
 

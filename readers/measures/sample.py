@@ -8,11 +8,12 @@ MiB, so that they fit memory.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -24,7 +25,6 @@ from readers.format.features import Features, undecoded
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.similarity.likeness import DEFAULTS, Likeness, Sketches
-from readers.format.splits import Split
 from readers.measures.arrays import measure_array, measure_number, measure_signal
 from readers.measures.pictures import measure_picture
 from readers.measures.texts import measure_text
@@ -54,8 +54,6 @@ LIKENESS = {
     "signal": Likeness("recording", DEFAULTS["recording"]),
 }
 
-_NONE = np.empty(0, np.uint64)
-
 Measures = dict[str, np.ndarray]
 Record = Mapping[str, Any]
 
@@ -65,9 +63,7 @@ class SplitSample:
     """The first records of a split.
 
     Attributes:
-        split: The split.
-        seen: The number of records in the sample.
-        numbers: Their numbers in the split, int64 [seen].
+        numbers: The numbers of the records in the split, int64 [seen].
         too_large: How many of the first records were left out because they are too large.
         measures: Feature -> name of a number -> its values, float64 [seen].
         digests: Feature -> digests of its values, uint64 [seen]; equal values have equal ones, and empty
@@ -79,8 +75,6 @@ class SplitSample:
         classes: Feature whose classes have names -> how often each occurs.
     """
 
-    split: Split
-    seen: int
     numbers: np.ndarray
     too_large: int
     measures: Mapping[str, Measures]
@@ -88,7 +82,12 @@ class SplitSample:
     sketches: Mapping[str, Sketches]
     labels: np.ndarray | None
     keys: tuple[str, ...]
-    classes: Mapping[str, Counter[int]] = field(default_factory=dict)
+    classes: Mapping[str, Counter[int]]
+
+    @property
+    def seen(self) -> int:
+        """The number of records in the sample."""
+        return len(self.numbers)
 
     def named(self, number: int) -> str:
         """The name by which a user finds a record of the sample: its key, or its number in the split."""
@@ -101,52 +100,42 @@ def sample_of(directory: str, manifest: Manifest, most: int) -> dict[str, SplitS
 
     Together they are `most` records; fewer if these have more than 2 GiB, or more than four million values of features.
 
-    Args:
-        directory: The dataset's directory.
-        manifest: Its manifest.
-        most: How many records to look at.
-
     Raises:
         CorruptRecordError: (a ValueError) The checksum of a record is wrong.
         DatasetError: (a ValueError) A shard differs from the manifest.
         FileNotFoundError: A file is missing.
         StoreError: (an OSError) A store still fails after several retries.
     """
-    records = sum(split.records for split in manifest.splits.values())
-    size = sum(split.bytes for split in manifest.splits.values())
+    splits = manifest.splits.items()
+    size = sum(split.bytes for _, split in splits)
     most = min(most, _MOST_VALUES // max(1, len(manifest.schema)))
+    records = sum(split.records for _, split in splits)
     share = min(1.0, most / max(1, records), _MOST_BYTES / max(1, size))
     # One of each split at least: a small split is not left out.
-    return {
-        name: _sample(
-            directory, manifest, name, min(split.records, max(1, int(share * split.records)))
-        )
-        for name, split in manifest.splits.items()
-    }
+    counts = {name: min(s.records, max(1, int(share * s.records))) for name, s in splits}
+    return {name: _sample(directory, manifest, name, count) for name, count in counts.items()}
 
 
 def _sample(directory: str, manifest: Manifest, name: str, most: int) -> SplitSample:
     features, label = Features.of(manifest), manifest.counted_label
-    key, kinds = features.named("key"), features.kinds
-    names = [f for f in manifest.schema if f in (*kinds, label, key)]
-    schema, windows = manifest.schema.select(tuple(names)), list[_Window]()
+    kinds = features.kinds
+    used = [f for f in manifest.schema if f in (*kinds, label, features.named("key"))]
+    schema, windows = manifest.schema.select(tuple(used)), list[_Window]()
     if most and schema:
-        part = f"{name}[:{most}]"
-        windows = _visited(directory, part, schema, lambda: _Window(features))
+        windows = _visited(directory, f"{name}[:{most}]", schema, features)
     kept = [window for window in windows if window.numbers]
     numbers = np.array([number for window in kept for number in window.numbers], np.int64)
     measures = {f: _joined([window.measures[f] for window in kept]) for f in kinds}
+    none = np.empty(0, np.uint64)
     return SplitSample(
-        manifest.splits[name],
-        len(numbers),
         numbers,
         most - len(numbers) if windows else 0,
         measures,
-        {f: np.concatenate([window.digests[f] for window in kept] or [_NONE]) for f in kinds},
+        {f: np.concatenate([none, *(window.digests[f] for window in kept)]) for f in kinds},
         {
             f: Sketches.joined([window.sketches[f] for window in kept])
-            for f, kind in kinds.items()
-            if kept and kind in LIKENESS
+            for f in features.of_kind(*LIKENESS)
+            if kept
         },
         measures[label].get("mean", np.empty(0)).astype(np.int64) if label else None,
         tuple(key for window in kept for key in window.keys),
@@ -161,18 +150,31 @@ def _with_classes(features: Features) -> list[str]:
 
 
 class _Window:
-    """What is kept of a window of records of some features."""
+    """What is kept of some records that are read together, as `SplitSample` has it of all."""
 
-    def __init__(self, features: Features) -> None:
+    def __init__(self, features: Features, records: Iterable[tuple[int, Record]]) -> None:
         self._kinds, self._key = features.kinds, features.named("key")
         self.classes = {name: Counter[int]() for name in _with_classes(features)}
         self.numbers, self.keys = list[int](), list[str]()
         self.measures: dict[str, Measures] = {}
         self.digests: dict[str, np.ndarray] = {}
         self.sketches: dict[str, Sketches] = {}
-        self._rows = defaultdict[str, list[tuple[dict[str, float], int, Any]]](list)
+        rows = defaultdict[str, list[tuple[dict[str, float], int, Any]]](list)
+        for number, record in records:
+            self._add(number, record, rows)
+        for name, found in rows.items():
+            measures, digests, compared = zip(*found, strict=True)
+            names = dict.fromkeys(measure for row in measures for measure in row)
+            self.measures[name] = {
+                m: np.array([row.get(m, np.nan) for row in measures], np.float64) for m in names
+            }
+            self.digests[name] = np.array(digests, np.uint64)
+            kind = self._kinds[name]
+            if kind in LIKENESS:
+                join = Sketches.joined if kind == "picture" else LIKENESS[kind].sketch
+                self.sketches[name] = join(compared)
 
-    def add(self, number: int, record: Record) -> None:
+    def _add(self, number: int, record: Record, rows: dict[str, list[Any]]) -> None:
         """Looks at a record, and keeps none of its values but texts and signals until the end of the window."""
         self.numbers.append(number)
         if self._key:
@@ -182,54 +184,34 @@ class _Window:
             compared: Any = None
             if kind == "picture":  # Its pixels take too much memory to be kept.
                 compared = LIKENESS[kind].sketch([np.asarray(value)])
-            elif kind in LIKENESS:
-                is_text = kind == "text"
-                compared = value.decode("utf-8", "replace") if is_text else [np.asarray(value)]
+            elif kind == "text":
+                compared = value.decode("utf-8", "replace")
+            elif kind == "signal":
+                compared = [np.asarray(value)]
             if name in self.classes:
-                several = np.unique(value, return_counts=True) if np.ndim(value) else ([value], [1])
-                for id_, count in zip(*several, strict=True):
-                    self.classes[name][int(id_)] += int(count)
-            self._rows[name].append((_measured(kind, value), _digest(value), compared))
-
-    def finish(self) -> None:
-        """Makes columns of what was found."""
-        for name, rows in self._rows.items():
-            measures, digests, compared = zip(*rows, strict=True)
-            self.measures[name], self.digests[name] = (
-                _columns(measures),
-                np.array(digests, np.uint64),
-            )
-            kind = self._kinds[name]
-            if kind in LIKENESS:
-                join = Sketches.joined if kind == "picture" else LIKENESS[kind].sketch
-                self.sketches[name] = join(compared)
-        self._rows.clear()
+                ids, counts = np.unique(value, return_counts=True)
+                self.classes[name].update(dict(zip(ids.tolist(), counts.tolist(), strict=True)))
+            rows[name].append((_measured(kind, value), _digest(value), compared))
 
 
-def _visited(
-    directory: str, part: str, schema: Schema, make: Callable[[], _Window]
-) -> list[_Window]:
-    """The windows of records of a part of a split, such as `train[:100]`, in their order.
-
-    Raises:
-        CorruptRecordError: (a ValueError) The checksum of a record is wrong.
-        ValueError: A record does not fit the schema.
-    """
+def _visited(directory: str, part: str, schema: Schema, features: Features) -> list[_Window]:
+    """The windows of records of a part of a split, such as `train[:100]`, in their order."""
     plan = resolve(directory, part, schema, None)
     offsets = [np.diff(read_offsets(part))[part.skip :][: part.take] for part in plan.parts]
     lengths = np.concatenate([*offsets, np.empty(0, np.int64)])
     source, large = RecordSource(directory, part, schema=undecoded(schema)), Lock()
 
+    def decoded(numbers: range) -> Iterator[tuple[int, Record]]:
+        if lengths[numbers].sum() > LARGEST:
+            return
+        for number, stored in zip(numbers, source.__getitems__(numbers), strict=True):
+            record = _decoded(stored, schema)
+            if record is not None:
+                yield number, record
+
     def visited(numbers: range) -> _Window:
-        window, size = make(), int(lengths[numbers.start : numbers.stop].sum())
-        with large if size > _LARGE_WINDOW else nullcontext():
-            records = source.__getitems__(numbers) if size <= LARGEST else []
-            for number, stored in zip(numbers, records, strict=False):
-                record = _decoded(stored, schema)
-                if record is not None:
-                    window.add(number, record)
-            window.finish()
-        return window
+        with large if lengths[numbers].sum() > _LARGE_WINDOW else nullcontext():
+            return _Window(features, decoded(numbers))
 
     with ThreadPoolExecutor(processors()) as threads:
         return list(threads.map(visited, _windows(lengths)))
@@ -264,20 +246,10 @@ def _pixels(name: str, feature: Feature, encoded: Any) -> Any:
     several = encoded if feature.step else [encoded]
     try:
         images = [EncodedImage(name, feature.step or feature, data) for data in several]
-        sizes = [
-            image.dtype.itemsize * int(np.prod(image.shape, dtype=np.int64)) for image in images
-        ]
-        return pixels_of(name, feature, encoded) if sum(sizes) <= LARGEST else None
+        size = sum(image.dtype.itemsize * math.prod(image.shape) for image in images)
+        return pixels_of(name, feature, encoded) if size <= LARGEST else None
     except ValueError:
         return _UNDECODABLE
-
-
-_MEASURES: dict[str, Callable[[Any], dict[str, float]]] = {
-    "picture": measure_picture,
-    "signal": measure_signal,
-    "floats": measure_array,
-    "integers": measure_array,
-}
 
 
 def _measured(kind: str, value: Any) -> dict[str, float]:
@@ -291,7 +263,8 @@ def _measured(kind: str, value: Any) -> dict[str, float]:
     if not array.size:
         return {"size": 0}
     with np.errstate(all="ignore"):  # Sums of the largest floats are infinite.
-        return _MEASURES[kind](array)
+        measure = {"picture": measure_picture, "signal": measure_signal}.get(kind, measure_array)
+        return measure(array)
 
 
 def _digest(value: Any) -> int:
@@ -309,18 +282,9 @@ def _digest(value: Any) -> int:
     return int.from_bytes(found.digest(), "little")
 
 
-def _columns(rows: Sequence[dict[str, float]]) -> Measures:
-    """The measures of all records as columns; NaN where a record has none of a name."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: np.array([row.get(name, np.nan) for row in rows], np.float64) for name in names}
-
-
 def _joined(parts: Sequence[Measures]) -> Measures:
     """The measures of runs of records as those of all of them; NaN where a run has none of a name."""
     names = dict.fromkeys(name for part in parts for name in part)
-    lengths = [len(next(iter(part.values()))) for part in parts]
-    columns = {
-        name: [part.get(name, np.full(n, np.nan)) for part, n in zip(parts, lengths, strict=True)]
-        for name in names
-    }
-    return {name: np.concatenate(column) for name, column in columns.items()}
+    missing = [np.full(len(next(iter(part.values()))), np.nan) for part in parts]
+    pairs = list(zip(parts, missing, strict=True))
+    return {name: np.concatenate([part.get(name, nan) for part, nan in pairs]) for name in names}

@@ -1,64 +1,85 @@
-"""Charts as inline SVG, whose colours are those of the page, light or dark.
-
-Every chart is a `figure` with a caption, and its `svg` has a title for those who cannot see it.
-"""
+"""Charts as inline SVG, whose colours are those of the page, light or dark."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from readers.pages.bins import bins_of
 from readers.pages.markup import element, svg
-from readers.pages.numbers import compact, short, ticks
+from readers.pages.numbers import short, ticks
 
 # Units of the viewBox, which are pixels unless the screen is narrower.
-WIDTH, HEIGHT = 340, 150
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 6, 20
+_WIDTH, _HEIGHT = 340, 150
+_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 8, 6, 20
+_SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_BARS = 96, 24, 24
 
 # Series with a colour of their own; `style.css` has one class for each.
-SERIES = 6
+_SERIES = 6
 
 
-def histogram(
-    series: Mapping[str, np.ndarray], edges: np.ndarray, title: str, axis: str, is_log: bool = False
-) -> Element:
-    """Bars of how many values are between neighbouring edges.
+def histogram(parts: Mapping[str, np.ndarray], title: str) -> Element | None:
+    """Bars of how many records have which number, or lines for several splits; None without finite numbers.
 
     Args:
-        series: Name -> heights [bins]; several are drawn over each other as lines of steps.
-        edges: The edges of the bins, float64 [bins + 1], ascending.
-        title: What is counted.
-        axis: What the heights are.
-        is_log: Whether the edges, which are positive then, are on a logarithmic scale.
+        parts: Split -> a number of each of its records.
+        title: What the number is.
     """
-    ends = f"{short(float(edges[0]))} to {short(float(edges[-1]))}"
-    edges = np.log10(edges) if is_log else edges
-    top = max([float(heights.max(initial=0)) for heights in series.values()], default=0.0) or 1.0
-    x = _Scale(edges[0], edges[-1], _LEFT, WIDTH - _RIGHT)
-    y = _Scale(0, top, HEIGHT - _BOTTOM, _TOP)
-    marks = []
-    for number, heights in enumerate(series.values()):
-        outline, name = _steps(heights, edges, x, y), "line" if len(series) > 1 else "bar"
-        marks.append(element("path", d=outline, class_=f"{name} s{number % SERIES}"))
-    caption = element("figcaption", element("b", title), f" \N{MIDDLE DOT} {axis}")
-    legend = [element("ul", *map(_key, *zip(*enumerate(series), strict=True)), class_="keys")]
-    drawing = svg(f"{title}, {axis}: {ends}", [*_axes(x, y, is_log), *marks], WIDTH, HEIGHT)
-    return element("figure", caption, drawing, *legend[: len(series) > 1], class_="chart")
+    bins = bins_of(parts.values())
+    if bins is None:
+        return None
+    counts = {split: bins.counts(values) for split, values in parts.items()}
+    counts = {split: heights for split, heights in counts.items() if heights.any()}
+    axis, kind, several = "records", "bar", len(counts) > 1
+    if several:  # Splits differ in size: in percent, their lines can be compared.
+        axis, kind = "% of records", "line"
+        counts = {split: 100.0 * heights / heights.sum() for split, heights in counts.items()}
+    ends = f"{short(float(bins.edges[0]))} to {short(float(bins.edges[-1]))}"
+    edges = np.log10(bins.edges) if bins.is_log else bins.edges
+    x = _Scale(edges[0], edges[-1], _LEFT, _WIDTH - _RIGHT)
+    y = _Scale(0, max(heights.max() for heights in counts.values()), _HEIGHT - _BOTTOM, _TOP)
+    marks = [
+        element("path", d=_steps(heights, edges, x, y), class_=f"{kind} s{number % _SERIES}")
+        for number, heights in enumerate(counts.values())
+    ]
+    figure = [
+        element("figcaption", element("b", title), f" \N{MIDDLE DOT} {axis}"),
+        svg(f"{title}, {axis}: {ends}", [*_axes(x, y, bins.is_log), *marks], _WIDTH, _HEIGHT),
+    ]
+    if several:
+        squares = [element("span", class_=f"key s{n % _SERIES}") for n in range(len(counts))]
+        names = [element("li", *pair) for pair in zip(squares, counts, strict=True)]
+        figure.append(element("ul", *names, class_="keys"))
+    return element("figure", *figure, class_="chart")
+
+
+def spark(parts: Sequence[np.ndarray]) -> Element | None:
+    """Bars of all numbers together, without axes, of the size of a word; None without finite numbers."""
+    bins = bins_of(parts)
+    if bins is None:
+        return None
+    counts = bins.counts(np.concatenate(parts))
+    heights = np.add.reduceat(counts, np.arange(0, len(counts), -(-len(counts) // _SPARK_BARS)))
+    x = _Scale(0, len(heights), 0, _SPARK_WIDTH)
+    y = _Scale(0, heights.max(), _SPARK_HEIGHT, 1)
+    outline = _steps(heights, np.arange(len(heights) + 1.0), x, y)
+    return element(
+        "svg",
+        element("path", d=outline, class_="bar s0"),
+        viewBox=f"0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}",
+        width=str(_SPARK_WIDTH),
+        height=str(_SPARK_HEIGHT),
+        class_="spark",
+        aria_hidden="true",
+    )
 
 
 def bar_cell(value: float, most: float, text: str, series: int = 0) -> Element:
-    """A cell of a table with a number and a bar behind it.
-
-    Args:
-        value: What the bar is as long as, not negative.
-        most: The value of a bar as long as the cell.
-        text: What is written.
-        series: The number of its colour.
-    """
+    """A cell of a table with a text and the bar of a value, which fills the cell if it is the `most`."""
     share = 100 * value / most if most else 0.0
-    bar = element("span", class_=f"s{series % SERIES}", style=f"width: {share:.1f}%")
+    bar = element("span", class_=f"s{series % _SERIES}", style=f"width: {share:.1f}%")
     track = element("span", bar, class_="track", aria_hidden="true")
     return element("td", track, text, class_="measured")
 
@@ -76,10 +97,6 @@ class _Scale:
         return self.first + (self.last - self.first) * float(share)
 
 
-def _key(number: int, name: str) -> Element:
-    return element("li", element("span", class_=f"key s{number % SERIES}"), name)
-
-
 def _steps(heights: np.ndarray, edges: np.ndarray, x: _Scale, y: _Scale) -> str:
     """The outline of the bars."""
     commands = [f"M{x(edges[0]):.1f} {y(0):.1f}"]
@@ -94,12 +111,12 @@ def _axes(x: _Scale, y: _Scale, is_log: bool) -> list[Element]:
         at = y(height)
         marks += [
             element("path", d=f"M{x.first} {at:.1f}H{x.last}", class_="grid"),
-            _tick(compact(height), _LEFT - 4, at + 3, "end"),
+            _tick(short(height), _LEFT - 4, at + 3, "end"),
         ]
     for place in ticks(x.low, x.high):
         at = x(place)
-        words = compact(float(f"{10**place:.2g}") if is_log else place)
-        marks.append(_tick(words, at, HEIGHT - 6, "end" if at > WIDTH - 24 else "middle"))
+        words = short(float(f"{10**place:.2g}") if is_log else place)
+        marks.append(_tick(words, at, _HEIGHT - 6, "end" if at > _WIDTH - 24 else "middle"))
     marks.append(element("path", d=f"M{x.first} {y.first}H{x.last}", class_="axis"))
     return marks
 

@@ -15,12 +15,10 @@ _CELL = "text-align: left; padding: 0 1em 0 0"
 
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:
-    """An element with its children.
+    """An element with its children: elements, and texts, whose control characters are replaced.
 
-    Args:
-        tag: Its name. `script` and `style`, whose text HTML does not escape, are refused.
-        children: Elements, and texts that are shown as they are.
-        attributes: Its attributes; an underscore stands for a hyphen, and a final one is dropped.
+    In the name of an attribute an underscore stands for a hyphen, and a final one is dropped. `script` and `style` are
+    refused, because HTML does not escape their text.
     """
     if tag in ("script", "style"):
         raise ValueError(f"{tag}: its text would not be escaped")
@@ -59,16 +57,6 @@ def data_uri(kind: str, data: bytes) -> str:
 def to_html(tree: Element) -> str:
     """A tree as HTML."""
     return ElementTree.tostring(tree, encoding="unicode", method="html")
-
-
-def line_path(across: np.ndarray, down: np.ndarray) -> str:
-    """The commands of an SVG path through points, with gaps where `down` is not finite."""
-    commands, is_drawn = [], False
-    for x, y in zip(across, down, strict=True):
-        if np.isfinite(y):
-            commands.append(f"{'L' if is_drawn else 'M'}{x:.1f} {y:.1f}")
-        is_drawn = bool(np.isfinite(y))
-    return "".join(commands)
 
 
 def table(rows: list[tuple[str, ...]]) -> Element:

@@ -30,18 +30,6 @@ def spread(values: np.ndarray) -> str:
     return f"{short(float(low))} to {short(float(high))}, median {short(float(middle))}"
 
 
-_POWERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-
-
-def compact(value: float) -> str:
-    """A number in as few characters as an axis has room for: `0.25`, `950`, `1,500`, `20k`, `1.5M`, `2e+15`."""
-    if math.isfinite(value) and 1e4 <= abs(value) < 1e15:
-        for power, letter in _POWERS:
-            if abs(value) >= power:
-                return f"{value / power:.4g}{letter}"
-    return short(value)
-
-
 def percent(share: float) -> str:
     """A share as text, such that only all is 100% and only nothing is 0%: `12%`, `0.3%`, `<0.1%`.
 

@@ -18,40 +18,28 @@ _FOLDER = Path(__file__).parent / "templates"
 
 
 class Section(NamedTuple):
-    """A part of a report, with an entry in its navigation.
+    """A part of a report: the id of its element, which never comes from the data and is its heading, and what is below."""
 
-    Attributes:
-        anchor: The id of its element, which never comes from the data.
-        title: Its heading.
-        body: What is below the heading.
-    """
-
-    anchor: str
-    title: str
+    name: str
     body: Markup
 
     @classmethod
-    def filled(cls, name: str, template: str = "", **values: Any) -> Section:
-        """The section of a name, whose body is a template, by default that of this name, with values."""
-        return cls(name, name.capitalize(), fill(f"{template or name}.html", **values))
+    def filled(cls, name: str, **values: Any) -> Section:
+        """Fills the template of a name with values."""
+        return cls(name, fill(f"{name}.html", **values))
 
 
 def fill(template: str, **values: Any) -> Markup:
-    """A template of `readers/pages/templates` with values.
+    """Fills a template of `readers/pages/templates`.
 
-    Text is escaped, and its control characters are replaced; only `Markup` and elements are markup.
-    The filters `count` and `size` write whole numbers and bytes, `capitalized` a sentence; `counted(number, noun)` is a
-    function.
-
-    Args:
-        template: The name of the file.
-        values: What the template names. A name without a value is an error.
+    Text is escaped, and its control characters are replaced; only `Markup` and elements are markup. The filters
+    `count` and `size` write whole numbers and bytes, `counted(number, noun)` is a function.
     """
-    made = templates().get_template(template).render(values)
+    filled = templates().get_template(template).render(values)
 
     from markupsafe import Markup
 
-    return Markup(made)
+    return Markup(filled)
 
 
 @functools.cache
@@ -70,7 +58,6 @@ def templates() -> Environment:
         ) from error
 
     def shown(value: Any) -> Any:
-        """What a template writes for a value."""
         if isinstance(value, Element):
             return Markup(to_html(value))
         return value if hasattr(value, "__html__") else visible(str(value))
@@ -84,6 +71,5 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"count": "{:,}".format, "size": format_bytes}
-    environment.filters["capitalized"] = lambda text: text[:1].upper() + text[1:]
     environment.globals |= {"counted": counted}
     return environment

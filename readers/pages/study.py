@@ -37,14 +37,13 @@ class Study:
         """The last part of the directory's path."""
         return self.directory.rstrip("/").rsplit("/", 1)[-1] or self.directory
 
-    def anchor(self, feature: str, split: str = "", kind: str = "feature") -> str:
-        """The id of the place in the report that a feature, or else a split, has; empty without one.
+    def anchor(self, feature: str, split: str = "") -> str:
+        """The id of the place of a feature, or else a split, in the report; empty without one.
 
-        A feature has one in each section of a `kind` of features. Ids are numbered, so that no name of the data is
-        part of one.
+        Ids are numbered, so that no name of the data is part of one.
         """
         if feature in self.manifest.schema:
-            return f"{kind}-{list(self.manifest.schema).index(feature)}"
+            return f"feature-{list(self.manifest.schema).index(feature)}"
         if split in self.manifest.splits:
             return f"split-{list(self.manifest.splits).index(split)}"
         return ""

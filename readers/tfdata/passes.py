@@ -84,11 +84,11 @@ class Passes:
         Raises:
             StopIteration: The pass has ended.
         """
-        pass_number, name, number = *which.tolist(), int(number)
-        cursor, stream = self._next.pop((pass_number, name, number), (None, None))
+        of_pass, name = which.tolist()
+        known = self._next.pop((of_pass, name, int(number)), None)
+        cursor, stream = known or (self._place(of_pass, int(number)), None)
         if stream is None:
-            begin, end = self.batches.bounds_of(pass_number)
-            cursor = self._after(begin, number) if cursor is None else cursor
+            _, end = self.batches.bounds_of(of_pass)
             made = made_from(self.batches, self._bridge.arrays, (cursor, 0), end)
             stream = prefetched(made, _AHEAD)
         error, arrays = NO_ERROR, self._nothing
@@ -100,17 +100,23 @@ class Passes:
             raise
         except Exception as failure:
             error, following = error_text(failure), (self._after(cursor, 1), None)
-        self._next[pass_number, name, number + 1] = following
+        self._next[of_pass, name, int(number) + 1] = following
         if name not in self._alive:
             self._forget_restored()
         return [error, *arrays]
 
-    def _after(self, cursor: Any, count: int) -> int | Cursor:
+    def _place(self, of_pass: int, number: int) -> int | Cursor:
+        """Where a batch of a pass is."""
+        return self._after(self.batches.bounds_of(of_pass)[0], number)
+
+    def _after(self, cursor: int | Cursor, count: int) -> int | Cursor:
         """Where the batch is that follows `count` others from a cursor on."""
-        if not isinstance(cursor, Cursor):
-            return int(cursor) + count
-        found = itertools.islice(self.batches.groups(cursor, None), count)
-        return [cursor, *(after for _, after in found)][-1]
+        if isinstance(self.batches, BatchesByStep):
+            assert isinstance(cursor, int)
+            return cursor + count
+        assert isinstance(cursor, Cursor)
+        groups = itertools.islice(self.batches.groups(cursor, None), count)
+        return [cursor, *(after for _, after in groups)][-1]
 
     def _forget(self, name: int) -> None:
         for key in [key for key in self._next if key[1] == name]:

@@ -8,7 +8,7 @@ import pytest
 
 from readers.__main__ import main
 from readers.bench import Rate, Timings, decoders_of, rate_of, step_of
-from readers.decoders import CenterCrop, Decode, RandomResizedCrop, Resize, Skip
+from readers.decoders import CenterCrop, RandomResizedCrop, Resize, Skip
 from tests.support.datasets import write_numbers
 
 
@@ -23,43 +23,39 @@ from tests.support.datasets import write_numbers
     ],
 )
 def test_the_idle_share_follows_from_the_rate_and_the_step(together, ahead, step, share):
-    assert Rate("", 0, together, ahead).idle_share(64, step) == pytest.approx(share)
+    assert Rate("", together, "", ahead).idle_share(64, step) == pytest.approx(share)
 
 
 def planted(step=0.1, reading=9_000, decoding=2_000, **ways):
-    parts = [Rate("reading", reading, cure="buy a disk"), Rate("decoding", decoding, cure="shrink")]
-    return Timings(
-        "photos", parts, [Rate(name, *of) for name, of in ways.items()], batch_size=64, step=step
-    )
+    parts = [Rate("reading", reading, "buy a disk"), Rate("decoding", decoding, "shrink")]
+    ways = [Rate(name, rate) for name, rate in ways.items()]
+    return Timings("photos", parts, ways, batch_size=64, step=step)
 
 
 @pytest.mark.parametrize(
     ("timings", "advice"),
     [
-        (planted(None, a=(0, 700)), "decoding is the limit: shrink"),
-        (planted(None, 500, a=(0, 700)), "reading is the limit: buy a disk"),
-        (planted(a=(0, 320)), "no way gives the 640 records a second of a step; decoding is the"),
-        (planted(a=(0, 640), b=(9, 700)), "nothing to change: every way gives the 640 records a"),
-        (planted(a=(0, 800), b=(5_000, 320)), "use a, which gives the 640 records a second of a step: b leaves it idle for 50%"),
-        (planted(a=(0, 800), b=(400, 320)), "b leaves it idle for 50%, as its loop is the limit"),
+        (planted(None, a=700), "the slowest part is decoding: shrink"),
+        (planted(None, 500, a=700), "the slowest part is reading: buy a disk"),
+        (planted(a=320), "no way of reading makes the 640 records a second that a step needs, and the slowest part is decoding: shrink"),
+        (planted(a=640, b=700), "nothing to change: every way of reading makes the 640 records a second that a step needs"),
+        (planted(a=320, b=800, c=900), "read with b, which makes the 640 records a second that a step needs: a leaves a step idle for 50% of the time"),
     ],
 )  # fmt: skip
-def test_the_advice_names_the_limit_or_the_way_that_keeps_up(timings, advice):
-    assert advice in timings.advice
-    assert "\n" not in timings.advice
-    assert ("its loop" in timings.advice) == ("its loop" in advice)
+def test_the_advice_is_one_sentence_on_what_to_change_first(timings, advice):
+    assert timings.advice == advice
 
 
 def test_a_table_has_the_rates_and_the_idle_shares():
-    lines = [" ".join(line.split()) for line in str(planted(a=(4_000, 320))).splitlines()]
+    lines = [" ".join(line.split()) for line in str(planted(a=320)).splitlines()]
     table = [
         "records a second alone together idle share of a step of 100 ms",
         "reading 9,000",
         "decoding 2,000",
-        "a 4,000 320 50%",
+        "a 320 50%",
     ]
     assert (lines[0], lines[2:6]) == ("photos", table)
-    assert "idle" not in str(planted(None, a=(0, 700)))
+    assert "idle" not in str(planted(None, a=700))
 
 
 def test_rates_count_the_records_of_each_item_after_the_first_ones(monkeypatch):
@@ -99,14 +95,13 @@ def test_a_dataset_is_measured_in_every_way(dataset, capsys, tmp_path, monkeypat
     assert main([*small, "--split", "train[4:]", "--map", "changes:twice", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [part["name"] for part in found["parts"]][2:] == ["map"]
-    assert all(rate["alone"] > 0 for rate in found["parts"]) and found["idle"] == {}
-    assert all(way["together"] > 0 for way in found["ways"])
+    assert all(each["rate"] > 0 for each in found["parts"] + found["ways"]) and found["idle"] == {}
 
 
 def test_decoders_are_spelled_with_their_sizes():
-    texts = "a=Resize:7x9", "b=CenterCrop:224", "c=RandomResizedCrop:8", "d=Decode", "e=Skip"
-    kinds = Resize((7, 9)), CenterCrop(224), RandomResizedCrop(8), Decode(), Skip()
-    assert decoders_of(texts) == dict(zip("abcde", kinds, strict=True))
+    texts = "a=Resize:7x9", "b=CenterCrop:224", "c=RandomResizedCrop:8", "d=Skip"
+    kinds = Resize((7, 9)), CenterCrop(224), RandomResizedCrop(8), Skip()
+    assert decoders_of(texts) == dict(zip("abcd", kinds, strict=True))
     assert (step_of("120ms"), step_of("1.5s"), step_of(None)) == (0.12, 1.5, None)
 
 
@@ -115,8 +110,8 @@ def test_decoders_are_spelled_with_their_sizes():
     [
         (["--decoders", "id"], "--decoders 'id': expected FEATURE=Resize:SIZE"),
         (["--decoders", "id=Resize"], "--decoders 'id=Resize': expected"),
-        (["--decoders", "id=Decode:3"], "--decoders 'id=Decode:3': expected"),
-        (["--decoders", "a=Skip", "a=Decode"], "once for a feature"),
+        (["--decoders", "id=Skip:3"], "--decoders 'id=Skip:3': expected"),
+        (["--decoders", "a=Skip", "a=Resize:8"], "once for a feature"),
         (["--decoders", "id=Resize:0"], "size=(0, 0): expected pixels"),
         (["--decoders", "nothing=Skip"], "'nothing' is not among the features"),
         (["--step", "120"], "--step '120': expected a time such as 120ms or 0.2s"),

@@ -72,7 +72,7 @@ def dataset(tmp_path_factory):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(export, "_CHUNK_RECORDS", 3)
+    monkeypatch.setattr(export, "records_at_once", lambda plan: 3)
 
 
 def test_an_exported_file_equals_one_saved_by_numpy(dataset, tmp_path, small_chunks):
@@ -106,7 +106,7 @@ def test_several_features_are_written_to_a_directory_in_one_pass(dataset, tmp_pa
     ("feature", "output", "message"),
     [
         ("key", "x.npy", "feature 'key' is text.*readers.as_numpy"),
-        ("signal", "x.npy", r"shape \[None, 2\]: None is a size that.*batching='padded'"),
+        ("signal", "x.npy", r"shape \[None, 2\], which varies.*batching='padded'"),
         ("odd", "x.npy", "feature 'odd' is bfloat16"),
         ("imgae", "x.npy", "unknown feature 'imgae': the dataset has "),
         (["label", "a/b"], "x", "feature 'a/b': its name cannot be a file name; export it alone"),
@@ -114,7 +114,7 @@ def test_several_features_are_written_to_a_directory_in_one_pass(dataset, tmp_pa
         (3, "x", "feature=3: expected a list of feature names"),
         ("label", "s3://bucket/x.npy", "output='s3://bucket/x.npy': expected a local path"),
         ("label", ".", "is a directory: expected a file"),
-        (["label"], "file", "is a file: a list of features needs a directory"),
+        (["label"], "file", "is a file: several features need a directory"),
     ],
 )
 def test_an_impossible_export_is_rejected_before_any_file_is_created(

@@ -78,7 +78,7 @@ READING = {
     },
     "bytes": {
         "batching": "padded",
-        "decoders": {"image": decoders.Skip(), "mask": decoders.Decode(channels=3)},
+        "decoders": {"image": decoders.Skip()},
     },
     "a function": {
         "columns": ["image", "name"],

@@ -22,6 +22,7 @@ from beam_jobs.jobs.near import Near, Sketched
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.planning.list_tasks import ListTasks
 from beam_jobs.pipeline.steps import ReadTasks
+from beam_jobs.plan.equality import Similarity
 from beam_jobs.plan.near_keys import PAIR, PARTS, ROW, Keys, Probes, candidates, duplicate_key
 from beam_jobs.plan.near_pairs import (
     CHUNKS,
@@ -37,7 +38,6 @@ from beam_jobs.plan.near_pairs import (
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.records.pieces import merged
 from beam_jobs.sources.chunks import Task
-from readers.format.similarity.likeness import Similarity
 
 _PROBES, _TALLY = "probes", "tally"
 

@@ -8,19 +8,13 @@ _LARGE_SIDE = 2048
 
 
 def reduced(pixels: np.ndarray) -> np.ndarray:
-    """A picture as uint8, of fewer than 4,096 pixels a side: every n-th of a larger one."""
-    step = max(1, max(pixels.shape[:2]) // _LARGE_SIDE)
-    return to_bytes(pixels[::step, ::step])
+    """A picture as uint8, of fewer than 4,096 pixels a side: every n-th of a larger one.
 
-
-def to_bytes(pixels: np.ndarray) -> np.ndarray:
-    """The pixels of a picture as uint8, and floats by `levels`.
-
-    Args:
-        pixels: Integers are levels from 0 to the largest of their dtype; floats are levels from 0 to 1, or to 255
-            if there is one above 1.
+    Integers are levels from 0 to the largest of their dtype; floats are those of `levels`.
     """
-    if pixels.dtype == np.uint8 or not pixels.size:
+    step = max(1, max(pixels.shape[:2]) // _LARGE_SIDE)
+    pixels = pixels[::step, ::step]
+    if pixels.dtype == np.uint8:
         return pixels
     if pixels.dtype.kind in "ui":
         return (pixels / np.float32(np.iinfo(pixels.dtype).max / 255)).clip(0, 255).astype(np.uint8)
@@ -28,6 +22,6 @@ def to_bytes(pixels: np.ndarray) -> np.ndarray:
 
 
 def levels(values: np.ndarray) -> np.ndarray:
-    """Floats as levels from 0 to 1."""
+    """Floats as levels from 0 to 1: they are from 0 to 255 if there is one above 1."""
     finite = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
     return np.clip(finite / 255 if finite.max() > 1 else finite, 0, 1)

@@ -34,6 +34,7 @@ from readers.format.similarity.texts import (
     SIGNATURE_SIZE,
     TEXT_SIMILARITY,
     band_rows,
+    mixed,
     row_digests,
     text_signatures,
 )
@@ -51,7 +52,6 @@ SMALLEST: dict[Kind, float] = {"picture": 0.9, "text": 0.5, "recording": 0.9}
 _PICTURE, _TEXT = 16 * 16, 2 * SIGNATURE_SIZE
 _DIGEST = 16
 _BITS = 64
-_FACTOR = np.uint64(0xD6E8FEB86659FD93)
 # Sums of floats are not exact, and equal records have a correlation of 1.
 _ROUNDING = 1e-9
 
@@ -63,7 +63,7 @@ class Sketches(NamedTuple):
         keys: uint32 [n, bands]. Near duplicates have an equal key in one band at least.
         known: bool [n, bands], which keys there are.
         digests: uint64 [n], hashes, or digests that equal records share.
-        probes: uint8 [n, bytes], what decides whether two records are near.
+        probes: uint8 [n, bytes], which decide whether two records are near.
     """
 
     keys: np.ndarray
@@ -73,7 +73,7 @@ class Sketches(NamedTuple):
 
     @staticmethod
     def joined(parts: Sequence[Sketches]) -> Sketches:
-        """The sketches of several lots of records, at least one lot, as those of all of them."""
+        """Joins the sketches of several lots of records, at least one lot."""
         return Sketches(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
@@ -81,11 +81,14 @@ class Sketches(NamedTuple):
 class Likeness:
     """Says which records are near duplicates.
 
-    Pictures are if of the 64 bits of their hashes at most (1 - threshold) * 64 differ, the correlation of their
-    lumas is at least 1 - (1 - threshold) / 5, and no part of them differs by more than 6 (1 - threshold) standard
-    deviations. Texts are if at least that part of their MinHash signatures is equal, which estimates Jaccard's
-    similarity of their runs of five characters. Recordings are if their hashes differ as those of pictures may,
-    and their portraits have a likeness of at least 1 - (1 - threshold) / 10; of several arrays, all must be.
+    Two pictures are near if at most (1 - threshold) * 64 bits of their hashes differ, the correlation of their lumas
+    is at least 1 - (1 - threshold) / 5, and no part of them differs by more than 6 (1 - threshold) standard deviations.
+
+    Two texts are near if at least the threshold of the numbers in their MinHash signatures are equal. This estimates
+    Jaccard's similarity of their runs of five characters.
+
+    Two recordings are near if their hashes differ as little as those of near pictures, and the likeness of their
+    portraits is at least 1 - (1 - threshold) / 10. If a recording has several arrays, this must hold for each of them.
 
     Attributes:
         kind: What the records are.
@@ -110,36 +113,25 @@ class Likeness:
             return -1
         return math.floor((1 - self.threshold) * _BITS + _ROUNDING)
 
-    @property
-    def bands(self) -> int:
-        """The number of keys of a record."""
-        if self.kind == "text":
-            return SIGNATURE_SIZE // band_rows(SIGNATURE_SIZE, self.threshold)
-        return len(_masks(self.distance))
-
     def sketch(self, values: Sequence[Any]) -> Sketches:
-        """The sketches of records.
+        """Sketches records.
 
         Args:
-            values: Pictures [height, width] or [height, width, 1, 3 or 4] of any real dtype, bfloat16 included; texts as `str`; or
-                recordings, each a list of `arrays` arrays [time] or [time, channels].
+            values: Pictures [height, width] or [height, width, 1, 3 or 4] of any real dtype, bfloat16 included; texts as
+                `str`; or recordings, each a list of `arrays` arrays [time] or [time, channels].
         """
         if self.kind == "text":
             return self._texts(values)
         made = [self._picture(v) if self.kind == "picture" else self._recording(v) for v in values]
         hashes = np.array([digest for _, digest, _ in made], np.uint64)
         hashed = np.array([is_hash for is_hash, _, _ in made], bool)
-        keys = np.stack([_mixed(hashes & mask) for mask in _masks(self.distance)], axis=1)
+        keys = np.stack([mixed(hashes & mask) for mask in _masks(self.distance)], axis=1)
         size = 1 + (_PICTURE if self.kind == "picture" else self.arrays * _ARRAY)
         probes = np.frombuffer(b"".join(probe.ljust(size, b"\0") for *_, probe in made), np.uint8)
         return _with_equals(Sketches(keys, hashed[:, None], hashes, probes.reshape(-1, size)))
 
     def near(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """Which pairs are near duplicates, bool [pairs].
-
-        Args:
-            one, other: Probes, uint8 [pairs, bytes].
-        """
+        """Which pairs are near duplicates, bool [pairs], given their probes, uint8 [pairs, bytes]."""
         equal: np.ndarray = (one == other).all(axis=1)
         sketched = (one[:, 0] == 1) & (other[:, 0] == 1)
         compare = {"picture": self._near_pictures, "text": self._near_texts}
@@ -147,10 +139,10 @@ class Likeness:
         return equal | (sketched & decide(one[:, 1:], other[:, 1:]))
 
     def pairs(self, sketches: Sketches) -> tuple[np.ndarray, np.ndarray]:
-        """The near duplicates among records: the number of each, and that of a later one, int64 [pairs] each.
+        """The near duplicates among records: the number of each, and that of a later one, int64 [pairs] each, in order.
 
-        They are in the order of the first, then of the second. Of records with equal digests, each is compared with the first, and the first alone with those of other
-        digests: a million equal records make a million pairs.
+        Each of several records with equal digests is compared with the first of them, and the first alone with those of
+        other digests: a million equal records make a million pairs.
         """
         _, first, number = np.unique(sketches.digests, return_index=True, return_inverse=True)
         firsts = first[number.reshape(-1)]
@@ -181,7 +173,7 @@ class Likeness:
         rows = band_rows(SIGNATURE_SIZE, self.threshold)
         starts = range(0, SIGNATURE_SIZE - rows + 1, rows)
         bands = [row_digests(signatures[:, start : start + rows]) for start in starts]
-        keys = np.stack([_mixed(band) for band in bands], axis=1)
+        keys = np.stack([mixed(band) for band in bands], axis=1)
         probes = np.zeros((len(texts), 1 + _TEXT), np.uint8)
         probes[:, 0] = there
         probes[:, 1:] = signatures.astype("<u2").view(np.uint8).reshape(-1, _TEXT)
@@ -191,8 +183,7 @@ class Likeness:
     def _picture(self, pixels: np.ndarray) -> tuple[bool, int, bytes]:
         """Whether a picture has a hash, the hash or a digest, and the probe."""
         pixels = _real(pixels)
-        small = reduced(pixels) if pixels.size else pixels
-        found, luma = hash_and_luma(small) if small.size else (None, small)
+        found, luma = hash_and_luma(reduced(pixels)) if pixels.size else (None, pixels)
         if found is None:
             return False, *_exact([pixels])
         return True, found, b"\1" + np.rint(255 * luma).astype(np.uint8).tobytes()
@@ -234,33 +225,6 @@ class Likeness:
         return near
 
 
-@dataclass(frozen=True)
-class Equality:
-    """Says which texts are equal: those with the same digest of 128 bits."""
-
-    kind: Kind = "text"
-
-    @property
-    def distance(self) -> int:
-        """No bit of the digests may differ."""
-        return 0
-
-    def sketch(self, values: Sequence[bytes]) -> Sketches:
-        """The sketches of texts in UTF-8: a key each, which follows from the digest."""
-        digests = b"".join(hashlib.blake2b(value, digest_size=_DIGEST).digest() for value in values)
-        probes = np.frombuffer(digests, np.uint8).reshape(-1, _DIGEST)
-        halves = np.ascontiguousarray(probes[:, :8]).view("<u8")
-        return Sketches(_mixed(halves), np.ones((len(probes), 1), bool), halves[:, 0], probes)
-
-    def near(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """Which pairs are equal, bool [pairs], given their probes, uint8 [pairs, bytes]."""
-        equal: np.ndarray = (one == other).all(axis=1)
-        return equal
-
-
-# What says which records are near, or equal.
-Similarity = Likeness | Equality
-
 # A flag, and a portrait or a digest.
 _ARRAY = 1 + PORTRAIT_SIZE
 
@@ -284,7 +248,7 @@ def _with_equals(found: Sketches) -> Sketches:
     """The sketches, in which records without a hash have one key, their digest."""
     hashed = found.known[:, 0]
     keys = found.keys.copy()
-    keys[~hashed, 0] = _mixed(found.digests[~hashed])
+    keys[~hashed, 0] = mixed(found.digests[~hashed])
     known = np.repeat(found.known, keys.shape[1], axis=1)
     known[:, 0] = True
     return found._replace(keys=keys, known=known)
@@ -300,10 +264,3 @@ def _masks(distance: int) -> list[np.ndarray]:
     edges = [_BITS * place // blocks for place in range(blocks + 1)]
     whole = [((1 << edges[n + 1]) - (1 << edges[n])) for n in range(blocks)]
     return [np.uint64(sum(chosen)) for chosen in combinations(whole, agreeing)]
-
-
-def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """32 bits of uint64 numbers, each of which depends on all bits of a number, uint32 [n]."""
-    mixed = (numbers ^ (numbers >> np.uint64(32))) * _FACTOR
-    mixed ^= mixed >> np.uint64(29)
-    return ((mixed * _FACTOR) >> np.uint64(32)).astype(np.uint32)

@@ -35,29 +35,25 @@ _COSINES = np.rint(
 )
 _LEVEL = _WHITE / 255 * (_SCALE * _SIDE) ** 2
 _BITS = np.uint64(1) << np.arange(_WAVES * _WAVES, dtype=np.uint64)
-# Beyond it, sums of transparent pixels would not be exact in float64.
-_MOST_PIXELS = 1 << 26
 
 
 def hash_and_luma(pixels: np.ndarray) -> tuple[int | None, np.ndarray]:
-    """The hash of a picture, from 0 to 2**64 - 1, or None for one without detail; and its luma.
+    """Hashes a picture, and finds the luma of its parts.
 
-    A picture of one colour, or one that only fades from side to side, has no hash: its bits would be those of
-    the noise. So it is a near duplicate of nothing; whether it is a copy, equal bytes tell. Transparent
-    pixels count as white.
+    A picture of one colour, or one that only fades from side to side, has no hash: its bits would be those of the
+    noise. Transparent pixels count as white.
 
     Args:
-        pixels: uint8 [height, width], or [height, width, channels] with 1, 3 (RGB) or 4 (RGBA) channels.
+        pixels: uint8 [height, width], or [height, width, channels] with 1, 3 (RGB) or 4 (RGBA) channels; 1 to 2**26
+            pixels, beyond which sums of transparent ones would not be exact.
 
     Returns:
-        The hash; and the average luma of each of 16 x 16 equal parts, from 0 to 1, float32 [16, 16].
-
-    Raises:
-        ValueError: It is no such array, has no pixels, or more than 2**26.
+        The hash, from 0 to 2**64 - 1, or None; and the average luma of each of 16 x 16 equal parts, from 0 to 1,
+        float32 [16, 16].
     """
-    _check(pixels)
     luma = _luma(pixels)
-    return _hash(luma), _small(luma)
+    parts = luma.reshape(_SIDE // 2, 2, _SIDE // 2, 2).mean(axis=(1, 3))
+    return _hash(luma), (parts / _WHITE).astype(np.float32)
 
 
 def _hash(luma: np.ndarray) -> int | None:
@@ -70,21 +66,11 @@ def _hash(luma: np.ndarray) -> int | None:
     return int(_BITS[1:][slow > np.sort(slow)[len(slow) // 2]].sum())
 
 
-def _small(luma: np.ndarray) -> np.ndarray:
-    """The luma of 16 x 16 parts, float32, given that of 32 x 32."""
-    parts = luma.reshape(_SIDE // 2, 2, _SIDE // 2, 2).mean(axis=(1, 3))
-    return (parts / _WHITE).astype(np.float32)
-
-
 def alike_pictures(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How alike pictures are whose hashes are near, float64 [pairs] each.
+    """How alike pictures are whose hashes are near, given their lumas of any scale, [pairs, 16, 16].
 
-    Args:
-        one, other: Lumas of any scale, [pairs, 16, 16].
-
-    Returns:
-        The correlation of their lumas, -1 to 1; and the largest difference of a part of them, in standard
-        deviations of each.
+    Returns the correlation of their lumas, -1 to 1, and the largest difference of a part of them, in standard deviations
+    of each, float64 [pairs] both.
     """
     first, second = (_normalized(lumas) for lumas in (one, other))
     apart = np.abs(first - second).max(axis=1, initial=0) * np.sqrt(first.shape[1])
@@ -97,19 +83,6 @@ def _normalized(lumas: np.ndarray) -> np.ndarray:
     rows -= rows.mean(axis=1, keepdims=True)
     lengths = np.sqrt((rows**2).sum(axis=1, keepdims=True))
     return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-
-
-def _check(pixels: np.ndarray) -> None:
-    is_picture = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))
-    if pixels.dtype != np.uint8 or not is_picture:
-        raise ValueError(
-            f"a picture of {pixels.dtype} {list(pixels.shape)}: expected uint8 [height, width] or "
-            "[height, width, channels] with 1, 3 or 4 channels"
-        )
-    if not 0 < pixels.shape[0] * pixels.shape[1] <= _MOST_PIXELS:
-        raise ValueError(
-            f"a picture of {pixels.shape[0]} x {pixels.shape[1]} pixels: expected 1 to {_MOST_PIXELS}"
-        )
 
 
 def _luma(pixels: np.ndarray) -> np.ndarray:

@@ -47,26 +47,18 @@ _CONTRASTS = np.array([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, -1, 1], [1, -1, 1, 
 
 
 def recording_sketch(signal: np.ndarray) -> tuple[int, np.ndarray] | None:
-    """The hash and the portrait of a recording, or None for one without enough to tell it by.
+    """Hashes a recording and finds its portrait; None for one without enough to tell it by.
 
-    Constant signals, pure tones and what has fewer than 64 samples have none: their bits would be those of the
-    noise. Values that are NaN or infinite count as the mean of the others; a channel in which they are half of
-    all values or more is left out, as a constant one is. The scale of each channel makes no difference.
+    Constant signals, pure tones and signals of fewer than 64 samples have none: their bits would be those of the
+    noise. Values that are NaN or infinite count as the mean of the others. A channel that is constant, or half of
+    whose values are not finite, is left out. The scale of each channel makes no difference.
 
     Args:
         signal: Real numbers [time] or [time, channels].
 
     Returns:
         The hash, from 0 to 2**64 - 1; and the portrait, int8 [129], for `alike_recordings`.
-
-    Raises:
-        ValueError: It is no such array.
     """
-    if signal.dtype.kind not in "biuf" or signal.ndim not in (1, 2):
-        raise ValueError(
-            f"a recording of {signal.dtype} {list(signal.shape)}: expected real numbers [time] or "
-            "[time, channels]"
-        )
     if len(signal) < _SHORTEST:
         return None
     channels = _normalized(signal)
@@ -87,13 +79,10 @@ def recording_sketch(signal: np.ndarray) -> tuple[int, np.ndarray] | None:
 
 
 def alike_recordings(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """How alike recordings are whose hashes are: -1 to 1, float64 [pairs].
+    """How alike recordings are whose hashes are near, given their portraits, int8 [pairs, 129]: -1 to 1, float64 [pairs].
 
     It is the smaller of the correlations of their terms or waves and of their spectra; -1 for a slow signal and
     a fast one.
-
-    Args:
-        one, other: Portraits, int8 [pairs, 129].
     """
     first, second = one.astype(np.float64), other.astype(np.float64)
     terms = _cosines(first[:, :64], second[:, :64])

@@ -10,32 +10,24 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from readers.describe import named
-from readers.format.display import shortened
+from readers.format.display import shortened, visible_line
 from readers.head import summary
-from readers.pages.cards.drawings import drawings_of
+from readers.pages.cards.drawings import decoded, drawings_of
 from readers.pages.cards.look import Look
-from readers.pages.cards.texts import decoded, spelled
 from readers.pages.markup import element
 
 # Characters of a value, of the name of a feature, of a key, of which the end tells more, and of one that is pointed at.
 _VALUE, _NAME, _KEY, _WHOLE_KEY = 120, 60, 40, 500
 
-# Features and labels of a record.
-_FEATURES, _LABELS = 12, 5
+# Features of a record.
+_FEATURES = 12
 
 _NOT_DRAWN = "not drawn: the page would become too large"
 
 
 @dataclass(frozen=True)
 class Card:
-    """What is shown of a record.
-
-    Attributes:
-        key: Its key; empty without one.
-        label: The name of its class, or its number; empty without one.
-        drawings: Its pictures, lines, spectrograms and texts.
-        lines: A line for each other feature.
-    """
+    """What is shown of a record: its key and the name of its class, if it has them; drawings; and a line for each other feature."""
 
     key: str = ""
     label: str = ""
@@ -43,13 +35,7 @@ class Card:
     lines: Sequence[Element] = ()
 
     def figure(self, why: str = "", split: str = "", is_drawn: bool = True) -> Element:
-        """The card as a `figure`.
-
-        Args:
-            why: Why it is shown; may be empty.
-            split: The split of the record, where records of several are shown; may be empty.
-            is_drawn: Whether to show its drawings and its lines.
-        """
+        """The card as a `figure`, with why it is shown and its split if they are given; without drawings if it is too large."""
         parts = [element("div", why, class_="why")] if why else []
         if self.key:
             cut = self.key if len(self.key) <= _KEY else f"...{self.key[-_KEY:]}"
@@ -71,52 +57,35 @@ class Card:
 
 
 def card_of(record: Mapping[str, Any], look: Look) -> Card:
-    """What is shown of a record. A feature that cannot be decoded is a line that says why.
-
-    Args:
-        record: The values by feature name, whose encoded images may be bytes.
-        look: What the features are.
-    """
-    key, label = look.value_of("key", record), look.value_of("label", record)
+    """The card of a record, whose encoded images may be bytes. A feature that cannot be decoded is a line that says why."""
+    features, classes = look.features, look.features.classes
+    names = features.named("key"), features.named("label")
+    key, label = map(record.get, names)
     drawn = drawings_of(record, look)
-    shown = {*drawn.features, *(look.features.named(role) for role in ("key", "label"))}
-    classes = look.features.classes
-    lines = [_line(name, words) for name, words in drawn.words.items()]
-    lines += [
-        _line(name, _words(value, classes.get(name, ())))
+    shown = {*drawn.features, *names}
+    words = drawn.words | {
+        name: _words(value, classes.get(name, ()))
         for name, value in record.items()
         if name not in shown
+    }
+    lines = [
+        element("div", element("b", shortened(name, _NAME)), " ", element("bdi", text))
+        for name, text in words.items()
     ]
     if len(lines) > _FEATURES:
         rest = f"and {len(lines) - _FEATURES:,} more features"
         lines = [*lines[:_FEATURES], element("div", rest)]
     return Card(
-        spelled(key.decode("utf-8", "backslashreplace")) if isinstance(key, bytes) else "",
-        "" if label is None else _label(label, classes.get(look.features.named("label"), ())),
+        visible_line(key.decode("utf-8", "backslashreplace")) if isinstance(key, bytes) else "",
+        "" if label is None else _words(label, classes.get(names[1], ())),
         drawn.pictures,
         lines,
     )
 
 
-def _line(name: str, words: str) -> Element:
-    return element("div", element("b", shortened(name, _NAME)), " ", element("bdi", words))
-
-
-def _label(label: Any, names: Sequence[str]) -> str:
-    """The name of a class, and those of the first of several."""
-    values = np.asarray(label).reshape(-1)
-    words = ", ".join(
-        shortened(names[value], _NAME)
-        if values.dtype.kind in "iu" and 0 <= value < len(names)
-        else _words(value, ())
-        for value in values[:_LABELS]
-    )
-    return words + (f" and {len(values) - _LABELS:,} more" if len(values) > _LABELS else "")
-
-
 def _words(value: Any, names: Sequence[str]) -> str:
     if isinstance(value, bytes):
-        return spelled(decoded(value, _VALUE))
+        return decoded(value, _VALUE)
     if isinstance(value, np.integer) and names:
         return shortened(named(int(value), names), _VALUE)
     if isinstance(value, np.generic):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree.ElementTree import Element
 
 from readers.files.processors import processors
@@ -13,16 +13,13 @@ from readers.format.features import undecoded
 from readers.format.manifest import Manifest
 from readers.measures.sample import SplitSample
 from readers.pages.cards.card import Card, card_of
+from readers.pages.cards.drawings import TEXT
 from readers.pages.cards.look import Look
-from readers.pages.cards.texts import spelled
 from readers.pages.markup import element, to_html
 from readers.source import RecordSource
 
 # Bytes of all cards: the page stays below 5 MB.
 _DRAWN = 2_500_000
-
-# Characters of the reason why a record cannot be read.
-_REASON = 400
 
 _GRID = "display:grid;grid-template-columns:repeat(auto-fill,minmax(180px,1fr));gap:1em"
 
@@ -36,28 +33,8 @@ def gallery(records: Iterable[Mapping[str, Any]], look: Look) -> Element:
     return element("div", *cards, style=_GRID)
 
 
-class Gallery(NamedTuple):
-    """Cards that are shown together.
-
-    Attributes:
-        title: What their records have in common.
-        words: A line about them; may be empty.
-        figures: The cards.
-    """
-
-    title: str
-    words: str
-    figures: Sequence[Element]
-
-
 class Cards:
-    """Makes the cards of records of a dataset; once all have too many bytes, they are not drawn.
-
-    Args:
-        directory: The dataset's directory.
-        manifest: Its manifest.
-        samples: The samples of its splits, which know the names of records.
-    """
+    """Makes the cards of records of a dataset; once all have too many bytes, they are not drawn."""
 
     def __init__(
         self, directory: str, manifest: Manifest, samples: Mapping[str, SplitSample]
@@ -69,13 +46,7 @@ class Cards:
     def figures(
         self, places: Sequence[Place], why: Sequence[str] = (), names_splits: bool = True
     ) -> list[Element]:
-        """The cards of some records; a record that cannot be read is a card that says why.
-
-        Args:
-            places: The records.
-            why: Why each is shown.
-            names_splits: Whether each card names its split.
-        """
+        """The cards of some records, with words why each is shown; a record that cannot be read is a card that says why."""
         for split, _ in places:
             if split not in self._sources:
                 self._sources[split] = RecordSource(self._directory, split, schema=self._schema)
@@ -86,8 +57,11 @@ class Cards:
             split = place[0] if names_splits else ""
             figure = card.figure(reason, split)
             size = len(to_html(figure).encode())
-            made.append(figure if size <= self._left else card.figure(reason, split, False))
-            self._left -= size if size <= self._left else 0
+            if size > self._left:
+                figure = card.figure(reason, split, False)
+            else:
+                self._left -= size
+            made.append(figure)
         return made
 
     def _card(self, place: Place) -> Card:
@@ -95,5 +69,5 @@ class Cards:
         try:
             return card_of(self._sources[split][number], self._look)
         except (ValueError, OSError, ImportError) as error:
-            reason = element("div", spelled(shortened(f"cannot be read: {error}", _REASON)))
+            reason = element("div", shortened(f"cannot be read: {error}", TEXT))
             return Card(self._samples[split].named(number), lines=(reason,))

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from readers.pages.markup import bright, element, finite_range, line_path, scaled, svg
+from readers.pages.markup import bright, element, finite_range, keys, scaled, svg
 
 _WIDTH, _HEIGHT = 240, 80
 
@@ -32,12 +32,10 @@ def lines(signal: np.ndarray) -> Element:
     return svg(title, drawn, _WIDTH, _HEIGHT, style="max-width:100%;height:auto")
 
 
-def channel_keys(signal: np.ndarray) -> list[tuple[int, str]]:
-    """The number of the colour and the name of each line of `lines`; none for one channel."""
-    channels = signal.reshape(len(signal), -1).shape[1]
-    if channels == 1:
-        return []
-    return [(channel, f"channel {channel}") for channel in range(min(channels, _CHANNELS))]
+def channel_keys(signal: np.ndarray) -> list[Element]:
+    """The names of the colours of `lines`; nothing for one channel."""
+    channels = min(signal.reshape(len(signal), -1).shape[1], _CHANNELS)
+    return [keys([(n, f"channel {n}") for n in range(channels)])] if channels > 1 else []
 
 
 def _envelope(values: np.ndarray) -> np.ndarray:
@@ -50,6 +48,11 @@ def _envelope(values: np.ndarray) -> np.ndarray:
 
 
 def _path(values: np.ndarray, low: float, high: float) -> str:
-    """The points of a line as the commands of an SVG path."""
-    x = np.linspace(0, _WIDTH, len(values))
-    return line_path(x, (_HEIGHT - 2) * (1 - scaled(values, low, high)) + 1)
+    """The commands of an SVG path through values, with gaps where they are not finite."""
+    heights = (_HEIGHT - 2) * (1 - scaled(values, low, high)) + 1
+    commands, is_drawn = [], False
+    for x, y in zip(np.linspace(0, _WIDTH, len(values)), heights, strict=True):
+        if np.isfinite(y):
+            commands.append(f"{'L' if is_drawn else 'M'}{x:.1f} {y:.1f}")
+        is_drawn = bool(np.isfinite(y))
+    return "".join(commands)

@@ -31,22 +31,14 @@ class Look:
 
     @classmethod
     def of(cls, directory: str, manifest: Manifest) -> Look:
-        """Reads the vocabulary of a dataset, if it has one.
-
-        Raises:
-            StoreError: (an OSError) A store still fails after several retries.
-        """
+        """What one needs to know of a dataset, whose vocabulary is read, if it has one."""
         is_x_first = manifest.options.get("box_order") == "xyxy"
         vocabulary = _vocabulary(directory, manifest)
         return cls(Features.of(manifest), is_x_first, manifest.sample_rate, vocabulary)
 
-    def value_of(self, role: str, record: Mapping[str, Any]) -> Any:
-        """The value that a record has for a role; None without one."""
-        return record.get(self.features.named(role))
-
     def rate_of(self, record: Mapping[str, Any]) -> float:
         """Samples per second of the recordings in a record; 0 if unknown."""
-        value = self.value_of("rate", record)
+        value = record.get(self.features.named("rate"))
         rate = float(value) if isinstance(value, np.number) and value.dtype.kind in "uif" else 0.0
         return rate if 0 < rate < float("inf") else self.rate
 

@@ -29,7 +29,7 @@ class Marks:
     """What is marked in a picture.
 
     Attributes:
-        boxes: float [n, 4], of each its upper, left, lower and right edge, as parts of the picture.
+        boxes: float [n, 4], the upper, left, lower and right edge of each, as parts of the picture.
         labels: The class of each box, or none.
         names: The names of the classes of boxes.
         mask: A class for each pixel, integers [height, width]; 0 has no colour unless it has a name.
@@ -68,14 +68,15 @@ def mask_of_objects(masks: np.ndarray, labels: Sequence[int]) -> np.ndarray:
 def marked(shown: Thumbnail, marks: Marks) -> Element:
     """An `svg` of a small picture and what is marked in it. Boxes are cut off at its edges."""
     width, height = shown.width, shown.height
-    layers = [_image(shown.uri, width, height)]
+    size = {"width": str(width), "height": str(height), "preserveAspectRatio": "none"}
+    layers = [element("image", href=shown.uri, **size)]
     if marks.mask is not None and marks.mask.size:
-        layers.append(_image(_overlay(marks.mask, marks.colors_zero), width, height))
+        layers.append(element("image", href=_overlay(marks.mask, marks.colors_zero), **size))
     boxes, words = _drawn_boxes(marks)
     for number, (y0, x0, y1, x1) in boxes.items():
         path = f"M{x0 * width:.1f} {y0 * height:.1f}H{x1 * width:.1f}V{y1 * height:.1f}H{x0 * width:.1f}z"
-        for color, size in (("#000", "3"), (bright(marks.label(number)), "1.5")):
-            layers.append(element("path", d=path, fill="none", stroke=color, stroke_width=size))
+        for color, stroke in (("#000", "3"), (bright(marks.label(number)), "1.5")):
+            layers.append(element("path", d=path, fill="none", stroke=color, stroke_width=stroke))
     if marks.points is not None:
         inside = ((marks.points > 0) & (marks.points < 1)).all(axis=1)
         for y, x in marks.points[inside][:_POINTS]:
@@ -85,8 +86,8 @@ def marked(shown: Thumbnail, marks: Marks) -> Element:
     return svg(", ".join([shown.words, *words]), layers, width, height, style=style)
 
 
-def legend(marks: Marks) -> Element | None:
-    """A line with the colours and names of what is marked, and with how many boxes each class has."""
+def legend(marks: Marks) -> list[Element]:
+    """The colours and names of what is marked, and how many boxes each class has; empty without classes."""
     parts: list[tuple[int, str]] = []
     if marks.boxes is not None and len(marks.labels):
         for label, count in Counter(map(marks.label, range(len(marks.boxes)))).most_common():
@@ -96,20 +97,18 @@ def legend(marks: Marks) -> Element | None:
             if value or marks.colors_zero:
                 parts.append((value - 1, _named(value, marks.mask_names)))
     more = f"and {len(parts) - _CLASSES:,} more" if len(parts) > _CLASSES else ""
-    return keys(parts[:_CLASSES], more) if parts else None
+    return [keys(parts[:_CLASSES], more)] if parts else []
 
 
 def _drawn_boxes(marks: Marks) -> tuple[dict[int, np.ndarray], list[str]]:
     """The boxes that are drawn, by their numbers, and words on how many there are."""
     if marks.boxes is None:
         return {}, []
-    edges = marks.boxes.reshape(-1, 4).astype(np.float64)
-    inside = np.clip(edges, 0, 1)
-    with np.errstate(invalid="ignore"):
-        good = np.flatnonzero((inside[:, 2:] > inside[:, :2]).all(axis=1))
-    words = [f"{len(edges):,} boxes"]
-    if len(good) < len(edges):
-        words.append(f"{len(edges) - len(good):,} of them empty or outside")
+    inside = np.clip(marks.boxes.reshape(-1, 4).astype(np.float64), 0, 1)
+    good = np.flatnonzero((inside[:, 2:] > inside[:, :2]).all(axis=1))
+    words = [f"{len(inside):,} boxes"]
+    if len(good) < len(inside):
+        words.append(f"{len(inside) - len(good):,} of them empty or outside")
     if len(good) > _BOXES:
         words.append(f"the first {_BOXES} are drawn")
     return {int(number): inside[number] for number in good[:_BOXES]}, words
@@ -117,12 +116,6 @@ def _drawn_boxes(marks: Marks) -> tuple[dict[int, np.ndarray], list[str]]:
 
 def _named(label: int, names: Sequence[str]) -> str:
     return shortened(names[label], _NAME) if 0 <= label < len(names) else str(label)
-
-
-def _image(uri: str, width: int, height: int) -> Element:
-    return element(
-        "image", href=uri, width=str(width), height=str(height), preserveAspectRatio="none"
-    )
 
 
 def _small(mask: np.ndarray) -> np.ndarray:

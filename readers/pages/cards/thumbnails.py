@@ -21,20 +21,9 @@ _QUALITY = 75
 # As a PNG, a picture of more colours has more bytes than as a JPEG, unless it is very small.
 _FEW_COLORS = 64
 
-# Samples of a frame of a spectrogram, its pixels, and how far below the loudest part the darkest one is.
-_FRAME = 512
-_COLUMNS, _ROWS = 240, 80
-_DECIBELS = 80
-
 
 class Thumbnail(NamedTuple):
-    """A small picture.
-
-    Attributes:
-        uri: Its URI, which holds its bytes.
-        width, height: The size at which it is shown, in pixels.
-        words: The size of the picture that it shows.
-    """
+    """A small picture: its bytes as a URI, the pixels at which it is shown, and the size of the picture that it shows."""
 
     uri: str
     width: int
@@ -57,16 +46,10 @@ class Thumbnail(NamedTuple):
 def thumbnail(
     pixels: np.ndarray, size: tuple[int, int] | None = None, side: int = SIDE
 ) -> Thumbnail:
-    """A small picture whose longer side has `side` pixels at most, as a PNG or a JPEG.
+    """A small picture, as a PNG or a JPEG, of one [height, width] or [height, width, 1, 3 or 4], which is not empty.
 
-    Args:
-        pixels: The picture, [height, width] or [height, width, 1, 3 or 4], not empty. All dtypes but
-            uint8 are scaled from their smallest to their largest finite value.
-        size: The height and width of the picture, if `pixels` are fewer.
-        side: The pixels.
-
-    Raises:
-        ImportError: Pillow is not installed.
+    All dtypes but uint8 are scaled from their smallest to their largest finite value. `size` is the height and width of
+    the picture, if `pixels` are fewer; `side` is how many pixels the longer side has at most.
     """
     from PIL import Image
 
@@ -81,39 +64,6 @@ def thumbnail(
     magnified = max(1, _SMALL_SIDE // max(image.size))
     words = f"{width:,} x {height:,} pixels"
     return Thumbnail(_encoded(image), image.width * magnified, image.height * magnified, words)
-
-
-def spectrogram(signal: np.ndarray) -> Thumbnail:
-    """The spectrogram of a signal, in decibels below its loudest part: time goes right, frequency up.
-
-    Args:
-        signal: Real numbers [steps], at least two. Those that are not finite count as 0.
-    """
-    frame = min(_FRAME, len(signal))
-    finite = np.nan_to_num(signal.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
-    # Squares of the largest floats are infinite.
-    finite /= np.abs(finite).max() or 1.0
-    starts = np.linspace(0, len(finite) - frame, 4 * _COLUMNS).astype(np.int64)
-    frames = np.lib.stride_tricks.sliding_window_view(finite, frame)[starts]
-    frames = (frames - frames.mean(axis=1, keepdims=True)) * np.hanning(frame)
-    power = np.abs(np.fft.rfft(frames, axis=1)[:, 1:]) ** 2
-    levels = 10 * np.log10(np.maximum(power / (power.max() or 1.0), 10 ** (-_DECIBELS / 10)))
-    return bands(levels, f"Spectrogram of {len(signal):,} steps, {_DECIBELS} dB")
-
-
-def bands(values: np.ndarray, words: str = "") -> Thumbnail:
-    """A spectrogram, or mel bands of one: time goes right, frequency up.
-
-    Args:
-        values: Real numbers [frames, bands], not empty.
-        words: What it shows.
-    """
-    from PIL import Image
-
-    image = Image.fromarray(_as_bytes(values.T[::-1].astype(np.float64)))
-    size = min(image.width, _COLUMNS), min(image.height, _ROWS)
-    words = words or f"Spectrogram of {values.shape[0]:,} frames and {values.shape[1]:,} bands"
-    return Thumbnail(_encoded(image.resize(size, Image.Resampling.BOX)), _COLUMNS, _ROWS, words)
 
 
 def _as_bytes(pixels: np.ndarray) -> np.ndarray:

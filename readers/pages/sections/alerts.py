@@ -6,7 +6,7 @@ from typing import Any
 
 from readers.format.display import shortened
 from readers.format.findings import Finding
-from readers.pages.advice import advice_on
+from readers.pages.advice import ADVICE
 from readers.pages.section import Section
 from readers.pages.study import Study
 
@@ -27,14 +27,14 @@ def section(study: Study) -> Section:
 
 def _row(study: Study, number: int, finding: Finding) -> dict[str, Any]:
     places = list(dict.fromkeys(finding.places[:_RECORDS])) if number < _WITH_RECORDS else []
-    names = (shortened(name, _NAME) for name in (finding.split, finding.feature) if name)
+    names = [shortened(name, _NAME) for name in (finding.split, finding.feature) if name]
     return {
         "severity": finding.severity,
         "title": finding.check.replace("_", " ").capitalize(),
         "where": ", ".join(names),
         "about": study.anchor(finding.feature, finding.split),
-        "message": shortened(finding.message, _MESSAGE),
-        "advice": advice_on(finding.check),
+        "message": shortened(finding.message[:1].upper() + finding.message[1:], _MESSAGE),
+        "advice": ADVICE.get(finding.check, ""),
         "examples": [] if places else [shortened(name, _EXAMPLE) for name in finding.examples],
         "figures": study.cards.figures(places),
     }

@@ -1,19 +1,21 @@
-"""Features: type, shape, missing values, figures and a histogram of each."""
+"""Features: type, shape, missing values and figures of each, and histograms of its values and lengths."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from xml.etree.ElementTree import Element
 
 import numpy as np
 
 from readers.format.schema import Feature, format_shape
 from readers.measures.sample import LARGEST
-from readers.pages.numbers import short, spread
+from readers.pages.charts import histogram, spark
+from readers.pages.figures import Figures, of_all
+from readers.pages.numbers import percent, spread
 from readers.pages.section import Section
 from readers.pages.study import Study
-from readers.pages.values.figures import Figures, of_all, of_sample
-from readers.pages.values.histograms import histogram, spark
 
 # Features with a line, and features of these that open: a page of 2,000 features has less than 5 MB.
 _LINES, _OPEN = 1000, 120
@@ -21,20 +23,31 @@ _LINES, _OPEN = 1000, 120
 # Figures of ids and of names say nothing.
 _WITHOUT_FIGURES = {"key": "names each record", "label": "counted under Labels"}
 
-# Kind -> the measure of each record of which there is a histogram, and its title.
-_SHOWN = {"picture": ("brightness", "Brightness"), "text": ("characters", "Characters")}
+# Kind -> the measures of which there are histograms, their titles and definitions. The first one is in the line.
+_MEASURES = {
+    "picture": (
+        ("brightness", "Brightness", "mean luma, 0 is black and 1 white"),
+        ("width", "Width", "in pixels"),
+        ("height", "Height", "in pixels"),
+        ("aspect", "Aspect ratio", "width / height"),
+        ("contrast", "Contrast", "standard deviation of the luma"),
+        ("sharpness", "Sharpness", "strength of edges at half the size, relative to a quarter"),
+        ("entropy", "Information", "entropy of the luma in bits"),
+    ),
+    "text": (("characters", "Characters", ""), ("words", "Words", "")),
+    "signal": (("mean", "Mean of each record", ""), ("rms", "Level", "root mean square")),
+}
+
+_BATCH_SIZES = (16, 64, 256)
 
 
-def section(study: Study) -> Section | None:
-    """A line for each feature, which opens to its figures."""
+def section(study: Study) -> Section:
+    """A line for each feature, which opens to its figures and histograms."""
     features = list(study.manifest.schema.items())
-    rows = [
-        _row(study, name, feature, place < _OPEN)
-        for place, (name, feature) in enumerate(features[:_LINES])
-    ]
+    lines = enumerate(features[:_LINES])
     return Section.filled(
         "features",
-        rows=rows,
+        rows=[_row(study, name, feature, place < _OPEN) for place, (name, feature) in lines],
         heads=list(Figures(0, 0).cells()),
         left=[study.anchor(name) for name, _ in features[_LINES:]],
         opened=_OPEN,
@@ -47,8 +60,8 @@ def section(study: Study) -> Section | None:
 
 
 def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, Any]:
-    features = study.facts.features
-    kind, role = features.kinds.get(name, ""), features.roles.get(name, "")
+    kind = study.facts.features.kinds.get(name, "")
+    role = study.facts.features.roles.get(name, "")
     row: dict[str, Any] = {
         "anchor": study.anchor(name),
         "name": name,
@@ -56,56 +69,62 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, 
         "spark": None,
         "cells": {},
         "words": _WITHOUT_FIGURES.get(role, "" if kind else "not measured"),
-        "details": None,
+        "drawings": [],
     }
     if row["words"]:
         return row
-    measure, title = _SHOWN.get(
-        kind, ("mean", "Mean of each record" if feature.shape else "Values")
+    measures = _MEASURES.get(
+        kind, (("mean", "Mean of each record" if feature.shape else "Values", ""),)
     )
-    parts = study.measures(name, measure)
-    row["spark"] = spark(list(parts.values()))
-    splits = list(study.manifest.splits)
-    if found := _figures(study, name, splits):
+    measure, title, _ = measures[0]
+    parts = list(study.measures(name, measure).values())
+    row["spark"] = spark(parts)
+    if found := of_all(list(study.manifest.splits.values()), name):
         row["cells"] = found.cells()
     else:
-        every = np.concatenate([*parts.values(), np.empty(0)])
+        every = _finite(parts)
         row["words"] = f"{title.lower()}: {spread(every)}" if len(every) else "no record was seen"
     if is_open and row["spark"] is not None:
-        figures = {split: _figures(study, name, [split]) for split in splits}
-        row["details"] = {
-            "drawing": histogram(parts, title, "records"),
-            "splits": [(s, list(f.cells().values())) for s, f in figures.items() if f is not None],
-            "channels": list(_channels(study, name)),
-        }
+        drawings = [drawn for m in measures for drawn in _drawn(study.measures(name, m[0]), *m[1:])]
+        row["drawings"] = [*drawings, *_lengths(study, name, feature)]
     return row
 
 
-def _figures(study: Study, name: str, splits: Sequence[str]) -> Figures | None:
-    """The figures of a feature in some splits; None if its values are not measured as numbers."""
-    if found := of_all([study.manifest.splits[split] for split in splits], name):
-        return found
-    if study.facts.features.kinds[name] in _SHOWN:
-        return None
-    sizes = [study.measures(name, "size").get(split) for split in splits]
-    seen = [split for split, size in zip(splits, sizes, strict=True) if size is not None]
-    names = dict.fromkeys(m for split in seen for m in study.facts.samples[split].measures[name])
-    joined = {}
-    for measure in names:
-        parts = study.measures(name, measure)
-        missing = {split: np.full(study.facts.samples[split].seen, np.nan) for split in seen}
-        joined[measure] = np.concatenate([(missing | parts)[split] for split in seen])
-    return of_sample(joined) if joined else None
+def _drawn(
+    parts: Mapping[str, np.ndarray], title: str, definition: str = ""
+) -> Iterator[tuple[Element | None, str]]:
+    """Yields the histogram of a number of each record, and words about it; the words alone if all are the same."""
+    every = _finite(parts.values())
+    if len(every):
+        drawing = histogram(parts, title) if np.ptp(every / 2) else None
+        about = definition if drawing is not None else title
+        words = f"{about}: {spread(every)}." if about else f"{spread(every)}."
+        yield drawing, words[:1].upper() + words[1:]
 
 
-def _channels(study: Study, name: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields (split and channel, mean and std) of all records, as far as the manifest has them."""
-    for split_name, split in study.manifest.splits.items():
-        figures = split.statistics.get(name)
-        channels = figures.get("channels") if isinstance(figures, Mapping) else None
-        if not isinstance(channels, Mapping):
-            continue
-        pairs = [channels.get(key) for key in ("mean", "std")]
-        if all(isinstance(each, list) and all(type(n) is float for n in each) for each in pairs):
-            for channel, levels in enumerate(zip(*pairs, strict=False)):
-                yield f"{split_name}, {channel}", list(map(short, levels))
+def _finite(parts: Iterable[np.ndarray]) -> np.ndarray:
+    every = np.concatenate([*parts, np.empty(0)])
+    return every[np.isfinite(every)]
+
+
+def _lengths(study: Study, name: str, feature: Feature) -> Iterator[tuple[Element | None, str]]:
+    """Yields the histogram of the lengths of a feature with one unknown size, and what padding costs."""
+    if not feature.has_length or feature.is_image or feature.shape.count(None) != 1:
+        return
+    others = math.prod(feature.known_sizes) or 1
+    parts = {split: sizes / others for split, sizes in study.measures(name, "size").items()}
+    title = f"Size of dimension {feature.first_unknown}" if feature.first_unknown else "Length"
+    for drawing, words in _drawn(parts, title):
+        every = np.nan_to_num(np.concatenate(list(parts.values())))
+        shares = [f"{percent(padding(every, size))} of {size}" for size in _BATCH_SIZES]
+        yield drawing, f"{words} Padding of shuffled batches, by their size: {', '.join(shares)}."
+
+
+def padding(lengths: np.ndarray, batch_size: int) -> float:
+    """The expected share of padding in batches of shuffled records, given their lengths, float64 [n]; NaN if all are 0."""
+    if not lengths.any():
+        return math.nan
+    # The chance that none of a batch is longer than this record.
+    shares = (np.arange(1, len(lengths) + 1) / len(lengths)) ** batch_size
+    longest = float((np.sort(lengths) * np.diff(shares, prepend=0.0)).sum())
+    return max(0.0, 1 - float(lengths.mean()) / longest)

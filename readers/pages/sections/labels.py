@@ -17,73 +17,65 @@ from readers.pages.study import Study
 # Classes in a table, and characters of a name.
 _CLASSES, _NAME = 50, 80
 
-
-def section(study: Study) -> Section | None:
-    """The classes of each feature that holds them."""
-    tables = [
-        _table(study, feature, counts, is_all)
-        for feature, counts, is_all in _counted(study)
-        if any(counts.values())
-    ]
-    return Section.filled("labels", tables=tables) if tables else None
-
-
 _Counts = Mapping[str, Counter[int]]
 
 
-def _counted(study: Study) -> Iterator[tuple[str, _Counts, bool]]:
-    """Yields (feature, counts by split, whether they are those of all records) of features with classes."""
+def section(study: Study) -> Section | None:
+    """The classes of each feature that holds them."""
+    tables = [_table(study, *counted) for counted in _counted(study) if any(counted[1].values())]
+    return Section.filled("labels", tables=tables) if tables else None
+
+
+def _counted(study: Study) -> Iterator[tuple[str, _Counts, str]]:
+    """Yields (feature, counts by split, where these are not of all records) of features with classes."""
     label, splits = study.facts.label, study.manifest.splits
     if label:
-        yield label, {n: split.counts_of(label) or Counter() for n, split in splits.items()}, True
+        yield label, {n: split.counts_of(label) or Counter() for n, split in splits.items()}, ""
+    source = f"Counted in {study.checked.seen:,} records of the sample."
     for feature in study.facts.features.classes:
         if feature != label and feature in study.manifest.schema:
-            samples = study.facts.samples
-            yield feature, {n: s.classes.get(feature, Counter()) for n, s in samples.items()}, False
+            samples = study.facts.samples.items()
+            yield feature, {n: s.classes.get(feature, Counter()) for n, s in samples}, source
 
 
-def _table(study: Study, feature: str, counts: _Counts, is_all: bool) -> dict[str, Any]:
+def _table(study: Study, feature: str, counts: _Counts, source: str) -> dict[str, Any]:
     names = study.facts.features.classes.get(feature, ())
-    total = Counter[int]()
-    for each in counts.values():
-        total.update(each)
+    total = sum(counts.values(), Counter[int]())
     classes = sorted({*total, *range(len(names))}, key=lambda label: (-total[label], label))
-    present = [label for label in classes if total[label]]
     shown, rest = classes[:_CLASSES], classes[_CLASSES:]
-    words = f"{sum(total[label] for label in rest):,} in {len(rest):,} more classes" if rest else ""
+    counts = {split: found for split, found in counts.items() if found}
     return {
-        "anchor": study.anchor(feature, kind="classes"),
         "feature": feature,
-        "source": "" if is_all else f"Counted in {study.checked.seen:,} records of the sample.",
-        "balance": _balance(present, len(classes), total, names),
+        "source": source,
+        "balance": _balance(classes, total, names),
         "noun": "records" if not study.manifest.schema[feature].shape else "values",
-        "splits": [split for split in counts if counts[split]],
+        "splits": list(counts),
         "classes": [(_name(label, names), _cells(label, counts, total)) for label in shown],
-        "rest": words,
+        "rest": f"{sum(total[c] for c in rest):,} in {len(rest):,} more classes" if rest else "",
     }
 
 
-def _balance(
-    present: Sequence[int], classes: int, total: Counter[int], names: Sequence[str]
-) -> str:
+def _balance(classes: Sequence[int], total: Counter[int], names: Sequence[str]) -> str:
     """How many classes there are, and how many of the largest and the smallest."""
+    present = [label for label in classes if total[label]]
     most, least = total[present[0]], total[present[-1]]
-    count = f"{len(present):,} of {classes:,}" if classes > len(present) else f"{classes:,}"
+    count = f"{len(present):,} of " if len(classes) > len(present) else ""
     if most == least:
-        return f"{count} classes, balanced ({most:,} each)"
+        return f"{count}{len(classes):,} classes, balanced ({most:,} each)"
     largest, smallest = _name(present[0], names), _name(present[-1], names)
-    return f"{count} classes: {most:,} of the largest, {largest}, and {least:,} of the smallest, {smallest}"
+    ends = f"{most:,} of the largest, {largest}, and {least:,} of the smallest, {smallest}"
+    return f"{count}{len(classes):,} classes: {ends}"
 
 
 def _cells(label: int, counts: _Counts, total: Counter[int]) -> list[Element]:
-    """The cells of a class: its records, and its share of each split."""
-    most = max(total.values())
-    cells = [bar_cell(total[label], most, part(total[label], total.total()))]
-    splits = [each for each in counts.values() if each]
-    for number, each in enumerate(splits if len(splits) > 1 else []):
-        words = part(each[label], each.total())
-        cells.append(bar_cell(each[label], max(each.values()), words, number))
-    return cells
+    """The cells of a class: its records, and its share of each split if there are several."""
+    columns = [total, *(counts.values() if len(counts) > 1 else ())]
+    return [
+        bar_cell(
+            each[label], max(each.values()), part(each[label], each.total()), max(place - 1, 0)
+        )
+        for place, each in enumerate(columns)
+    ]
 
 
 def _name(label: int, names: Sequence[str]) -> str:

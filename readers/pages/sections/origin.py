@@ -1,15 +1,12 @@
-"""Where a dataset comes from: its directory, when it was written, by which command and packages."""
+"""Where a dataset comes from: its directory, and the command and packages that wrote it."""
 
 from __future__ import annotations
 
-import datetime
-import os
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from readers.files.local import is_local
-from readers.format.manifest import MANIFEST, SAMPLE_RATE, join
+from readers.format.manifest import SAMPLE_RATE
 from readers.pages.section import Section
 from readers.pages.study import Study
 
@@ -17,49 +14,21 @@ from readers.pages.study import Study
 _NO_FLAGS = ("job", SAMPLE_RATE)
 _UNSET: tuple[Any, ...] = ("", None, False, [], {})
 
-# Options that say what the inputs are.
-_INPUTS = ("input", "table")
-
 
 def section(study: Study) -> Section:
     """The directory, the command and the versions."""
-    return Section.filled(
-        "origin",
-        directory=study.directory,
-        written=_written(study.directory),
-        command=command_of(study.manifest.options, study.directory),
-        versions=study.manifest.versions,
-    )
+    command = "".join(_command(study.manifest.options, study.directory))
+    versions = study.manifest.versions
+    return Section.filled("origin", directory=study.directory, command=command, versions=versions)
 
 
-def _written(directory: str) -> str:
-    """When the manifest of a dataset on a disk was written; empty elsewhere."""
-    if not is_local(directory):
-        return ""
-    written = os.stat(join(directory, MANIFEST)).st_mtime
-    moment = datetime.datetime.fromtimestamp(written, datetime.timezone.utc)
-    return moment.strftime("%Y-%m-%d %H:%M UTC")
-
-
-def command_of(options: Mapping[str, Any], directory: str) -> str:
-    """The command line of a job, one flag a line; empty if no job of the command line wrote the dataset."""
+def _command(options: Mapping[str, Any], directory: str) -> Iterator[str]:
+    """Yields the command line of a job, one flag a line; nothing if no job of the command line wrote the dataset."""
     job = options.get("job")
-    if not isinstance(job, str) or not any(name in options for name in _INPUTS):
-        return ""
-    flags = [
-        flag
-        for name, value in (*options.items(), ("output", directory))
-        if name not in _NO_FLAGS
-        for flag in _flag(name, value)
-    ]
-    return " \\\n    ".join([f"python -m beam_jobs {shlex.quote(job)}", *flags])
-
-
-def _flag(name: str, value: Any) -> Iterator[str]:
-    if value in _UNSET:
+    if not isinstance(job, str) or not ("input" in options or "table" in options):
         return
-    if value is True:
-        yield f"--{name}"
-        return
-    values = value if isinstance(value, list) else [value]
-    yield f"--{name} " + " ".join(shlex.quote(str(each)) for each in values)
+    yield f"python -m beam_jobs {shlex.quote(job)}"
+    for name, value in (*options.items(), ("output", directory)):
+        if name not in _NO_FLAGS and value not in _UNSET:
+            values = [] if value is True else value if isinstance(value, list) else [value]
+            yield " ".join([f" \\\n    --{name}", *(shlex.quote(str(each)) for each in values)])

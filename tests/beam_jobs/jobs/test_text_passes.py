@@ -26,6 +26,7 @@ from beam_jobs.jobs.text.text_job import TextJob
 from beam_jobs.jobs.text.text_passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.tokens import words
 from beam_jobs.pipeline.planning.drop_near import with_dropped
+from beam_jobs.plan.equality import Equality
 from beam_jobs.plan.group_splits import GroupSplits
 from beam_jobs.plan.near_keys import PAIR, candidates
 from beam_jobs.plan.placement import Groups, Placement, Splits
@@ -39,7 +40,6 @@ from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from readers.format.decode.records import Decoder
 from readers.format.manifest import RESERVED_IDS, UNKNOWN
-from readers.format.similarity.likeness import Equality
 from tests.support.datasets import parse_tfrecord, plain_sections
 from tests.support.passes import Kept
 

@@ -14,10 +14,11 @@ from beam_jobs.columns import unpack
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan import near_keys as module
 from beam_jobs.plan import near_pairs as comparing
+from beam_jobs.plan.equality import Equality
 from beam_jobs.plan.near_keys import PAIR, PARTS, ROW, Keys, Probes, candidates, sketch_blocks
 from beam_jobs.plan.near_pairs import NearTally, check_near, near_pairs, only_one, sent
 from beam_jobs.plan.summary import Summary
-from readers.format.similarity.likeness import Equality, Likeness, Sketches
+from readers.format.similarity.likeness import Likeness, Sketches
 
 
 def packed(hashes, blocks, orders=None):

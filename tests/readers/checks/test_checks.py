@@ -102,7 +102,7 @@ def write(directory: Path, records: dict[str, list[dict]], shards: int = 4, **ch
             for name, found in records.items()
         },
         label_names=changes.pop("label_names", NAMES),
-        options={"splits": changes.pop("shares", "train=240,val=100")},
+        options={"splits": "train=240,val=100"},
     )
     manifest = Manifest.read(directory)
     splits = {}
@@ -279,7 +279,7 @@ def test_faults_of_labels_are_found(tmp_path, name):
 
 
 def test_every_check_has_a_planted_fault():
-    elsewhere = {"empty_splits", "rejected_inputs", "split_shares", "unknown_tokens"}
+    elsewhere = {"empty_splits", "rejected_inputs", "unknown_tokens"}
     elsewhere |= {"groups_across_splits", "undecodable_pictures"}  # In test_groups_and_copies.py
     elsewhere |= {"near_duplicates", "near_leaks", "duplicates", "leaks", "contradictions"}
     elsewhere |= {"constant_features", "identifiers", "telling_numbers", "split_drift"}
@@ -356,7 +356,7 @@ def test_equal_rows_of_a_table_are_copies(tmp_path):
 def test_counts_of_splits_are_those_of_all_records(tmp_path):
     tokens = {"input_tokens": {"values": {"1": 30, "2": 100, "5": 70}}}
     schema = Schema({**TEXT, "input_tokens": ("int64", (None,))})
-    changes = {"shares": "train=0.5,val=0.5", "rejected": 50, "statistics": tokens}
+    changes = {"rejected": 50, "statistics": tokens}
     changes |= {"vocabulary": 6, "files": {"vocabulary.txt": File("vocabulary.txt", 0)}}
     records = {
         name: [{**record, "input_tokens": np.array([1, 2])} for record in found]
@@ -369,13 +369,6 @@ def test_counts_of_splits_are_those_of_all_records(tmp_path):
     unknown = "15.0% of 200 tokens are not in the vocabulary"
     assert found["unknown_tokens", "train"] == unknown
     assert ("empty_splits", "test") in found and report.worst() == "error"
-
-
-def test_shares_of_splits_are_those_that_the_job_was_asked_for(tmp_path):
-    directory = write(tmp_path / "d", texts(), schema=TEXT, shares="train=0.5,val=0.5")
-    found = {(f.check, f.split): f.message for f in readers.check(directory, records=10).findings}
-    off = "it has 70.6% of the records, and --splits says 50.0%"
-    assert found["split_shares", "train"] == off
 
 
 def test_a_dataset_is_compared_with_another(tmp_path, good):

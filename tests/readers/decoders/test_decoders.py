@@ -337,14 +337,9 @@ def test_a_mask_of_another_size_than_its_image_is_an_error():
 # Others.
 
 
-def test_skip_keeps_the_bytes_and_decode_chooses_channels_and_dtype():
+def test_skip_keeps_the_bytes():
     data = [encoded(waves(9, 7), "PNG"), encoded(waves(5, 6), "JPEG")]
     assert decoded(decoders.Skip(), data)["image"] == data
-    found = decoded(decoders.Decode(channels=1), data)["image"]
-    for image, one in zip(found, data, strict=True):
-        np.testing.assert_allclose(image, tf.io.decode_image(one, 1), atol=3)
-    found = decoded(decoders.Decode(dtype="uint16"), data[:1])["image"]
-    np.testing.assert_array_equal(found[0], tf.io.decode_png(data[0], 3, tf.uint16))
 
 
 def test_a_function_is_given_the_bytes_and_the_key_of_each_record(monkeypatch):
@@ -388,8 +383,6 @@ def test_a_damaged_image_is_an_error_of_its_row(decoder, data):
         (lambda: decoders.RandomResizedCrop(8, (0, 1)), r"scale=\(0, 1\)"),
         (lambda: decoders.RandomResizedCrop(8, (0.5, 2)), "at most 1"),
         (lambda: decoders.RandomResizedCrop(8, ratio=(2, 1)), r"ratio=\(2, 1\)"),
-        (lambda: decoders.Decode(channels=2), "Decode: channels=2"),
-        (lambda: decoders.Decode(dtype="int8"), "Decode: dtype='int8'"),
         (lambda: decoders.Function(3, "int8"), "Function: 3 is not a function"),
     ],
 )

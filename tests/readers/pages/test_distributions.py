@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 import warnings
 
 import numpy as np
@@ -13,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from readers.format.splits import Split
-from readers.measures.arrays import measure_array
+from readers.pages.bins import MOST_BINS, bins_of
+from readers.pages.charts import histogram, spark
+from readers.pages.figures import of_all
 from readers.pages.markup import to_html
-from readers.pages.values.figures import of_all, of_sample
-from readers.pages.values.histograms import MOST_BINS, bins_of, histogram, spark
 
 DTYPES = ["bool", "uint8", "int8", "int64", "uint64", "float16", "float32", "float64"]
 any_numbers = arrays.arrays(
@@ -40,36 +38,14 @@ def test_each_finite_value_is_in_one_bin(values):
     bins = bins_of([values])
     numbers = values.astype(np.float64)
     if not np.isfinite(numbers).any():
-        assert bins is None and histogram({"train": values}, "Values", "values") is None
+        assert bins is None and histogram({"train": values}, "Values") is None
         return
     counts = bins.counts(values)
     assert counts.sum() == np.isfinite(numbers).sum()
     assert len(counts) <= MOST_BINS and (np.diff(bins.edges) > 0).all()
     assert bins.edges[0] <= np.nanmin(numbers[np.isfinite(numbers)])
-    assert to_html(histogram({"train": values, "val": values[:3]}, "Values", "values"))
+    assert to_html(histogram({"train": values, "val": values[:3]}, "Values"))
     assert to_html(spark([values]))
-
-
-@given(st.lists(any_numbers, min_size=1, max_size=5))
-@settings(max_examples=40, deadline=None)
-def test_figures_of_a_sample_are_those_of_all_of_its_values(records):
-    with np.errstate(all="ignore"):
-        rows = [measure_array(values) if values.size else {"size": 0} for values in records]
-    names = {name for row in rows for name in row}
-    found = of_sample({n: np.array([row.get(n, np.nan) for row in rows], float) for n in names})
-    numbers = [float(value) for values in records for value in values]
-    finite = sorted(number for number in numbers if math.isfinite(number))
-    assert found.number == len(numbers)
-    assert math.isnan(found.missing) or found.missing == pytest.approx(
-        1 - len(finite) / len(numbers), abs=1e-9
-    )
-    if finite:
-        assert (found.low, found.high) == (finite[0], finite[-1])
-        scale = max(map(abs, finite)) or 1.0
-        if 1e-150 < scale < 1e150:  # The squares of others are infinite or 0.
-            scaled = [number / scale for number in finite]
-            assert found.mean / scale == pytest.approx(statistics.fmean(scaled), abs=1e-6)
-            assert found.std / scale == pytest.approx(statistics.pstdev(scaled), abs=1e-6)
 
 
 def test_whole_numbers_have_bins_of_their_own():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.pages.numbers import compact, percent, short, ticks
+from readers.pages.numbers import percent, short, ticks
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,7 @@ def test_only_all_is_a_hundred_percent_and_only_nothing_is_zero(share, text):
 @settings(max_examples=50)
 @given(st.floats(-1e300, 1e300))
 def test_a_short_number_is_off_by_less_than_a_hundredth(value):
-    text = short(value).replace(",", "")
-    for unit, factor in {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.items():
-        if text.endswith(unit):
-            text = str(float(text[:-1]) * factor)
-    assert math.isclose(float(text), value, rel_tol=0.01)
+    assert math.isclose(float(short(value).replace(",", "")), value, rel_tol=0.01)
     assert len(short(value)) <= 12
 
 
@@ -44,13 +40,3 @@ def test_ticks_are_inside_and_few(low, span, most):
     found = ticks(low, high, most)
     assert len(found) <= most and found == sorted(set(found))
     assert all(low - span * 1e-6 <= tick <= high + span * 1e-6 for tick in found)
-
-
-def test_ticks_of_large_numbers_are_short():
-    assert [compact(n) for n in (0.25, 1500, 20_000, -2e13, 2e15)] == [
-        "0.25",
-        "1,500",
-        "20k",
-        "-20T",
-        "2e+15",
-    ]

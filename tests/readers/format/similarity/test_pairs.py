@@ -29,7 +29,7 @@ HASHES = st.lists(
 def with_hashes(hashes):
     """Sketches of pictures with these hashes, and one luma."""
     numbers = np.array(hashes, np.uint64)
-    keys = np.stack([module._mixed(numbers & mask) for mask in module._masks(6)], axis=1)
+    keys = np.stack([module.mixed(numbers & mask) for mask in module._masks(6)], axis=1)
     luma = np.random.default_rng(0).integers(0, 256, 256, np.uint8)
     probes = np.tile(np.concatenate([np.ones(1, np.uint8), luma]), (len(numbers), 1))
     return Sketches(keys, np.ones(keys.shape, bool), numbers, probes)

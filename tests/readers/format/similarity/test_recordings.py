@@ -99,9 +99,3 @@ def test_hashes_are_the_same_in_every_version():
     fast = steps * ((time // 211) ** 2 % 7)
     found = [recording_hash(signal) for signal in (slow, fast, np.stack([fast, steps], 1))]
     assert found == GOLDEN
-
-
-@pytest.mark.parametrize("signal", [np.zeros(100, complex), np.zeros((2, 3, 4)), np.array(["a"])])
-def test_other_arrays_are_errors_that_say_what_is_expected(signal):
-    with pytest.raises(ValueError, match=r"expected real numbers \[time\]"):
-        recording_hash(signal)

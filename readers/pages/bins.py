@@ -1,0 +1,60 @@
+"""Bins for histograms of any numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+# Bins of whole numbers at most, and bins of others.
+MOST_BINS, _BINS = 60, 40
+
+# Positive numbers have bins of equal ratios if the largest is more than this many times the 5 % quantile.
+_WIDE = 1e4
+
+# Floats have halves between whole numbers below this.
+_WHOLE = 2.0**52
+
+# Edges beyond the largest floats would be infinite.
+_ENDS = np.finfo(np.float64).min, np.finfo(np.float64).max
+
+
+class Bins(NamedTuple):
+    """The edges of bins, float64 [bins + 1], ascending, and whether their ratios are equal rather than their differences."""
+
+    edges: np.ndarray
+    is_log: bool
+
+    def counts(self, values: np.ndarray) -> np.ndarray:
+        """How many finite values are in each bin, int64 [bins]."""
+        return np.histogram(finite(values), self.edges)[0]
+
+
+def finite(values: np.ndarray) -> np.ndarray:
+    """The finite numbers, float64 [n]."""
+    numbers = values.reshape(-1).astype(np.float64)
+    return numbers[np.isfinite(numbers)]
+
+
+def bins_of(parts: Iterable[np.ndarray]) -> Bins | None:
+    """Bins for several lots of values together; None if no value is finite.
+
+    Whole numbers have bins of whole numbers, of which each has as many.
+    """
+    numbers = np.concatenate([*(finite(part) for part in parts), np.empty(0)])
+    if not len(numbers):
+        return None
+    low, high = float(numbers.min()), float(numbers.max())
+    if low / 2 == high / 2:  # They are equal, or the smallest numbers above 0.
+        half = max(0.5, abs(low) / 100)
+        return Bins(np.clip([low - half, high + half], *_ENDS), False)
+    if low > 0 and high / _WIDE > np.quantile(numbers, 0.05):
+        with np.errstate(over="ignore"):
+            return Bins(np.clip(np.geomspace(low, high, _BINS + 1), low, high), True)
+    if max(-low, high) < _WHOLE and (numbers == np.rint(numbers)).all():
+        width = -(-(high - low + 1) // MOST_BINS)
+        return Bins(low - 0.5 + width * np.arange(-(-(high - low + 1) // width) + 1), False)
+    shares = np.linspace(0, 1, _BINS + 1)
+    # Between two floats that are neighbours there is no third.
+    return Bins(np.unique(low * (1 - shares) + high * shares), False)

@@ -1,0 +1,66 @@
+"""The figures of a feature in all records, as far as the manifest has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from readers.format.splits import Split
+from readers.pages.numbers import percent, short
+
+_LEVELS = ("min", "max", "mean", "std")
+
+
+class Figures(NamedTuple):
+    """Figures of values: their number, the share of those that are no finite numbers, and levels of the finite ones.
+
+    Levels are NaN where no value is finite.
+    """
+
+    number: int
+    missing: float
+    low: float = math.nan
+    high: float = math.nan
+    mean: float = math.nan
+    std: float = math.nan
+
+    def cells(self) -> dict[str, str]:
+        """The figures as text, by the titles of their columns."""
+        levels = map(short, (self.low, self.high, self.mean, self.std))
+        counts = {"values": f"{self.number:,}", "missing": percent(self.missing)}
+        return counts | dict(zip(_LEVELS, levels, strict=True))
+
+
+def of_all(splits: Sequence[Split], feature: str) -> Figures | None:
+    """The figures of all records of some splits; None if a split that has records lacks them."""
+    stated: list[Any] = [split.statistics.get(feature) for split in splits if split.records]
+    if not stated or not all(map(_are_figures, stated)):
+        return None
+    counts, others, lows, highs, means, stds = (
+        np.array([float(figures.get(name, 0)) for figures in stated])
+        for name in ("count", "nan", *_LEVELS)
+    )
+    total, every = counts.sum(), int(counts.sum() + others.sum())
+    missing, some = float(1 - total / every), counts > 0
+    if not some.any():
+        return Figures(every, missing)
+    low, high = float(lows[some].min()), float(highs[some].max())
+    # Squares of the largest floats would be infinite.
+    scale = max(abs(low), abs(high)) or 1.0
+    shares, means = counts[some] / total, means[some] / scale
+    mean = float(shares @ means)
+    variance = float(shares @ ((stds[some] / scale) ** 2 + (means - mean) ** 2))
+    return Figures(every, missing, low, high, mean * scale, math.sqrt(variance) * scale)
+
+
+def _are_figures(stated: Any) -> bool:
+    """Whether what the manifest has of a feature in a split are figures that make sense."""
+    if not isinstance(stated, Mapping):
+        return False
+    counts = stated.get("count", 0), stated.get("nan", 0)
+    if any(type(count) is not int or count < 0 for count in counts) or not any(counts):
+        return False
+    return not counts[0] or all(type(stated.get(name)) in (int, float) for name in _LEVELS)

@@ -1,1 +1,0 @@
-"""How the values of a feature are distributed: figures, and histograms."""
