@@ -37,14 +37,13 @@ FIELD = np.dtype(
 )
 
 
-def stored_features(schema: Schema) -> dict[str, Stored] | None:
-    """How each feature is stored; None if the kernel cannot read one."""
+def stored_features(schema: Schema) -> dict[str, Stored]:
+    """How the features are stored that the kernel can read."""
     found = {}
     for name, feature in schema.items():
         stored = feature.codec.stored(feature)
-        if stored is None or len(feature.shape) > _MOST_DIMS or f"{name}/shape" in schema:
-            return None
-        found[name] = stored
+        if stored and len(feature.shape) <= _MOST_DIMS and f"{name}/shape" not in schema:
+            found[name] = stored
     return found
 
 
@@ -54,14 +53,13 @@ class FieldTable:
     Args:
         order: The names of all features of each record, in their order.
         stored: How those to decode are stored.
-        rows: How features become rows; the values of others follow one another.
+        rows: How they become rows.
 
     Attributes:
         order: As given.
-        places: The name of each feature that is decoded -> its number in the table.
-
-    Raises:
-        ValueError: The shape of a feature does not follow from the records.
+        places: The name of each feature that is decoded -> its number in the table. Those are left out that the
+            records lack, and those whose shape does not follow from them.
+        is_fixed: Whether all of them have one size.
     """
 
     def __init__(
@@ -71,7 +69,12 @@ class FieldTable:
         rows: Mapping[str, RowFormat],
     ) -> None:
         self.order = tuple(order)
-        self.places = {name: place for place, name in enumerate(order) if name in stored}
+        self.places = {
+            name: place
+            for place, name in enumerate(order)
+            if name in stored and self._has_shape(name, stored[name])
+        }
+        self.is_fixed = all(stored[name].is_fixed for name in self.places)
         self._template = np.zeros(len(order), FIELD)
         self._held = list[np.ndarray]()  # The kernel has their addresses alone.
         self._shapes = list[int]()
@@ -80,9 +83,15 @@ class FieldTable:
             key = name.encode()
             self._set(field, "key", b"\x0a" + varint(len(key)) + key + b"\x12")
         for name, place in self.places.items():
-            self._describe(self._template[place], stored[name], rows.get(name, RowFormat()))
+            self._describe(self._template[place], stored[name], rows[name])
             if not stored[name].is_fixed and stored[name].shape is not None:
                 self._describe_shape(self._template[place], f"{name}/shape", stored[name])
+
+    def _has_shape(self, name: str, stored: Stored) -> bool:
+        """Whether the shape of a feature follows from the records."""
+        shape = stored.shape or ()
+        is_known = stored.is_fixed or (shape.count(None) < 2 and 0 not in shape)
+        return is_known or not stored.may_store_shape or f"{name}/shape" in self.order
 
     def _set(self, field: Any, member: str, octets: bytes) -> None:
         self._held.append(np.frombuffer(octets + b"\0", np.uint8))
@@ -125,8 +134,6 @@ class FieldTable:
             of_shape["width"], of_shape["expected"] = 1, len(shape)
             field["shape_field"] = place
             self._shapes.append(place)
-        elif stored.may_store_shape and (shape.count(None) > 1 or 0 in shape):
-            raise ValueError(f"{companion} is missing")
 
     def of(self, records: int, batches: int) -> Fields:
         """The fields of some records, in some batches, with arrays for what the kernel finds."""
@@ -198,3 +205,10 @@ class Fields:
     def copy_to_addresses(self, name: str, addresses: np.ndarray) -> None:
         """Lets the kernel copy the values of a feature to an address for each record, int64 [B]."""
         self.numbers[self.rows[self.places[name]], 3] = addresses
+
+    def leave(self, name: str) -> np.ndarray:
+        """Lets the kernel copy no values of a feature; where they begin in each record, int64 [B]."""
+        self.table["limit"][self.places[name]] = 0
+        found = self.numbers[self.rows[self.places[name]]]
+        found[3] = 0
+        return found[0]
