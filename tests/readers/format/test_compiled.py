@@ -20,69 +20,16 @@ from readers.format.compiled.library import RefusedRecords
 from readers.format.decode.column import column_of
 from readers.format.decode.records import Decoder
 from readers.format.dtypes import numpy_dtype
-from readers.format.encode import Encoder
 from readers.format.protobuf.wire import varint
 from readers.format.schema import Schema
 from readers.format.tfrecord import frame, intact
 from tests.readers.format.mutations import mutated
+from tests.readers.format.random_examples import FEATURES, examples_of
 from tests.support.plain import example, tensor
-
-FEATURES = {
-    "image": ("uint8", (2, 3, 1)),
-    "label": ("int64", (), "list"),
-    "signal": ("float32", (None, 2)),
-    "grid": ("int16", (None, None)),
-    "tokens": ("int64", (None,), "list"),
-    "shorts": ("uint16", (None,), "list"),
-    "floats": ("float32", (None,), "list"),
-    "three": ("float32", (3,), "list"),
-    "plane": ("int32", (None, None), "list"),
-    "cube": ("float32", (None, 2, None), "raw"),
-    "pair": ("int32", (2,), "list"),
-    "octet": ("int8", (), "list"),
-    "unsigned": ("uint64", (2,)),
-    "flag": ("bool", (), "list"),
-    "flags": ("bool", (None,)),
-    "raw": ("float64", (2,), "raw"),
-    "rawer": ("int16", (None, 2), "raw"),
-    "scalar": ("float64", ()),
-    "wide": ("complex64", (3,)),
-    "nothing": ("float32", (0, 3)),
-    "half": ("float16", (None,)),
-    "halves": ("float16", (3,), "list"),
-    "narrow": ("float16", (None,), "list"),
-    "text": ("string", ()),
-    "photo": ("uint8", (None, None, 3), "jpeg"),
-}
 
 schemas = st.lists(st.sampled_from(list(FEATURES)), min_size=1, max_size=5, unique=True).map(
     lambda names: Schema({name: FEATURES[name] for name in names})
 )
-
-
-def array(rng, feature, sizes):
-    """A random array of a feature, with one of some sizes in each unknown dimension."""
-    shape = [int(rng.choice(sizes)) if size is None else size for size in feature.shape]
-    dtype = numpy_dtype(feature.dtype)
-    if feature.is_image:
-        return rng.bytes(1 + int(rng.choice(sizes)))
-    if dtype.hasobject:
-        return "".join(map(chr, rng.integers(1, 2000, int(rng.choice(sizes))))).encode()
-    if dtype.kind in "iub":
-        bounds = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        # The int64 list of an Example holds no larger numbers.
-        few = [bounds[0], 0, 1, min(bounds[1], 127), min(bounds[1], 2**63 - 1)]
-        return rng.choice(np.array(few, dtype), shape)
-    return (rng.standard_normal(shape) * 9).astype(dtype)
-
-
-def examples_of(schema, rows, seed=0, sizes=(1, 2, 7, 150)):
-    """Serialized Examples of random arrays."""
-    rng, encoder = np.random.default_rng(seed), Encoder(schema)
-    return [
-        encoder.encode({name: array(rng, feature, sizes) for name, feature in schema.items()})
-        for _ in range(rows)
-    ]
 
 
 class Memory:
@@ -343,19 +290,6 @@ def test_the_order_of_the_features_is_learned_again_when_it_changes():
         assert columns is not None
         assert_same(schema, columns, examples)
     assert refused(decoder, [frame(data) for data in [*ours, *others, *ours]]) == [4, 5, 6, 7]
-
-
-@pytest.mark.parametrize(
-    "feature", [("string", (2,)), ("string", (None,), "list"), ("int8", (None, 2), "sequence")]
-)
-def test_other_features_are_left_out(feature):
-    schema = Schema({"n": ("int64", ()), "other": feature})
-    decoder = CompiledDecoder(schema)
-    assert not decoder.is_able
-    value = [np.zeros(2, np.int8)] if feature[0] == "int8" else ["a", "b"]
-    memory = Memory([frame(Encoder(schema).encode({"n": 3, "other": value}))])
-    (columns,) = decoder.batches(memory.records, memory.sizes, (0, 1), {})
-    assert list(columns) == ["n"] and columns["n"].flat().tolist() == [3]
 
 
 @pytest.fixture(scope="module")

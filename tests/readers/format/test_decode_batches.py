@@ -18,58 +18,10 @@ from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
 from tests.readers.format.mutations import mutated
+from tests.readers.format.random_examples import FEATURES, examples_of
 from tests.support.plain import example, sequence_example, tensor
 
-SCHEMA = Schema(
-    {
-        "image": ("uint8", (2, 3, 1)),
-        "label": ("int64", ()),
-        "key": ("string", ()),
-        "signal": ("float32", (None, 2)),
-        "grid": ("int16", (None, None)),
-        "tokens": ("int64", (None,), "list"),
-        "floats": ("float32", (None,), "list"),
-        "plane": ("int32", (None, None), "list"),
-        "cube": ("float32", (None, 2, None), "raw"),
-        "halves": ("float16", (3,), "list"),
-        "pair": ("int32", (2,), "list"),
-        "flag": ("bool", (), "list"),
-        "raw": ("float64", (2,), "raw"),
-        "rawer": ("int16", (None, 2), "raw"),
-        "photo": ("uint8", (None, None, 3), "jpeg"),
-        "scalar": ("float64", ()),
-        "wide": ("complex64", (3,)),
-    }
-)
-
-
-def record(rng, number):
-    length = int(rng.integers(1, 300))
-    return {
-        "image": rng.integers(0, 255, (2, 3, 1), np.uint8),
-        "label": int(rng.choice([0, 1, 127, 128, -1, 2**40, -(2**63), 2**63 - 1])),
-        "key": "k" * int(rng.integers(0, 200)) + str(number),
-        "signal": rng.standard_normal((length, 2)).astype(np.float32),
-        "grid": rng.integers(-9, 9, (int(rng.integers(1, 4)), length)).astype(np.int16),
-        "tokens": rng.integers(-5, 300, length),
-        "floats": rng.standard_normal(length).astype(np.float32),
-        "plane": rng.integers(-9, 300, (length, 2)).astype(np.int32),
-        "cube": rng.standard_normal((1, 2, length)).astype(np.float32),
-        "halves": rng.standard_normal(3).astype(np.float16),
-        "pair": rng.integers(-9, 9, 2).astype(np.int32),
-        "flag": bool(rng.integers(2)),
-        "raw": rng.standard_normal(2),
-        "rawer": rng.integers(-9, 9, (length, 2)).astype(np.int16),
-        "photo": rng.bytes(length),
-        "scalar": np.float64(rng.standard_normal()),
-        "wide": rng.standard_normal(3).astype(np.complex64),
-    }
-
-
-def encoded(count, seed=3):
-    """The Examples of some random records."""
-    rng = np.random.default_rng(seed)
-    return [Encoder(SCHEMA).encode(record(rng, number)) for number in range(count)]
+SCHEMA = Schema(FEATURES)
 
 
 def decoded(schema, examples):
@@ -119,12 +71,7 @@ def check(schema, examples, alike=None):
     return columns
 
 
-def test_every_encoding_is_decoded_as_one_by_one():
-    columns = check(SCHEMA, encoded(200), list(range(200)))
-    assert list(columns) == list(SCHEMA)
-
-
-def test_the_kernel_reads_all_of_them_but_several_values():
+def test_the_kernel_reads_all_but_several_values():
     several = {
         "a": ("float32", (None, None), "sequence"),
         "b": ("string", (2,)),
@@ -185,7 +132,7 @@ def test_irregular_records_are_set_aside(at):
 @given(st.integers(0, 99), st.integers(1, 3), st.integers(0, 2**32))
 @settings(max_examples=30, deadline=None)
 def test_mutated_records_are_decoded_as_one_by_one(seed, count, draw):
-    examples, randoms = encoded(6, seed), random.Random(draw)
+    examples, randoms = examples_of(SCHEMA, 6, seed), random.Random(draw)
     for _ in range(count):
         row = randoms.randrange(6)
         examples[row] = mutated(randoms, examples[row])
@@ -196,7 +143,7 @@ def test_a_mutated_record_hardly_ever_sets_intact_ones_aside():
     """The property above would also hold if every record were left to `Decoder`."""
     lost = 0
     for seed in range(25):
-        examples, randoms = encoded(6, seed), random.Random(seed)
+        examples, randoms = examples_of(SCHEMA, 6, seed), random.Random(seed)
         row = randoms.randrange(6)
         examples[row] = mutated(randoms, examples[row])
         lost += len({*range(6)} - {row} - {*decoded(SCHEMA, examples).alike.tolist()})
@@ -204,7 +151,7 @@ def test_a_mutated_record_hardly_ever_sets_intact_ones_aside():
 
 
 def test_a_split_column_holds_the_values_of_its_records():
-    examples = encoded(9)
+    examples = examples_of(SCHEMA, 9)
     for name, column in check(SCHEMA, examples).items():
         before, part, none, after = column.split([0, 2, 7, 7, 9])
         same(SCHEMA[name], before, examples[:2], name)

@@ -29,17 +29,6 @@ def test_every_number_has_exactly_one_place(n, key):
     assert np.array_equal(np.sort(whole(n, *key)), np.arange(n))
 
 
-@given(st.integers(1, 2**61), st.integers(0, 99), st.lists(st.integers(0, 2**61), max_size=20))
-@settings(deadline=None)
-def test_any_part_of_an_order_can_be_computed_alone(n, seed, places):
-    places = np.unique(np.array(places, np.int64) % n)
-    found = Permutation(n, seed)(places)
-    assert len(np.unique(found)) == len(places)
-    assert ((found >= 0) & (found < n)).all()
-    if len(places):
-        assert Permutation(n, seed)(places[-1:]).tolist() == found[-1:].tolist()
-
-
 def hashed(number):
     """`lowbias32` of Chris Wellons' hash-prospector."""
     low = number % 2**32
