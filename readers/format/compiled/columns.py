@@ -125,7 +125,7 @@ class CompiledDecoder:
         memory = dict[str, np.ndarray]()
         for name in table.places:
             if self._stored[name].shape is not None:
-                nbytes = fields.pieces_of(name)[-1][1]
+                nbytes = int(fields.pieces[name][-1, 1])
                 memory[name] = self._empty((nbytes,), np.dtype(np.uint8))
                 fields.copy_to(name, memory[name])
             elif self._schema[name].codec.is_text:
@@ -134,7 +134,7 @@ class CompiledDecoder:
                 found[name] = self._copied_views(name, fields, bounds)
             else:
                 starts = records - library.address(data) + fields.leave(name)
-                found[name] = _views(data, starts, fields.counts(name), bounds)
+                found[name] = _views(data, starts, fields.numbers[name][2], bounds)
         library.read_rows(records, sizes, fields.memory, work, threads)
         columns = {
             name: self._columns_of(name, fields, memory[name], bounds)
@@ -150,14 +150,14 @@ class CompiledDecoder:
 
     def _texts(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[np.ndarray]:
         """The bytes objects of each batch, object [B], to which the kernel is to copy the texts."""
-        sizes = fields.counts(name)
+        sizes = fields.numbers[name][2]
         found = [library.new_texts(sizes[start:stop]) for start, stop in pairwise(bounds)]
         fields.copy_to_addresses(name, np.concatenate([at for _, at in found]))
         return [objects for objects, _ in found]
 
     def _copied_views(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[np.ndarray]:
         """Views of the memory to which the kernel is to copy values of bytes, object [B] of each batch."""
-        sizes = fields.counts(name)
+        sizes = fields.numbers[name][2]
         stops = np.cumsum(sizes)
         memory = self._empty((int(stops[-1]),), np.dtype(np.uint8))
         fields.copy_to_addresses(name, library.address(memory) + stops - sizes)
@@ -167,11 +167,11 @@ class CompiledDecoder:
         self, name: str, fields: Fields, memory: np.ndarray, bounds: Sequence[int]
     ) -> list[FeatureColumn]:
         """The column of each batch."""
-        feature, shapes, pads = self._schema[name], fields.shapes(name), fields.pads(name)
+        feature, shapes, pads = self._schema[name], fields.shapes.get(name), fields.pads(name)
         stored, dtype = self._stored[name].dtype, numpy_dtype(feature.dtype)
         columns = []
         for (begin, end, length), (start, stop) in zip(
-            fields.pieces_of(name), pairwise(bounds), strict=True
+            fields.pieces[name].tolist(), pairwise(bounds), strict=True
         ):
             flat = memory[begin:end].view(stored).astype(dtype, copy=False)
             if shapes is None:

@@ -142,19 +142,21 @@ class FieldTable:
         decoded = len(chosen)
         numbers = np.empty((decoded, 5, records), np.int64)
         pieces = np.empty((decoded, batches, 3), np.int64)
-        sizes = {
-            place: np.empty((records, int(table["rank"][place])), np.int64)
-            for place in self.places.values()
+        shapes = {
+            name: np.empty((records, int(table["rank"][place])), np.int64)
+            for name, place in self.places.items()
             if table["rank"][place]
         }
         begins = address(numbers) + 8 * records * np.arange(5 * decoded).reshape(decoded, 5)
         for column, member in enumerate(("at", "nbytes", "count", "out_at", "out_end")):
             table[member][chosen] = begins[:, column]
         table["pieces"][chosen] = address(pieces) + 24 * batches * np.arange(decoded)
-        for place, array in sizes.items():
-            table["sizes"][place] = address(array)
-        rows = dict(zip(chosen, range(decoded), strict=True))
-        return Fields(memory, table, self.places, rows, numbers, pieces, sizes)
+        for name, array in shapes.items():
+            table["sizes"][self.places[name]] = address(array)
+        # Those of companions come after these.
+        of_name = dict(zip(self.places, numbers, strict=False))
+        pieces_of_name = dict(zip(self.places, pieces, strict=False))
+        return Fields(memory, table, self.places, of_name, pieces_of_name, shapes)
 
 
 @dataclass(frozen=True)
@@ -164,35 +166,20 @@ class Fields:
     Attributes:
         memory: uint8 [features, bytes], that of the table.
         table: FIELD [features].
-        places: The name of each feature that is decoded -> its number in the table.
-        rows: Its number in the table -> its number in the arrays.
-        numbers: int64 [decoded, 5, B], where values are, their bytes and number, and where they are copied to.
-        pieces: int64 [decoded, batches, 3], the bytes at which the values of each batch begin and end, and the length
+        places: Name -> its number in the table, of each feature that is decoded.
+        numbers: Name -> int64 [5, B], where values are, their bytes and number, and where they are copied to. The
+            number of values that are not varints is that of their bytes.
+        pieces: Name -> int64 [batches, 3], the bytes at which the values of each batch begin and end, and the length
             of its rows.
-        sizes: Number in the table -> int64 [B, rank], the shapes.
+        shapes: Name -> int64 [B, rank], the shape of each record, if the kernel finds it.
     """
 
     memory: np.ndarray
     table: np.ndarray
     places: Mapping[str, int]
-    rows: Mapping[int, int]
-    numbers: np.ndarray
-    pieces: np.ndarray
-    sizes: Mapping[int, np.ndarray]
-
-    def counts(self, name: str) -> np.ndarray:
-        """The number of values, of each record; for values that are not varints, of bytes, int64 [B]."""
-        found: np.ndarray = self.numbers[self.rows[self.places[name]], 2]
-        return found
-
-    def shapes(self, name: str) -> np.ndarray | None:
-        """The shape of each record, int64 [B, rank]; None for those that the kernel does not find."""
-        return self.sizes.get(self.places[name])
-
-    def pieces_of(self, name: str) -> list[list[int]]:
-        """(begin, end, length) of each batch."""
-        found: list[list[int]] = self.pieces[self.rows[self.places[name]]].tolist()
-        return found
+    numbers: Mapping[str, np.ndarray]
+    pieces: Mapping[str, np.ndarray]
+    shapes: Mapping[str, np.ndarray]
 
     def pads(self, name: str) -> bool:
         """Whether the rows of each batch are padded."""
@@ -204,11 +191,10 @@ class Fields:
 
     def copy_to_addresses(self, name: str, addresses: np.ndarray) -> None:
         """Lets the kernel copy the values of a feature to an address for each record, int64 [B]."""
-        self.numbers[self.rows[self.places[name]], 3] = addresses
+        self.numbers[name][3] = addresses
 
     def leave(self, name: str) -> np.ndarray:
         """Lets the kernel copy no values of a feature; where they begin in each record, int64 [B]."""
         self.table["limit"][self.places[name]] = 0
-        found = self.numbers[self.rows[self.places[name]]]
-        found[3] = 0
-        return found[0]
+        self.numbers[name][3] = 0
+        return self.numbers[name][0]
