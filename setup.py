@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 HERE = Path(__file__).parent
 # Read, not imported: a build environment has neither NumPy nor Beam.
@@ -84,6 +86,20 @@ TEST_FRAMEWORKS = [
     "tensorflow-datasets>=4.9.10",
 ]
 
+
+class BuildKernel(build_ext):
+    """Compiles the kernel; without a compiler, one line says what to install."""
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except (CCompilerError, ExecError, PlatformError) as error:
+            raise SystemExit(
+                f"error: beam-shards needs a C compiler ({error}): apt-get install gcc libc6-dev on Debian and "
+                "Ubuntu, xcode-select --install on macOS"
+            ) from None
+
+
 setup(
     name="beam-shards",
     version=VERSION,
@@ -112,7 +128,8 @@ setup(
     ],
     packages=find_packages(include=["beam_jobs", "beam_jobs.*", "readers", "readers.*"]),
     package_data={"beam_jobs": ["py.typed"], "readers": ["py.typed", "pages/templates/*"]},
-    # A plain library for ctypes, which any Python can load. Without a compiler, NumPy does its work.
+    # A plain library for ctypes, which any Python can load.
+    cmdclass={"build_ext": BuildKernel},
     ext_modules=[
         Extension(
             "readers.format.compiled.kernel",
@@ -120,7 +137,6 @@ setup(
             extra_compile_args=["-O3", "-fvisibility=hidden"],
             libraries=["pthread"],
             py_limited_api=True,
-            optional=True,
         )
     ],
     options={"bdist_wheel": {"py_limited_api": "cp310"}},

@@ -28,6 +28,9 @@ _PACKAGES = {
 }
 
 
+# The compiled part, whose error says what to type.
+_KERNEL = "readers.format.compiled.kernel"
+
 # Seconds before which a command says nothing about its progress.
 _QUIET = 2.0
 
@@ -38,6 +41,8 @@ def _missing(error: ImportError, as_json: bool = False) -> int:
     Raises:
         ImportError: The missing module belongs to none of the packages in `_PACKAGES`.
     """
+    if error.name == _KERNEL:
+        return _failed(str(error), 2, as_json)
     package = _PACKAGES.get((error.name or "").split(".")[0])
     if package is None:
         raise error

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The image's RUN step: installs the package and the extras that a worker needs into an environment.
 #
-#   docker/install.sh PACKAGE [PYTHON]   PACKAGE: an sdist or a checkout; PYTHON: the environment's
+#   docker/install.sh PACKAGE [PYTHON]   PACKAGE: a wheel or an sdist; PYTHON: the environment's
 set -euo pipefail
 package=${1:?"usage: install.sh PACKAGE [PYTHON]"}
 # A path, because uv takes a bare name for that of a virtual environment, and an image has none.

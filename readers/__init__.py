@@ -30,7 +30,6 @@ from readers.dataset import open as open
 from readers.decoders.record_work import Map
 from readers.export import export_npy
 from readers.files.files import StoreError
-from readers.format.compiled.library import is_compiled
 from readers.format.findings import CheckResult, Finding
 from readers.format.manifest import DatasetError, File, Manifest
 from readers.format.schema import Feature, Schema
@@ -77,7 +76,6 @@ __all__ = [
     "check",
     "decoders",
     "export_npy",
-    "is_compiled",
     "jax_batches",
     "load",
     "report",

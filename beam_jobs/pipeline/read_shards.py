@@ -20,12 +20,11 @@ from beam_jobs.storage.files import files_of
 from beam_jobs.storage.paths import absolute_path
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import owned_value
-from readers.format.decode.scanner import MARGIN
 from readers.format.index import checked_offsets, head_crc32c, parse_head
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, Manifest, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard
-from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, MAX_RECORD_BYTES, intact
+from readers.format.tfrecord import MAX_RECORD_BYTES, intact
 
 allow_notebooks()  # Now, because `ReadShards` begins pipelines.
 RANGE_BYTES = 16 << 20  # What a task holds: enough for a request to a store.
@@ -76,12 +75,10 @@ class _ReadRanges(beam.DoFn):
         self._decoder = ColumnDecoder(self._schema)
 
     def process(self, part: ShardRange) -> Iterator[dict[str, Any]]:
-        content = _read(part.path, part.start, part.stop)
-        data = np.frombuffer(content + bytes(MARGIN), np.uint8)
-        lengths, _, wrong = frames_of(data[: len(content)], MAX_RECORD_BYTES)
+        data = np.frombuffer(_read(part.path, part.start, part.stop), np.uint8)
+        lengths, _, wrong = frames_of(data, MAX_RECORD_BYTES)
         stops = np.cumsum(lengths)
-        starts = stops - lengths + HEADER_BYTES
-        columns, errors, _ = self._decoder.decode(data, starts, stops - FOOTER_BYTES)
+        columns, errors, _ = self._decoder.decode(data, stops - lengths, stops)
         damaged = np.flatnonzero(~intact(data, lengths)).tolist()
         faults = errors | dict.fromkeys(damaged, "it fails its CRC32C")
         if part.start + lengths.sum() < part.stop:

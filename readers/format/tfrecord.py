@@ -109,7 +109,8 @@ def frame_parts(parts: Parts) -> bytes:
 def frame_all(records: Sequence[bytes]) -> list[bytes]:
     """Frames many records, in a quarter of the time that `frame` takes."""
     crcs = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
-    footers = _masked(crcs).astype("<u4").tobytes()
+    masked = (crcs >> 15 | crcs << 17) + np.uint32(_MASK_DELTA)
+    footers = masked.astype("<u4").tobytes()
     framed = []
     for number, data in enumerate(records):
         _check(len(data))
@@ -136,9 +137,6 @@ def unframe(
 
     Args:
         framed: The record with its framing, as `frame` returns it.
-        file: The file's name, for error messages.
-        offset: The record's position in the file, in bytes, for error messages.
-        record: The record's number in the file, for error messages, if it is known.
 
     Raises:
         CorruptRecordError: The length or a checksum is wrong.
@@ -162,7 +160,7 @@ def unframe(
 
 
 def intact(data: bytes | bytearray | np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Which framed records have correct lengths and checksums, in a tenth of `unframe`'s time.
+    """Which framed records have correct lengths and checksums.
 
     Args:
         data: Bytes, or uint8 [m], that begin with the framed records, one after another.
@@ -171,25 +169,9 @@ def intact(data: bytes | bytearray | np.ndarray, lengths: np.ndarray) -> np.ndar
     Returns:
         bool [n], whether `unframe` would accept the record.
     """
-    octets = np.frombuffer(data, np.uint8)
-    stops = np.cumsum(lengths)
-    starts = stops - lengths
-    if library.are_intact(library.address(octets) + starts, lengths):
-        return np.ones(len(lengths), bool)
-    sizes = (lengths - FRAME_BYTES).tolist()
-    headers = np.frombuffer(b"".join(map(_header, sizes)), np.uint8).reshape(-1, HEADER_BYTES)
-    found = octets[starts[:, None] + np.arange(HEADER_BYTES)]
-    places = zip((starts + HEADER_BYTES).tolist(), sizes, strict=True)
-    # google_crc32c takes arrays without a copy; memoryviews would have to be copied.
-    contents = [octets[start : start + size] for start, size in places]
-    crcs = np.fromiter(map(google_crc32c.value, contents), np.uint32, len(lengths))
-    footers = octets[(stops - FOOTER_BYTES)[:, None] + np.arange(FOOTER_BYTES)]
-    return (found == headers).all(axis=1) & (_masked(crcs) == footers.view("<u4")[:, 0])
-
-
-def _masked(crcs: np.ndarray) -> np.ndarray:
-    """CRC32C values, uint32 [n], masked as TFRecord stores them."""
-    return (crcs >> 15 | crcs << 17) + np.uint32(_MASK_DELTA)
+    lengths = np.ascontiguousarray(lengths, np.int64)
+    first = library.address(np.frombuffer(data, np.uint8))
+    return library.intact(first + np.cumsum(lengths) - lengths, lengths)
 
 
 def read_records(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
@@ -200,10 +182,6 @@ def read_records(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
 
 def read_framed(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
     """Yields (offset in bytes, framed bytes) of every record; verifies lengths, but not the data.
-
-    Args:
-        stream: The open file.
-        file: The file's name, for error messages.
 
     Raises:
         CorruptRecordError: No record starts where one should, or one is cut off.
@@ -220,11 +198,6 @@ def read_framed(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
 
 def record_length(header: bytes, file: str, offset: int) -> int:
     """The length of a record's data in bytes, from its header.
-
-    Args:
-        header: The first 12 bytes of the framed record.
-        file: The file's name, for error messages.
-        offset: The record's position in the file, in bytes, for error messages.
 
     Raises:
         CorruptRecordError: The header is cut off, its checksum is wrong, or the length is more than

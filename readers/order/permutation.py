@@ -2,8 +2,8 @@
 
 Each is a Feistel network of additions over pairs (left, right) that stand for the numbers, as
 described by Black and Rogaway in "Ciphers with Arbitrary Finite Domains" (2002). It takes no
-memory, and any part of the order is available at once. Everything is int64 arithmetic; `hash32`
-uses operators that NumPy arrays and TensorFlow's tensors share, and so no shift.
+memory, and any part of the order is available at once. `hash32` uses operators that NumPy arrays
+and TensorFlow's tensors share, and so no shift.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Permutation:
 
     def __init__(self, n: int, *key: int | np.ndarray) -> None:
         self._n = n
-        self._width = max(math.isqrt(max(n - 1, 0)) + 1, 1)
-        self._keys = round_keys(key)
+        self._width = math.isqrt(max(n - 1, 0)) + 1
+        self._keys = np.ascontiguousarray(round_keys(key))
 
     def __len__(self) -> int:
         return self._n
@@ -47,41 +47,11 @@ class Permutation:
             places: int64 [k], each from 0 to n-1.
             orders: int64 [k], the permutation for each place, if there are several.
         """
-        if orders is None:
-            compiled = library.permuted(places, self._n, self._width, self._keys)
-            if compiled is not None:
-                return compiled
-        keys = self._keys if orders is None else self._keys[orders].T
-        found = np.asarray(permuted(places, self._n, self._width, keys))
-        while (beyond := np.flatnonzero(found >= self._n)).size:
-            keys = self._keys if orders is None else self._keys[orders[beyond]].T
-            found[beyond] = permuted(found[beyond], self._n, self._width, keys)
-        return found
-
-
-def permuted(numbers: Any, n: Any, width: Any, keys: Any) -> Any:
-    """A permutation of the numbers 0 to m-1, for some m from n to n + width - 1.
-
-    To get a permutation of 0 to n-1, it is applied again to all results that are not below n.
-
-    Args:
-        numbers: int64 [k], the numbers to permute.
-        n: How many numbers there are.
-        width: The smallest number whose square is at least n, and at least 1.
-        keys: The key of each round, int64 [rounds], or for each number, int64 [rounds, k].
-    """
-    height = (n + width - 1) // width
-    left, right = numbers // height, numbers % height
-    for number in range(_ROUNDS):
-        if number % 2:
-            right = (right + hash32(left ^ keys[number])) % height
-        else:
-            left = (left + hash32(right ^ keys[number])) % width
-    return left * height + right
+        return library.permuted(places, self._n, self._width, self._keys, orders)
 
 
 def round_keys(key: Sequence[Any]) -> Any:
-    """The key of each round of `permuted`, int64 [rounds], or [orders, rounds] for several.
+    """The key of each round of a permutation, int64 [rounds], or [orders, rounds] for several.
 
     Args:
         key: Numbers from 0 to 2**63 - 1, or int64 arrays [orders, 1], that determine the order.

@@ -16,6 +16,9 @@ from readers.shards.opened.open_shards import OpenShards
 # Numbers of calls of the kernel, which asks once a call whether a file was truncated.
 _CALLS = itertools.count(1)
 
+# Their maps stay open; Linux allows a process 65,530, and a process may read several datasets.
+_MOST_FILES = 8_192
+
 
 class Addresses(NamedTuple):
     """Where B records with their framing are in memory.
@@ -31,18 +34,10 @@ class Addresses(NamedTuple):
 
 
 class MappedRecords:
-    """Finds the records of a plan in its mapped shards. It is safe to share between threads.
-
-    The first records of a shard are found by NumPy; then the kernel knows the shard.
-
-    Args:
-        shards: The shards.
-    """
+    """Finds the records of a plan in its mapped shards. It is safe to share between threads."""
 
     def __init__(self, shards: OpenShards) -> None:
         self._shards = shards
-        # Without descriptors the kernel cannot ask for the size of a file.
-        self._knows = library.is_compiled() and shards.has_descriptors
         self.forget()
 
     def forget(self) -> None:
@@ -55,55 +50,43 @@ class MappedRecords:
 
         None if one of them is not on a local disk, or is cut off, or if they are in long runs,
         which are read faster than they are mapped.
+
+        Raises:
+            DatasetError: (a ValueError) A file or its index was changed, or an index is damaged.
         """
         shards, (files, owners) = self._shards, self._known
-        if not shards.is_fetched:
+        if not shards.is_fetched or len(files) > _MOST_FILES:
             return None
-        if self._knows:
-            located = library.locate(
-                np.ascontiguousarray(numbers), shards.ends, shards.firsts, files, next(_CALLS),
-                MAX_FRAMED_BYTES, LONG_RUN,
-            )  # fmt: skip
-            if located is not None:
-                return Addresses(*located, owners)
+        numbers = np.ascontiguousarray(numbers)
+        for _ in range(2):
+            found, addresses, sizes = library.locate(
+                numbers, shards.ends, shards.firsts, files, next(_CALLS), MAX_FRAMED_BYTES, LONG_RUN
+            )
+            if found == len(numbers):
+                return Addresses(addresses, sizes, owners)
+            if found < 0 or not self._open(numbers, files, owners):
+                break
+        return None
+
+    def _open(self, numbers: np.ndarray, files: np.ndarray, owners: list[ShardBytes]) -> bool:
+        """Maps the shards of some records, and checks the blocks of their indexes; false if one cannot be mapped."""
+        shards = self._shards
         parts, rows = shards.locate(numbers)
         found = np.flatnonzero(np.bincount(parts, minlength=len(files))).tolist()
         shards.load_indexes(found)
-        index = shards.indexes.of(rows, parts)
-        starts, sizes = index[:, 0], np.ascontiguousarray(index[:, 1])
-        stops = starts + sizes
-        follows = (starts[1:] == stops[:-1]) & (parts[1:] == parts[:-1])
-        if sizes.sum() >= LONG_RUN * (len(numbers) - np.count_nonzero(follows)):
-            return None
-        maps = np.zeros((2, len(files)), np.int64)
-        opened = []
+        shards.indexes.of(rows, parts)
         for number in found:
+            if files["map"][number]:
+                continue
             shard = shards.open(shards.parts[number].path)
             here = shard.local.in_memory() if shard.local else None
             if here is None:
-                return None
-            maps[:, number] = here
-            opened.append(shard)
-        addresses, present = maps[:, parts]
-        if not (stops <= present).all():
-            return None
-        for number, shard in zip(found, opened, strict=True):
-            self._note(files, owners, number, shard)
-        return Addresses(addresses + starts, sizes, opened)
-
-    def _note(
-        self, files: np.ndarray, owners: list[ShardBytes], number: int, shard: ShardBytes
-    ) -> None:
-        """Lets the kernel find the records of a file, if it can ask whether the file was truncated."""
-        index, local = self._shards.indexes.in_memory(number), shard.local
-        if not self._knows or index is None or local is None or files["map"][number]:
-            return
-        found = local.in_memory()
-        if local.descriptor is None or found is None:
-            return
-        owners.append(shard)
-        file = files[number]
-        file["descriptor"] = local.descriptor
-        for member, value in index.items():
-            file[member] = value
-        file["map"] = found[0]  # At last: other threads may look.
+                return False
+            owners.append(shard)
+            for member, value in shards.indexes.in_memory(number).items():
+                files[member][number] = value
+            address, files["of_file"][number] = here
+            # It may have been shorter when it was mapped.
+            files["bytes"][number] = min(files["bytes"][number], here[1][3])
+            files["map"][number] = address  # At last: other threads may look.
+        return True

@@ -9,17 +9,15 @@ from typing import Any
 import numpy as np
 
 from readers.decoders.decoder import Batch
+from readers.format.compiled.columns import Columns
 from readers.format.decode.batches import ColumnDecoder
-from readers.format.decode.column import Allocator, FeatureColumn, Rows
+from readers.format.decode.column import Allocator, Rows
 from readers.format.decode.image_columns import image_column
 from readers.format.decode.images import with_pixels
 from readers.format.decode.records import Decoder
 from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 from readers.shards.framed import FramedRecords, Place
 from readers.shards.plan import Plan
-
-# The features of some records.
-Columns = dict[str, FeatureColumn]
 
 
 class RecordError(ValueError):
@@ -30,9 +28,7 @@ class RecordDecoder:
     """Decodes a plan's records. It is safe to share between threads.
 
     Args:
-        plan: The plan.
         place: Finds where a record is stored, by its number, for errors.
-        empty: Allocates large arrays.
         rows: Allocates the pixels of each record by itself; None if they may be in one array.
 
     Attributes:
@@ -77,8 +73,7 @@ class RecordDecoder:
         Raises:
             RecordError: A record does not fit the schema.
         """
-        starts, stops = framed.starts + HEADER_BYTES, framed.stops - FOOTER_BYTES
-        columns, errors, _ = self._columns.decode(framed.data, starts, stops)
+        columns, errors, _ = self._columns.decode(framed.data, framed.starts, framed.stops)
         if errors:
             first = min(errors)
             with self._located(int(framed.numbers[first])):
@@ -89,7 +84,6 @@ class RecordDecoder:
         """The columns after the work on records, or with the pixels of their images.
 
         Args:
-            columns: The features as they are stored.
             numbers: int64 [B], the numbers of the records.
             keys: int64 [B], their keys, for the work on them.
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from readers.format.compiled.library import address
 from readers.format.decode.column import Allocator
-from readers.format.decode.scanner import MARGIN
 from readers.shards.addresses import Addresses
 from readers.shards.opened.fetch import ShardBytes, fetch
 from readers.shards.opened.local_shard import Run, runs_of
@@ -26,7 +25,7 @@ class FramedRecords:
     """B records with their framing, as they are stored, in memory.
 
     Attributes:
-        data: uint8 [n], the records, and at least `MARGIN` more bytes.
+        data: uint8 [n], the records.
         starts, stops: int64 [B], where each record begins and ends in the data, in ascending order.
         numbers: int64 [B], the number of each record in the plan.
     """
@@ -79,12 +78,7 @@ _Piece = tuple[FramedRecords, np.ndarray, np.ndarray]
 
 
 class FramedReader:
-    """Random access to the framed records of a plan. It is safe to share between threads.
-
-    Args:
-        shards: The shards of the plan.
-        empty: Allocates large arrays.
-    """
+    """Random access to the framed records of a plan. It is safe to share between threads."""
 
     def __init__(self, shards: OpenShards, empty: Allocator) -> None:
         self._shards, self._empty = shards, empty
@@ -167,7 +161,7 @@ class FramedReader:
         """A buffer for records of these lengths, int64 [B], and where each starts and stops in it."""
         stops = np.cumsum(lengths)
         size = int(stops[-1]) if len(stops) else 0
-        return self._empty((size + MARGIN,), np.dtype(np.uint8)), stops - lengths, stops
+        return self._empty((size,), np.dtype(np.uint8)), stops - lengths, stops
 
     def _buffer(self, size: int) -> bytearray:
         """A buffer of `size` bytes or more, the same for all calls of a thread."""

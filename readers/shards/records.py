@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.compiled.columns import CompiledDecoder
+from readers.format.compiled.columns import Columns, CompiledDecoder
+from readers.format.compiled.library import RefusedRecords
 from readers.format.decode.column import RowFormat
 from readers.format.manifest import DatasetError
 from readers.format.tfrecord import (
@@ -22,7 +23,7 @@ from readers.format.tfrecord import (
 )
 from readers.shards.addresses import MappedRecords
 from readers.shards.cache import Cache
-from readers.shards.decoding import Columns, RecordDecoder, RecordError
+from readers.shards.decoding import RecordDecoder, RecordError
 from readers.shards.framed import FramedReader, FramedRecords
 from readers.shards.memory import RecyclingAllocator
 from readers.shards.opened.local_shard import CHANGED, is_changed
@@ -204,7 +205,12 @@ class Records:
         if found is None:
             framed = self._reader.read(numbers, fetched)
             found = framed.addresses()
-        return framed, self._kernel.batches(found.addresses, found.sizes, bounds, rows)
+        data = framed.data if framed else None
+        try:
+            batches = self._kernel.batches(found.addresses, found.sizes, bounds, rows, data)
+        except RefusedRecords:
+            return framed, None
+        return framed, batches if all(name in batches[0] for name in self.plan.stored) else None
 
     def _good(
         self, framed: FramedRecords, following: Following, fetched: Sequence[FramedRecords]

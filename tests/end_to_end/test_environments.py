@@ -111,29 +111,40 @@ def test_a_source_distribution_holds_only_the_packages(sdist):
     assert sdist.stat().st_size < 1 << 20
 
 
-COMPILED = """
+READ = """
 import sys, readers
 batches = readers.as_numpy(sys.argv[1], batch_size=8, batching="padded")
-print(readers.is_compiled(), sum(len(batch["signal"]) for batch in batches))
+print(sum(len(batch["signal"]) for batch in batches))
 """
 
 
-def test_an_installation_without_a_compiler_reads_with_numpy(sdist, dataset, tmp_path):
+def test_an_installation_without_a_compiler_says_what_to_install(sdist, tmp_path):
     with tarfile.open(sdist) as file:
         file.extractall(tmp_path / "source", filter="data")
     (source,) = (tmp_path / "source").iterdir()
     command = [sys.executable, "-m", "build", "--no-isolation", "--skip-dependency-check"]
     environment = {**os.environ, "CC": "/nowhere/cc"}
-    subprocess.run(
+    done = subprocess.run(
         [*command, "--wheel", "--outdir", tmp_path, source],
-        check=True,
         capture_output=True,
+        text=True,
         env=environment,
     )
-    (wheel,) = tmp_path.glob("*.whl")
+    assert done.returncode != 0 and not list(tmp_path.glob("*.whl"))
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: beam-shards")]
+    assert "needs a C compiler" in error and "apt-get install gcc" in error
+
+
+def test_a_missing_kernel_is_reported_with_what_to_type(wheel, dataset, tmp_path):
     python = user_environment(tmp_path / "environment", wheel)
-    done = run(python, "-c", COMPILED, dataset, cwd=tmp_path)
-    assert (done.stdout, done.stderr) == ("False 20\n", "")
+    (kernel,) = (tmp_path / "environment").rglob("kernel*.so")
+    kernel.unlink()
+    done = run(python, "-c", READ, dataset, cwd=tmp_path)
+    assert done.stderr.splitlines()[-1].startswith("ImportError: the compiled part of beam-shards")
+    done = run(python, "-m", "beam_jobs", "sensors", "--input=a", "--output=b", cwd=tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: the compiled part of beam-shards") and "pip install" in line
 
 
 def test_workers_with_the_source_distribution_write_the_same_bytes(worker, tmp_path):
@@ -160,8 +171,8 @@ def test_the_program_of_workers_reports_a_missing_package(base, tmp_path):
 
 def test_a_reader_needs_neither_beam_nor_tensorflow(base, dataset, tmp_path):
     assert all(lacks(base, name, tmp_path) for name in ("tensorflow", "apache_beam", "PIL"))
-    done = run(base, "-c", COMPILED, dataset, cwd=tmp_path)
-    assert (done.stdout, done.stderr) == ("True 20\n", "")
+    done = run(base, "-c", READ, dataset, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("20\n", "")
     for command in ("info", "head"):
         done = run(base, "-m", "readers", command, dataset, cwd=tmp_path)
         assert done.returncode == 0, done.stderr

@@ -32,8 +32,9 @@ def instructions():
 
 def test_the_image_installs_the_files_of_the_checkout():
     found = instructions()
-    (install,) = [words for name, words in found if name == "RUN" and "install" in words[0]]
-    assert install == ["./install.sh", "/source", "&&", "rm", "-r", "/source"]
+    compiled, install = [words for name, words in found if name == "RUN"][::2]
+    assert compiled[:2] == ["pip", "wheel"] and compiled[-2:] == ["/wheels", "/source"]
+    assert install == ["./install.sh", "/wheels/*.whl", "&&", "rm", "-r", "/wheels"]
     copies = [words for name, words in found if name == "COPY" and words[-1].startswith("/source/")]
     copied = {source for words in copies for source in words[:-1]}
     assert copied == {

@@ -29,6 +29,7 @@ from readers.format.protobuf.wire import (
     varint,
 )
 from readers.format.schema import Feature, Schema
+from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 
 # The kind of a list of values -> the dtype that holds them.
 DTYPES = {"bytes": "string", "float": "float32", "int64": "int64"}
@@ -173,8 +174,13 @@ class RecordFit:
         """The values of some records by feature, and why others do not fit, by row.
 
         The values of a record that does not fit mean nothing.
+
+        Args:
+            data: uint8 [n], the records with their framing.
+            starts, stops: int64 [B], where each record begins and ends, without its framing.
         """
-        columns, errors, alike = self._decoder.decode(data, starts, stops)
+        frames = starts - HEADER_BYTES, stops + FOOTER_BYTES
+        columns, errors, alike = self._decoder.decode(data, *frames)
         records = [data.data[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
         good = sorted({*range(len(records))} - {*errors})
         values = {name: [None] * len(records) for name in columns}
@@ -274,7 +280,8 @@ def _wider(feature: Feature) -> Iterator[Feature]:
     wider = [(one.dtype, (None,) * len(one.shape), one.encoding)]
     if one.is_image:
         wider = [("uint8", (None, None, 3), encoding) for encoding in (one.encoding, "source")]
-    if one.codec.kind(one) in (0, BYTES_LIST):
+    stored = one.codec.stored(one)
+    if stored is None or stored.kind == BYTES_LIST:
         wider += [("string", (), "list"), ("string", (None,), "list")]
     else:
         wider.append((one.dtype, (None,), "list"))

@@ -14,7 +14,6 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.storage.limits import exceeds
-from readers.format.decode.scanner import MARGIN
 from readers.format.tfrecord import (
     FOOTER_BYTES,
     FRAME_BYTES,
@@ -41,7 +40,7 @@ class FrameBatch(NamedTuple):
     """Consecutive records of a file.
 
     Attributes:
-        data: uint8 [n], their frames, followed by at least `MARGIN` bytes without meaning.
+        data: uint8 [n], their frames, and bytes without meaning after them.
         lengths: int64 [B], the bytes of each frame.
         good: bool [B], whether its checksums match.
         first: The number of the first record in the file, from 1.
@@ -80,7 +79,7 @@ class FrameBatch(NamedTuple):
 def no_frames(error: str) -> FrameBatch:
     """The records of a file that cannot be read."""
     nothing = np.zeros(0, np.int64)
-    return FrameBatch(np.zeros(MARGIN, np.uint8), nothing, nothing > 0, 1, 0, [(0, error)])
+    return FrameBatch(np.zeros(0, np.uint8), nothing, nothing > 0, 1, 0, [(0, error)])
 
 
 # A file that is read from its beginning.
@@ -130,9 +129,9 @@ def frame_batches(
     offset, number, ended = start, first, False
     while not ended:
         size = max(min(room, end - offset) if end else room, len(rest))
-        buffer = np.empty(size + MARGIN, np.uint8)
+        buffer = np.empty(size, np.uint8)
         buffer[: len(rest)] = rest
-        count, error = _read_into(file, buffer.data[len(rest) : size])
+        count, error = _read_into(file, buffer.data[len(rest) :])
         data = buffer[: len(rest) + count]
         ended = len(data) < size or offset + len(data) == end
         sizes, needed, wrong = frames_of(data, limit)

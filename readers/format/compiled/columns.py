@@ -1,7 +1,7 @@
-"""Decoding of many framed records of numbers, texts and images by the compiled kernel, where they are in memory.
+"""Decoding of many framed records by the compiled kernel, where they are in memory.
 
-It walks, verifies and copies records without the interpreter's lock. `intact` and `ColumnDecoder`, which
-are NumPy alone, define the result: this one gives the same columns, or none.
+It walks, verifies and copies records without the interpreter's lock. `Decoder` defines the result: the kernel gives
+the same columns, or refuses records.
 """
 
 from __future__ import annotations
@@ -15,15 +15,10 @@ import numpy as np
 from readers.files.processors import processors
 from readers.format.compiled import library
 from readers.format.compiled.fields import Fields, FieldTable, stored_features
-from readers.format.decode.column import (
-    Allocator,
-    FeatureColumn,
-    RowFormat,
-    Spans,
-)
+from readers.format.decode.column import Allocator, FeatureColumn, RowFormat, object_array
 from readers.format.decode.records import parse_example
-from readers.format.decode.scanner import MARGIN
-from readers.format.schema import Feature, Schema
+from readers.format.dtypes import numpy_dtype
+from readers.format.schema import Schema
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 
 # Bytes for each thread: to start one takes 20 us, in which 200 KB are copied.
@@ -41,20 +36,17 @@ class CompiledDecoder:
     """Decodes batches of framed records into columns. It is safe to share between threads.
 
     Args:
-        schema: The features to decode.
-        empty: Allocates large arrays.
         checks: Whether to compare checksums.
 
     Attributes:
-        is_able: Whether there is a kernel, and it can decode all of the features.
+        is_able: Whether it can decode all of the features.
     """
 
     def __init__(self, schema: Schema, empty: Allocator = np.empty, checks: bool = True) -> None:
         self._schema, self._empty = schema, empty
         self._work = library.FILL | (library.CHECK if checks else 0)
-        self._stored = stored_features(schema) or {}
-        self.is_able = bool(self._stored) and library.is_compiled()
-        self._is_fixed = all(stored.is_fixed for stored in self._stored.values())
+        self._stored = stored_features(schema)
+        self.is_able = bool(schema) and self._stored.keys() == schema.keys()
         # The fields of the records decoded last, and how features became rows.
         self._last: tuple[FieldTable, Mapping[str, RowFormat]] | None = None
 
@@ -64,111 +56,124 @@ class CompiledDecoder:
         sizes: np.ndarray,
         bounds: Sequence[int],
         rows: Mapping[str, RowFormat],
-    ) -> list[Columns] | None:
-        """The columns of several batches; None if a record is damaged, or has another form than the first.
+        data: np.ndarray | None = None,
+    ) -> list[Columns]:
+        """The columns of several batches.
+
+        A feature is left out if the kernel cannot read it, if the records lack it, and if its shape is unknown.
 
         Args:
-            records: int64 [B], the addresses of the framed records.
+            records: int64 [B], the addresses of the framed records; at least one.
             sizes: int64 [B], their sizes with the framing, all of whose bytes can be read.
             bounds: The row at which each batch begins, and the one at which the last ends.
             rows: How features become rows; the values of others follow one another.
+            data: uint8 [n], the memory of all records, if nobody changes it: images are then views of it.
+
+        Raises:
+            RefusedRecords: Some records are damaged, or have another form than most, or than the first.
         """
-        if not len(records):
-            return None
-        order: tuple[str, ...] = ()
-        found = None
-        if self._last is not None and self._last[1] == rows:
-            order = self._last[0].order
-            found = self._decoded(self._last[0], records, sizes, bounds)
-        if found is None:
-            learned = self._order_of(int(records[0]), int(sizes[0]))
-            if learned and learned != order:
-                try:
-                    table = FieldTable(learned, self._stored, rows)
-                except ValueError:
-                    return None
-                found = self._decoded(table, records, sizes, bounds)
-                self._last = table, rows
-        return found
+        refused, last = None, self._last
+        if last is not None and last[1] == rows:
+            try:
+                return self._decoded(last[0], records, sizes, bounds, data)
+            except library.RefusedRecords as error:
+                refused = error
+                if 2 * np.count_nonzero(error.good) > len(records):
+                    raise
+        order = self._order_of(int(records[0]), int(sizes[0]))
+        if order is None:
+            raise library.RefusedRecords(np.arange(len(records)) > 0)
+        if refused and last and order == last[0].order:
+            raise refused
+        # Values that are converted afterwards are padded after that.
+        formats = dict[str, RowFormat]()
+        for name, stored in self._stored.items():
+            how = rows.get(name, RowFormat())
+            is_converted = stored.dtype != numpy_dtype(self._schema[name].dtype)
+            formats[name] = RowFormat(how.limit) if is_converted else how
+        table = FieldTable(order, self._stored, formats)
+        self._last = table, rows
+        return self._decoded(table, records, sizes, bounds, data)
 
     def _order_of(self, record: int, size: int) -> tuple[str, ...] | None:
-        """The features of a record, if those to decode are among them."""
+        """The features of a record; None if it is no Example."""
         if size < FRAME_BYTES:
             return None
         data = ctypes.string_at(record + HEADER_BYTES, size - HEADER_BYTES - FOOTER_BYTES)
         try:
-            order = tuple(parse_example(data))
+            return tuple(parse_example(data))
         except ValueError:
             return None
-        return order if self._stored.keys() <= set(order) else None
 
     def _decoded(
-        self, table: FieldTable, records: np.ndarray, sizes: np.ndarray, bounds: Sequence[int]
-    ) -> list[Columns] | None:
+        self,
+        table: FieldTable,
+        records: np.ndarray,
+        sizes: np.ndarray,
+        bounds: Sequence[int],
+        data: np.ndarray | None,
+    ) -> list[Columns]:
         fields = table.of(len(records), len(bounds) - 1)
         threads = min(processors(), int(sizes.sum()) // _THREAD_BYTES)
         work = self._work
-        if self._is_fixed:
+        if table.is_fixed:
             work |= library.WALK
-        elif not library.read_rows(records, sizes, fields.memory, library.WALK, threads):
-            return None
+        else:
+            library.read_rows(records, sizes, fields.memory, library.WALK, threads)
         library.lay_out(fields.memory, np.array(bounds, np.int64), _MOST_PADDED_BYTES)
-        texts, spans = dict[str, list[np.ndarray]](), dict[str, list[Spans]]()
+        found = dict[str, list[np.ndarray]]()
         memory = dict[str, np.ndarray]()
-        for name, stored in self._stored.items():
-            if stored.shape is not None:
-                nbytes = fields.pieces_of(name)[-1][1]
+        for name in table.places:
+            if self._stored[name].shape is not None:
+                nbytes = int(fields.pieces[name][-1, 1])
                 memory[name] = self._empty((nbytes,), np.dtype(np.uint8))
                 fields.copy_to(name, memory[name])
             elif self._schema[name].codec.is_text:
-                texts[name] = self._texts(name, fields, bounds)
+                found[name] = self._texts(name, fields, bounds)
+            elif data is None:
+                found[name] = self._copied_views(name, fields, bounds)
             else:
-                spans[name] = self._spans(name, fields, bounds)
-        if not library.read_rows(records, sizes, fields.memory, work, threads):
-            return None
-        columns = dict[str, list[FeatureColumn]]()
-        for name, feature in self._schema.items():
-            if name in texts:
-                columns[name] = [FeatureColumn(objects) for objects in texts[name]]
-            elif name in spans:
-                column = feature.codec.column
-                found = [column(feature, each, None, self._empty) for each in spans[name]]
-                columns[name] = [each for each in found if each is not None]
-            else:
-                columns[name] = self._columns_of(name, feature, fields, memory[name], bounds)
-        batches = zip(*columns.values(), strict=True)
-        return [dict(zip(self._schema, batch, strict=True)) for batch in batches]
+                starts = records - library.address(data) + fields.leave(name)
+                found[name] = _views(data, starts, fields.numbers[name][2], bounds)
+        library.read_rows(records, sizes, fields.memory, work, threads)
+        columns = {
+            name: self._columns_of(name, fields, memory[name], bounds)
+            if name in memory
+            else [FeatureColumn(objects) for objects in found[name]]
+            for name in self._schema
+            if name in table.places
+        }
+        return [
+            {name: batches[number] for name, batches in columns.items()}
+            for number in range(len(bounds) - 1)
+        ]
 
     def _texts(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[np.ndarray]:
         """The bytes objects of each batch, object [B], to which the kernel is to copy the texts."""
-        sizes = fields.counts(name)
+        sizes = fields.numbers[name][2]
         found = [library.new_texts(sizes[start:stop]) for start, stop in pairwise(bounds)]
         fields.copy_to_addresses(name, np.concatenate([at for _, at in found]))
         return [objects for objects, _ in found]
 
-    def _spans(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[Spans]:
-        """The spans of each batch to which the kernel is to copy values of bytes."""
-        sizes = fields.counts(name)
+    def _copied_views(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[np.ndarray]:
+        """Views of the memory to which the kernel is to copy values of bytes, object [B] of each batch."""
+        sizes = fields.numbers[name][2]
         stops = np.cumsum(sizes)
-        starts, memory = stops - sizes, self._empty((int(stops[-1]) + MARGIN,), np.dtype(np.uint8))
-        fields.copy_to_addresses(name, library.address(memory) + starts)
-        return [Spans(memory, starts[i:j], stops[i:j]) for i, j in pairwise(bounds)]
+        memory = self._empty((int(stops[-1]),), np.dtype(np.uint8))
+        fields.copy_to_addresses(name, library.address(memory) + stops - sizes)
+        return _views(memory, stops - sizes, sizes, bounds)
 
     def _columns_of(
-        self,
-        name: str,
-        feature: Feature,
-        fields: Fields,
-        memory: np.ndarray,
-        bounds: Sequence[int],
+        self, name: str, fields: Fields, memory: np.ndarray, bounds: Sequence[int]
     ) -> list[FeatureColumn]:
         """The column of each batch."""
-        dtype, shapes, pads = self._stored[name].dtype, fields.shapes(name), fields.pads(name)
+        feature, shapes, pads = self._schema[name], fields.shapes.get(name), fields.pads(name)
+        stored, dtype = self._stored[name].dtype, numpy_dtype(feature.dtype)
         columns = []
         for (begin, end, length), (start, stop) in zip(
-            fields.pieces_of(name), pairwise(bounds), strict=True
+            fields.pieces[name].tolist(), pairwise(bounds), strict=True
         ):
-            flat = memory[begin:end].view(dtype)
+            flat = memory[begin:end].view(stored).astype(dtype, copy=False)
             if shapes is None:
                 columns.append(FeatureColumn(flat.reshape(stop - start, *feature.known_sizes)))
             elif pads:
@@ -177,3 +182,12 @@ class CompiledDecoder:
             else:
                 columns.append(FeatureColumn(flat, shapes[start:stop]))
         return columns
+
+
+def _views(
+    data: np.ndarray, starts: np.ndarray, sizes: np.ndarray, bounds: Sequence[int]
+) -> list[np.ndarray]:
+    """Views of some bytes, object [B] of each batch."""
+    spans = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
+    views = object_array([data.data[start:stop] for start, stop in spans])
+    return [views[start:stop] for start, stop in pairwise(bounds)]

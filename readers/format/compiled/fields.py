@@ -37,14 +37,13 @@ FIELD = np.dtype(
 )
 
 
-def stored_features(schema: Schema) -> dict[str, Stored] | None:
-    """How each feature is stored; None if the kernel cannot read one."""
+def stored_features(schema: Schema) -> dict[str, Stored]:
+    """How the features are stored that the kernel can read."""
     found = {}
     for name, feature in schema.items():
         stored = feature.codec.stored(feature)
-        if stored is None or len(feature.shape) > _MOST_DIMS or f"{name}/shape" in schema:
-            return None
-        found[name] = stored
+        if stored and len(feature.shape) <= _MOST_DIMS and f"{name}/shape" not in schema:
+            found[name] = stored
     return found
 
 
@@ -54,14 +53,13 @@ class FieldTable:
     Args:
         order: The names of all features of each record, in their order.
         stored: How those to decode are stored.
-        rows: How features become rows; the values of others follow one another.
+        rows: How they become rows.
 
     Attributes:
         order: As given.
-        places: The name of each feature that is decoded -> its number in the table.
-
-    Raises:
-        ValueError: The shape of a feature does not follow from the records.
+        places: The name of each feature that is decoded -> its number in the table. Those are left out that the
+            records lack, and those whose shape does not follow from them.
+        is_fixed: Whether all of them have one size.
     """
 
     def __init__(
@@ -71,7 +69,12 @@ class FieldTable:
         rows: Mapping[str, RowFormat],
     ) -> None:
         self.order = tuple(order)
-        self.places = {name: place for place, name in enumerate(order) if name in stored}
+        self.places = {
+            name: place
+            for place, name in enumerate(order)
+            if name in stored and self._has_shape(name, stored[name])
+        }
+        self.is_fixed = all(stored[name].is_fixed for name in self.places)
         self._template = np.zeros(len(order), FIELD)
         self._held = list[np.ndarray]()  # The kernel has their addresses alone.
         self._shapes = list[int]()
@@ -80,9 +83,15 @@ class FieldTable:
             key = name.encode()
             self._set(field, "key", b"\x0a" + varint(len(key)) + key + b"\x12")
         for name, place in self.places.items():
-            self._describe(self._template[place], stored[name], rows.get(name, RowFormat()))
+            self._describe(self._template[place], stored[name], rows[name])
             if not stored[name].is_fixed and stored[name].shape is not None:
                 self._describe_shape(self._template[place], f"{name}/shape", stored[name])
+
+    def _has_shape(self, name: str, stored: Stored) -> bool:
+        """Whether the shape of a feature follows from the records."""
+        shape = stored.shape or ()
+        is_known = stored.is_fixed or (shape.count(None) < 2 and 0 not in shape)
+        return is_known or not stored.may_store_shape or f"{name}/shape" in self.order
 
     def _set(self, field: Any, member: str, octets: bytes) -> None:
         self._held.append(np.frombuffer(octets + b"\0", np.uint8))
@@ -125,8 +134,6 @@ class FieldTable:
             of_shape["width"], of_shape["expected"] = 1, len(shape)
             field["shape_field"] = place
             self._shapes.append(place)
-        elif stored.may_store_shape and (shape.count(None) > 1 or 0 in shape):
-            raise ValueError(f"{companion} is missing")
 
     def of(self, records: int, batches: int) -> Fields:
         """The fields of some records, in some batches, with arrays for what the kernel finds."""
@@ -135,19 +142,21 @@ class FieldTable:
         decoded = len(chosen)
         numbers = np.empty((decoded, 5, records), np.int64)
         pieces = np.empty((decoded, batches, 3), np.int64)
-        sizes = {
-            place: np.empty((records, int(table["rank"][place])), np.int64)
-            for place in self.places.values()
+        shapes = {
+            name: np.empty((records, int(table["rank"][place])), np.int64)
+            for name, place in self.places.items()
             if table["rank"][place]
         }
         begins = address(numbers) + 8 * records * np.arange(5 * decoded).reshape(decoded, 5)
         for column, member in enumerate(("at", "nbytes", "count", "out_at", "out_end")):
             table[member][chosen] = begins[:, column]
         table["pieces"][chosen] = address(pieces) + 24 * batches * np.arange(decoded)
-        for place, array in sizes.items():
-            table["sizes"][place] = address(array)
-        rows = dict(zip(chosen, range(decoded), strict=True))
-        return Fields(memory, table, self.places, rows, numbers, pieces, sizes)
+        for name, array in shapes.items():
+            table["sizes"][self.places[name]] = address(array)
+        # Those of companions come after these.
+        of_name = dict(zip(self.places, numbers, strict=False))
+        pieces_of_name = dict(zip(self.places, pieces, strict=False))
+        return Fields(memory, table, self.places, of_name, pieces_of_name, shapes)
 
 
 @dataclass(frozen=True)
@@ -157,35 +166,20 @@ class Fields:
     Attributes:
         memory: uint8 [features, bytes], that of the table.
         table: FIELD [features].
-        places: The name of each feature that is decoded -> its number in the table.
-        rows: Its number in the table -> its number in the arrays.
-        numbers: int64 [decoded, 5, B], where values are, their bytes and number, and where they are copied to.
-        pieces: int64 [decoded, batches, 3], the bytes at which the values of each batch begin and end, and the length
+        places: Name -> its number in the table, of each feature that is decoded.
+        numbers: Name -> int64 [5, B], where values are, their bytes and number, and where they are copied to. The
+            number of values that are not varints is that of their bytes.
+        pieces: Name -> int64 [batches, 3], the bytes at which the values of each batch begin and end, and the length
             of its rows.
-        sizes: Number in the table -> int64 [B, rank], the shapes.
+        shapes: Name -> int64 [B, rank], the shape of each record, if the kernel finds it.
     """
 
     memory: np.ndarray
     table: np.ndarray
     places: Mapping[str, int]
-    rows: Mapping[int, int]
-    numbers: np.ndarray
-    pieces: np.ndarray
-    sizes: Mapping[int, np.ndarray]
-
-    def counts(self, name: str) -> np.ndarray:
-        """The number of values, of each record; for values that are not varints, of bytes, int64 [B]."""
-        found: np.ndarray = self.numbers[self.rows[self.places[name]], 2]
-        return found
-
-    def shapes(self, name: str) -> np.ndarray | None:
-        """The shape of each record, int64 [B, rank]; None for those that the kernel does not find."""
-        return self.sizes.get(self.places[name])
-
-    def pieces_of(self, name: str) -> list[list[int]]:
-        """(begin, end, length) of each batch."""
-        found: list[list[int]] = self.pieces[self.rows[self.places[name]]].tolist()
-        return found
+    numbers: Mapping[str, np.ndarray]
+    pieces: Mapping[str, np.ndarray]
+    shapes: Mapping[str, np.ndarray]
 
     def pads(self, name: str) -> bool:
         """Whether the rows of each batch are padded."""
@@ -197,4 +191,10 @@ class Fields:
 
     def copy_to_addresses(self, name: str, addresses: np.ndarray) -> None:
         """Lets the kernel copy the values of a feature to an address for each record, int64 [B]."""
-        self.numbers[self.rows[self.places[name]], 3] = addresses
+        self.numbers[name][3] = addresses
+
+    def leave(self, name: str) -> np.ndarray:
+        """Lets the kernel copy no values of a feature; where they begin in each record, int64 [B]."""
+        self.table["limit"][self.places[name]] = 0
+        self.numbers[name][3] = 0
+        return self.numbers[name][0]

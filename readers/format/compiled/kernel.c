@@ -9,14 +9,20 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#if defined(__x86_64__)
+#if __SIZEOF_POINTER__ != 8 || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "a processor of 64 bits with the lowest byte first is needed"
+#endif
+
+#if defined(CRC_BY_TABLE) /* As on a processor without an instruction for CRC32C. */
+#elif defined(__x86_64__)
 #include <nmmintrin.h>
 #define CRC_TARGET __attribute__((target("sse4.2")))
 #define CRC_WORD(crc, word) ((uint32_t)_mm_crc32_u64((crc), (word)))
 #define CRC_BYTE(crc, byte) _mm_crc32_u8((crc), (byte))
-#elif defined(__aarch64__) && defined(__LITTLE_ENDIAN__) || defined(__aarch64__) && defined(__AARCH64EL__)
+#elif defined(__aarch64__)
 #if defined(__linux__)
 #include <sys/auxv.h>
 #endif
@@ -33,7 +39,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Another one for each change of what library.py calls. */
-enum { VERSION = 8 };
+enum { VERSION = 9 };
 
 enum { HEADER = 12, FOOTER = 4, FRAME = 16 };
 
@@ -79,7 +85,42 @@ typedef struct {
     uint8_t padding[16];    /* Bytes of padding, as often as they fit. */
 } Field;
 
+static inline uint64_t word_at(const uint8_t *data) {
+    uint64_t word;
+    memcpy(&word, data, 8);
+    return word;
+}
+
+/* The checksum of one byte that so many zero bytes follow. */
+static uint32_t crc_table[8][256];
+
+static void make_crc_table(void) {
+    for (uint32_t octet = 0; octet < 256; octet++) {
+        uint32_t crc = octet;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78u : 0);
+        crc_table[0][octet] = crc;
+    }
+    for (int zeros = 1; zeros < 8; zeros++)
+        for (int octet = 0; octet < 256; octet++) {
+            const uint32_t crc = crc_table[zeros - 1][octet];
+            crc_table[zeros][octet] = crc >> 8 ^ crc_table[0][crc & 255];
+        }
+}
+
+static uint32_t crc_by_table(uint32_t crc, const uint8_t *data, int64_t size) {
+    for (; size >= 8; data += 8, size -= 8) {
+        const uint64_t word = word_at(data) ^ crc;
+        crc = 0;
+        for (int place = 0; place < 8; place++)
+            crc ^= crc_table[7 - place][word >> 8 * place & 255];
+    }
+    for (; size; data++, size--) crc = crc >> 8 ^ crc_table[0][(crc ^ *data) & 255];
+    return crc;
+}
+
 #ifdef CRC_TARGET
+
+static int has_instruction;
 
 /* Three checksums advance at once, because an instruction takes three cycles and one can start in each.
  * `shift_long` and `shift_short` append that many zero bytes to a checksum. */
@@ -115,12 +156,6 @@ static inline uint32_t shifted(uint32_t table[4][256], uint32_t crc) {
            table[3][crc >> 24];
 }
 
-static inline uint64_t word_at(const uint8_t *data) {
-    uint64_t word;
-    memcpy(&word, data, 8);
-    return word;
-}
-
 #define THREE_WAYS(BLOCK, TABLE)                                       \
     while (size >= 3 * BLOCK) {                                        \
         uint32_t second = 0, third = 0;                                \
@@ -135,13 +170,22 @@ static inline uint64_t word_at(const uint8_t *data) {
         size -= 3 * BLOCK;                                             \
     }
 
-/* The state of a CRC32C after more bytes; it begins and ends inverted. */
-CRC_TARGET static uint32_t crc_of(uint32_t crc, const uint8_t *data, int64_t size) {
+CRC_TARGET static uint32_t crc_by_instruction(uint32_t crc, const uint8_t *data, int64_t size) {
     THREE_WAYS(LONG, shift_long)
     THREE_WAYS(SHORT, shift_short)
     for (; size >= 8; data += 8, size -= 8) crc = CRC_WORD(crc, word_at(data));
     for (; size; data++, size--) crc = CRC_BYTE(crc, *data);
     return crc;
+}
+
+#endif
+
+/* The state of a CRC32C after more bytes; it begins and ends inverted. */
+static uint32_t crc_of(uint32_t crc, const uint8_t *data, int64_t size) {
+#ifdef CRC_TARGET
+    if (has_instruction) return crc_by_instruction(crc, data, size);
+#endif
+    return crc_by_table(crc, data, size);
 }
 
 static inline uint32_t masked(uint32_t state) {
@@ -237,7 +281,6 @@ static int64_t count_varints(const uint8_t *at, const uint8_t *end) {
 
 /* Finds the values of the features in a record of `size` bytes with its framing. */
 static int walk(const uint8_t *record, int64_t size, const Field *fields, int64_t n, int64_t row) {
-    if (size < FRAME) return 0;
     const uint8_t *at = record + HEADER, *stop = record + size - FOOTER;
     if (!expect_octet(&at, stop, 0x0a) || enter(&at, stop) != stop) return 0;
     for (const Field *field = fields; field < fields + n; field++) {
@@ -336,7 +379,9 @@ typedef struct {
     const uint8_t *const *records;
     const int64_t *sizes;
     const Field *fields;
-    int64_t fields_n, work, first, end, bad;
+    int64_t fields_n, work, first, end;
+    uint8_t *refused;
+    int64_t refused_n;
 } Task;
 
 /* Copies the values of a record; 0 if its framing or checksum is wrong, or an integer does not fit. */
@@ -386,53 +431,46 @@ static void *do_rows(void *given) {
     Task *task = given;
     const int fills = task->work & FILL;
     for (int64_t row = task->first; row < task->end; row++) {
+        const int64_t size = task->sizes[row];
         prefetch(task, row + (fills ? AHEAD : 2 * AHEAD), fills ? MOST_AHEAD : 2 * LINE);
-        if ((task->work & WALK &&
-             !walk(task->records[row], task->sizes[row], task->fields, task->fields_n, row)) ||
-            (fills && !fill(task, row))) {
-            task->bad = row;
-            return NULL;
-        }
+        const int is_read =
+            size >= FRAME &&
+            (!(task->work & WALK) || walk(task->records[row], size, task->fields, task->fields_n, row)) &&
+            (!fills || fill(task, row));
+        task->refused[row] = !is_read;
+        task->refused_n += !is_read;
     }
     return NULL;
 }
 
-static void make_shifts(void) {
+static void prepare(void) {
+    make_crc_table();
+#ifdef CRC_TARGET
     make_shift(shift_long, LONG);
     make_shift(shift_short, SHORT);
-}
-
-#endif
-
-/* VERSION; 0 if this processor has no instruction for CRC32C. */
-EXPORT int64_t readers_version(void) {
 #if defined(__x86_64__)
-    if (!__builtin_cpu_supports("sse4.2")) return 0;
-#elif defined(CRC_TARGET) && defined(__linux__) && !defined(__ARM_FEATURE_CRC32)
-    if (!(getauxval(AT_HWCAP) & 1 << 7)) return 0;  /* HWCAP_CRC32 */
-#endif
-#ifdef CRC_TARGET
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_shifts);
-    return VERSION;
+    has_instruction = __builtin_cpu_supports("sse4.2") != 0;
+#elif defined(__linux__) && !defined(__ARM_FEATURE_CRC32)
+    has_instruction = (getauxval(AT_HWCAP) & 1 << 7) != 0;  /* HWCAP_CRC32 */
 #else
-    return 0;
+    has_instruction = 1;
+#endif
 #endif
 }
 
-EXPORT int64_t readers_crc32c(const uint8_t *data, int64_t size) {
-#ifdef CRC_TARGET
-    return ~crc_of(~0u, data, size);
-#else
-    return -1;
-#endif
+/* VERSION. It prepares all other functions. */
+EXPORT int64_t readers_version(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, prepare);
+    return VERSION;
 }
 
 enum { MAX_THREADS = 64 };
 
+/* The number of records that were refused; `refused` [n] says which. */
 EXPORT int64_t readers_rows(const uint8_t *const *records, const int64_t *sizes, int64_t n,
-                            const Field *fields, int64_t fields_n, int64_t work, int64_t threads) {
-#ifdef CRC_TARGET
+                            const Field *fields, int64_t fields_n, int64_t work, int64_t threads,
+                            uint8_t *refused) {
     Task tasks[MAX_THREADS];
     pthread_t started[MAX_THREADS];
     int is_started[MAX_THREADS] = {0};
@@ -440,20 +478,17 @@ EXPORT int64_t readers_rows(const uint8_t *const *records, const int64_t *sizes,
     if (threads < 1) threads = 1;
     for (int64_t i = 0; i < threads; i++) {
         tasks[i] = (Task){records, sizes, fields, fields_n, work, n * i / threads,
-                          n * (i + 1) / threads, -1};
+                          n * (i + 1) / threads, refused, 0};
         if (i) is_started[i] = !pthread_create(&started[i], NULL, do_rows, &tasks[i]);
     }
     for (int64_t i = 0; i < threads; i++)
         if (!is_started[i]) do_rows(&tasks[i]);
     for (int64_t i = 1; i < threads; i++)
         if (is_started[i]) pthread_join(started[i], NULL);
-    for (int64_t i = 0; i < threads; i++)
-        if (tasks[i].bad >= 0) return tasks[i].bad;
-#endif
-    return -1;
+    int64_t refused_n = 0;
+    for (int64_t i = 0; i < threads; i++) refused_n += tasks[i].refused_n;
+    return refused_n;
 }
-
-#ifdef CRC_TARGET
 
 static const int64_t MOST_ROW = INT64_MAX;
 
@@ -505,30 +540,50 @@ static void lay_out(Field *field, const int64_t *bounds, int64_t batches, int64_
     }
 }
 
-#endif
-
 EXPORT int64_t readers_lay_out(Field *fields, int64_t fields_n, const int64_t *bounds, int64_t batches,
                                int64_t most_padded) {
-#ifdef CRC_TARGET
     for (Field *field = fields; field < fields + fields_n; field++)
         if (field->form != SKIPPED && field->form != SHAPE && !field->is_text)
             lay_out(field, bounds, batches, most_padded);
-#endif
     return -1;
 }
+
+/* How the size of a file is asked, which another program may truncate. The same layout as in `PresentSize`. */
+typedef struct {
+    int64_t descriptor;     /* -1 without one: */
+    const char *path;       /* NULL for a file that nobody truncates. */
+    int64_t inode;          /* If another file has its name, it keeps its bytes. */
+    int64_t bytes;
+} Question;
 
 /* One file of a dataset. The same layout as `FILE` of library.py. */
 typedef struct {
     const uint8_t *map;     /* Where its records are in memory; NULL before it was opened. */
-    int64_t descriptor;
     const uint8_t *offsets; /* The section of offsets of its index, ... */
-    int64_t itemsize;       /* ... of 4 or 8 bytes each. */
-    int64_t index_descriptor;  /* -1 for an index that nobody truncates. */
+    int64_t itemsize;       /* ... of 4 or 8 bytes each, ... */
+    int64_t before;         /* ... and the bytes between the first block and it. */
+    const uint8_t *checked; /* For each block of the index whether its checksum was compared. */
     int64_t index_bytes;
     int64_t bytes;          /* The bytes of all records. */
     int64_t present;        /* The bytes of the file that exist now. */
     int64_t call;           /* The call that asked for it. */
+    Question of_file, of_index;
 } File;
+
+static int64_t present_bytes(const Question *question) {
+    struct stat now;
+    if (question->descriptor >= 0) return lseek((int)question->descriptor, 0, SEEK_END);
+    if (question->path && !stat(question->path, &now) && (int64_t)now.st_ino == question->inode)
+        return now.st_size;
+    return question->bytes;
+}
+
+enum { INDEX_BLOCK = 64 << 10 };  /* `BLOCK_BYTES` of format/index.py. */
+
+static inline int is_checked(const File *file, int64_t row) {
+    const int64_t at = file->before + row * file->itemsize;
+    return file->checked[at / INDEX_BLOCK] && file->checked[(at + file->itemsize) / INDEX_BLOCK];
+}
 
 static inline int64_t offset_at(const File *file, int64_t row) {
     int64_t offset = 0;  /* Little-endian, as everything here. */
@@ -536,6 +591,7 @@ static inline int64_t offset_at(const File *file, int64_t row) {
     return offset;
 }
 
+/* How many of the first records were found; -1 if they are in long runs. */
 EXPORT int64_t readers_locate(const int64_t *numbers, int64_t n, const int64_t *ends,
                               const int64_t *firsts, File *files, int64_t files_n, int64_t call,
                               int64_t most_framed, int64_t long_run, int64_t *addresses,
@@ -552,23 +608,23 @@ EXPORT int64_t readers_locate(const int64_t *numbers, int64_t n, const int64_t *
         File *file = files + low;
         if (low == files_n || !file->map) return i;
         if (file->call != call) {  /* A page that is gone would end the process. */
-            if (file->index_descriptor >= 0 &&
-                lseek((int)file->index_descriptor, 0, SEEK_END) < file->index_bytes)
-                return i;
-            file->present = lseek((int)file->descriptor, 0, SEEK_END);
+            if (present_bytes(&file->of_index) < file->index_bytes) return i;
+            file->present = present_bytes(&file->of_file);
             file->call = call;
         }
         const int64_t row = numbers[i] - firsts[low];
-        const int64_t start = offset_at(file, row), end = offset_at(file, row + 1), size = end - start;
-        if (start < 0 || end > file->bytes || end > file->present || size < FRAME || size > most_framed)
-            return i;
+        if (!is_checked(file, row)) return i;
+        const int64_t start = offset_at(file, row), end = offset_at(file, row + 1);
+        if (start < 0 || end < start || end > file->bytes || end > file->present) return i;
+        const int64_t size = end - start;
+        if (size < FRAME || size > most_framed) return i;
         addresses[i] = (int64_t)(intptr_t)(file->map + start);
         sizes[i] = size;
         total += size;
         runs += file->map + start != after;
         after = file->map + end;
     }
-    return total < long_run * runs ? -1 : n;
+    return total < long_run * runs ? n : -1;
 }
 
 /* `hash32` of order/permutation.py. */
@@ -588,17 +644,20 @@ static inline uint64_t rest(uint64_t number, uint64_t divisor, double inverse) {
 
 enum { ROUNDS = 8 };
 
+/* Replaces places of an order of 0 to n - 1 by its numbers: a Feistel network of additions, see order/permutation.py.
+ * A number that is not below n is permuted again. `keys` [orders, ROUNDS]; `orders` is NULL if there is one. */
 EXPORT int64_t readers_permute(int64_t *numbers, int64_t count, int64_t n, int64_t width,
-                               const int64_t *keys) {
+                               const int64_t *keys, const int64_t *orders) {
     const uint64_t w = (uint64_t)width, h = ((uint64_t)n + w - 1) / w;
     const double of_w = 1.0 / (double)w, of_h = 1.0 / (double)h;
     for (int64_t at = 0; at < count; at++) {
         uint64_t number = (uint64_t)numbers[at];
+        const int64_t *key = keys + (orders ? ROUNDS * orders[at] : 0);
         do {
             uint64_t left = number / h, right = number % h;
             for (int round = 0; round < ROUNDS; round += 2) {
-                left = rest(left + hash32(right ^ (uint64_t)keys[round]), w, of_w);
-                right = rest(right + hash32(left ^ (uint64_t)keys[round + 1]), h, of_h);
+                left = rest(left + hash32(right ^ (uint64_t)key[round]), w, of_w);
+                right = rest(right + hash32(left ^ (uint64_t)key[round + 1]), h, of_h);
             }
             number = left * h + right;
         } while (number >= (uint64_t)n);

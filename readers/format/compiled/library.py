@@ -1,19 +1,11 @@
-"""The functions of `kernel.c`, called with ctypes, which releases the interpreter's lock.
-
-What calls them has a way with NumPy that gives the same result and defines it, and takes that way where
-there is no library: no compiler when this package was installed, a processor without an instruction for
-CRC32C, or an old library beside a newer source.
-"""
+"""The functions of `kernel.c`, called with ctypes, which releases the interpreter's lock."""
 
 from __future__ import annotations
 
 import ctypes
-import functools
-import sys
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import numpy as np
 
 # What `kernel.c` calls the forms of a feature: not decoded; bytes; bytes after a header; a TensorProto
@@ -24,9 +16,21 @@ SKIPPED, BYTES, HEADED, TENSOR, INTEGERS, SHAPE = range(6)
 WALK, FILL, CHECK = 1, 2, 4
 
 # The version of these functions, `VERSION` of `kernel.c`.
-_VERSION = 8
+_VERSION = 9
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
+
+# The name of the library's module in an ImportError.
+NAME = "readers.format.compiled.kernel"
+
+_ARGUMENTS = {
+    "version": [],
+    "rows": [_POINTER, _POINTER, _NUMBER, _POINTER, *[_NUMBER] * 3, _POINTER],
+    "lay_out": [_POINTER, _NUMBER, _POINTER, _NUMBER, _NUMBER],
+    "locate": [_POINTER, _NUMBER, *[_POINTER] * 3, *[_NUMBER] * 4, _POINTER, _POINTER],
+    "permute": [_POINTER, *[_NUMBER] * 3, _POINTER, _POINTER],
+    "texts": [*[_POINTER] * 3, _NUMBER, *[_POINTER] * 3],
+}
 
 # Functions of every Python, for `readers_texts`.
 _OF_PYTHON = [
@@ -34,51 +38,55 @@ _OF_PYTHON = [
     for name in ("PyBytes_FromStringAndSize", "PyBytes_AsString", "Py_DecRef")
 ]
 
-# Long enough for every loop of the checksum.
-_SAMPLE = bytes(range(256)) * 33 + b"\x01\x02\x03"
-
-
 # `File` of `kernel.c`, which says what its members are.
 FILE = np.dtype(
     [
-        (name, "i8")
-        for name in (
-            *("map", "descriptor", "offsets", "itemsize", "index_descriptor", "index_bytes"),
-            *("bytes", "present", "call"),
-        )
+        *((name, "i8") for name in ("map", "offsets", "itemsize", "before", "checked")),
+        *((name, "i8") for name in ("index_bytes", "bytes", "present", "call")),
+        *((name, "i8", 4) for name in ("of_file", "of_index")),
     ]
 )
 
 
-def is_compiled() -> bool:
-    """Whether batches of numbers are read by the compiled library, and not by NumPy alone."""
-    return library() is not None
+class RefusedRecords(Exception):
+    """Some records are damaged, have another form than the fields say, or values that do not fit.
+
+    Args:
+        good: bool [B], the other records.
+    """
+
+    def __init__(self, good: np.ndarray) -> None:
+        super().__init__()
+        self.good = good
 
 
-@functools.cache
-def library() -> Any:
-    """The library; None if it was not built, or does not fit this processor."""
-    for path in sorted(Path(__file__).parent.glob("kernel*.so")):
+def load(folder: Path) -> tuple[Any, Any]:
+    """The library in a folder, and `readers_texts`, which must keep the interpreter's lock.
+
+    Raises:
+        ImportError: There is none, or it cannot be loaded, or it is of another version.
+    """
+    reason = "is missing"
+    for path in sorted(folder.glob("kernel*.so")):
         try:
-            found = ctypes.CDLL(str(path))
-            found.readers_version.argtypes, found.readers_crc32c.argtypes = [], [_POINTER, _NUMBER]
-            found.readers_rows.argtypes = [_POINTER, _POINTER, _NUMBER, _POINTER, *[_NUMBER] * 3]
-            found.readers_lay_out.argtypes = [_POINTER, _NUMBER, _POINTER, _NUMBER, _NUMBER]
-            found.readers_locate.argtypes = [
-                *(_POINTER, _NUMBER, _POINTER, _POINTER, _POINTER),
-                *(_NUMBER, _NUMBER, _NUMBER, _NUMBER, _POINTER, _POINTER),
-            ]
-            found.readers_permute.argtypes = [_POINTER, *[_NUMBER] * 3, _POINTER]
-            found.readers_texts.argtypes = [*[_POINTER] * 3, _NUMBER, *[_POINTER] * 3]
-        except (OSError, AttributeError):  # It is of another system, or of another version.
+            library, with_lock = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
+            for name, arguments in _ARGUMENTS.items():
+                for function in (getattr(of, f"readers_{name}") for of in (library, with_lock)):
+                    function.argtypes, function.restype = arguments, _NUMBER
+        except (OSError, AttributeError) as error:
+            reason = f"cannot be loaded ({error})"
             continue
-        for name in ("version", "crc32c", "rows", "lay_out", "locate", "permute", "texts"):
-            getattr(found, f"readers_{name}").restype = _NUMBER
-        if sys.byteorder == "little" and found.readers_version() == _VERSION:
-            crc = found.readers_crc32c(_SAMPLE, len(_SAMPLE))
-            if crc == google_crc32c.value(_SAMPLE):
-                return found
-    return None
+        if library.readers_version() == _VERSION:
+            return library, with_lock.readers_texts
+        reason = f"is of version {library.readers_version()}, expected {_VERSION}"
+    raise ImportError(
+        f"the compiled part of beam-shards in {folder} {reason}: "
+        "pip install --force-reinstall beam-shards, or in a checkout: python setup.py build_ext --inplace",
+        name=NAME,
+    )
+
+
+_LIBRARY, _NEW_TEXTS = load(Path(__file__).parent)
 
 
 def address(array: np.ndarray) -> int:
@@ -89,10 +97,8 @@ def address(array: np.ndarray) -> int:
 
 def read_rows(
     records: np.ndarray, sizes: np.ndarray, fields: np.ndarray, work: int, threads: int
-) -> bool:
-    """Does some work with records; false if one of them has another form, or is damaged.
-
-    `intact` and `ColumnDecoder` do the same with NumPy.
+) -> None:
+    """Does some work with records.
 
     Args:
         records: int64 [B], contiguous, the addresses of framed records.
@@ -101,20 +107,23 @@ def read_rows(
         work: A sum of `WALK`, which finds the values, whose places the fields then state; `FILL`, which copies
             the values to the `out` of the fields; and with that `CHECK`, which compares checksums.
         threads: How many threads share the work.
+
+    Raises:
+        RefusedRecords: Some records are damaged or of another form; the work is done with the others.
     """
+    refused = np.empty(len(records), bool)
     pointers = address(records), address(sizes), len(records), address(fields), len(fields)
-    return bool(library().readers_rows(*pointers, work, threads) < 0)
+    if _LIBRARY.readers_rows(*pointers, work, threads, address(refused)):
+        raise RefusedRecords(~refused)
 
 
-def are_intact(records: np.ndarray, sizes: np.ndarray) -> bool:
-    """Whether the lengths and checksums of framed records are all correct; false without a library.
-
-    The arguments are those of `read_rows`; a size is at least that of the framing.
-    """
-    if library() is None:
-        return False
-    no_fields, sizes = np.empty((0, 0), np.uint8), np.ascontiguousarray(sizes, np.int64)
-    return read_rows(records, sizes, no_fields, FILL | CHECK, 1)
+def intact(records: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Which framed records have correct lengths and checksums, bool [B]; the arguments are those of `read_rows`."""
+    try:
+        read_rows(records, sizes, np.empty((0, 0), np.uint8), FILL | CHECK, 1)
+    except RefusedRecords as refused:
+        return refused.good
+    return np.ones(len(records), bool)
 
 
 def lay_out(fields: np.ndarray, bounds: np.ndarray, most_padded: int) -> None:
@@ -127,7 +136,7 @@ def lay_out(fields: np.ndarray, bounds: np.ndarray, most_padded: int) -> None:
         most_padded: The most bytes of padded values of a feature.
     """
     pointers = address(fields), len(fields), address(bounds), len(bounds) - 1
-    library().readers_lay_out(*pointers, most_padded)
+    _LIBRARY.readers_lay_out(*pointers, most_padded)
 
 
 def locate(
@@ -138,40 +147,43 @@ def locate(
     call: int,
     most_framed: int,
     long_run: int,
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """The addresses and sizes of records in mapped files, int64 [B] each.
+) -> tuple[int, np.ndarray, np.ndarray]:
+    """How many of the first records were found in mapped files, and their addresses and sizes, int64 [B] each.
 
-    None if a file was not opened, an index is wrong, a record does not exist, or records are in long runs.
+    Before a record that was not found, a file was not opened, or a block of its index not checked, or the record does
+    not exist. The number is -1 if records are in long runs.
 
     Args:
         numbers: int64 [B], contiguous, the numbers of the records in all files together.
         ends: int64 [files], the number of the record after the last of each file.
         firsts: int64 [files], the number that the first record of each file would have.
-        files: FILE [files].
         call: A number that no other call has.
         most_framed: The largest size of a record.
         long_run: The mean length of runs, in bytes, from which on they are read in another way.
     """
     addresses, sizes = np.empty((2, len(numbers)), np.int64)
-    bad = library().readers_locate(
+    found: int = _LIBRARY.readers_locate(
         *(address(numbers), len(numbers), address(ends), address(firsts), address(files)),
         *(len(files), call, most_framed, long_run, address(addresses), address(sizes)),
     )
-    return (addresses, sizes) if bad < 0 else None
+    return found, addresses, sizes
 
 
-def permuted(places: np.ndarray, n: int, width: int, keys: np.ndarray) -> np.ndarray | None:
-    """The numbers at some places of a `Permutation`, int64 [k]; None without a library.
+def permuted(
+    places: np.ndarray, n: int, width: int, keys: np.ndarray, orders: np.ndarray | None
+) -> np.ndarray:
+    """The numbers at some places of a `Permutation`, int64 [k].
 
     Args:
         places: int64 [k].
-        n, width: The arguments of `order.permutation.permuted`.
-        keys: int64 [rounds], contiguous, the key of each round.
+        n: How many numbers there are.
+        width: The smallest number whose square is at least n, and at least 1.
+        keys: int64 [orders, 8], contiguous, the key of each round.
+        orders: int64 [k], contiguous, the order for each place; None if there is one.
     """
-    if library() is None:
-        return None
     numbers = np.array(places, np.int64)  # A copy.
-    library().readers_permute(address(numbers), len(numbers), n, width, address(keys))
+    of = None if orders is None else address(orders)
+    _LIBRARY.readers_permute(address(numbers), numbers.size, n, width, address(keys), of)
     return numbers
 
 
@@ -182,13 +194,5 @@ def new_texts(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     objects, at = np.empty(len(sizes), object), np.empty(len(sizes), np.int64)
     pointers = address(objects), address(at), address(sizes), len(sizes)
-    _with_lock()(*pointers, *_OF_PYTHON)
+    _NEW_TEXTS(*pointers, *_OF_PYTHON)
     return objects, at
-
-
-@functools.cache
-def _with_lock() -> Any:
-    """`readers_texts`, which must keep the interpreter's lock."""
-    found = ctypes.PyDLL(library()._name).readers_texts
-    found.argtypes, found.restype = library().readers_texts.argtypes, _NUMBER
-    return found

@@ -1,9 +1,8 @@
-"""Decoding of many serialized Examples at once into columns of arrays.
+"""Decoding of many framed Examples at once into columns of arrays.
 
-The Examples of one writer have the same fields in the same order. So all of them are scanned in
-lockstep: each step reads the same tag, length or name in every record, with a few NumPy calls.
-Records of any other form are left to `Decoder`, which defines the result; one that does not fit its schema
-costs no other.
+The Examples of one writer have the same features in the same order, which the kernel decodes. Records of any other
+form, and features that it cannot read, are left to `Decoder`, which defines the result; a record that does not fit
+its schema costs no other.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from readers.format.compiled.columns import CompiledDecoder
+from readers.format.compiled.library import RefusedRecords, address
 from readers.format.decode.column import (
     Allocator,
     FeatureColumn,
-    Spans,
     column_of,
     merged,
     object_array,
 )
-from readers.format.decode.records import Decoder, parse_example
-from readers.format.decode.scanner import IrregularRecords, Scanner, require
-from readers.format.protobuf.wire import INT64_LIST, varint
+from readers.format.decode.records import Decoder
 from readers.format.schema import Feature, Schema
+from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 
 # How often irregular records are set aside before all records are left to `Decoder`.
 _ATTEMPTS = 8
@@ -44,27 +43,23 @@ class Decoded(NamedTuple):
 
 
 class ColumnDecoder:
-    """Decodes batches of serialized Examples or SequenceExamples into columns. It is safe to share between threads.
+    """Decodes batches of framed Examples or SequenceExamples into columns. It is safe to share between threads.
 
-    Args:
-        schema: The features to decode.
-        empty: Allocates large arrays.
+    Checksums are not looked at.
     """
 
     def __init__(self, schema: Schema, empty: Allocator = np.empty) -> None:
-        self._schema, self._empty, self._decoder = schema, empty, Decoder(schema)
-        self._kinds = {name: feature.codec.kind(feature) for name, feature in schema.items()}
-        self._companions = {f"{n}/shape" for n, f in schema.items() if f.needs_companion}
-        self._kinds |= dict.fromkeys(self._companions, INT64_LIST)
+        self._schema, self._decoder = schema, Decoder(schema)
+        self._kernel = CompiledDecoder(schema, empty, checks=False)
 
     def decode(self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> Decoded:
         """The columns of a batch of records.
 
         Args:
-            data: uint8 [n], the records, followed by at least `MARGIN` more bytes.
-            starts, stops: int64 [B], where each record begins and ends.
+            data: uint8 [n], the records with their framing, of which images become views.
+            starts, stops: int64 [B], where each record begins and ends, framing included.
         """
-        columns, rows = self.regular(data, starts, stops)
+        columns, rows = self._by_kernel(data, starts, stops)
         is_alike = np.zeros(len(starts), bool)
         is_alike[rows] = bool(columns)
         left = [name for name in self._schema if name not in columns]
@@ -73,7 +68,8 @@ class ColumnDecoder:
         for row in range(len(starts)) if left else np.flatnonzero(~is_alike).tolist():
             decoder = rest if is_alike[row] else self._decoder
             try:
-                records[row] = decoder.decode(data.data[starts[row] : stops[row]])
+                example = data.data[starts[row] + HEADER_BYTES : stops[row] - FOOTER_BYTES]
+                records[row] = decoder.decode(example)
             except ValueError as error:
                 errors[row] = str(error)
         if errors:
@@ -92,76 +88,27 @@ class ColumnDecoder:
                 whole[name] = columns[name]
         return Decoded(whole, {}, np.flatnonzero(is_alike))
 
-    def regular(
+    def _by_kernel(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
     ) -> tuple[dict[str, FeatureColumn], np.ndarray]:
-        """The columns of a batch, as far as its records can be decoded together.
-
-        Returns:
-            The columns of the features that are one value or one run of numbers; and int64 [R],
-            ascending, the records that the columns hold. All other features and records are left to
-            `Decoder`.
-        """
+        """The columns of the features that the kernel can read, and int64 [R], ascending, which records they hold."""
+        records, sizes = address(data) + starts, stops - starts
         rows = np.arange(len(starts))
         for _ in range(_ATTEMPTS):
             if not len(rows):
                 break
             try:
-                columns = self._decode(data, starts[rows], stops[rows])
-            except IrregularRecords as error:
+                columns, *_ = self._kernel.batches(
+                    records[rows], sizes[rows], (0, len(rows)), {}, data
+                )
+            except RefusedRecords as refused:
                 # If most records differ from the first, the first is the irregular one.
-                most = 2 * np.count_nonzero(error.regular) > len(rows)
-                rows = rows[error.regular] if most else rows[1:]
+                most = 2 * np.count_nonzero(refused.good) > len(rows)
+                rows = rows[refused.good] if most else rows[1:]
             else:
                 return columns, rows
         # Without columns, `Decoder` gets all records, and decodes each only once.
         return {}, np.arange(len(starts))
-
-    def _decode(
-        self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
-    ) -> dict[str, FeatureColumn]:
-        located = self._locate(data, starts, stops)
-        columns = {}
-        for name, spans in located.items():
-            if name in self._schema:
-                feature, shapes = self._schema[name], located.get(f"{name}/shape")
-                column = feature.codec.column(feature, spans, shapes, self._empty)
-                if column:
-                    columns[name] = column
-        return columns
-
-    def _locate(self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> dict[str, Spans]:
-        """The spans of the features that are one value or one run of numbers, by name.
-
-        They include `<name>/shape` for features that take their shape from it.
-        """
-        try:
-            first = parse_example(data.data[starts[0] : stops[0]], self._kinds)
-        except ValueError:  # It is not an Example.
-            raise IrregularRecords(np.arange(len(starts)) > 0) from None
-        spans = {}
-        scanner = Scanner(data, starts, stops)
-        scanner.expect(b"\x0a")
-        ends = scanner.enter()
-        require(ends == stops)
-        for name, (kind, chunks) in first.items():
-            key = name.encode()
-            scanner.expect(b"\x0a")
-            ends = scanner.enter()
-            scanner.expect(b"\x0a" + varint(len(key)) + key + b"\x12")
-            require(scanner.enter() == ends)
-            if kind and kind == self._kinds.get(name) and len(chunks) == 1:
-                scanner.expect(bytes([kind << 3 | 2]))
-                require(scanner.enter() == ends)
-                scanner.expect(b"\x0a")
-                require(scanner.enter() == ends)
-                spans[name] = Spans(data, scanner.at, ends)
-            elif kind and name in self._companions:
-                # Without it a shape might be found, where `Decoder` raises an error.
-                raise IrregularRecords(np.arange(len(starts)) > 0)
-            scanner.at = ends
-        scanner.leave(stops)
-        return spans
 
 
 def _column(feature: Feature, values: list[Any]) -> FeatureColumn:

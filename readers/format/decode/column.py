@@ -1,4 +1,4 @@
-"""One feature of many records: the bytes it takes in each of them, and its values as arrays."""
+"""One feature of many records: its values as arrays."""
 
 from __future__ import annotations
 
@@ -17,68 +17,6 @@ Allocator = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
 
 # The shapes of several arrays and their dtype -> arrays of undefined values, each in memory of its own, object [n].
 Rows = Callable[[Sequence[Sequence[int]], np.dtype[Any]], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Spans:
-    """One span of bytes in each of B records: a bytes value, or a run of packed numbers.
-
-    Attributes:
-        data: uint8 [n], a buffer that holds all of the records.
-        starts: int64 [B], where each span begins in the buffer.
-        stops: int64 [B], where each span ends.
-    """
-
-    data: np.ndarray
-    starts: np.ndarray
-    stops: np.ndarray
-
-    def starting_at(self, starts: np.ndarray) -> Spans:
-        """The same spans with other starts, int64 [B]."""
-        return Spans(self.data, starts, self.stops)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """The length of each span in bytes, int64 [B]."""
-        return self.stops - self.starts
-
-    def to_list(self) -> list[bytes]:
-        """The bytes of each span."""
-        view = self.data.data
-        rows = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
-        return [bytes(view[start:stop]) for start, stop in rows]
-
-    def views(self) -> list[memoryview]:
-        """The bytes of each span, which stay in the buffer."""
-        view = self.data.data
-        rows = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
-        return [view[start:stop] for start, stop in rows]
-
-    def joined(self, empty: Allocator) -> np.ndarray:
-        """The bytes of all spans one after another, uint8 [n], in memory from `empty`."""
-        lengths = self.lengths
-        if len(lengths) and (lengths == lengths[0]).all():
-            return self.stacked(int(lengths[0]), empty).reshape(-1)
-        out = empty((int(lengths.sum()),), np.dtype(np.uint8))
-        rows = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
-        if len(lengths):
-            np.concatenate([self.data[start:stop] for start, stop in rows], out=out)
-        return out
-
-    def stacked(self, length: int, empty: Allocator = np.empty) -> np.ndarray:
-        """The first `length` bytes from the start of each span on, uint8 [B, length].
-
-        A span may be shorter: the bytes after it follow, which must lie within the buffer.
-        """
-        starts = self.starts
-        stride = int(starts[1] - starts[0]) if len(starts) > 1 else length
-        if (np.diff(starts) != stride).any() or stride < 0:
-            windows = (len(self.data) - length + 1, length)
-            return np.ndarray(windows, np.uint8, self.data, strides=(1, 1))[starts]
-        out = empty((len(starts), length), np.dtype(np.uint8))
-        first = int(starts[0]) if len(starts) else 0
-        out[:] = np.ndarray(out.shape, np.uint8, self.data, first, (stride, 1))
-        return out
 
 
 @dataclass(frozen=True)
@@ -158,7 +96,6 @@ def column_of(feature: Spec, values: Sequence[Any]) -> FeatureColumn:
     """The column of a feature from its value in each record. It shares no memory with them.
 
     Args:
-        feature: The feature.
         values: The values as `Decoder` returns them; the pixels of images may replace their bytes.
     """
     if feature.is_sequence:

@@ -30,11 +30,7 @@ def image_column(
     """The pixels of a feature of images, or of feature lists of images.
 
     Args:
-        name: The feature's name, for error messages.
-        feature: The feature.
         encoded: The images of each record as `Decoder` returns them: bytes, or a list of them.
-        located: Locates errors.
-        empty: Allocates large arrays.
         rows: Allocates the pixels of each image by itself; None if they may be in one array.
 
     Raises:

@@ -44,7 +44,6 @@ def parse_example(
     For a SequenceExample, they are the features of its context.
 
     Args:
-        data: The serialized Example.
         wanted: The features to parse; None means all. The others are returned as (0, []).
 
     Raises:
@@ -66,7 +65,6 @@ def parse_feature_lists(
     """The feature lists of a serialized SequenceExample: name -> the raw list of each step.
 
     Args:
-        data: The serialized SequenceExample.
         wanted: The feature lists to parse; None means all. The others are left out.
 
     Raises:

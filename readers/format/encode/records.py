@@ -141,12 +141,6 @@ class _Entry:
 
     Most of an entry follows from the shape of the value, so its beginning is built once for each
     shape. Only the content at its end differs between records. This takes a third of the time.
-
-    Args:
-        key: The entry's key in the map.
-        name: The feature's name in the schema.
-        feature: The feature.
-        companion: Whether the entry is the companion, `<key>/shape`.
     """
 
     def __init__(self, key: str, name: str, feature: Feature, companion: bool = False) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from readers.format.compiled.library import BYTES
-from readers.format.decode.column import Allocator, FeatureColumn, Spans, object_array
 from readers.format.encodings.encoding import Encoding, Stored, bytes_list, one_value
 from readers.format.encodings.spec import Spec
 from readers.format.encodings.values import checked_array
@@ -26,9 +25,6 @@ class _Bytes(Encoding):
 
     def layout(self, spec: Spec, value: Any) -> tuple[Any, bytes | np.ndarray]:
         return len(value), value
-
-    def kind(self, spec: Spec) -> int:
-        return BYTES_LIST
 
     def stored(self, spec: Spec) -> Stored | None:
         return Stored(BYTES, BYTES_LIST, np.dtype(np.uint8), None)
@@ -60,11 +56,6 @@ class TextEncoding(_Bytes):
         self, spec: Spec, kind: int, chunks: list[memoryview], shape: list[memoryview]
     ) -> Any:
         return np.array(bytes(one_value(kind, chunks)), object)
-
-    def column(
-        self, spec: Spec, spans: Spans, shapes: Spans | None, empty: Allocator
-    ) -> FeatureColumn | None:
-        return FeatureColumn(object_array(spans.to_list()))
 
 
 @dataclass(frozen=True)
@@ -99,8 +90,3 @@ class ImageEncoding(_Bytes):
         self, spec: Spec, kind: int, chunks: list[memoryview], shape: list[memoryview]
     ) -> Any:
         return bytes(one_value(kind, chunks))
-
-    def column(
-        self, spec: Spec, spans: Spans, shapes: Spans | None, empty: Allocator
-    ) -> FeatureColumn | None:
-        return FeatureColumn(object_array(spans.views()))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.decode.column import Allocator, FeatureColumn, Spans
 from readers.format.encodings.spec import Spec, format_shape
 from readers.format.encodings.values import checked_array
 from readers.format.protobuf.wire import BYTES_LIST, Parts, varint
@@ -20,7 +19,7 @@ class Stored:
     Attributes:
         form: The form, as in `compiled/library.py`.
         kind: The kind of list that holds it.
-        dtype: The dtype of the values.
+        dtype: The dtype in which they are copied, and converted afterwards if that of the feature is another.
         shape: The shape; sizes may be None. A value of bytes has none.
         header: The bytes before the values, or before the shape.
         may_store_shape: Whether a record may store the shape as a feature of its own, `<name>/shape`.
@@ -124,31 +123,8 @@ class Encoding:
         """
         raise NotImplementedError
 
-    def kind(self, spec: Spec) -> int:
-        """The kind of list that stores the feature as one value or one run of numbers; 0 if none does."""
-        return 0
-
-    def column(
-        self, spec: Spec, spans: Spans, shapes: Spans | None, empty: Allocator
-    ) -> FeatureColumn | None:
-        """The column of a feature of a `kind` from its spans; None if `value` has to find each value.
-
-        Args:
-            spec: The feature.
-            spans: The bytes of its value or numbers in each record.
-            shapes: The packed shapes, if the records store them.
-            empty: Allocates large arrays.
-
-        Raises:
-            IrregularRecords: Some records have another form than the first.
-        """
-        return None
-
     def stored(self, spec: Spec) -> Stored | None:
-        """How the kernel finds the values; None if it cannot.
-
-        Of a value of bytes it finds the spans, of which `column` makes the values.
-        """
+        """How the kernel finds the values; None if it cannot."""
         return None
 
 

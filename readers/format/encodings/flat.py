@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -10,18 +9,10 @@ from typing import Any
 import numpy as np
 
 from readers.format.compiled.library import BYTES, INTEGERS
-from readers.format.decode.column import Allocator, FeatureColumn, Spans
-from readers.format.decode.scanner import require
 from readers.format.dtypes import FLOATS_IN_A_LIST, INTEGERS_IN_A_LIST, numpy_dtype
 from readers.format.encodings.encoding import Encoding, Stored, bytes_list, one_value, size_of
 from readers.format.encodings.spec import Spec
-from readers.format.encodings.values import (
-    checked_array,
-    counts_of,
-    inferred_shape,
-    shaped,
-    shaped_column,
-)
+from readers.format.encodings.values import checked_array, inferred_shape, shaped
 from readers.format.protobuf.tensor import octets, string_values
 from readers.format.protobuf.wire import (
     BYTES_LIST,
@@ -74,32 +65,9 @@ class _Flat(Encoding, ABC):
             )
         return shaped(spec, values, sizes)
 
-    def column(
-        self, spec: Spec, spans: Spans, shapes: Spans | None, empty: Allocator
-    ) -> FeatureColumn | None:
-        values, counts = self._column_values(spec, spans, empty)
-        if spec.is_fixed:
-            require(counts == math.prod(spec.known_sizes))
-            return FeatureColumn(values.reshape(len(counts), *spec.known_sizes))
-        if shapes:
-            sizes, ranks = _integers(shapes, empty)
-            require(ranks == len(spec.shape))
-            return shaped_column(spec, values, counts, sizes.reshape(-1, len(spec.shape)))
-        known = math.prod(spec.known_sizes)
-        if spec.shape.count(None) > 1 or not known:
-            return None
-        columns = [counts // known if d is None else np.full_like(counts, d) for d in spec.shape]
-        return shaped_column(spec, values, counts, np.stack(columns, axis=1))
-
     @abstractmethod
     def _values(self, spec: Spec, kind: int, chunks: list[memoryview]) -> np.ndarray:
         """The values in one record, flat."""
-
-    @abstractmethod
-    def _column_values(
-        self, spec: Spec, spans: Spans, empty: Allocator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The values of all records, flat, and the number of them in each, int64 [B]."""
 
 
 @dataclass(frozen=True)
@@ -117,21 +85,11 @@ class RawEncoding(_Flat):
     def layout(self, spec: Spec, value: Any) -> tuple[Any, bytes | np.ndarray]:
         return (value.shape, octets(value)) if value.size else (None, b"")
 
-    def kind(self, spec: Spec) -> int:
-        return BYTES_LIST
-
     def _values(self, spec: Spec, kind: int, chunks: list[memoryview]) -> np.ndarray:
         data, target = one_value(kind, chunks), numpy_dtype(spec.dtype)
         if len(data) % target.itemsize:
             raise ValueError(f"{len(data)} bytes are not a whole number of {spec.dtype} values")
         return np.frombuffer(data, target)
-
-    def _column_values(
-        self, spec: Spec, spans: Spans, empty: Allocator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        dtype = numpy_dtype(spec.dtype)
-        counts = counts_of(spans.lengths, dtype)
-        return spans.joined(empty).view(dtype), counts
 
     def stored(self, spec: Spec) -> Stored | None:
         dtype = numpy_dtype(spec.dtype)
@@ -164,9 +122,6 @@ class ListEncoding(_Flat):
     def layout(self, spec: Spec, value: Any) -> tuple[Any, bytes | np.ndarray]:
         return (value if isinstance(value, int) else None), b""
 
-    def kind(self, spec: Spec) -> int:
-        return 0 if spec.dtype == "string" else list_kind(spec.dtype)
-
     def _values(self, spec: Spec, kind: int, chunks: list[memoryview]) -> np.ndarray:
         expected = list_kind(spec.dtype)
         if kind not in (0, expected):
@@ -189,41 +144,10 @@ class ListEncoding(_Flat):
             raise ValueError("the floats are cut off")
         return np.frombuffer(packed, "<f4").astype(numpy_dtype(spec.dtype), copy=False)
 
-    def _column_values(
-        self, spec: Spec, spans: Spans, empty: Allocator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        dtype = numpy_dtype(spec.dtype)
-        if list_kind(spec.dtype) == FLOAT_LIST:
-            counts = counts_of(spans.lengths, np.dtype("<f4"))
-            return spans.joined(empty).view("<f4").astype(dtype, copy=False), counts
-        numbers, counts = _integers(spans, empty)
-        values = numbers.astype(dtype, copy=False)
-        if values is not numbers:
-            is_held = values == numbers
-            if not is_held.all():
-                require(np.logical_and.reduceat(is_held, np.cumsum(counts) - counts))
-        return values, counts
-
     def stored(self, spec: Spec) -> Stored | None:
-        if spec.dtype not in ("float32", *INTEGERS_IN_A_LIST):  # Other floats are converted.
+        if spec.dtype == "string":
             return None
         kind, varies = list_kind(spec.dtype), not spec.is_fixed
         form = INTEGERS if kind == INT64_LIST else BYTES
-        return Stored(form, kind, numpy_dtype(spec.dtype), spec.shape, may_store_shape=varies)
-
-
-def _integers(spans: Spans, empty: Allocator) -> tuple[np.ndarray, np.ndarray]:
-    """The values of packed varints, int64 [N], and the number of them per record, int64 [B]."""
-    require(spans.lengths > 0)
-    joined = spans.joined(empty)
-    stops = np.cumsum(spans.lengths)
-    last = joined < 128
-    require(last[stops - 1])  # No varint continues into the next record.
-    counts = np.add.reduceat(last, stops - spans.lengths, dtype=np.int64)
-    try:
-        return unpacked_varints(joined.data), counts
-    except ValueError:  # One of them is longer than ten bytes.
-        ends = np.flatnonzero(last)
-        too_long = ends[np.diff(ends, prepend=-1) > 10]
-        require(~np.isin(np.arange(len(stops)), np.searchsorted(stops, too_long, side="right")))
-        raise
+        dtype = numpy_dtype(spec.dtype if kind == INT64_LIST else "float32")
+        return Stored(form, kind, dtype, spec.shape, may_store_shape=varies)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from readers.format.compiled.library import HEADED, TENSOR
-from readers.format.decode.column import Allocator, FeatureColumn, Spans
-from readers.format.decode.scanner import Scanner, require
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.encodings.encoding import Encoding, Stored, bytes_list, bytes_values, one_value
 from readers.format.encodings.spec import Spec
-from readers.format.encodings.values import checked_array, counts_of, fitting, shaped_column
+from readers.format.encodings.values import checked_array, fitting
 from readers.format.protobuf.tensor import octets, parse_tensor, tensor_header, tensor_parts
 from readers.format.protobuf.wire import BYTES_LIST, Parts
 
@@ -41,14 +38,6 @@ class TensorEncoding(Encoding):
     ) -> Any:
         return fitting(spec, parse_tensor(one_value(kind, chunks), spec.dtype))
 
-    def kind(self, spec: Spec) -> int:
-        return 0 if spec.dtype == "string" else BYTES_LIST
-
-    def column(
-        self, spec: Spec, spans: Spans, shapes: Spans | None, empty: Allocator
-    ) -> FeatureColumn | None:
-        return _fixed(spec, spans, empty) if spec.is_fixed else _varying(spec, spans, empty)
-
     def stored(self, spec: Spec) -> Stored | None:
         if spec.dtype == "string":
             return None
@@ -56,46 +45,8 @@ class TensorEncoding(Encoding):
         if spec.is_fixed:
             header = tensor_header(spec.dtype, spec.known_sizes)
             return Stored(HEADED, BYTES_LIST, dtype, spec.shape, header)
-        return Stored(TENSOR, BYTES_LIST, dtype, spec.shape, _beginning(spec))
-
-
-def _beginning(spec: Spec) -> bytes:
-    """The bytes of a TensorProto before its shape."""
-    return bytes([8, TENSORFLOW_DTYPES[spec.dtype], 18])
-
-
-def _fixed(spec: Spec, spans: Spans, empty: Allocator) -> FeatureColumn:
-    dtype, shape = numpy_dtype(spec.dtype), spec.known_sizes
-    header, nbytes = tensor_header(spec.dtype, shape), math.prod(shape) * dtype.itemsize
-    require(spans.lengths == len(header) + nbytes)
-    scanner = Scanner(spans.data, spans.starts, spans.stops)
-    scanner.expect(header)
-    values = spans.starting_at(scanner.at).stacked(nbytes, empty)
-    return FeatureColumn(values.view(dtype).reshape(len(values), *shape))
-
-
-def _varying(spec: Spec, spans: Spans, empty: Allocator) -> FeatureColumn:
-    """The column of TensorProtos of unknown shape, none of which is empty."""
-    scanner = Scanner(spans.data, spans.starts, spans.stops)
-    scanner.expect(_beginning(spec))
-    shape_ends = scanner.enter()
-    sizes = []
-    for known in spec.shape:
-        scanner.expect(b"\x12")
-        ends = scanner.enter()
-        scanner.expect(b"\x08")
-        size = scanner.varint()
-        scanner.leave(ends)
-        if known is not None:
-            require(size == known)
-        sizes.append(size)
-    scanner.leave(shape_ends)
-    scanner.expect(b"\x22")
-    require(scanner.enter() == spans.stops)
-    content, dtype = spans.starting_at(scanner.at), numpy_dtype(spec.dtype)
-    counts = counts_of(content.lengths, dtype)
-    values = content.joined(empty).view(dtype)
-    return shaped_column(spec, values, counts, np.stack(sizes, axis=1))
+        before_shape = bytes([8, TENSORFLOW_DTYPES[spec.dtype], 18])
+        return Stored(TENSOR, BYTES_LIST, dtype, spec.shape, before_shape)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.decode.column import FeatureColumn
-from readers.format.decode.scanner import require
 from readers.format.dtypes import dtype_name, numpy_dtype
-from readers.format.encodings.spec import MAX_EMPTY_SIZE, Spec, fits, format_found, format_shape
+from readers.format.encodings.spec import Spec, fits, format_found, format_shape
 
 
 def checked_array(name: str, spec: Spec, value: Any) -> np.ndarray:
@@ -103,35 +101,3 @@ def inferred_shape(spec: Spec, size: int) -> list[int]:
     if known == 0 or size % known:
         raise ValueError(f"{size} values do not fill shape {format_shape(spec.shape)}")
     return [size // known if d is None else d for d in spec.shape]
-
-
-def shaped_column(
-    spec: Spec, values: np.ndarray, counts: np.ndarray, shapes: np.ndarray
-) -> FeatureColumn:
-    """The column of values with their shapes, which must fit the spec and the number of values.
-
-    Args:
-        spec: The feature.
-        values: The values, flat.
-        counts: int64 [B], the number of values in each record.
-        shapes: int64 [B, rank], the shape of each record.
-
-    Raises:
-        IrregularRecords: The shape of a record does not fit.
-    """
-    for axis, size in enumerate(spec.shape):
-        require(shapes[:, axis] >= 0 if size is None else shapes[:, axis] == size)
-    require((shapes.max(axis=1, initial=0) <= MAX_EMPTY_SIZE) | (counts > 0))
-    # Unlike a product of integers, one of floats does not wrap around.
-    require(np.prod(shapes.astype(np.float64), axis=1) == counts)
-    return FeatureColumn(values, shapes)
-
-
-def counts_of(lengths: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """The number of values of a fixed-width dtype in some numbers of bytes, int64 [B].
-
-    Raises:
-        IrregularRecords: A number of bytes is not a whole number of values.
-    """
-    require(lengths % dtype.itemsize == 0)
-    return lengths // dtype.itemsize

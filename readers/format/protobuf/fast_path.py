@@ -32,7 +32,7 @@ class _UncommonForm(Exception):
 def fast_lists(
     data: memoryview, wanted: Mapping[bytes, str]
 ) -> dict[str, tuple[int, list[memoryview]]] | None:
-    """The features that `parse_example` would find, if each is one value or one run of numbers.
+    """The features that `parse_example` would find, if each is some values of bytes or one run of numbers.
 
     Args:
         data: A serialized Example.
@@ -55,13 +55,18 @@ def fast_lists(
             if at + size != stop:
                 return None
             if name in wanted:
-                kind = data[at]
-                size, at = _number(data, at, kind)
-                end_of_list = at + size
-                size, at = _number(data, at, _FIRST)
-                if not at + size == end_of_list == stop:
+                kind = _KINDS[data[at]]
+                size, at = _number(data, at, data[at])
+                if at + size != stop:
                     return None
-                found[wanted[name]] = _KINDS[kind], [data[at:stop]]
+                chunks = []
+                while at < stop:
+                    size, at = _number(data, at, _FIRST)
+                    chunks.append(data[at : at + size])
+                    at += size
+                if at != stop or (kind != BYTES_LIST and len(chunks) != 1):
+                    return None
+                found[wanted[name]] = kind, chunks
             elif not name.isascii():
                 name.decode()  # Raises if the name is not UTF-8.
             at = stop

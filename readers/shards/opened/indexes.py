@@ -136,23 +136,19 @@ class ShardIndexes:
             return 0
         return self._files.starts[number] + section.start
 
-    def in_memory(self, part: int) -> dict[str, int] | None:
-        """Where the kernel finds the numbers of an index that is loaded; None if it cannot read it.
-
-        It has no checksums of blocks, and asks for the size of a file by its descriptor.
-        """
+    def in_memory(self, part: int) -> dict[str, Any]:
+        """Where the kernel finds the offsets in an index that is loaded, and which blocks are checked."""
         head, offsets, present = self._heads[part], self._offsets_of_part[part], self._present[part]
-        if head is None or offsets is None or head.size > _CHECKED_AT_ONCE:
-            return None
-        descriptor = -1 if present is None else present.descriptor
-        if descriptor is None:
-            return None
+        assert head is not None and offsets is not None
+        size = self._parts[part].index_bytes
         return {
             "offsets": address(offsets),
             "itemsize": offsets.itemsize,
-            "index_descriptor": descriptor,
-            "index_bytes": self._parts[part].index_bytes,
+            "before": head.sections[OFFSET].start - head.start,
+            "checked": address(self._checked) + int(self._blocks_before[part]),
+            "index_bytes": size,
             "bytes": head.bytes,
+            "of_index": (-1, 0, 0, size) if present is None else present.question,
         }
 
     def of(self, rows: np.ndarray, parts: np.ndarray) -> np.ndarray:

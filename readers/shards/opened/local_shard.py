@@ -12,6 +12,7 @@ import numpy as np
 
 from readers.files.mapped import MappedFile
 from readers.files.mounts import is_on_local_disk
+from readers.format.compiled.library import address
 from readers.format.manifest import DatasetError
 from readers.shards.plan import Part
 
@@ -76,11 +77,9 @@ class LocalShard:
                 # order.
                 self._map.release(start, length)
 
-    def in_memory(self) -> tuple[int, int] | None:
-        """The address of the mapped file, and the number of its bytes that exist now; None without a map."""
-        if self._map is None:
-            return None
-        return self._map.address, min(self._present_size(), len(self._map.view))
+    def in_memory(self) -> tuple[int, np.ndarray] | None:
+        """The address of the mapped file, and how its size is asked, a `Question`; None without a map."""
+        return (self._map.address, self._present_size.question) if self._map else None
 
     def _read_unmapped(self, runs: Sequence[Run], buffer: memoryview) -> None:
         descriptor = self.descriptor
@@ -106,6 +105,7 @@ class PresentSize:
 
     Attributes:
         descriptor: The descriptor; None without one.
+        question: int64 [4], how the kernel asks: a `Question` of `kernel.c`.
     """
 
     def __init__(self, file: BinaryIO, path: str | None, keep: bool) -> None:
@@ -115,6 +115,10 @@ class PresentSize:
         if keep:
             self.descriptor = os.dup(file.fileno())
             weakref.finalize(self, os.close, self.descriptor).atexit = False
+        self._name = np.frombuffer(os.fsencode(path or "") + b"\0", np.uint8)
+        descriptor = -1 if self.descriptor is None else self.descriptor
+        name = address(self._name) if path else 0
+        self.question = np.array([descriptor, name, self._inode, self._size], np.int64)
 
     def __call__(self) -> int:
         if self.descriptor is not None:

@@ -1,9 +1,11 @@
-"""The compiled kernel, compared with NumPy alone, which defines the result."""
+"""The compiled kernel, compared with `Decoder`, which defines the result."""
 
 from __future__ import annotations
 
 import itertools
 import random
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,72 +16,20 @@ from readers.batches import collate
 from readers.batches.batch_format import Padded
 from readers.format.compiled import library
 from readers.format.compiled.columns import CompiledDecoder
+from readers.format.compiled.library import RefusedRecords
 from readers.format.decode.column import column_of
 from readers.format.decode.records import Decoder
 from readers.format.dtypes import numpy_dtype
-from readers.format.encode import Encoder
 from readers.format.protobuf.wire import varint
 from readers.format.schema import Schema
-from readers.format.tfrecord import frame
+from readers.format.tfrecord import frame, intact
 from tests.readers.format.mutations import mutated
+from tests.readers.format.random_examples import FEATURES, examples_of
 from tests.support.plain import example, tensor
-
-pytestmark = pytest.mark.skipif(not library.is_compiled(), reason="there is no compiled kernel")
-
-FEATURES = {
-    "image": ("uint8", (2, 3, 1)),
-    "label": ("int64", (), "list"),
-    "signal": ("float32", (None, 2)),
-    "grid": ("int16", (None, None)),
-    "tokens": ("int64", (None,), "list"),
-    "shorts": ("uint16", (None,), "list"),
-    "floats": ("float32", (None,), "list"),
-    "three": ("float32", (3,), "list"),
-    "plane": ("int32", (None, None), "list"),
-    "cube": ("float32", (None, 2, None), "raw"),
-    "pair": ("int32", (2,), "list"),
-    "octet": ("int8", (), "list"),
-    "unsigned": ("uint64", (2,)),
-    "flag": ("bool", (), "list"),
-    "flags": ("bool", (None,)),
-    "raw": ("float64", (2,), "raw"),
-    "rawer": ("int16", (None, 2), "raw"),
-    "scalar": ("float64", ()),
-    "wide": ("complex64", (3,)),
-    "nothing": ("float32", (0, 3)),
-    "half": ("float16", (None,)),
-    "text": ("string", ()),
-    "photo": ("uint8", (None, None, 3), "jpeg"),
-}
 
 schemas = st.lists(st.sampled_from(list(FEATURES)), min_size=1, max_size=5, unique=True).map(
     lambda names: Schema({name: FEATURES[name] for name in names})
 )
-
-
-def array(rng, feature, sizes):
-    """A random array of a feature, with one of some sizes in each unknown dimension."""
-    shape = [int(rng.choice(sizes)) if size is None else size for size in feature.shape]
-    dtype = numpy_dtype(feature.dtype)
-    if feature.is_image:
-        return rng.bytes(1 + int(rng.choice(sizes)))
-    if dtype.hasobject:
-        return "".join(map(chr, rng.integers(1, 2000, int(rng.choice(sizes))))).encode()
-    if dtype.kind in "iub":
-        bounds = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        # The int64 list of an Example holds no larger numbers.
-        few = [bounds[0], 0, 1, min(bounds[1], 127), min(bounds[1], 2**63 - 1)]
-        return rng.choice(np.array(few, dtype), shape)
-    return (rng.standard_normal(shape) * 9).astype(dtype)
-
-
-def examples_of(schema, rows, seed=0, sizes=(1, 2, 7, 150)):
-    """Serialized Examples of random arrays."""
-    rng, encoder = np.random.default_rng(seed), Encoder(schema)
-    return [
-        encoder.encode({name: array(rng, feature, sizes) for name, feature in schema.items()})
-        for _ in range(rows)
-    ]
 
 
 class Memory:
@@ -92,9 +42,23 @@ class Memory:
 
 
 def decoded(decoder, framed):
+    """The columns of records; None if the kernel refuses any, or leaves out a feature."""
     memory = Memory(framed)
-    batches = decoder.batches(memory.records, memory.sizes, (0, len(framed)), {})
-    return batches and batches[0]
+    try:
+        (columns,) = decoder.batches(memory.records, memory.sizes, (0, len(framed)), {})
+    except RefusedRecords:
+        return None
+    return columns if columns.keys() == decoder._schema.keys() else None
+
+
+def refused(decoder, framed):
+    """The rows that the kernel refuses."""
+    memory = Memory(framed)
+    try:
+        decoder.batches(memory.records, memory.sizes, (0, len(framed)), {})
+    except RefusedRecords as error:
+        return np.flatnonzero(~error.good).tolist()
+    return []
 
 
 def assert_same(schema, columns, examples):
@@ -162,13 +126,13 @@ class _Batched:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.sampled_from(["signal", "tokens", "shorts", "floats", "flags", "rawer", "half", "label", "text"]),
+    st.lists(st.sampled_from(["signal", "tokens", "shorts", "floats", "flags", "rawer", "half", "narrow", "label", "text"]),
              min_size=1, max_size=5, unique=True),
     st.integers(0, 2**32),
     st.sampled_from([{}, {"max_length": 2}, {"max_length": 5, "to": "max_length"}, {"values": 1}]),
     st.sampled_from([[0, 3, 7, 8], [0, 8]]),
 )  # fmt: skip
-def test_batches_are_cut_and_padded_as_by_numpy(names, seed, options, bounds):
+def test_batches_are_cut_and_padded_as_by_collate(names, seed, options, bounds):
     schema = Schema({name: FEATURES[name] for name in names})
     batch_format = Padded(mask=True, lengths=True, **options)
     examples = examples_of(schema, 8, seed, (0, 1, 2, 3, 9))
@@ -247,7 +211,7 @@ def test_threads_share_large_batches(monkeypatch):
     for row in range(23):
         broken = list(framed)
         broken[row] = broken[row][:-100] + bytes([broken[row][-100] ^ 1]) + broken[row][-99:]
-        assert decoded(CompiledDecoder(schema), broken) is None
+        assert refused(CompiledDecoder(schema), broken) == [row]
 
 
 @pytest.mark.parametrize("names", [["label", "image"], ["signal", "tokens"]])
@@ -259,7 +223,7 @@ def test_damage_of_any_byte_is_noticed(names):
         for bit in range(8):
             octets = bytearray(framed[1])
             octets[place] ^= 1 << bit
-            assert decoded(decoder, [framed[0], bytes(octets), framed[2]]) is None
+            assert refused(decoder, [framed[0], bytes(octets), framed[2]]) == [1]
     assert decoded(decoder, framed) is not None
 
 
@@ -268,13 +232,13 @@ def test_records_that_are_cut_off_are_noticed():
     framed = [frame(data) for data in examples_of(schema, 2)]
     decoder = CompiledDecoder(schema)
     for size in range(len(framed[1])):
-        assert decoded(decoder, [framed[0], framed[1][:size]]) is None
+        assert refused(decoder, [framed[0], framed[1][:size], framed[0]]) == [1]
         assert decoded(CompiledDecoder(schema), [framed[1][:size]]) is None
 
 
 @settings(max_examples=60, deadline=None)
 @given(schemas, st.integers(0, 2**32))
-def test_hostile_examples_are_decoded_right_or_left_to_numpy(schema, seed):
+def test_hostile_examples_are_decoded_right_or_refused(schema, seed):
     """Their checksums are right: nothing but the kernel's own comparisons protects memory."""
     randoms = random.Random(seed)
     examples = examples_of(schema, 3, seed, (1, 3, 20))
@@ -288,7 +252,7 @@ def test_hostile_examples_are_decoded_right_or_left_to_numpy(schema, seed):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "bool"])
-def test_an_integer_that_does_not_fit_is_left_to_numpy(dtype):
+def test_an_integer_that_does_not_fit_is_refused(dtype):
     schema = Schema({"x": (dtype, (), "list")})
     last = 1 if dtype == "bool" else int(np.iinfo(dtype).max)
     first = 0 if dtype == "bool" else int(np.iinfo(dtype).min)
@@ -325,9 +289,64 @@ def test_the_order_of_the_features_is_learned_again_when_it_changes():
         columns = decoded(decoder, [frame(data) for data in examples])
         assert columns is not None
         assert_same(schema, columns, examples)
-    assert decoded(decoder, [frame(data) for data in ours + others]) is None
+    assert refused(decoder, [frame(data) for data in [*ours, *others, *ours]]) == [4, 5, 6, 7]
 
 
-@pytest.mark.parametrize("feature", [("string", (2,)), ("float16", (3,), "list")])
-def test_schemas_with_other_features_are_left_to_numpy(feature):
-    assert not CompiledDecoder(Schema({"n": ("int64", ()), "other": feature})).is_able
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """The kernel here, and as on a processor without an instruction for CRC32C."""
+    folder, source = tmp_path_factory.mktemp("kernel"), Path(library.__file__)
+    how = ["-O1", "-shared", "-fPIC", "-DCRC_BY_TABLE", source.with_name("kernel.c")]
+    subprocess.run(["cc", *how, "-o", folder / "kernel.so", "-lpthread"], check=True)
+    return {"instruction": library.load(source.parent)[0], "table": library.load(folder)[0]}
+
+
+@pytest.mark.parametrize("how", ["instruction", "table"])
+def test_checksums_are_those_of_another_library(kernels, monkeypatch, how):
+    monkeypatch.setattr(library, "_LIBRARY", kernels[how])
+    rng = np.random.default_rng(4)
+    # Around the lengths at which the loops of the checksum change, at any address.
+    sizes = [*range(40), 503, 504, 505, 1007, 1008, 4079, 4080, 4081, 9000]
+    framed = [frame(rng.bytes(size)) for size in sizes]  # By google-crc32c.
+    lengths = np.array([len(data) for data in framed])
+    assert intact(b"".join(framed), lengths).all()
+    damaged = [data[:-5] + bytes([data[-5] ^ 1]) + data[-4:] for data in framed]
+    assert not intact(b"".join(damaged), lengths).any()
+    schema = Schema({"image": FEATURES["image"], "tokens": FEATURES["tokens"]})
+    examples = examples_of(schema, 5)
+    assert_same(schema, decoded(CompiledDecoder(schema), list(map(frame, examples))), examples)
+
+
+def test_images_are_views_of_memory_that_nobody_changes():
+    schema = Schema({name: FEATURES[name] for name in ("photo", "text")})
+    examples = examples_of(schema, 4)
+    framed = [frame(data) for data in examples]
+    data = np.frombuffer(b"".join(framed), np.uint8)
+    sizes = np.array([len(each) for each in framed])
+    records = library.address(data) + np.cumsum(sizes) - sizes
+    first, second = CompiledDecoder(schema).batches(records, sizes, (0, 1, 4), {}, data)
+    assert_same(schema, first, examples[:1])
+    assert_same(schema, second, examples[1:])
+    assert all(np.shares_memory(np.asarray(view), data) for view in second["photo"].arrays())
+    damaged = data.copy()
+    damaged[-1] ^= 1
+    records += library.address(damaged) - library.address(data)
+    with pytest.raises(RefusedRecords) as caught:
+        CompiledDecoder(schema).batches(records, sizes, (0, 4), {}, damaged)
+    assert caught.value.good.tolist() == [True, True, True, False]
+
+
+def test_a_library_that_is_not_the_one_of_this_version_is_an_error_that_says_what_to_type(
+    tmp_path, monkeypatch
+):
+    def error(folder):
+        with pytest.raises(ImportError, match=r"python setup.py build_ext --inplace$") as caught:
+            library.load(folder)
+        assert caught.value.name == library.NAME
+        return str(caught.value)
+
+    assert f"in {tmp_path} is missing: pip install" in error(tmp_path)
+    (tmp_path / "kernel.abi3.so").write_bytes(b"no library")
+    assert "cannot be loaded (" in error(tmp_path)
+    monkeypatch.setattr(library, "_VERSION", library._VERSION + 1)
+    assert "is of version 9, expected 10" in error(Path(library.__file__).parent)

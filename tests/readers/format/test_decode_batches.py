@@ -2,90 +2,46 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from readers.format.compiled.fields import stored_features
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.column import column_of, merged
-from readers.format.decode.records import Decoder
-from readers.format.decode.scanner import MARGIN
+from readers.format.decode.records import Decoder, owned_value
 from readers.format.dtypes import numpy_dtype
 from readers.format.encode import Encoder
-from readers.format.encodings.bytes_values import TextEncoding
-from readers.format.protobuf.wire import varint
 from readers.format.schema import Feature, Schema
-from tests.support.plain import example, tensor
+from readers.format.tfrecord import frame
+from tests.readers.format.mutations import mutated
+from tests.readers.format.random_examples import FEATURES, examples_of
+from tests.support.plain import example, sequence_example, tensor
 
-SCHEMA = Schema(
-    {
-        "image": ("uint8", (2, 3, 1)),
-        "label": ("int64", ()),
-        "key": ("string", ()),
-        "signal": ("float32", (None, 2)),
-        "grid": ("int16", (None, None)),
-        "tokens": ("int64", (None,), "list"),
-        "floats": ("float32", (None,), "list"),
-        "plane": ("int32", (None, None), "list"),
-        "cube": ("float32", (None, 2, None), "raw"),
-        "halves": ("float16", (3,), "list"),
-        "pair": ("int32", (2,), "list"),
-        "flag": ("bool", (), "list"),
-        "raw": ("float64", (2,), "raw"),
-        "rawer": ("int16", (None, 2), "raw"),
-        "photo": ("uint8", (None, None, 3), "jpeg"),
-        "scalar": ("float64", ()),
-        "wide": ("complex64", (3,)),
-    }
-)
+SCHEMA = Schema(FEATURES)
 
 
-def record(rng, number):
-    length = int(rng.integers(1, 300))
-    return {
-        "image": rng.integers(0, 255, (2, 3, 1), np.uint8),
-        "label": int(rng.choice([0, 1, 127, 128, -1, 2**40, -(2**63), 2**63 - 1])),
-        "key": "k" * int(rng.integers(0, 200)) + str(number),
-        "signal": rng.standard_normal((length, 2)).astype(np.float32),
-        "grid": rng.integers(-9, 9, (int(rng.integers(1, 4)), length)).astype(np.int16),
-        "tokens": rng.integers(-5, 300, length),
-        "floats": rng.standard_normal(length).astype(np.float32),
-        "plane": rng.integers(-9, 300, (length, 2)).astype(np.int32),
-        "cube": rng.standard_normal((1, 2, length)).astype(np.float32),
-        "halves": rng.standard_normal(3).astype(np.float16),
-        "pair": rng.integers(-9, 9, 2).astype(np.int32),
-        "flag": bool(rng.integers(2)),
-        "raw": rng.standard_normal(2),
-        "rawer": rng.integers(-9, 9, (length, 2)).astype(np.int16),
-        "photo": rng.bytes(length),
-        "scalar": np.float64(rng.standard_normal()),
-        "wide": rng.standard_normal(3).astype(np.complex64),
-    }
-
-
-def encoded(count, seed=3):
-    """The Examples of some random records."""
-    rng = np.random.default_rng(seed)
-    return [Encoder(SCHEMA).encode(record(rng, number)) for number in range(count)]
-
-
-def laid_out(examples, after=b"\xff"):
-    """The Examples in one buffer, with other bytes between and after them."""
-    gap = b"\xff" * 5
-    lengths = np.array([len(data) for data in examples], np.int64)
-    stops = np.cumsum(lengths + len(gap))
-    data = b"".join(gap + data for data in examples) + after * MARGIN
-    return np.frombuffer(data, np.uint8), stops - lengths, stops
+def decoded(schema, examples):
+    """What is found in framed Examples with other bytes between them."""
+    gap, framed = b"\xff" * 5, list(map(frame, examples))
+    stops = np.cumsum([len(data) + len(gap) for data in framed], dtype=np.int64)
+    data = np.frombuffer(b"".join(gap + data for data in framed), np.uint8)
+    return ColumnDecoder(schema).decode(
+        data, stops - np.array(list(map(len, framed)), np.int64), stops
+    )
 
 
 def same(feature, column, examples, name):
     """Asserts that a column holds the values that `Decoder` finds one by one."""
     schema = Schema({name: feature})
     expected = [Decoder(schema).decode(data)[name] for data in examples]
+    assert len(column.arrays()) == len(examples)
     for found, value in zip(column.arrays(), expected, strict=True):
-        if isinstance(value, bytes):
-            assert found == value
+        if isinstance(value, (bytes, list)):
+            np.testing.assert_equal(bytes(found) if feature.is_image else found, value)
         else:
             np.testing.assert_array_equal(np.asarray(found, value.dtype), value)
     if feature.is_fixed and feature.dtype != "string":
@@ -93,25 +49,60 @@ def same(feature, column, examples, name):
         assert column.values.shape == (len(examples), *feature.shape)
 
 
-def check(schema, examples, regular=None):
+def check(schema, examples, alike=None):
     """The columns of Examples, compared with `Decoder`.
 
     Args:
-        regular: The records that must be decoded together; None for any.
+        alike: The records that must be decoded together; None for any.
     """
-    data, starts, stops = laid_out(examples)
-    decoder = ColumnDecoder(schema)
-    columns, rows = decoder.regular(data, starts, stops)
-    if regular is not None:
-        assert rows.tolist() == regular
+    columns, errors, rows = decoded(schema, examples)
+    if alike is not None:
+        assert rows.tolist() == alike
+    good = []
+    for row, data in enumerate(examples):
+        try:
+            Decoder(schema).decode(data)
+            good.append(data)
+        except ValueError as error:
+            assert errors.pop(row) == str(error)
+    assert not errors
     for name, column in columns.items():
-        same(schema[name], column, [examples[row] for row in rows], name)
+        same(schema[name], column, good, name)
     return columns
 
 
-def test_every_encoding_is_decoded_as_one_by_one():
-    columns = check(SCHEMA, encoded(200), list(range(200)))
-    assert set(columns) == set(SCHEMA)
+def test_the_kernel_reads_all_but_several_values():
+    several = {
+        "a": ("float32", (None, None), "sequence"),
+        "b": ("string", (2,)),
+        "c": ("string", (None,), "list"),
+    }
+    schema = Schema({**several, "e": ("int64", ()), "f": ("uint8", (None, None, 3), "jpeg")})
+    value = {"a": [np.ones((2,), np.float32)], "b": ["x", "y"], "c": ["z"], "e": 7, "f": b"\xff"}
+    regular = Encoder(schema).encode(value)
+    # With another feature, in two messages that protobuf merges.
+    odd = regular + example(extra=1)
+    check(schema, [regular, odd, regular, b"no Example", regular], [0, 2, 4])
+    assert stored_features(schema).keys() == {"e", "f"}
+    assert stored_features(SCHEMA).keys() == SCHEMA.keys()
+
+
+def test_records_without_a_feature_that_makes_a_column_are_decoded_once():
+    schema = Schema({"steps": Feature("int64", (None, 2), "list steps")})
+    columns = check(schema, [sequence_example(steps=[[n, n]] * n) for n in range(3)], [])
+    assert [len(value) for value in columns["steps"].arrays()] == [0, 1, 2]
+
+
+def test_no_records_have_no_values():
+    columns, errors, alike = decoded(SCHEMA, [])
+    assert [column.arrays() for column in columns.values()] == [[]] * len(SCHEMA)
+    assert not errors and not len(alike)
+
+
+def test_a_feature_that_all_records_lack_leaves_the_others_to_the_kernel():
+    schema = Schema({"n": ("int64", ()), "x": ("int64", (None,), "list")})
+    columns = check(schema, [example(n=n) for n in range(4)], [0, 1, 2, 3])
+    assert [value.tolist() for value in columns["x"].arrays()] == [[]] * 4
 
 
 def test_a_feature_without_values_leaves_no_record_to_the_decoder():
@@ -120,75 +111,31 @@ def test_a_feature_without_values_leaves_no_record_to_the_decoder():
     schema = Schema({"n": ("int64", ()), **features})
     value = {name: np.empty(shape, np.float32) for name, shape in sizes.items()}
     examples = [Encoder(schema).encode({"n": n, **value}) for n in range(4)]
-    decoder = ColumnDecoder(schema)
-    columns, rows = decoder.regular(*laid_out(examples))
-    assert (sorted(columns), rows.tolist()) == (sorted(schema), [0, 1, 2, 3])
+    columns = check(schema, examples, [0, 1, 2, 3])
     assert {name: columns[name].flat().shape for name in sizes} == {
         name: (4, *shape) for name, shape in sizes.items()
     }
-    check(schema, examples, [0, 1, 2, 3])
-
-
-def test_an_error_that_is_no_damage_is_not_taken_for_one(monkeypatch):
-    def fail(*arguments):
-        raise ValueError("a fault of the decoder")
-
-    monkeypatch.setattr(TextEncoding, "column", fail)
-    with pytest.raises(ValueError, match="a fault of the decoder"):
-        ColumnDecoder(SCHEMA).regular(*laid_out(encoded(3)))
-
-
-def test_features_of_several_values_are_left_to_the_decoder():
-    schema = Schema(
-        {
-            "a": ("float32", (None, None), "sequence"),
-            "b": ("string", (2,)),
-            "c": ("string", (None,), "list"),
-            "e": ("int64", ()),
-        }
-    )
-    value = {"a": [np.ones((2,), np.float32)], "b": ["x", "y"], "c": ["z"], "e": 7}
-    assert list(check(schema, [Encoder(schema).encode(value)] * 3)) == ["e"]
-
-
-def regular_and_irregular_examples():
-    """A schema, a regular Example, one with an empty array, and one with another feature."""
-    schema = Schema({"x": ("float32", (None,)), "n": ("int64", ())})
-    regular = Encoder(schema).encode({"x": np.ones(3, np.float32), "n": 5})
-    empty = Encoder(schema).encode({"x": np.ones(0, np.float32), "n": 5})
-    other = example(**{"x/shape": [3]}, x=tensor(np.ones(3, np.float32)), n=5, extra=1)
-    return schema, regular, empty, other
 
 
 @pytest.mark.parametrize("at", [0, 3, 9])
 def test_irregular_records_are_set_aside(at):
-    schema, regular, empty, other = regular_and_irregular_examples()
+    schema = Schema({"x": ("float32", (None,)), "n": ("int64", ())})
+    regular = Encoder(schema).encode({"x": np.ones(3, np.float32), "n": 5})
+    other = example(**{"x/shape": [3]}, x=tensor(np.ones(3, np.float32)), n=5, extra=1)
     cut, extended = regular[:-1], regular + b"\x0a\x00"
-    for irregular in (empty, other, b"", b"\x0a\x02", cut, extended, b"\xff" * 40):
+    for irregular in (other, b"", b"\x0a\x02", cut, extended, b"\xff" * 40):
         examples = [regular] * 10
         examples[at] = irregular
         check(schema, examples, [row for row in range(10) if row != at])
 
 
-def test_a_name_is_not_read_past_the_end_of_a_record():
-    schema = Schema({"n": ("int64", ())})
-    first = example(**{"a" * 6000: 1}, n=3)
-    # It claims to have an equally long name, and ends with the beginning of that name.
-    cut = b"\x0a" + varint(63) + b"\x0a" + varint(61) + b"\x0a" + varint(6000) + b"a" * 58
-    data, starts, stops = laid_out([first, first, cut], after=b"a")
-    assert ColumnDecoder(schema).regular(data, starts, stops)[1].tolist() == [0, 1]
-
-
-@given(st.data())
-@settings(max_examples=30)
-def test_mutated_records_are_decoded_as_one_by_one(data):
-    """Whatever a record contains, it is decoded as by `Decoder`, or left to it."""
-    examples = encoded(6, seed=data.draw(st.integers(0, 99)))
-    for _ in range(data.draw(st.integers(1, 3))):
-        row = data.draw(st.integers(0, 5))
-        place = data.draw(st.integers(0, len(examples[row]) - 1))
-        octet = data.draw(st.integers(0, 255))
-        examples[row] = examples[row][:place] + bytes([octet]) + examples[row][place + 1 :]
+@given(st.integers(0, 99), st.integers(1, 3), st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_mutated_records_are_decoded_as_one_by_one(seed, count, draw):
+    examples, randoms = examples_of(SCHEMA, 6, seed), random.Random(draw)
+    for _ in range(count):
+        row = randoms.randrange(6)
+        examples[row] = mutated(randoms, examples[row])
     check(SCHEMA, examples)
 
 
@@ -196,20 +143,15 @@ def test_a_mutated_record_hardly_ever_sets_intact_ones_aside():
     """The property above would also hold if every record were left to `Decoder`."""
     lost = 0
     for seed in range(25):
-        rng = np.random.default_rng(seed)
-        examples = encoded(6, seed)
-        mutated = int(rng.integers(6))
-        octets = bytearray(examples[mutated])
-        octets[rng.integers(len(octets))] ^= int(rng.integers(1, 256))
-        examples[mutated] = bytes(octets)
-        columns, rows = ColumnDecoder(SCHEMA).regular(*laid_out(examples))
-        found = set(rows.tolist()) if set(columns) == set(SCHEMA) else set()
-        lost += len(set(range(6)) - {mutated} - found)
+        examples, randoms = examples_of(SCHEMA, 6, seed), random.Random(seed)
+        row = randoms.randrange(6)
+        examples[row] = mutated(randoms, examples[row])
+        lost += len({*range(6)} - {row} - {*decoded(SCHEMA, examples).alike.tolist()})
     assert lost < 0.02 * 25 * 5
 
 
 def test_a_split_column_holds_the_values_of_its_records():
-    examples = encoded(9)
+    examples = examples_of(SCHEMA, 9)
     for name, column in check(SCHEMA, examples).items():
         before, part, none, after = column.split([0, 2, 7, 7, 9])
         same(SCHEMA[name], before, examples[:2], name)
@@ -236,9 +178,25 @@ def test_a_shape_that_is_no_list_of_integers_is_left_to_the_decoder(shape, first
     schema = Schema({"x": ("int64", (None,), "list")})
     odd = example(**{"x": [5, 6, 7], "x/shape": shape})
     good = [example(**{"x": [number, 6, 7], "x/shape": [3]}) for number in range(5)]
-    examples = [odd, *good] if first else [*good, odd]
-    columns, rows = ColumnDecoder(schema).regular(*laid_out(examples))
-    with pytest.raises(ValueError, match="x/shape is not a list of integers"):
-        Decoder(schema).decode(odd)
-    assert [examples[row] for row in rows] == good
-    assert [value.tolist() for value in columns["x"].arrays()] == [[n, 6, 7] for n in range(5)]
+    found = decoded(schema, [odd, *good] if first else [*good, odd])
+    (error,) = found.errors.values()
+    assert "x/shape is not a list of integers" in error
+    assert len(found.alike) == 5
+    assert [value.tolist() for value in found.columns["x"].arrays()] == [
+        [n, 6, 7] for n in range(5)
+    ]
+
+
+def test_an_owned_value_can_be_changed_and_keeps_little_memory():
+    buffer = np.arange(6, dtype=np.uint8)
+    lent = np.frombuffer(bytearray(b"abc"), np.uint8)
+    for value in (buffer[5:], np.frombuffer(b"abc", np.uint8), lent, lent.reshape(1, 3)):
+        found = owned_value(value)
+        assert found.flags.writeable and not np.shares_memory(found, value)
+        np.testing.assert_array_equal(found, value)
+    whole = buffer.reshape(2, 3)
+    assert owned_value(whole) is whole
+    assert owned_value(memoryview(b"abc")[1:]) == b"bc"
+    assert owned_value([buffer[:1]])[0].base is None
+    assert owned_value(np.array(b"x", object)) == b"x"
+    assert type(owned_value(np.array(3, np.int16))) is np.int16

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.format.compiled import library
 from readers.order.permutation import Permutation, record_keys
 
 GOLDEN = [
@@ -28,25 +29,47 @@ def test_every_number_has_exactly_one_place(n, key):
     assert np.array_equal(np.sort(whole(n, *key)), np.arange(n))
 
 
-@given(st.integers(1, 2**61), st.integers(0, 99), st.lists(st.integers(0, 2**61), max_size=20))
-@settings(deadline=None)
-def test_any_part_of_an_order_can_be_computed_alone(n, seed, places):
-    places = np.unique(np.array(places, np.int64) % n)
-    found = Permutation(n, seed)(places)
-    assert len(np.unique(found)) == len(places)
-    assert ((found >= 0) & (found < n)).all()
-    if len(places):
-        assert Permutation(n, seed)(places[-1:]).tolist() == found[-1:].tolist()
+def hashed(number):
+    """`lowbias32` of Chris Wellons' hash-prospector."""
+    low = number % 2**32
+    low = (low ^ low >> 16) * 0x7FEB352D % 2**32
+    low = (low ^ low >> 15) * 0x846CA68B % 2**32
+    return low ^ low >> 16
 
 
-@given(st.integers(1, 2**61), st.integers(0, 2**63 - 1), st.data())
+def number_at(place, n, *key):
+    """The number at a place of an order, in integers of any size."""
+    state = 0
+    for part in key:
+        state = hashed(state ^ part)
+        state = hashed(state + part // 2**32 + 1)
+    width = math.isqrt(n - 1) + 1
+    height = -(-n // width)
+    while True:
+        left, right = divmod(place, height)
+        for number in range(8):
+            word = hashed((right, left)[number % 2] ^ hashed(state + number * 0x9E3779B9))
+            if number % 2:
+                right = (right + word) % height
+            else:
+                left = (left + word) % width
+        place = left * height + right
+        if place < n:
+            return place
+
+
+@given(
+    st.integers(1, 2**61), st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=3), st.data()
+)
 @settings(max_examples=60, deadline=None)
-def test_the_kernel_computes_the_same_order(n, seed, data):
-    places = np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=9)), np.int64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "library", lambda: None)
-        expected = Permutation(n, seed, 3)(places)
-    np.testing.assert_array_equal(Permutation(n, seed, 3)(places), expected)
+def test_an_order_is_that_of_its_definition(n, epochs, data):
+    drawn = st.tuples(st.integers(0, n - 1), st.integers(0, len(epochs) - 1))
+    places, orders = zip(*data.draw(st.lists(drawn, min_size=1, max_size=9)), strict=True)
+    expected = [number_at(p, n, 7, epochs[order]) for p, order in zip(places, orders, strict=True)]
+    several = Permutation(n, 7, np.array(epochs)[:, None])
+    assert several(np.array(places), np.array(orders)).tolist() == expected
+    one = Permutation(n, 7, epochs[orders[0]])(np.array(places[:1]))
+    assert one.tolist() == expected[:1]
 
 
 def test_the_order_is_the_same_in_every_version():

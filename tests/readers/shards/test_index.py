@@ -16,10 +16,12 @@ from readers.format.encode import Encoder
 from readers.format.manifest import DatasetError
 from readers.format.tfrecord import CorruptRecordError, frame
 from readers.shards import index
+from readers.shards.addresses import MappedRecords
 from readers.shards.index import read_offsets
 from readers.shards.opened import indexes
 from readers.shards.opened.indexes import ShardIndexes
-from readers.shards.plan import Part
+from readers.shards.opened.open_shards import OpenShards
+from readers.shards.plan import Part, Plan
 from readers.shards.resolve import resolve
 from tests.support.datasets import (
     NUMBERS,
@@ -268,14 +270,20 @@ def test_a_damaged_block_of_a_large_index_is_an_error_when_it_is_used(large, tmp
     start = int.from_bytes(data[32:36], "little")
     data[start + 3 * 65536] ^= 1
     (tmp_path / "a.tfrecord.index").write_bytes(data)
-    indexes = loaded([part_of(large, 300_000), part_of(path, 300_000)])
-    zeros = np.zeros(3, int)
+    parts = part_of(large, 300_000), part_of(path, 300_000)
+    indexes, zeros = loaded(parts), np.zeros(3, int)
+    plan = Plan("", readers.Schema({"x": "int64"}), parts, 600_000, 16.0, ())
+    mapped = MappedRecords(OpenShards(plan, None))
     rows = np.array([5, 3 * 16_384 - 2, 4 * 16_384])
     assert indexes.of(rows, zeros + 1)[:, 0].tolist() == [16 * row for row in rows]
+    addresses = mapped.of(300_000 + rows).addresses
+    assert (addresses - addresses[0]).tolist() == [16 * (row - 5) for row in rows]
     for row in (3 * 16_384 - 1, 3 * 16_384, 3 * 16_384 + 700):
         assert indexes.of_one(row, 0) == (16 * row, 16)
         with pytest.raises(DatasetError, match=rf"^{path}\.index: damaged; delete the index$"):
             indexes.of(np.array([3, row, 4]), zeros + 1)
+        with pytest.raises(DatasetError, match=rf"^{path}\.index: damaged; delete the index$"):
+            mapped.of(300_000 + np.array([3, row, 4]))
 
 
 def test_a_damaged_block_of_a_large_copy_is_an_error_once(tmp_path, monkeypatch, folder):

@@ -96,19 +96,19 @@ static void *copy_of(const void *data, int64_t bytes) {
 
 /* CRC32C, bit by bit from a table of the polynomial ------------------------------------------------- */
 
-static uint32_t crc_table[256];
+static uint32_t plain_table[256];
 
-static void make_crc_table(void) {
+static void make_plain_table(void) {
     for (uint32_t octet = 0; octet < 256; octet++) {
         uint32_t crc = octet;
         for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ 0x82F63B78u : crc >> 1;
-        crc_table[octet] = crc;
+        plain_table[octet] = crc;
     }
 }
 
 static uint32_t plain_crc(const uint8_t *data, int64_t size) {
     uint32_t crc = ~0u;
-    for (int64_t i = 0; i < size; i++) crc = crc >> 8 ^ crc_table[(crc ^ data[i]) & 255];
+    for (int64_t i = 0; i < size; i++) crc = crc >> 8 ^ plain_table[(crc ^ data[i]) & 255];
     return ~crc;
 }
 
@@ -636,24 +636,27 @@ static void read_records(Input *input, int is_raw, int is_changed, int is_thread
     int64_t batches = 1 + take(input) % 3, *bounds = block(8 * (batches + 1));
     for (int64_t batch = 0; batch <= batches; batch++) bounds[batch] = rows * batch / batches;
     for (int64_t n = 0; n < fields_n; n++) allocate(&fields[n], &declared[n], rows, batches);
-    int64_t walks_to = -1, fills_to = -1;
+    int is_walked[MOST_ROWS], is_filled[MOST_ROWS], can_fill = 1;
     for (int64_t row = 0; row < rows; row++) {
         records[row] = take_record(input, fields, declared, fields_n, is_raw, &sizes[row]);
-        int is_walked = plain_walk(records[row], sizes[row], fields, fields_n, places[row]);
-        if (!is_walked && walks_to < 0) walks_to = row;
-        if (fills_to < 0 &&
-            !(is_walked && plain_fill(records[row], sizes[row], fields, fields_n, places[row], row, 0)))
-            fills_to = row;
+        is_walked[row] = plain_walk(records[row], sizes[row], fields, fields_n, places[row]);
+        is_filled[row] =
+            is_walked[row] && plain_fill(records[row], sizes[row], fields, fields_n, places[row], row, 0);
     }
+    uint8_t *refused = block(rows);
     const uint8_t *const *addresses = copy_of(records, (int64_t)sizeof *records * rows);
     int64_t *lengths = copy_of(sizes, (int64_t)sizeof *sizes * rows);
     Field *exact = copy_of(fields, (int64_t)sizeof *fields * fields_n);
-    int64_t threads = is_threaded ? take(input) % 20 : 1, can_fill = 1;
+    int64_t threads = is_threaded ? take(input) % 20 : 1;
     if (!is_fixed || is_changed) {
-        MUST(readers_rows(addresses, lengths, rows, exact, fields_n, WALK, threads) == walks_to);
-        for (int64_t row = 0; row < (walks_to < 0 ? rows : walks_to); row++)
-            check_places(exact, fields_n, places[row], sizes[row], row);
-        can_fill = walks_to < 0;
+        int64_t left = readers_rows(addresses, lengths, rows, exact, fields_n, WALK, threads, refused);
+        can_fill = left == 0;
+        for (int64_t row = 0; row < rows; row++) {
+            MUST(refused[row] == !is_walked[row]);
+            left -= refused[row];
+            if (is_walked[row]) check_places(exact, fields_n, places[row], sizes[row], row);
+        }
+        MUST(left == 0);
     }
     if (!can_fill) return;
     /* Without a walk, records may not be what their fields say. */
@@ -667,13 +670,18 @@ static void read_records(Input *input, int is_raw, int is_changed, int is_thread
             uint16_t place = (uint16_t)take_wide(input, 2);
             records[row][place % sizes[row]] ^= take(input);
         }
-        readers_rows(addresses, lengths, rows, exact, fields_n, FILL | (take(input) & 1 ? CHECK : 0), threads);
+        readers_rows(addresses, lengths, rows, exact, fields_n, FILL | (take(input) & 1 ? CHECK : 0), threads,
+                     refused);
         return;
     }
     int64_t work = FILL | CHECK | (is_fixed ? WALK : 0);
-    MUST(readers_rows(addresses, lengths, rows, exact, fields_n, work, threads) == fills_to);
-    for (int64_t row = 0; fills_to < 0 && row < rows; row++)
-        MUST(plain_fill(records[row], sizes[row], exact, fields_n, places[row], row, 1));
+    int64_t left = readers_rows(addresses, lengths, rows, exact, fields_n, work, threads, refused);
+    for (int64_t row = 0; row < rows; row++) {
+        MUST(refused[row] == !is_filled[row]);
+        left -= refused[row];
+        if (is_filled[row]) MUST(plain_fill(records[row], sizes[row], exact, fields_n, places[row], row, 1));
+    }
+    MUST(left == 0);
 }
 
 static void check_crc(Input *input) {
@@ -687,12 +695,13 @@ static void check_crc(Input *input) {
     uint8_t *data = block(before + size);
     for (int64_t i = 0; i < before + size; i++)
         data[i] = input->left ? take(input) : (uint8_t)(i * i * 31 + kind);
-    MUST(readers_crc32c(data + before, size) == (int64_t)plain_crc(data + before, size));
+    MUST(~crc_of(~0u, data + before, size) == plain_crc(data + before, size));
+    MUST(~crc_by_table(~0u, data + before, size) == plain_crc(data + before, size));
 }
 
 int LLVMFuzzerInitialize(int *count, char ***arguments) {
     (void)count, (void)arguments;
-    make_crc_table();
+    make_plain_table();
     arena_used = ARENA - GAP;
     MUST(readers_version() == VERSION);
     return 0;

@@ -1,4 +1,4 @@
-"""Examples, SequenceExamples and tensors: record by record, in columns, compiled, and in google.protobuf."""
+"""Examples, SequenceExamples and tensors: record by record, by the kernel, and in google.protobuf."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from readers.format.compiled import library
 from readers.format.compiled.columns import CompiledDecoder
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import Decoder, parse_example, parse_feature_lists
-from readers.format.decode.scanner import MARGIN
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.encode import Encoder
 from readers.format.protobuf.tensor import parse_tensor, serialize_tensor
 from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, fields, unpacked_varints
 from readers.format.schema import Schema
-from readers.format.tfrecord import frame
+from readers.format.tfrecord import FRAME_BYTES, frame
 from tests.campaigns.fuzz import protobuf
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import messages
@@ -168,56 +167,46 @@ def _examine_example(schema: Schema, record: bytes) -> None:
         # Its Python classes keep NaNs as they are, so every bit is the same.
         assert again == expected, f"{expected!r:.300}, as protobuf writes it {again!r:.300}"
     _check_columns(schema, record, expected)
-    if library.is_compiled() and record:
-        _check_compiled(schema, record, expected)
+    _check_compiled(schema, record)
 
 
 def _check_columns(schema: Schema, record: bytes, expected: dict[str, Any] | None) -> None:
+    """Compares what the kernel and the decoder of single records find together."""
     good = _good(schema)
-    decoder = ColumnDecoder(schema)
-    batches = ([[record, record]], [[good, record, good]], [[record, record, good]])
-    for batch in batches[zlib.crc32(record) % len(batches)]:
-        lengths = np.array([len(data) for data in batch], np.int64)
-        stops = np.cumsum(lengths)
-        data = np.frombuffer(b"".join([*batch, bytes(MARGIN)]), np.uint8)
-        columns, rows = decoder.regular(data, stops - lengths, stops)
-        held = rows.tolist()
-        alone: dict[str, dict[str, Any] | None] = {}
-        if columns.keys() == schema.keys() and any(batch[row] is record for row in held):
-            assert expected is not None, "columns hold what does not decode"
-        assert held == sorted(set(held)) and set(held) <= set(range(len(batch)))
-        for name, column in columns.items():
-            arrays = column.arrays()
-            assert len(arrays) == len(held), "a column has other rows"
-            for row, array in zip(held, arrays, strict=True):
-                if batch[row] is record:
-                    value = alone.setdefault(name, one_by_one(schema.select([name]), record))
-                    assert value is not None, f"a column has {name!r} of what does not decode"
-                    found = trace(array) if schema[name].dtype != "string" else trace(bytes(array))
-                    assert found == value[name], (
-                        f"{name!r}: {found!r:.200} in a column, {value[name]!r:.200}"
-                    )
+    batches = ([record, record], [good, record, good], [record, record, good])
+    batch = batches[zlib.crc32(record) % len(batches)]
+    lengths = np.array([len(data) + FRAME_BYTES for data in batch], np.int64)
+    data, stops = np.frombuffer(b"".join(map(frame, batch)), np.uint8), np.cumsum(lengths)
+    columns, errors, _ = ColumnDecoder(schema).decode(data, stops - lengths, stops)
+    rows = [row for row in range(len(batch)) if row not in errors]
+    assert all(
+        (row in errors) == (expected is None) for row, one in enumerate(batch) if one is record
+    )
+    assert columns.keys() == schema.keys() or not rows
+    for name, column in columns.items():
+        for row, value in zip(rows, column.arrays(), strict=True):
+            if batch[row] is record:
+                _check_value(schema, name, value, expected)
 
 
-def _check_compiled(schema: Schema, record: bytes, expected: dict[str, Any] | None) -> None:
-    decoder = CompiledDecoder(schema)
-    if not decoder.is_able:
+def _check_value(schema: Schema, name: str, value: Any, expected: dict[str, Any] | None) -> None:
+    assert expected is not None, "a column holds what does not decode"
+    is_bytes = schema[name].is_image or (schema[name].dtype == "string" and not schema[name].shape)
+    found = trace(bytes(value) if is_bytes else value)
+    assert found == expected[name], f"{name!r}: {found!r:.200} in a column, {expected[name]!r:.200}"
+
+
+def _check_compiled(schema: Schema, record: bytes) -> None:
+    """Compares what the kernel finds in records, each in memory of its own."""
+    held = [np.frombuffer(frame(data), np.uint8) for data in (_good(schema), record)]
+    records = np.array([library.address(octets) for octets in held], np.int64)
+    sizes = np.array([len(octets) for octets in held], np.int64)
+    try:
+        (columns,) = CompiledDecoder(schema).batches(records, sizes, (0, 2), {})
+    except library.RefusedRecords:
         return
-    for batch in ([record, record], [_good(schema), record]):
-        held = [np.frombuffer(frame(data), np.uint8) for data in batch]
-        records = np.array([library.address(octets) for octets in held], np.int64)
-        sizes = np.array([len(octets) for octets in held], np.int64)
-        batches = decoder.batches(records, sizes, (0, len(records)), {})
-        columns = batches and batches[0]
-        if columns is None:
-            continue
-        assert expected is not None, "the kernel decodes what does not decode"
-        for name in schema:
-            assert columns[name].flat().dtype == numpy_dtype(schema[name].dtype)
-            found = trace(columns[name].arrays()[1])
-            assert found == expected[name], (
-                f"{name!r}: {found!r:.200} compiled, {expected[name]!r:.200}"
-            )
+    for name, column in columns.items():
+        _check_value(schema, name, column.arrays()[1], one_by_one(schema.select([name]), record))
 
 
 def _examine_sequence_example(schema: Schema, record: bytes) -> None:

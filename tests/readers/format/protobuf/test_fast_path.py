@@ -25,6 +25,7 @@ SCHEMA = Schema(
         "image": ("uint8", (2, 70, 1)),
         "label": ("int64", ()),
         "text": ("string", ()),
+        "texts": ("string", (None,), "list"),
         "é": ("float32", (2,), "list"),
         "tokens": ("int64", (None,), "list"),
     }
@@ -35,6 +36,7 @@ EXAMPLE = Encoder(SCHEMA).encode(
         "image": np.arange(140, dtype=np.uint8).reshape(2, 70, 1),
         "label": -1,
         "text": "t" * 200,
+        "texts": ["a", "", "b" * 300],
         "é": [1, 2],
         "tokens": [3, 400, 5],
     }
