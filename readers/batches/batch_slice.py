@@ -39,13 +39,9 @@ class BatchSlice:
     bucket: int | None = None
 
     def padded(self, schema: Mapping[str, Feature], size: int) -> BatchSlice:
-        """The slice with a mask, and with rows that hold no record after its own.
+        """The slice with a mask, and filled up to `size` rows with such as hold no record.
 
-        Such a row has zeros and empty strings, and 0 wherever a size is unknown.
-
-        Args:
-            schema: The features.
-            size: The number of rows in the batch.
+        They have zeros and empty strings, and 0 wherever a size is unknown.
         """
         count = len(self.places) if self.rows is None else int(self.rows.max(initial=-1)) + 1
         columns = self.columns
@@ -62,9 +58,7 @@ class BatchSlice:
     def keys(self, seed: int, part: int) -> np.ndarray:
         """A pseudo-random number for each row, int64 [B]; of a packed row its first record's, or 0 of padding.
 
-        Args:
-            seed: The seed of the order.
-            part: The number of the part that this host reads alone; 0 if it shares batches.
+        `part` is the number of the part that this host reads alone; 0 if it shares batches.
         """
         places = self.places
         if self.rows is not None:
@@ -76,10 +70,8 @@ class BatchSlice:
         self, schema: Mapping[str, Feature], batch_format: BatchFormat, empty: Allocator
     ) -> dict[str, np.ndarray]:
         """The arrays of the batch by name; large ones are allocated by `empty`."""
-        if self.bucket is not None:
-            batch_format = batch_format.of_bucket(self.bucket)
         if self.rows is None:
-            batch = collate(self.columns, schema, batch_format, empty)
+            batch = collate(self.columns, schema, batch_format, empty, self.bucket)
         else:
             count = int(self.rows.max()) + 1 if self.mask is None else len(self.mask)
             batch = pack(self.columns, schema, batch_format, self.rows, count, empty)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from readers.shards.plan import Plan
 
 # Records decoded together share some 100 NumPy calls; limited in bytes, so that those calls find
@@ -42,15 +44,9 @@ def records_of_steps(plan: Plan) -> int:
     return max(min(CHUNK_RECORDS, int(_STEPS_BYTES / (plan.record_bytes or 1))), 1)
 
 
-def ahead_end(plan: Plan, place: int, window: int | None) -> int:
-    """The place in an order up to which to fetch records from a store together.
-
-    A shuffle window is fetched whole: its records lie in a few ranges of the files, and each range
-    should be fetched once.
-    """
-    if window is not None:
-        return (place // window + 1) * window
-    return place + max(1, int(min(_AHEAD_BYTES / (plan.record_bytes or 1), _AHEAD_RECORDS)))
+def records_ahead(plan: Plan) -> int:
+    """How many records to fetch from a store together, if no shuffle window says it."""
+    return math.ceil(min(_AHEAD_BYTES / (plan.record_bytes or 1), _AHEAD_RECORDS))
 
 
 def windows_ahead(plan: Plan) -> int:

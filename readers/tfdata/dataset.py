@@ -10,9 +10,10 @@ from typing import Any
 
 from readers.batches.batch_format import Ragged, is_number, plain
 from readers.batches.by_length.batches import BatchesByLength
+from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.planning import plan_of
-from readers.batches.stream import open_batches, state_after
+from readers.batches.stream import open_batches
 from readers.format.schema import Schema
 from readers.order.state import State
 from readers.shards.plan import Plan
@@ -69,8 +70,7 @@ def state_of(dataset: tf.data.Dataset, steps: int) -> State:
             f"{type(dataset).__name__} is no dataset as readers.load returns it: keep that one for "
             "state_of, and train on what you make of it"
         )
-    plan, options = opened
-    return state_after(open_batches(plan, options), steps, options)
+    return open_batches(*opened).state_after(steps)
 
 
 def _distribution(options: ReadOptions) -> tf.data.Options:
@@ -100,6 +100,7 @@ def _batches(plan: Plan, options: ReadOptions, record_map: RecordMap | None) -> 
     if isinstance(source, BatchesByLength):
         batches = dataset_by_length(source, plan.schema, read, finish)
         return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
+    assert isinstance(source, BatchesByStep)
     schedule, batches = source.schedule, dataset_by_step(source, plan.schema, read, finish)
     if schedule.steps is None:
         return _counted(batches, tf.data.INFINITE_CARDINALITY)

@@ -69,7 +69,9 @@ def dataset_by_step(
             reader, name = readers.reader(int(name), int(first))
         for step in range(int(first), min(int(first) + together, int(end))):
             try:
-                found = bridge.arrays(reader.step(step), reader.memory.empty)
+                batch = reader.batch(step, int(end))
+                assert batch is not None
+                found = bridge.arrays(batch[0], reader.memory.empty)
             except Exception as error:
                 if not steps:
                     raise
@@ -147,7 +149,7 @@ def dataset_by_length(
     def read(epoch: Any, place: Any, held: np.ndarray, end: Any, name: Any) -> list[Any]:
         cursor = Cursor(int(epoch), int(place), tuple(held.tolist()))
         reader, name = readers.reader(int(name), cursor)
-        found = reader.batch(cursor, int(end))
+        found = reader.batch(cursor, Cursor(int(end)))
         if found is None:
             return [np.bool_(False), name, *_cursor_arrays(cursor), *nothing]
         batch, after = found
@@ -164,7 +166,7 @@ def dataset_by_length(
 
     def bounds(number: int) -> list[Any]:
         begin, end = batches_by_length.bounds_of(number)
-        return [*_cursor_arrays(begin), np.int64(_NO_END if end is None else end)]
+        return [*_cursor_arrays(begin), np.int64(_NO_END if end is None else end.epoch)]
 
     def one_pass(*state: tf.Tensor) -> tf.data.Dataset:
         calls = (

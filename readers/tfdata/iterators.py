@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from readers.batches.by_length.batches import BatchesByLength, LengthReader
-from readers.batches.by_step import BatchesByStep, StepReader
+from readers.batches.batch_source import BatchSource
+from readers.batches.reading import BatchReader
 
 # In bytes: TensorFlow takes over an aligned array without a copy.
 _ALIGNMENT = 64
@@ -22,12 +22,12 @@ class IteratorReaders:
         batches: What is read.
     """
 
-    def __init__(self, batches: BatchesByStep | BatchesByLength) -> None:
+    def __init__(self, batches: BatchSource[Any]) -> None:
         self._batches = batches
         self._names = weakref.WeakValueDictionary[int, _IteratorName]()
         self._numbers = itertools.count(1)
 
-    def reader(self, number: int, place: Any) -> tuple[Any, np.ndarray]:
+    def reader(self, number: int, place: Any) -> tuple[BatchReader, np.ndarray]:
         """The reader of an iterator, and int64 [], the number to give in the iterator's next call.
 
         The iterator must keep that array, or a tensor that shares its memory: the reader is
@@ -40,7 +40,7 @@ class IteratorReaders:
         """
         name = self._names.get(number)
         if name is None or name.reader.place != place:
-            name = _IteratorName(next(self._numbers), self._batches.reader())
+            name = _IteratorName(next(self._numbers), BatchReader(self._batches))
             self._names[name.number] = name
         return name.reader, np.asarray(name)
 
@@ -53,7 +53,7 @@ class _IteratorName:
         reader: The reader of the iterator.
     """
 
-    def __init__(self, number: int, reader: StepReader | LengthReader) -> None:
+    def __init__(self, number: int, reader: BatchReader) -> None:
         self.number, self.reader = number, reader
         memory = np.full(2 * _ALIGNMENT // 8, number, np.int64)
         start = -memory.ctypes.data % _ALIGNMENT // 8
