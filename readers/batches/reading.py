@@ -105,10 +105,11 @@ def _numbered(source: BatchSource[Any], epoch: int, groups: Iterator[Group]) -> 
     """The groups with the numbers of their records."""
     # Many together: ordering takes 200 NumPy calls, however many records there are.
     while chunk := _taken(groups, CHUNK_RECORDS):
-        numbers = source.order(epoch, np.concatenate([group.places for group in chunk]))
-        ends = np.cumsum([len(group.places) for group in chunk])
-        for group, of_group in zip(chunk, np.split(numbers, ends[:-1]), strict=True):
-            yield group._replace(numbers=of_group)
+        numbers, start = source.order(epoch, np.concatenate([group.places for group in chunk])), 0
+        for group in chunk:
+            stop = start + len(group.places)
+            yield group._replace(numbers=numbers[start:stop])
+            start = stop
 
 
 def _fetched(

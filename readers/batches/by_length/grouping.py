@@ -46,21 +46,18 @@ class Buckets:
         held = [_NONE] * len(self._sizes)
         for places, lengths in chunks:
             buckets = self._buckets(lengths)
-            # Of each bucket: its records, those that waited first, and how many of these come before a place.
-            mine = [np.flatnonzero(buckets == number) for number in range(len(held))]
-            waited = [len(records) for records in held]
-            every = [np.append(h, places[m]) for h, m in zip(held, mine, strict=True)]
-            complete = [
-                (int(mine[number][stop - waited[number] - 1]), number, stop - size, stop)
-                for number, size in enumerate(self._sizes)
-                for stop in range(size, len(every[number]) + 1, size)
-            ]
-            for at, bucket, start, stop in sorted(complete):
-                counts = [
-                    w + int(m.searchsorted(at, "right")) for w, m in zip(waited, mine, strict=True)
-                ]
-                group = Group(every[bucket][start:stop], self._sizes[bucket], None, bucket)
-                yield group, int(places[at]) + 1, np.concatenate(self._waiting(every, counts))
+            # In each bucket, places ascend: those that waited come first.
+            every = [np.append(records, places[buckets == n]) for n, records in enumerate(held)]
+            complete = sorted(
+                (int(records[stop - 1]), number, stop)
+                for number, (records, size) in enumerate(zip(every, self._sizes, strict=True))
+                for stop in range(size, len(records) + 1, size)
+            )
+            for at, number, stop in complete:
+                size = self._sizes[number]
+                waiting = self._waiting(every, [r.searchsorted(at, "right") for r in every])
+                group = Group(every[number][stop - size : stop], size, None, number)
+                yield group, at + 1, np.concatenate(waiting)
             held = self._waiting(every, [len(records) for records in every])
         for number, records in enumerate(() if drop else held):
             if len(records):
