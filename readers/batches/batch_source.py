@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from readers.batches.batch_slice import BatchSlice
+from readers.batches.batch_slice import BatchSlice, Group
 from readers.batches.collate import truncate
 from readers.batches.options import ReadOptions
-from readers.batches.orders import order_of
+from readers.order.mixture import MixedOrder
+from readers.order.orders import (
+    GlobalOrder,
+    InterleavedOrder,
+    OrderOfEpochs,
+    RecordOrder,
+    SequentialOrder,
+)
 from readers.order.permutation import record_keys
 from readers.order.state import State
 from readers.shards.framed import FramedRecords
@@ -20,26 +27,6 @@ from readers.shards.plan import Plan
 from readers.shards.records import Records
 
 _Cursor = TypeVar("_Cursor")
-
-
-class Group(NamedTuple):
-    """The records of one batch, of all hosts together or of one.
-
-    Attributes:
-        places: int64 [k], the places of the records in their epoch, in order.
-        size: The number of rows in a full batch.
-        rows: int64 [k], the row of each record in the batch; None if each has a row of its own.
-        bucket: The number of the bucket; None without buckets.
-        after: The cursor of the next batch.
-        numbers: int64 [k], the numbers of the records in the plan; empty until the order is asked for them.
-    """
-
-    places: np.ndarray
-    size: int
-    rows: np.ndarray | None = None
-    bucket: int | None = None
-    after: Any = None
-    numbers: np.ndarray = np.empty(0, np.int64)
 
 
 class BatchSource(abc.ABC, Generic[_Cursor]):
@@ -54,7 +41,7 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
     """
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
-        self.plan, self.options, self.order = plan, options, order_of(plan, options)
+        self.plan, self.options, self.order = plan, options, _order_of(plan, options)
         self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
         self.memory: RecyclingAllocator = self.records.memory
         # How features become rows, as far as this can be done where they are read.
@@ -130,6 +117,42 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
         slices = []
         for columns, group in zip(found, groups, strict=True):
             cut = truncate(columns, schema, options.format) if options.truncates else columns
-            batch = BatchSlice(cut, epoch, group.places, group.rows, bucket=group.bucket)
-            slices.append(batch.padded(schema, group.size) if options.pads else batch)
+            batch = BatchSlice(cut, epoch, group)
+            slices.append(batch.padded(schema) if options.pads else batch)
         return slices
+
+
+def _order_of(plan: Plan, options: ReadOptions) -> RecordOrder:
+    """The order of the records in each epoch."""
+    seed, shuffle = options.seed or 0, options.order.shuffle
+    if plan.mixed:
+        counts, weights = zip(*plan.mixed, strict=True)
+        orders: list[OrderOfEpochs] = [
+            GlobalOrder(count, seed, number) if shuffle else SequentialOrder()
+            for number, count in enumerate(counts)
+        ]
+        return MixedOrder(counts, orders, weights, seed if shuffle else None)
+    if options.order.buffer is not None:
+        return InterleavedOrder([part.take for part in plan.parts], seed, options.order.buffer)
+    return GlobalOrder(plan.records, seed) if shuffle else SequentialOrder()
+
+
+def order_name(plan: Plan, options: ReadOptions) -> str:
+    """The name of the order in a saved state."""
+    if options.order.buffer is not None:
+        return f"interleaved in windows of {options.order.buffer}"
+    name = "in a global shuffle" if options.order.shuffle else "in order"
+    return f"{name}, mixed by {[weight for _, weight in plan.mixed]}" if plan.mixed else name
+
+
+def check_state(state: State, order: str, plan: Plan) -> None:
+    """Raises ValueError if a state is of other records or of another order."""
+    if state.dataset != plan.digest:
+        raise ValueError(
+            f"the state is of the dataset {state.dataset}, this one is {plan.digest}: the records, "
+            "the split or its slice differ"
+        )
+    if state.order != order:
+        raise ValueError(f"the state is of records {state.order}, not {order}")
+    if state.place > plan.records:
+        raise ValueError(f"the state is at record {state.place} of {plan.records}")

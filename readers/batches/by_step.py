@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from readers.batches.batch_source import BatchSource, Group
+from readers.batches.batch_slice import Group
+from readers.batches.batch_source import BatchSource, check_state, order_name
 from readers.batches.options import ReadOptions
-from readers.batches.orders import check_state, order_name
 from readers.order.schedule import Schedule
 from readers.order.state import State
 from readers.shards.plan import Plan
@@ -20,17 +20,12 @@ from readers.shards.plan import Plan
 class BatchesByStep(BatchSource[int]):
     """Random access to the batches of a plan; the cursor is the number of a step.
 
-    Args:
-        plan: What to read; its number of records is known.
-        options: How to read.
-
     Attributes:
         schedule: Maps a step to places in an epoch.
         batch_bytes: The approximate size of a batch in the shards.
 
     Raises:
-        ValueError: The state is of another dataset or order, or there are not enough records for
-            one batch on each host.
+        ValueError: The state is of other records or another order, or there are too few for a batch on each host.
     """
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:

@@ -37,8 +37,7 @@ def collate(
 
     Args:
         columns: The features of the records, truncated to their limits.
-        schema: The features to batch.
-        batch_format: How to batch those of unknown shape.
+        schema, batch_format: The features to batch, and how to batch those of unknown shape.
         empty: Allocates large arrays.
         bucket: The bucket whose size a batch without records has, too; None without buckets.
     """
@@ -124,10 +123,11 @@ def _truncate(feature: Feature, column: FeatureColumn, limit: int | None) -> Fea
     axis = feature.first_unknown
     within = (slice(None),) * axis + (slice(limit),)
     if feature.is_sequence:
-        if axis == 0:
-            return FeatureColumn(object_array([value[:limit] for value in column.flat()]))
-        arrays = [[array[within[1:]] for array in value] for value in column.flat()]
-        return FeatureColumn(object_array(arrays))
+        cut = [
+            [array[within[1:]] for array in value] if axis else value[:limit]
+            for value in column.flat()
+        ]
+        return FeatureColumn(object_array(cut))
     shapes = column.shapes
     if shapes is None or shapes[:, axis].max(initial=0) <= limit:
         return column

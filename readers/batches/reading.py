@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from readers.batches.batch_slice import BatchSlice
-from readers.batches.batch_source import BatchSource, Group
+from readers.batches.batch_slice import BatchSlice, Group
+from readers.batches.batch_source import BatchSource
 from readers.batches.prefetch import mapped_ahead
 from readers.batches.read_sizes import (
     CHUNK_RECORDS,
     records_ahead,
-    records_of_steps,
+    records_together,
     windows_ahead,
 )
 from readers.shards.framed import FramedRecords
@@ -80,7 +80,7 @@ def _batches(
 ) -> Iterator[_Read]:
     (worker, workers), count = turn, itertools.count(number)
     # At first, a program waits for each batch, so few are read together.
-    most, together = records_of_steps(source.plan), 1
+    most, together = records_together(source.plan), 1
     for epoch, groups in source.epochs(cursor, end):
         mine = (group for group in groups if next(count) % workers == worker)
         for window, fetched in _fetched(source, _numbered(source, epoch, mine)):

@@ -85,12 +85,7 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
         return batch
 
     def __len__(self) -> int:
-        """The number of batches in a pass from the beginning of an epoch.
-
-        Raises:
-            TypeError: There is no end.
-            ValueError: By length, there are too few records for one batch.
-        """
+        """The number of batches in a pass from the beginning of an epoch; TypeError if there is no end."""
         return self._source.batches_of_pass(max(self._pass, 0))
 
     def __repr__(self) -> str:
@@ -133,7 +128,7 @@ def made_from(
 
     Args:
         source: The batches of this host.
-        convert: Makes a batch of records, with the allocator of large arrays.
+        convert: As for `Batches`.
         first: The cursor of the first batch, whichever worker reads it, and its number.
         end: The cursor after the last batch; None without one.
         turn: The number of this worker, and how many there are.

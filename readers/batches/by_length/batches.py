@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from readers.batches.batch_source import BatchSource, Group
+from readers.batches.batch_slice import Group
+from readers.batches.batch_source import BatchSource, check_state, order_name
 from readers.batches.by_length.grouping import Chunk, grouping_of
 from readers.batches.by_length.lengths import Lengths
 from readers.batches.options import ReadOptions
-from readers.batches.orders import check_state, order_name
 from readers.batches.read_sizes import CHUNK_RECORDS
 from readers.order.schedule import share
 from readers.order.state import Cursor, State
@@ -24,14 +24,10 @@ from readers.shards.plan import Plan
 
 
 class BatchesByLength(BatchSource[Cursor]):
-    """Batches in sequence, each found from the cursor before it.
-
-    Args:
-        plan: What to read; its number of records is known.
-        options: How to read: with buckets, or packed.
+    """Batches in sequence, in buckets or packed, each found from the cursor before it.
 
     Raises:
-        ValueError: The state is of another dataset, order or grouping, or there are too few records for one batch.
+        ValueError: The state is of other records, another order or grouping, or there are too few for one batch.
     """
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
@@ -79,11 +75,7 @@ class BatchesByLength(BatchSource[Cursor]):
             cursor = Cursor(cursor.epoch + 1)
 
     def _rest_of_epoch(self, cursor: Cursor) -> Iterator[Group]:
-        """This host's share of each batch from a cursor to the end of its epoch.
-
-        Raises:
-            ValueError: There are too few records for one batch.
-        """
+        """This host's share of each batch from a cursor to the end of its epoch; ValueError if there is none."""
         epoch, total, any_batch = cursor.epoch, self.plan.records, cursor.place > 0
         drop = self.options.remainder == "drop"
         for group, end, held in self._grouping.groups(self._chunks(cursor), total, drop):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from readers.batches.batch_source import Group
+from readers.batches.batch_slice import Group
 from readers.batches.options import ReadOptions
 
 # The places of records in order, int64 [k], and their lengths, int64 [k, features].
@@ -24,12 +24,12 @@ _NONE = np.empty(0, np.int64)
 
 
 class Buckets:
-    """Batches of records of similar length.
+    """Batches of records of similar length, from one more buckets than there are boundaries.
 
     Args:
         feature: The feature whose length decides.
         boundaries: The increasing lengths at which a new bucket starts.
-        sizes: Records per batch of all hosts from each bucket, one more than there are boundaries.
+        sizes: Records per batch of all hosts from each bucket.
 
     Attributes:
         features: The features whose lengths decide.

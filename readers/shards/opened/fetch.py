@@ -23,12 +23,11 @@ _MAX_BYTES_IN_FLIGHT = 64 << 20
 
 
 class ShardBytes:
-    """The bytes of one shard. It is safe to share between threads.
+    """The bytes of one shard; safe to share between threads.
 
     Args:
         path: A path, or a URL of a store or of another protocol of fsspec.
-        descriptor: Whether the object may keep a file descriptor. Without one, reading long runs of a
-            local file takes a third longer.
+        descriptor: Whether to keep a file descriptor, without which long runs take a third longer.
         cached: An open copy of the file on a local disk, which is read in its place, and closed here.
 
     Attributes:
