@@ -55,7 +55,7 @@ class Buckets:
             )
             for at, number, stop in complete:
                 size = self._sizes[number]
-                waiting = self._waiting(every, [r.searchsorted(at, "right") for r in every])
+                waiting = self._waiting(every, [int(r.searchsorted(at, "right")) for r in every])
                 group = Group(every[number][stop - size : stop], size, None, number)
                 yield group, at + 1, np.concatenate(waiting)
             held = self._waiting(every, [len(records) for records in every])
