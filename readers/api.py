@@ -10,7 +10,6 @@ from readers.batches.batch_format import BatchFormat
 from readers.batches.batch_slice import ToArrays, Transform
 from readers.batches.options import OnCorrupt, Order
 from readers.batches.planning import plan_of
-from readers.batches.prefetch import check_prefetch
 from readers.batches.stream import Batches
 from readers.decoders.decoder import Decoder
 from readers.decoders.record_work import Map, RecordFunction
@@ -199,9 +198,7 @@ def as_numpy(
         ...     print(batch["signal"].shape)
     """
     plan, options = plan_of(_arguments(locals()))
-    return Batches(
-        plan, options, ToArrays(plan.schema, options, transform), check_prefetch(prefetch)
-    )
+    return Batches(plan, options, ToArrays(plan.schema, options, transform), prefetch)
 
 
 @_with_arguments_of_load
@@ -257,8 +254,7 @@ def torch_batches(
     # The host is asked for in each process that reads.
     plan, options = plan_of({**arguments, "shard": (0, 1)}, strings=False)
     drawn = seed is None and not isinstance(options.state, State)
-    ahead = check_prefetch(prefetch)
-    return TorchBatches(plan, options, shard, drawn, transform, pin_memory, ahead)
+    return TorchBatches(plan, options, shard, drawn, transform, pin_memory, prefetch)
 
 
 @_with_arguments_of_load
@@ -315,7 +311,7 @@ def jax_batches(
         arguments["shard"] = this_process()
     plan, options = plan_of(arguments, strings=False)
     convert = ToJax(plan.schema, options, transform, sharding)
-    return Batches(plan, options, convert, check_prefetch(prefetch))
+    return Batches(plan, options, convert, prefetch)
 
 
 def state_of(dataset: tf.data.Dataset[Any], steps: int) -> State:

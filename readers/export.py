@@ -13,7 +13,7 @@ import numpy as np
 
 from readers.batches.batch_format import BatchFormat
 from readers.batches.collate import collate
-from readers.batches.read_sizes import records_at_once
+from readers.batches.read_sizes import records_together
 from readers.files.local import is_local, path_text
 from readers.format.dtypes import numpy_dtype
 from readers.format.encodings.spec import format_shape
@@ -92,7 +92,7 @@ def export_npy(
     for target in outputs.values():
         if target.exists():
             raise FileExistsError(f"{target}: already exists; delete it, or choose another output")
-    records, size = Records(plan), records_at_once(plan)
+    records, size = Records(plan), records_together(plan)
     with ExitStack() as stack:
         files = {name: stack.enter_context(_partial(path)) for name, path in outputs.items()}
         for name, file in files.items():

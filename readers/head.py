@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from readers.batches.read_sizes import records_at_once
+from readers.batches.read_sizes import records_together
 from readers.describe import named
 from readers.format.dtypes import dtype_name
 from readers.format.encodings.spec import format_shape
@@ -58,7 +58,7 @@ def _records(directory: str, split: str | None, count: int) -> tuple[Records, Ma
 
 def _read(records: Records, count: int) -> Iterator[dict[str, Any]]:
     """Yields the first records, which are read together; those before a damaged one come first."""
-    size, count = records_at_once(records.plan), min(count, len(records))
+    size, count = records_together(records.plan), min(count, len(records))
     for first in range(0, count, size):
         numbers = range(first, min(first + size, count))
         try:

@@ -10,8 +10,8 @@ from typing import Any, SupportsIndex, overload
 import google_crc32c
 import numpy as np
 
-from readers.batches.batch_format import is_number
-from readers.batches.options import ON_CORRUPT, OnCorrupt
+from readers.batches.batch_format import check_number, check_one_of
+from readers.batches.options import OnCorrupt
 from readers.decoders.decoder import Decoder
 from readers.format.decode.records import owned, owned_value
 from readers.format.schema import Schema
@@ -95,13 +95,11 @@ class RecordSource:
         decoders: Mapping[str, Decoder] | None = None,
         seed: int = 0,
     ) -> None:
-        if on_corrupt not in ON_CORRUPT:
-            raise ValueError(f"on_corrupt={on_corrupt!r}: expected one of {', '.join(ON_CORRUPT)}")
+        check_one_of("on_corrupt", on_corrupt, OnCorrupt)
         skip = on_corrupt == "skip"
         if skip and not verify_crc:
             raise ValueError("on_corrupt='skip' finds damaged records by verify_crc=True")
-        if not is_number(seed, 0):
-            raise ValueError(f"seed={seed!r}: expected a number of at least 0")
+        check_number("seed", seed, 0)
         if isinstance(path, Mix):
             raise ValueError(
                 "a readers.Mix is for batches: expected a directory, or a list of them"
@@ -125,9 +123,7 @@ class RecordSource:
         Args:
             epoch: The number of the epoch, at least 0.
         """
-        if not is_number(epoch, 0):
-            raise ValueError(f"epoch={epoch!r}: expected a number of at least 0")
-        self._epoch = epoch
+        self._epoch = check_number("epoch", epoch, 0)
 
     def __len__(self) -> int:
         return self._length

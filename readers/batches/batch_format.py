@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -19,8 +19,6 @@ PadTo = Literal["longest", "max_length"]
 # The lengths at which a new bucket starts.
 Boundaries = Sequence[int]
 
-PAD_TO: tuple[str, ...] = get_args(PadTo)
-
 # Suffixes of the companion arrays that a batch holds beside a feature.
 MASK, LENGTH = "_mask", "_length"
 
@@ -34,20 +32,7 @@ SEGMENT_IDS, POSITIONS = "_segment_ids", "_positions"
 class BatchFormat:
     """How features of unknown shape are batched: not at all, which is `"dense"`, or as a subclass says.
 
-    Attributes:
-        max_length: The maximum size of the first unknown dimension, for all features or by name;
-            for `packed`, the length of a row.
-        values: The padding of `padded` and `packed`, for all numeric features or by name; None
-            means 0 and b"".
-        mask: Whether `padded` adds `<name>_mask`.
-        lengths: Whether `padded` adds `<name>_length`.
-        to: Whether `padded` pads the first unknown dimension to the longest in the batch, or to
-            `max_length` in every batch.
-        buckets: The lengths at which a new bucket starts, or the feature whose length decides and these
-            lengths; None without buckets.
-
-    Raises:
-        ValueError: A value is not allowed.
+    The attributes are described where they are arguments, in `Padded` and `Packed`.
     """
 
     max_length: int | Mapping[str, int] | None = None
@@ -61,11 +46,7 @@ class BatchFormat:
 
     @staticmethod
     def of(batching: object) -> BatchFormat:
-        """The format that the argument `batching` of a reader asks for.
-
-        Raises:
-            ValueError: It is none.
-        """
+        """The format that the argument `batching` of a reader asks for; raises ValueError if it is none."""
         if isinstance(batching, BatchFormat):
             return batching
         if isinstance(batching, str) and batching in _FORMATS:
@@ -78,8 +59,7 @@ class BatchFormat:
         )
 
     def __post_init__(self) -> None:
-        if self.to not in PAD_TO:
-            raise ValueError(f"to={self.to!r}: expected one of {', '.join(PAD_TO)}")
+        check_one_of("to", self.to, PadTo)
         limits = plain(self.max_length)
         for limit in limits.values() if isinstance(limits, Mapping) else [limits]:
             if limit is not None and not is_number(limit, 1):
@@ -101,10 +81,9 @@ class BatchFormat:
         return self.max_length
 
     def pad_sizes(self, name: str) -> list[int]:
-        """The sizes, increasing, to which a feature's first unknown dimension is padded.
+        """The sizes, increasing, of which a feature's first unknown dimension has the first that holds the longest record.
 
-        A batch is padded to the first of them that holds its longest record, because all records of
-        a batch are from one bucket. If there are none, it is padded to that record itself.
+        That is the size of the batch's bucket. Without any, it has the size of that record.
         """
         limit = self.limit(name)
         if self.to == "longest" or limit is None:
@@ -123,12 +102,6 @@ class BatchFormat:
                 found[name] = RowFormat(self.limit(name), padding, self.pad_sizes(name))
         return found
 
-    def of_bucket(self, number: int) -> BatchFormat:
-        """The format of batches from one bucket, to whose size one without records is padded, too."""
-        assert isinstance(self.buckets, Mapping)
-        ends = {name: starts[number : number + 1] for name, starts in self.buckets.items()}
-        return replace(self, buckets={name: end for name, end in ends.items() if end} or None)
-
     def padded_shape(self, name: str, feature: Feature) -> tuple[int | None, ...]:
         """The shape of a feature in padded batches; None is a size that varies between them."""
         sizes = self.pad_sizes(name)
@@ -139,14 +112,18 @@ class BatchFormat:
 
     def padding_value(self, name: str, feature: Feature) -> Any:
         """The padding of a feature: bytes, or a NumPy scalar of its dtype."""
-        value = self.values
-        if isinstance(value, Mapping):
-            value = value.get(name)
-        elif feature.dtype == "string" and not isinstance(value, (str, bytes)):
-            value = None  # A single number is meant for the numeric features.
+        value = self._value(name, feature)
         if feature.dtype == "string":
             return value.encode() if isinstance(value, str) else value or b""
         return numpy_dtype(feature.dtype).type(value or 0)
+
+    def _value(self, name: str, feature: Feature) -> Any:
+        """The padding that is given for a feature; None if none is."""
+        if isinstance(self.values, Mapping):
+            return self.values.get(name)
+        # A single value is meant for the features of its kind.
+        is_text = isinstance(self.values, (str, bytes))
+        return self.values if is_text == (feature.dtype == "string") else None
 
     def feature_of(self, name: str) -> str:
         """The feature that an array of the batch holds or accompanies."""
@@ -167,18 +144,9 @@ class BatchFormat:
         return (MASK,) * self.mask + (LENGTH,) * self.lengths
 
     def check(self, schema: Schema) -> None:
-        """Checks the format against the features to batch.
-
-        Raises:
-            ValueError: A feature cannot be batched in this format, an argument names a feature
-                that does not exist or has a fixed shape, or a companion array would have the name
-                of a feature.
-        """
+        """Raises ValueError if the features cannot be batched in this format."""
         varying = {name: feature for name, feature in schema.items() if not feature.is_fixed}
-        for argument, by_name in (
-            ("values", self.values),
-            ("max_length", self.max_length),
-        ):
+        for argument, by_name in (("values", self.values), ("max_length", self.max_length)):
             for name in by_name if isinstance(by_name, Mapping) else ():
                 if name not in varying:
                     raise ValueError(
@@ -197,31 +165,23 @@ class BatchFormat:
                     f"lengths=True: each array of {name!r} has its own length, so the record has "
                     "none; use mask=True"
                 )
-        replaced = [name for name in self.batch_names(schema)[len(schema) :] if name in schema]
-        if replaced:
-            raise ValueError(
-                f"the batch would replace the feature {replaced[0]!r} with an array that it adds; "
-                "leave the feature out with columns="
-            )
         if self.batching == "packed":
             self._check_packed(schema)
 
     def _check_padding_value(self, name: str, feature: Feature) -> None:
-        value = self.values
-        if isinstance(value, Mapping):
-            value = value.get(name)
-            if value is not None and isinstance(value, (str, bytes)) != (feature.dtype == "string"):
-                raise ValueError(f"values: {value!r} does not fit {name!r}, {feature}")
-        if value is None or feature.dtype == "string" or isinstance(value, (str, bytes)):
-            return
-        try:
-            with np.errstate(all="ignore"):
-                held = self.padding_value(name, feature)
-            fits = bool(held == value) or (held != held and value != value)
-        except (TypeError, ValueError, OverflowError):
-            fits = False
-        floating = not np.issubdtype(numpy_dtype(feature.dtype), np.integer)
-        if not (fits or (floating and isinstance(value, float))):
+        value, is_string = self._value(name, feature), feature.dtype == "string"
+        fits = value is None or (is_string and isinstance(value, (str, bytes)))
+        if not fits and not is_string and not isinstance(value, (str, bytes)):
+            try:
+                with np.errstate(all="ignore"):
+                    held = self.padding_value(name, feature)
+                fits = bool(held == value) or (held != held and value != value)
+            except (TypeError, ValueError, OverflowError):
+                pass
+            # A float is rounded to the precision of the feature.
+            floating = not np.issubdtype(numpy_dtype(feature.dtype), np.integer)
+            fits = fits or (floating and isinstance(value, float))
+        if not fits:
             raise ValueError(f"values: {value!r} does not fit {name!r}, {feature}")
 
     def _check_packed(self, schema: Schema) -> None:
@@ -307,11 +267,7 @@ _FORMATS = {"dense": BatchFormat, "padded": Padded, "ragged": Ragged}
 
 
 def _checked_buckets(given: Any) -> Any:
-    """The buckets of a format, with the numbers of Python.
-
-    Raises:
-        ValueError: They are none.
-    """
+    """The buckets of a format, with the numbers of Python; raises ValueError if they are none."""
     buckets = plain(given)
     if buckets is None:
         return None
@@ -347,3 +303,16 @@ def is_number(value: object, least: int, most: int | None = None) -> bool:
     if not isinstance(value, int) or isinstance(value, bool):
         return False
     return least <= value and (most is None or value <= most)
+
+
+def check_number(argument: str, value: int, least: int) -> int:
+    """The value of an argument; raises ValueError if it is not an integer of at least `least`."""
+    if not is_number(value, least):
+        raise ValueError(f"{argument}={value!r}: expected a number of at least {least}")
+    return value
+
+
+def check_one_of(argument: str, value: object, literal: Any) -> None:
+    """Raises ValueError if the value of an argument is none of those of a `Literal`."""
+    if value not in get_args(literal):
+        raise ValueError(f"{argument}={value!r}: expected one of {', '.join(get_args(literal))}")

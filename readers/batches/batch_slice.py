@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,26 @@ from readers.format.schema import Feature, Schema
 from readers.order.permutation import record_keys
 
 
+class Group(NamedTuple):
+    """The records of one batch, of all hosts together or of one.
+
+    Attributes:
+        places: int64 [k], the places of the records in their epoch, in order.
+        size: The number of rows in a full batch.
+        rows: int64 [k], the row of each record in the batch; None if each has a row of its own.
+        bucket: The number of the bucket; None without buckets.
+        after: The cursor of the next batch.
+        numbers: int64 [k], the numbers of the records in the plan; empty until the order is asked for them.
+    """
+
+    places: np.ndarray
+    size: int
+    rows: np.ndarray | None = None
+    bucket: int | None = None
+    after: Any = None
+    numbers: np.ndarray = np.empty(0, np.int64)
+
+
 @dataclass(frozen=True)
 class BatchSlice:
     """This host's records of one batch; all are of one epoch.
@@ -24,32 +44,23 @@ class BatchSlice:
     Attributes:
         columns: The features by name, truncated to their limits.
         epoch: The epoch.
-        places: int64 [records], the place of each record in the epoch.
-        rows: int64 [records], the row of each record in a packed batch; None if every record has a
-            row of its own.
+        group: The records.
         mask: bool [B], which rows of the batch hold records; None if all do, and no mask is wanted.
-        bucket: The number of the bucket; None without buckets.
     """
 
     columns: Mapping[str, FeatureColumn]
     epoch: int
-    places: np.ndarray
-    rows: np.ndarray | None = None
+    group: Group
     mask: np.ndarray | None = None
-    bucket: int | None = None
 
-    def padded(self, schema: Mapping[str, Feature], size: int) -> BatchSlice:
-        """The slice with a mask, and with rows that hold no record after its own.
+    def padded(self, schema: Mapping[str, Feature]) -> BatchSlice:
+        """The slice with a mask, and filled up to its full size with rows that hold no record.
 
-        Such a row has zeros and empty strings, and 0 wherever a size is unknown.
-
-        Args:
-            schema: The features.
-            size: The number of rows in the batch.
+        They have zeros and empty strings, and 0 wherever a size is unknown.
         """
-        count = len(self.places) if self.rows is None else int(self.rows.max(initial=-1)) + 1
-        columns = self.columns
-        if self.rows is None and count < size:
+        rows, size, columns = self.group.rows, self.group.size, self.columns
+        count = len(self.group.places) if rows is None else int(rows.max(initial=-1)) + 1
+        if rows is None and count < size:
             first, more = np.arange(count), np.arange(count, size)
             columns = {
                 name: merged(
@@ -62,13 +73,11 @@ class BatchSlice:
     def keys(self, seed: int, part: int) -> np.ndarray:
         """A pseudo-random number for each row, int64 [B]; of a packed row its first record's, or 0 of padding.
 
-        Args:
-            seed: The seed of the order.
-            part: The number of the part that this host reads alone; 0 if it shares batches.
+        `part` is the number of the part that this host reads alone; 0 if it shares batches.
         """
-        places = self.places
-        if self.rows is not None:
-            places = places[np.unique(self.rows, return_index=True)[1]]
+        places, rows = self.group.places, self.group.rows
+        if rows is not None:
+            places = places[np.unique(rows, return_index=True)[1]]
         keys = np.asarray(record_keys(places, (seed, self.epoch, part)))
         return keys if self.mask is None else np.pad(keys, (0, len(self.mask) - len(keys)))
 
@@ -76,13 +85,12 @@ class BatchSlice:
         self, schema: Mapping[str, Feature], batch_format: BatchFormat, empty: Allocator
     ) -> dict[str, np.ndarray]:
         """The arrays of the batch by name; large ones are allocated by `empty`."""
-        if self.bucket is not None:
-            batch_format = batch_format.of_bucket(self.bucket)
-        if self.rows is None:
-            batch = collate(self.columns, schema, batch_format, empty)
+        rows = self.group.rows
+        if rows is None:
+            batch = collate(self.columns, schema, batch_format, empty, self.group.bucket)
         else:
-            count = int(self.rows.max()) + 1 if self.mask is None else len(self.mask)
-            batch = pack(self.columns, schema, batch_format, self.rows, count, empty)
+            count = int(rows.max()) + 1 if self.mask is None else len(self.mask)
+            batch = pack(self.columns, schema, batch_format, rows, count, empty)
         return batch if self.mask is None else {**batch, BATCH_MASK: self.mask}
 
 

@@ -26,18 +26,20 @@ def collate(
     schema: Mapping[str, Feature],
     batch_format: BatchFormat,
     empty: Allocator = np.empty,
+    bucket: int | None = None,
 ) -> dict[str, np.ndarray]:
     """The arrays of a batch by name, each with a leading batch dimension.
 
+    Features of fixed shape are dense in every format. `ragged` gives an object array [B] of arrays, or of
+    object arrays of arrays for a sequence of arrays of unknown shape. `<name>_mask` is bool, true where
+    there is a value, and has the dimensions up to the last unknown one; `<name>_length` is int64 [B], or
+    [B, n] for n unknown dimensions.
+
     Args:
         columns: The features of the records, truncated to their limits.
-        schema: The features to batch. Those of fixed shape are dense in every format.
-        batch_format: How to batch the others. `padded` pads them to the longest in the batch, or the
-            first unknown dimension to one of `pad_sizes`; `ragged` gives an object array [B] of
-            arrays, or of object arrays of arrays for a sequence of arrays of unknown shape. `<name>_mask` is bool, true where there is a value,
-            and has the dimensions up to the last unknown one; `<name>_length` is int64 [B], or
-            [B, n] for n unknown dimensions.
+        schema, batch_format: The features to batch, and how to batch those of unknown shape.
         empty: Allocates large arrays.
+        bucket: The bucket whose size a batch without records has, too; None without buckets.
     """
     batch = {}
     for name, feature in schema.items():
@@ -48,7 +50,7 @@ def collate(
             batch[name] = object_array([_ragged(feature, value) for value in column.arrays()])
         else:
             padding, extents = batch_format.padding_value(name, feature), _extents(feature, column)
-            shape = _padded_shape(feature, extents, batch_format.pad_sizes(name))
+            shape = _padded_shape(feature, extents, batch_format.pad_sizes(name), bucket or 0)
             batch[name] = _padded(feature, column, shape, padding, empty)
             if batch_format.mask:
                 batch[name + MASK] = _mask(feature, column, extents, shape)
@@ -72,12 +74,9 @@ def pack(
     and Grain represent packed sequences in the same way.
 
     Args:
-        columns: The features of the records, truncated to their limits.
-        schema: The features to batch, whose only unknown dimension is the first.
-        batch_format: Holds the length of a row.
+        columns, schema, batch_format, empty: As for `collate`.
         rows: int64 [records], the row of each record.
         count: The number of rows, B.
-        empty: Allocates large arrays.
 
     Raises:
         DatasetError: (a ValueError) The records of a row do not fit into it.
@@ -124,10 +123,11 @@ def _truncate(feature: Feature, column: FeatureColumn, limit: int | None) -> Fea
     axis = feature.first_unknown
     within = (slice(None),) * axis + (slice(limit),)
     if feature.is_sequence:
-        if axis == 0:
-            return FeatureColumn(object_array([value[:limit] for value in column.flat()]))
-        arrays = [[array[within[1:]] for array in value] for value in column.flat()]
-        return FeatureColumn(object_array(arrays))
+        cut = [
+            [array[within[1:]] for array in value] if axis else value[:limit]
+            for value in column.flat()
+        ]
+        return FeatureColumn(object_array(cut))
     shapes = column.shapes
     if shapes is None or shapes[:, axis].max(initial=0) <= limit:
         return column
@@ -194,7 +194,8 @@ def _mask(
     """The bool array, up to the last unknown dimension: true where `_padded` has a value."""
     depth = feature.varying_rank
     if not feature.is_sequence:
-        return _within(extents[:, :depth], shape[1 : depth + 1])
+        ends = extents[:, :depth].T.reshape(depth, len(extents), *[1] * depth)
+        return np.asarray((np.indices(shape[1 : depth + 1])[:, None] < ends).all(axis=0))
     out = np.zeros(shape[: depth + 1], bool)
     for row, arrays in zip(out, column.flat(), strict=True):
         for i, array in enumerate(arrays):
@@ -203,48 +204,36 @@ def _mask(
     return out
 
 
-def _within(extents: np.ndarray, longest: Sequence[int]) -> np.ndarray:
-    """bool [B, *longest]: true where every coordinate is below the extents, int64 [B, rank]."""
-    out = np.ones((len(extents), *([1] * len(longest))), bool)
-    for axis, size in enumerate(longest):
-        shape = [1] * len(longest)
-        shape[axis] = size
-        below = np.arange(size) < extents[:, axis, None]
-        out = out & below.reshape(len(extents), *shape)
-    return out
-
-
 def _padded_shape(
-    feature: Feature, extents: np.ndarray, pad_sizes: Sequence[int]
+    feature: Feature, extents: np.ndarray, pad_sizes: Sequence[int], bucket: int
 ) -> tuple[int, ...]:
     """The shape [B, ...] of a padded feature: the longest, but for the first unknown dimension."""
     longest = extents.max(axis=0, initial=0).tolist()
     if pad_sizes:
         axis = feature.first_unknown
-        longest[axis] = pad_sizes[bisect.bisect_left(pad_sizes, longest[axis])]
+        number = max(bisect.bisect_left(pad_sizes, longest[axis]), min(bucket, len(pad_sizes) - 1))
+        longest[axis] = pad_sizes[number]
     sizes = zip(feature.shape, longest, strict=True)
     return (len(extents), *(size if d is None else d for d, size in sizes))
 
 
 def _extents(feature: Feature, column: FeatureColumn) -> np.ndarray:
-    """The extent of each value in each dimension, int64 [B, rank].
-
-    After an empty dimension, all further extents are 0.
-    """
+    """The extent of each value in each dimension, int64 [B, rank]: 0 after an empty dimension."""
     if feature.is_sequence:
         rows = [_extent(feature, value) for value in column.flat()]
         return np.array(rows, np.int64).reshape(-1, len(feature.shape))
     assert column.shapes is not None
-    return column.shapes * np.cumprod(column.shapes > 0, axis=1)
+    return _until_empty(column.shapes)
 
 
 def _extent(feature: Feature, arrays: Sequence[np.ndarray]) -> list[int]:
     shapes = np.array([array.shape for array in arrays], np.int64)
-    inner = len(feature.shape) - 1
-    if not len(shapes):
-        return [0] * (inner + 1)
-    taken = shapes * np.cumprod(shapes > 0, axis=1)
-    return [len(arrays), *taken.max(axis=0).tolist()]
+    inner = _until_empty(shapes.reshape(len(arrays), len(feature.shape) - 1))
+    return [len(arrays), *inner.max(axis=0, initial=0).tolist()]
+
+
+def _until_empty(shapes: np.ndarray) -> np.ndarray:
+    return shapes * np.cumprod(shapes > 0, axis=1)
 
 
 def _ragged(feature: Feature, value: Any) -> np.ndarray:

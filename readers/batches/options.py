@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from readers.batches.batch_format import BATCH_MASK, BatchFormat, is_number, plain
+from readers.batches.batch_format import BATCH_MASK, BatchFormat, check_one_of, is_number, plain
 from readers.decoders.decoder import Decoder
 from readers.decoders.record_work import Map
-from readers.format.schema import Feature
 from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.cache import Cache
@@ -19,12 +18,6 @@ from readers.shards.resolve import name_list
 OrderName = Literal["interleave", "global"]
 
 OnCorrupt = Literal["raise", "skip"]
-
-ORDERS: tuple[str, ...] = get_args(OrderName)
-
-ON_CORRUPT: tuple[str, ...] = get_args(OnCorrupt)
-
-REMAINDERS: tuple[str, ...] = get_args(Remainder)
 
 # The options that hold numbers, which may be NumPy's.
 _NUMBERS = ["batch_size", "repeat", "seed", "shard", "state"]
@@ -58,8 +51,9 @@ class Order:
         for name in ("shuffle", "each_pass"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"Order({name}={getattr(self, name)!r}): expected True or False")
-        if self.by is not None and self.by not in ORDERS:
-            raise ValueError(f"Order(by={self.by!r}): expected one of {', '.join(ORDERS)}, or None")
+        if self.by not in (None, *get_args(OrderName)):
+            names = ", ".join(get_args(OrderName))
+            raise ValueError(f"Order(by={self.by!r}): expected one of {names}, or None")
         if self.buffer is None:
             return
         if not is_number(self.buffer, 1):
@@ -72,11 +66,7 @@ class Order:
 
     @classmethod
     def of(cls, shuffle: object) -> Order:
-        """The order that the argument `shuffle` of a reader asks for.
-
-        Raises:
-            ValueError: It is none.
-        """
+        """The order that the argument `shuffle` of a reader asks for; raises ValueError if it is none."""
         shuffle = plain(shuffle)
         if isinstance(shuffle, Order):
             return shuffle
@@ -138,13 +128,11 @@ class ReadOptions:
             raise ValueError(
                 f"repeat={self.repeat!r}: expected a number of epochs, or None for no end"
             )
-        for name, value, allowed in (
-            ("on_corrupt", self.on_corrupt, ON_CORRUPT),
-            ("remainder", self.remainder, REMAINDERS),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name}={value!r}: expected one of {', '.join(allowed)}")
+        check_one_of("on_corrupt", self.on_corrupt, OnCorrupt)
+        check_one_of("remainder", self.remainder, Remainder)
         self._check_shard()
+        if isinstance(self.state, (str, bytes)):
+            self._set("state", State.from_json(self.state))
         self._check_seed()
         self._check_state()
         if self.as_supervised is not None:
@@ -154,18 +142,11 @@ class ReadOptions:
         object.__setattr__(self, attribute, value)
 
     def _check_batch_size(self) -> None:
-        boundaries, sizes = self.format.boundaries, self.batch_size
-        if boundaries is None:
-            if not is_number(sizes, 1):
-                raise ValueError(f"batch_size={sizes!r}: expected a number of at least 1")
-            return
-        buckets = len(boundaries) + 1
-        each = sizes if isinstance(sizes, (list, tuple)) else [sizes] * buckets
+        buckets, sizes = len(self.format.boundaries or []) + 1, self.batch_size
+        each = sizes if buckets > 1 and isinstance(sizes, (list, tuple)) else [sizes] * buckets
         if len(each) != buckets or not all(is_number(size, 1) for size in each):
-            raise ValueError(
-                f"batch_size={sizes!r}: expected a number of at least 1, or one for each of the "
-                f"{buckets} buckets"
-            )
+            more = f", or one for each of the {buckets} buckets" if buckets > 1 else ""
+            raise ValueError(f"batch_size={sizes!r}: expected a number of at least 1{more}")
 
     def _check_seed(self) -> None:
         if self.seed is not None:
@@ -197,9 +178,6 @@ class ReadOptions:
 
     def _check_state(self) -> None:
         state = self.state
-        if isinstance(state, (str, bytes)):
-            state = State.from_json(state)
-            self._set("state", state)
         if isinstance(state, State):
             if self.order.shuffle and self.seed != state.seed:
                 raise ValueError(f"the state is from a run with seed={state.seed}, not {self.seed}")
@@ -245,20 +223,3 @@ class ReadOptions:
     def added_names(self) -> list[str]:
         """The names in a batch that belong to no feature."""
         return [BATCH_MASK] if self.pads else []
-
-    def bucket_feature(self, schema: Mapping[str, Feature]) -> str:
-        """The feature whose first unknown dimension decides on the bucket."""
-        candidates = [name for name, feature in schema.items() if feature.has_length]
-        buckets = self.format.buckets
-        if isinstance(buckets, Mapping):
-            (name,) = buckets
-            if name not in candidates:
-                raise ValueError(
-                    f"buckets names {name!r}: the features with a length are "
-                    f"{', '.join(candidates) or 'none'}"
-                )
-            return name
-        if len(candidates) != 1:
-            cure = f": name one, as in {{{candidates[0]!r}: [...]}}" if candidates else ""
-            raise ValueError(f"buckets={buckets!r}: {len(candidates)} features have a length{cure}")
-        return candidates[0]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from readers.batches.batch_format import BATCH_MASK, LENGTH, MASK, BatchFormat
+from readers.batches.batch_format import LENGTH, MASK, BatchFormat
 from readers.batches.options import Order, ReadOptions
-from readers.batches.orders import shuffle_window
+from readers.batches.read_sizes import default_window
 from readers.decoders.record_work import Map
 from readers.files.local import is_local
 from readers.format.schema import Schema, format_shape
@@ -23,7 +23,7 @@ def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, R
     """The plan of what to read, and how to read it, checked against each other.
 
     Args:
-        arguments: Those of a reader by name (see `readers.load`).
+        arguments: Those of `readers.load` by name.
         strings: Whether to read features of strings that no argument names, if no `map` may need them.
 
     Raises:
@@ -51,7 +51,7 @@ def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, R
         _check_dense(plan)
     _check_features(options, plan, "map" if options.map else "decoders")
     if options.format.boundaries is not None:
-        buckets = {options.bucket_feature(plan.undecoded): options.format.boundaries}
+        buckets = {_bucket_feature(options.format.buckets, plan): options.format.boundaries}
         options = replace(options, format=replace(options.format, buckets=buckets))
     if plan.records == 0:
         # Repeating, or skipping steps, would search an empty dataset for a batch without end.
@@ -99,7 +99,8 @@ def _known_order(plan: Plan, options: ReadOptions) -> Order:
         on_disk = all(is_local(part.path) or part.path in cached for part in plan.parts)
         by = "global" if on_disk else "interleave"
     order = replace(options.order, by=by)
-    return replace(order, buffer=shuffle_window(plan, order))
+    has_windows = order.shuffle and by == "interleave"
+    return replace(order, buffer=order.buffer or default_window(plan)) if has_windows else order
 
 
 def _check_dense(plan: Plan) -> None:
@@ -126,21 +127,17 @@ def _check_dense(plan: Plan) -> None:
 
 
 def _check_features(options: ReadOptions, plan: Plan, work: str) -> None:
-    """Checks the options against the features to batch.
-
-    Raises:
-        ValueError: A feature cannot be batched in the format (see `BatchFormat.check`),
-            `as_supervised` has a name that is not in the batch or none of those that `mask` or
-            `lengths` adds; or records are packed by lengths that work on them may change.
-    """
+    """Raises ValueError if the options do not suit the features to batch."""
     schema = plan.schema
     if plan.work is not None:
         _check_work(options, work)
     options.format.check(schema)
     names = [*options.format.batch_names(schema), *options.added_names]
-    if len(set(names)) < len(names):
+    replaced = [name for name in names[len(schema) :] if name in schema]
+    if replaced:
         raise ValueError(
-            f"remainder='pad' would replace the feature {BATCH_MASK!r}; leave it out with columns="
+            f"the batch would replace the feature {replaced[0]!r} with an array that it adds; "
+            "leave the feature out with columns="
         )
     if options.as_supervised is not None:
         _check_as_supervised(options, options.as_supervised, names, len(schema))
@@ -159,6 +156,18 @@ def _check_work(options: ReadOptions, argument: str) -> None:
         )
 
 
+def _bucket_feature(buckets: Any, plan: Plan) -> str:
+    """The feature whose first unknown dimension decides on the bucket."""
+    candidates = [name for name, feature in plan.undecoded.items() if feature.has_length]
+    names = [*buckets] if isinstance(buckets, Mapping) else candidates
+    if len(names) != 1 or names[0] not in candidates:
+        raise ValueError(
+            f"buckets={buckets!r}: expected one feature with a length, as in {{'tokens': [...]}}; those here are "
+            f"{', '.join(candidates) or 'none'}"
+        )
+    return names[0]
+
+
 def _check_as_supervised(
     options: ReadOptions, given: Sequence[str], names: list[str], features: int
 ) -> None:
@@ -169,12 +178,12 @@ def _check_as_supervised(
     if options.keys:
         return  # A `transform` may use names that are not in the tuple.
     added = [name for name in names[features:] if name not in options.added_names]
-    for argument, is_given, found in (
-        ("Padded(mask=True)", options.format.mask, [name for name in added if name.endswith(MASK)]),
-        ("Padded(lengths=True)", options.format.lengths, [n for n in added if n.endswith(LENGTH)]),
-        ("remainder='pad'", options.pads, options.added_names),
+    for argument, found in (
+        ("Padded(mask=True)", [name for name in added if name.endswith(MASK)]),
+        ("Padded(lengths=True)", [name for name in added if name.endswith(LENGTH)]),
+        ("remainder='pad'", options.added_names),
     ):
-        if is_given and found and not set(found).intersection(given):
+        if found and not set(found).intersection(given):
             raise ValueError(
                 f"{argument} adds {', '.join(found)}, which as_supervised leaves out: name it "
                 f"there, or leave out {argument}"

@@ -11,32 +11,15 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from readers.batches.batch_format import is_number
-
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
 
-def check_prefetch(count: int) -> int:
-    """The argument `prefetch` of a reader, checked.
-
-    Raises:
-        ValueError: It is not a number of at least 0.
-    """
-    if not is_number(count, 0):
-        raise ValueError(f"prefetch={count!r}: expected a number of at least 0")
-    return count
-
-
 def prefetched(items: Iterator[_Item], count: int) -> Iterator[_Item]:
-    """The same items, up to `count` of them made by a thread before they are asked for.
+    """The same items, up to `count` of them, at least 1, made by a thread before they are asked for.
 
     An exception of `items` is raised at its place. The thread ends when the iterator is closed or
     no longer referred to.
-
-    Args:
-        items: Used by the thread alone.
-        count: At least 1.
     """
     made, room = queue.SimpleQueue[tuple[bool, Any]](), queue.SimpleQueue[bool]()
     for _ in range(count):
@@ -81,7 +64,7 @@ def mapped_ahead(
     to, each thread ends with the item that it has begun.
 
     Args:
-        make: A function that is safe to call from several threads.
+        make: Called from several threads.
         items: Used by the caller alone.
         count: How many items after the current one are begun, at least 1.
     """

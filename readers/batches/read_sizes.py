@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from readers.shards.plan import Plan
 
-# Records decoded together share some 100 NumPy calls; limited in bytes, so that those calls find
-# the records in the processor's cache.
-CHUNK_RECORDS = 4096
-
-_CHUNK_BYTES = 2 << 20
-
-# The same for consecutive steps of a reader, where fewer calls for each batch count for more than the
-# cache: shuffled pictures of 12 KiB and ragged recordings of 6.6 KB come 1.1 to 1.4 times as fast from
-# `load` as with 2 MiB, and 1.15 to 1.3 times as fast from `as_numpy`.
-_STEPS_BYTES = 8 << 20
+# Records decoded together share some 100 NumPy calls. Fewer calls for each batch count for more than the processor's
+# cache: shuffled pictures of 12 KiB and ragged recordings of 6.6 KB come 1.1 to 1.4 times as fast from `load` as
+# with 2 MiB, and 1.15 to 1.3 times as fast from `as_numpy`. But the pixels of images take ten times the memory.
+CHUNK_RECORDS, _CHUNK_BYTES, _IMAGE_BYTES = 4096, 8 << 20, 2 << 20
 
 # Fetched from a store together, in many concurrent requests, and held until decoded.
 _AHEAD_BYTES, _AHEAD_RECORDS = 32 << 20, 65_536
@@ -30,27 +26,16 @@ _WINDOW_BYTES, _WINDOW_RECORDS = 32 << 20, 65_536
 _FEW_RECORDS, _FEW_RECORDS_BYTES = 1024, 128 << 20
 
 
-def records_at_once(plan: Plan) -> int:
+def records_together(plan: Plan) -> int:
     """How many records to read and decode together."""
-    return max(min(CHUNK_RECORDS, int(_CHUNK_BYTES / (plan.record_bytes or 1))), 1)
+    has_images = any(feature.is_image for feature in plan.stored.values())
+    nbytes = _IMAGE_BYTES if has_images else _CHUNK_BYTES
+    return max(min(CHUNK_RECORDS, int(nbytes / (plan.record_bytes or 1))), 1)
 
 
-def records_of_steps(plan: Plan) -> int:
-    """How many records of consecutive steps to read and decode together."""
-    if any(feature.is_image for feature in plan.stored.values()):
-        return records_at_once(plan)  # Their pixels take ten times the memory of the records.
-    return max(min(CHUNK_RECORDS, int(_STEPS_BYTES / (plan.record_bytes or 1))), 1)
-
-
-def ahead_end(plan: Plan, place: int, window: int | None) -> int:
-    """The place in an order up to which to fetch records from a store together.
-
-    A shuffle window is fetched whole: its records lie in a few ranges of the files, and each range
-    should be fetched once.
-    """
-    if window is not None:
-        return (place // window + 1) * window
-    return place + max(1, int(min(_AHEAD_BYTES / (plan.record_bytes or 1), _AHEAD_RECORDS)))
+def records_ahead(plan: Plan) -> int:
+    """How many records to fetch from a store together, if no shuffle window says it."""
+    return math.ceil(min(_AHEAD_BYTES / (plan.record_bytes or 1), _AHEAD_RECORDS))
 
 
 def default_window(plan: Plan) -> int:

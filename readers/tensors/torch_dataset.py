@@ -12,18 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from readers.batches.batch_format import check_number
 from readers.batches.batch_slice import BatchSlice, ToArrays, Transform
-from readers.batches.by_length.batches import BatchesByLength
-from readers.batches.by_step import BatchesByStep
+from readers.batches.batch_source import BatchSource
 from readers.batches.options import ReadOptions
 from readers.batches.prefetch import prefetched
-from readers.batches.stream import (
-    batches_of_pass,
-    described,
-    made_from,
-    open_batches,
-    state_after,
-)
+from readers.batches.stream import described, made_from, open_batches
 from readers.format.decode.column import Allocator
 from readers.hosts import Shard, host_of
 from readers.order.state import Cursor, State
@@ -43,14 +37,8 @@ class TorchBatches(IterableDataset[Any]):
     Each pass over it reads the next epochs. The workers of a loader take turns, batch by batch, so
     the loader returns the same batches in the same order for any number of them.
 
-    Args:
-        plan: What to read.
-        options: How to read; its seed is known.
-        shard: (index, count) of this host, or "auto".
-        drawn: Whether the seed was drawn by this process, so that no other host knows it.
-        transform: See `readers.torch_batches`.
-        pin_memory: Whether to put tensors into pinned memory; not in a worker, which has no device.
-        prefetch: How many batches a thread makes ahead; not in a worker, which is ahead by itself.
+    `drawn` says whether the seed was drawn by this process, so that no other host knows it. Workers ignore
+    `pin_memory`, as they have no device, and `prefetch`, as they are ahead by themselves.
     """
 
     def __init__(
@@ -65,9 +53,9 @@ class TorchBatches(IterableDataset[Any]):
     ) -> None:
         self._plan, self._options, self._shard, self._drawn = plan, options, shard, drawn
         self._to_arrays = ToArrays(plan.schema, options, transform)
-        self._pin_memory, self._prefetch = pin_memory, prefetch
+        self._pin_memory, self._prefetch = pin_memory, check_number("prefetch", prefetch, 0)
         self.passes = _PassCounter()
-        self._opened: tuple[tuple[Any, ...], BatchesByStep | BatchesByLength] | None = None
+        self._opened: tuple[tuple[Any, ...], BatchSource[Any]] | None = None
 
     def __iter__(self) -> TorchPass:
         info = get_worker_info()
@@ -83,13 +71,8 @@ class TorchBatches(IterableDataset[Any]):
         return TorchPass(self, number, worker, workers)
 
     def __len__(self) -> int:
-        """The number of batches in a pass from the beginning of an epoch.
-
-        Raises:
-            TypeError: There is no end.
-            ValueError: By length, there are too few records for one batch.
-        """
-        return batches_of_pass(self.source(), self._options)
+        """The number of batches in a pass from the beginning of an epoch; TypeError if there is no end."""
+        return self.source().batches_of_pass()
 
     def __repr__(self) -> str:
         return f"TorchBatches({described(self._plan, self._options, self)})"
@@ -104,17 +87,17 @@ class TorchBatches(IterableDataset[Any]):
         `readers.torch_batches(..., state=)` resumes from it with any number of workers and, in the
         global order, with any number of hosts.
         """
-        return state_after(self.source(), steps, self._options)
+        return self.source().state_after(steps)
 
-    def source(self, workers: int = 1) -> BatchesByStep | BatchesByLength:
+    def source(self) -> BatchSource[Any]:
         """The batches of this host, opened by this process."""
         host = self._host()
-        key = os.getpid(), host, workers
+        key = os.getpid(), host
         if self._opened is None or self._opened[0] != key:
             # Several hosts that each drew a seed are refused as `seed=None` is.
             seed = None if self._drawn and host[1] > 1 else self._options.seed
             options = replace(self._options, shard=host, seed=seed)
-            self._opened = key, open_batches(self._plan, options, workers)
+            self._opened = key, open_batches(self._plan, options)
         return self._opened[1]
 
     def _host(self) -> tuple[int, int]:
@@ -145,16 +128,12 @@ class TorchPass(Iterator[Any]):
 
     def __init__(self, dataset: TorchBatches, number: int, worker: int, workers: int) -> None:
         self._dataset, self._turn = dataset, (worker, workers)
-        self._batches = dataset.source(workers)
-        self._number, self._end = number, self._batches.bounds_of(number)[1]
-        # The batch to read next: where it is found, and its number in the pass.
-        self._next = self._first()
+        self._batches = dataset.source()
+        self._number = number
+        begin, self._end = self._batches.bounds_of(number)
+        # The cursor of the next batch, whichever worker reads it, and its number in the pass.
+        self._next = begin, 0
         self._ahead = self._begin()
-
-    def _first(self) -> tuple[Any, int]:
-        begin = self._batches.bounds_of(self._number)[0]
-        # A batch by length is found from the one before it.
-        return (begin, 0) if isinstance(begin, Cursor) else (begin + self._turn[0], self._turn[0])
 
     def _begin(self) -> Iterator[tuple[Any, tuple[Any, int]]]:
         tensors = self._dataset.tensors
@@ -179,11 +158,7 @@ class TorchPass(Iterator[Any]):
         return {**self._fits(), "pass": self._number, "batch": number, "cursor": held}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resumes the pass of a state.
-
-        Raises:
-            ValueError: The state is of another dataset, order, host or number of workers.
-        """
+        """Resumes the pass of a state; ValueError if it is of another dataset, order, host or number of workers."""
         for name, mine in self._fits().items():
             if state.get(name) != mine:
                 raise ValueError(f"the state is of {name}={state.get(name)!r}, not {mine!r}")
@@ -243,12 +218,7 @@ class _PassCounter:
         self._mine: tuple[int, int] | None = None
 
     def begin(self, seed: int | None, worker: int = 0) -> int:
-        """The number of the pass that begins, from 0 on.
-
-        Args:
-            seed: The seed of the loader's pass, the same in all of its workers; None without workers.
-            worker: The number of this worker.
-        """
+        """The number of the pass that a worker begins, from 0 on; all workers of a loader's pass give the same seed."""
         mark = 0 if seed is None else 1 + seed % (2**31 - 1)
         words = self._words.numpy()
         counts, marks = words >> 31, words & (2**31 - 1)

@@ -12,7 +12,7 @@ from readers.batches.batch_format import is_number, plain
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.planning import plan_of
-from readers.batches.stream import open_batches, state_after
+from readers.batches.stream import open_batches
 from readers.order.state import State
 
 try:
@@ -125,5 +125,4 @@ def state_of(dataset: tf.data.Dataset, steps: int) -> State:
             f"{type(dataset).__name__} is no dataset as readers.load returns it: keep that one for "
             "state_of, and train on what you make of it"
         )
-    batches = opened[0].batches
-    return state_after(batches, steps, batches.options)
+    return opened[0].batches.state_after(steps)

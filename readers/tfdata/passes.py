@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from readers.batches.by_length.batches import BatchesByLength
-from readers.batches.by_step import BatchesByStep
+from readers.batches.batch_source import BatchSource
 from readers.batches.prefetch import prefetched
 from readers.batches.stream import made_from
 from readers.order.state import Cursor
@@ -49,7 +48,7 @@ class Passes:
         begin_specs, read_specs: Of the arrays that `begin` and `read` return.
     """
 
-    def __init__(self, batches: BatchesByStep | BatchesByLength, bridge: TensorBridge) -> None:
+    def __init__(self, batches: BatchSource[Any], bridge: TensorBridge) -> None:
         self.batches, self._bridge = batches, bridge
         self._count, self._names = itertools.count(), itertools.count()
         self._alive = weakref.WeakValueDictionary[int, _Pass]()
@@ -111,12 +110,10 @@ class Passes:
 
     def _after(self, cursor: int | Cursor, count: int) -> int | Cursor:
         """Where the batch is that follows `count` others from a cursor on."""
-        if isinstance(self.batches, BatchesByStep):
-            assert isinstance(cursor, int)
+        if isinstance(cursor, int):
             return cursor + count
-        assert isinstance(cursor, Cursor)
-        groups = itertools.islice(self.batches.groups(cursor, None), count)
-        return [cursor, *(after for _, after in groups)][-1]
+        groups = itertools.chain.from_iterable(of for _, of in self.batches.epochs(cursor, None))
+        return [cursor, *(group.after for group in itertools.islice(groups, count))][-1]
 
     def _forget(self, name: int) -> None:
         for key in [key for key in self._next if key[1] == name]:

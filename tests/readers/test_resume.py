@@ -92,9 +92,8 @@ def test_a_state_of_another_run_is_rejected(dataset, tmp_path):
     begun = readers.as_numpy(dataset, split="train", batch_size=4, shuffle=True, seed=5)
     next(begun)
     state = begun.state()
-    again = readers.as_numpy(
-        dataset, split="train", batch_size=4, shuffle=True, seed=None, state=state
-    )
+    how = {"split": "train", "batch_size": 4, "shuffle": True, "seed": None}
+    again = readers.as_numpy(dataset, **how, state=state.to_json())
     assert again.state() == state
     for changed, message in [
         ({"seed": 6}, "from a run with seed=5, not 6"),

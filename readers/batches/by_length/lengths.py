@@ -22,45 +22,29 @@ _TOGETHER = 4096
 
 
 class Lengths:
-    """The lengths of the records of a plan.
+    """The sizes of the first unknown dimension of some features of records.
 
-    Args:
-        records: The records.
-        features: The features whose first unknown dimension is meant.
-        limits: The largest length of each, to which longer values are cut; None for no limit.
-
-    Raises:
-        CorruptRecordError: (a ValueError) A file has no lengths in its index, and a record is damaged.
-        ValueError: It has none, and a record does not fit the schema.
+    They are cut to limits, one for each feature or None. Where an index has no lengths, all records are decoded,
+    which raises CorruptRecordError or ValueError if one is damaged or does not fit the schema.
     """
 
     def __init__(
         self, records: Records, features: Sequence[str], limits: Sequence[int | None]
     ) -> None:
-        self._records = records
+        self._shards, self._sections = records.shards, [LENGTH + name for name in features]
         largest = np.iinfo(_LENGTH).max
         self._limits = np.array([largest if n is None else n for n in limits], np.int64)
-        self._sections = [LENGTH + name for name in features]
         self._decoded: np.ndarray | None = None
-        if not all(records.shards.has_section(section, _LENGTH) for section in self._sections):
+        if not all(self._shards.has_section(section, _LENGTH) for section in self._sections):
             parts = [_decoded(records, part, features) for part in records.plan.parts]
-            empty = np.empty((0, len(features)), _LENGTH)
-            self._decoded = np.concatenate([empty, *parts])
+            self._decoded = np.concatenate([np.empty((0, len(features)), _LENGTH), *parts])
 
     def of(self, numbers: np.ndarray) -> np.ndarray:
-        """The lengths of the records of some numbers, int64 [k, features].
-
-        Raises:
-            DatasetError: (a ValueError) An index is damaged.
-        """
+        """The lengths of the records of some numbers, int64 [k, features]."""
         if self._decoded is not None:
-            found = self._decoded[numbers]
-        else:
-            columns = [
-                self._records.shards.section(name, _LENGTH, numbers) for name in self._sections
-            ]
-            found = np.stack(columns, axis=1)
-        return np.minimum(found, self._limits)
+            return np.minimum(self._decoded[numbers], self._limits)
+        columns = [self._shards.section(name, _LENGTH, numbers) for name in self._sections]
+        return np.minimum(np.stack(columns, axis=1), self._limits)
 
 
 def _decoded(records: Records, part: Part, features: Sequence[str]) -> np.ndarray:
@@ -74,7 +58,7 @@ def _decoded(records: Records, part: Part, features: Sequence[str]) -> np.ndarra
 
 
 def _index_of(records: Records, part: Part, schema: Schema) -> Index:
-    """The index of a part's file with the lengths of features; of a damaged record that is skipped it has that of the next one."""
+    """The index of a part's file with the lengths of features; of a damaged record that is skipped, those of the next one."""
     total = part.total or 0
     plan = Plan("all", schema, (part.whole(),), total, records.plan.record_bytes, ())
     whole = records.of_plan(plan)
@@ -86,8 +70,9 @@ def _index_of(records: Records, part: Part, schema: Schema) -> Index:
             return (after + row + np.arange(begin, end)) % total
 
         (columns,) = whole.batches(numbers, (0, len(numbers)), following)
-        lengths = [lengths_of(feature, columns[name]) for name, feature in schema.items()]
-        firsts = [each if each.ndim == 1 else each[:, 0] for each in lengths]
-        found[numbers] = np.stack(firsts, axis=1)
-    sections = {LENGTH + name: found[:, column] for column, name in enumerate(schema)}
+        for place, (name, feature) in enumerate(schema.items()):
+            found[numbers, place] = lengths_of(feature, columns[name]).reshape(len(numbers), -1)[
+                :, 0
+            ]
+    sections = {LENGTH + name: found[:, place] for place, name in enumerate(schema)}
     return Index(np.diff(read_offsets(part)), sections)

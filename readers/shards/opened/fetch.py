@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from readers.files.files import Range
@@ -24,12 +23,11 @@ _MAX_BYTES_IN_FLIGHT = 64 << 20
 
 
 class ShardBytes:
-    """The bytes of one shard. It is safe to share between threads.
+    """The bytes of one shard; safe to share between threads.
 
     Args:
         path: A path, or a URL of a store or of another protocol of fsspec.
-        descriptor: Whether the object may keep a file descriptor. Without one, reading long runs of a
-            local file takes a third longer.
+        descriptor: Whether to keep a file descriptor, without which long runs take a third longer.
         cached: An open copy of the file on a local disk, which is read in its place, and closed here.
 
     Attributes:
@@ -47,13 +45,9 @@ class ShardBytes:
                 self.local = LocalShard(file, None if cached else path, descriptor)
 
     def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
-        """Reads runs of bytes into their positions in a buffer.
+        """Reads runs of bytes, whatever their file numbers, into their positions in a buffer.
 
         Bytes past the end of the file become zeros, which fail every checksum.
-
-        Args:
-            runs: The runs to read; their file numbers are ignored.
-            buffer: The buffer to fill. Reusing it saves a page fault for every 4 KiB.
 
         Raises:
             StoreError: (an OSError) A store did not deliver the bytes.
@@ -65,60 +59,44 @@ class ShardBytes:
             fetch([(self, runs)], buffer)
 
 
-@dataclass
-class _Request:
-    """One range request.
-
-    Attributes:
-        shard: The file.
-        first, last: The range, from the first byte to before the last one.
-        copies: (first byte, length, position in the buffer) of each run of bytes that is needed.
-    """
-
-    shard: ShardBytes
-    first: int
-    last: int
-    copies: list[tuple[int, int, int]] = field(default_factory=list)
+# A range of bytes to request, and the first byte, the length, and the position in the buffer of each run in it.
+_Request = tuple[Range, list[tuple[int, int, int]]]
 
 
 def fetch(wanted: Sequence[tuple[ShardBytes, Sequence[Run]]], buffer: memoryview) -> None:
-    """Reads runs of bytes of remote shards into their positions in a buffer.
+    """Reads runs of bytes of remote shards into their positions in a buffer, as `ShardBytes.read` does.
 
     Neighbouring runs share a request, and requests run concurrently: as many as the filesystem allows
     and as fit into 64 MiB.
 
-    Args:
-        wanted: The runs of each shard; their file numbers are ignored.
-        buffer: The buffer to fill.
-
     Raises:
         StoreError: (an OSError) A store did not deliver the bytes.
     """
-    requests = [request for shard, runs in wanted for request in _requests(shard, runs)]
-    requests.sort(key=lambda request: _scheme(request.shard.path))
+    requests = [request for shard, runs in wanted for request in _requests(shard.path, runs)]
+    requests.sort(key=_scheme)
     for batch in _batches(requests):
-        files = files_of(batch[0].shard.path)
-        bodies = files.read_ranges([Range(r.shard.path, r.first, r.last) for r in batch])
-        for request, data in zip(batch, bodies, strict=True):
+        bodies = files_of(batch[0][0].path).read_ranges([asked for asked, _ in batch])
+        for (asked, copies), data in zip(batch, bodies, strict=True):
             view = memoryview(data)
-            for start, length, at in request.copies:
-                begin = start - request.first
+            for start, length, at in copies:
+                begin = start - asked.start
                 fill(buffer[at : at + length], view[begin : begin + length])
 
 
-def _requests(shard: ShardBytes, runs: Sequence[Run]) -> list[_Request]:
-    """The requests for runs of a shard, each with the copies to make of its response."""
-    requests = [
-        _Request(shard, begin, min(begin + _REQUEST_BYTES, last))
+def _requests(path: str, runs: Sequence[Run]) -> list[_Request]:
+    """The requests for runs of a shard."""
+    requests: list[_Request] = [
+        (Range(path, begin, min(begin + _REQUEST_BYTES, last)), [])
         for first, last in merged_ranges([(start, length) for _, start, length, _ in runs])
         for begin in range(first, last, _REQUEST_BYTES)
     ]
-    firsts = [request.first for request in requests]
+    firsts = [asked.start for asked, _ in requests]
     for _, start, length, at in runs:
         number = bisect.bisect_right(firsts, start) - 1
         while length:
-            size = min(requests[number].last - start, length)
-            requests[number].copies.append((start, size, at))
+            asked, copies = requests[number]
+            size = min(asked.stop - start, length)
+            copies.append((start, size, at))
             start, length, at, number = start + size, length - size, at + size, number + 1
     return requests
 
@@ -127,8 +105,8 @@ def _batches(requests: Sequence[_Request]) -> Iterator[list[_Request]]:
     """The requests in groups that run at the same time, each to files of one kind."""
     batch, size = list[_Request](), 0
     for request in requests:
-        length = request.last - request.first
-        other = batch and _scheme(batch[0].shard.path) != _scheme(request.shard.path)
+        length = request[0].stop - request[0].start
+        other = batch and _scheme(batch[0]) != _scheme(request)
         if batch and (other or size + length > _MAX_BYTES_IN_FLIGHT):
             yield batch
             batch, size = [], 0
@@ -138,8 +116,8 @@ def _batches(requests: Sequence[_Request]) -> Iterator[list[_Request]]:
         yield batch
 
 
-def _scheme(path: str) -> str:
-    return path.partition("://")[0]
+def _scheme(request: _Request) -> str:
+    return request[0].path.partition("://")[0]
 
 
 def merged_ranges(rows: Sequence[Sequence[int]]) -> list[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -24,18 +25,12 @@ _CHECKED_AT_ONCE = 1 << 20
 
 _OFFSET_DTYPES = ("<u4", "<u8")
 
-# The golden ratio: any number of its multiples lie far from each other on a circle.
-_TURN = 0.6180339887
-
 
 class ShardIndexes:
-    """The numbers in the indexes of the files of a plan, which are mapped when they are first needed.
+    """The numbers in the indexes of parts, which are mapped when they are first needed; safe to share between threads.
 
-    The processes of a machine share their pages. It is safe to share between threads.
-
-    Args:
-        parts: The parts of the plan.
-        descriptors: Whether to keep a file descriptor of each index on a local disk.
+    The processes of a machine share their pages. `descriptors` says whether to keep a file descriptor of each
+    index on a local disk.
     """
 
     def __init__(self, parts: Sequence[Part], descriptors: bool = False) -> None:
@@ -46,9 +41,7 @@ class ShardIndexes:
         self._sizes = np.array([part.bytes or 0 for part in parts], np.int64)
         # (section, dtype) -> the byte of each part at which it begins in the range of addresses; 0 without it. Only
         # those that were asked for: there may be thousands of sections and of parts.
-        self._sections_at = {
-            (OFFSET, dtype): np.zeros(len(parts), np.int64) for dtype in _OFFSET_DTYPES
-        }
+        self._sections_at = dict[tuple[str, str], np.ndarray]()
         # Of each part: where its blocks begin in the range of addresses, and how many blocks come before them.
         self._blocks_at = np.array(self._files.starts, np.int64)
         blocks = [-(-part.index_bytes // BLOCK_BYTES) for part in parts]
@@ -77,20 +70,21 @@ class ShardIndexes:
         return True
 
     def missing(self, parts: Sequence[int]) -> list[int]:
-        """The parts of these that are not loaded yet, in the order in which to load them.
+        """The parts of these that are not loaded yet.
 
-        It differs between processes, so that those which start together share the work of copies and scans.
+        Their order differs between processes, so that those which start together share the work of copies and scans.
         """
         found = [part for part in parts if not self.is_loaded(part)]
-        first = int(os.getpid() * _TURN % 1 * len(found))
-        return found[first:] + found[:first]
+        if len(found) > 1:
+            random.Random(os.getpid()).shuffle(found)
+        return found
 
     def load(self, number: int) -> None:
         """Maps the index of a part.
 
         Raises:
             DatasetError: (a ValueError) It is damaged, does not fit the file, or has changed.
-            CorruptRecordError, FileNotFoundError, OSError: As `open_index`.
+            CorruptRecordError, FileNotFoundError, OSError: As for `open_index`.
         """
         try:
             self._load(number)
@@ -163,7 +157,7 @@ class ShardIndexes:
         """
         index = np.empty((len(rows), 2), np.int64)
         for column, row in enumerate((rows, rows + 1)):
-            index[:, column] = self._offsets(row, parts)
+            index[:, column] = self._numbers(OFFSET, _OFFSET_DTYPES, row, parts)
         ends = index[:, 1].copy()
         index[:, 1] -= index[:, 0]
         starts, lengths = index[:, 0], index[:, 1]
@@ -195,43 +189,43 @@ class ShardIndexes:
     def numbers(
         self, name: str, dtype: np.dtype[Any], rows: np.ndarray, parts: np.ndarray
     ) -> np.ndarray:
-        """The numbers of a section, [B], of records whose parts are loaded.
-
-        The other arguments are those of `of`.
-
-        Raises:
-            DatasetError: (a ValueError) An index is damaged, or has no such section.
-        """
-        key = name, dtype.str
-        with self._lock:
-            if key not in self._sections_at:
-                every = [self._place(n, head, *key) for n, head in enumerate(self._heads)]
-                self._sections_at[key] = np.array(every, np.int64)
-        places = self._sections_at[key][parts]
-        if not places.all():
-            part = self._parts[int(parts[np.argmin(places)])]
-            raise DatasetError(
-                f"{part.path}{INDEX_SUFFIX}: without a section {name!r} of {dtype}; {cure(part)}"
-            )
-        return self._numbers(dtype.str, places, rows, parts)
-
-    def _offsets(self, rows: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Numbers of the section `OFFSET`, int64 [B]."""
-        found = np.empty(len(rows), np.int64)
-        for dtype in _OFFSET_DTYPES:
-            at = self._sections_at[OFFSET, dtype][parts]
-            chosen = at > 0
-            if chosen.all():
-                return self._numbers(dtype, at, rows, parts).astype(np.int64)
-            if chosen.any():
-                found[chosen] = self._numbers(dtype, at[chosen], rows[chosen], parts[chosen])
-        return found
+        """The numbers of a section, int64 [B], of records as for `of`; raises DatasetError if an index has none."""
+        return self._numbers(name, (dtype.str,), rows, parts)
 
     def _numbers(
-        self, dtype: str, at: np.ndarray, rows: np.ndarray, parts: np.ndarray
+        self, name: str, dtypes: Sequence[str], rows: np.ndarray, parts: np.ndarray
+    ) -> np.ndarray:
+        """The numbers of a section, int64 [B], which has one of several dtypes in each index."""
+        found, missing = np.empty(len(rows), np.int64), np.True_
+        for dtype in dtypes:
+            at = self._starts(name, dtype)[parts]
+            here = at > 0
+            numbers = self._files.octets.view(dtype)
+            if here.all():
+                return self._checked_numbers(numbers, at, rows, parts).astype(np.int64)
+            if here.any():
+                found[here] = self._checked_numbers(numbers, at[here], rows[here], parts[here])
+            missing = missing & ~here
+        if np.any(missing):
+            part = self._parts[int(parts[np.argmax(missing)])]
+            raise DatasetError(
+                f"{part.path}{INDEX_SUFFIX}: without a section {name!r} of {' or '.join(dtypes)}; {cure(part)}"
+            )
+        return found
+
+    def _starts(self, name: str, dtype: str) -> np.ndarray:
+        """The byte of the range at which a section of each part begins, int64 [parts]; 0 without it."""
+        key = name, dtype
+        if key not in self._sections_at:
+            with self._lock:
+                every = [self._place(n, head, *key) for n, head in enumerate(self._heads)]
+                self._sections_at[key] = np.array(every, np.int64)
+        return self._sections_at[key]
+
+    def _checked_numbers(
+        self, numbers: np.ndarray, at: np.ndarray, rows: np.ndarray, parts: np.ndarray
     ) -> np.ndarray:
         """Numbers of sections that begin at some bytes of the range."""
-        numbers = self._files.octets.view(dtype)
         places = at // numbers.itemsize + rows
         if self._checks:
             self._check(places * numbers.itemsize, parts)

@@ -25,7 +25,7 @@ Run = tuple[int, int, int, int]
 
 
 class LocalShard:
-    """Random access to the bytes of an open file. It is safe to share between threads.
+    """Random access to the bytes of an open file; safe to share between threads.
 
     A mapped page that no longer exists kills the process. So only files on disks of this machine are
     mapped, and their size is asked before each read; others are read by system calls. Small records
@@ -33,9 +33,8 @@ class LocalShard:
 
     Args:
         file: The file, which may be closed afterwards.
-        path: The name under which the file can be opened again; None if it may lose its name.
-        descriptor: Whether to keep a file descriptor. One is kept in any case if there is no other way
-            to read the file.
+        path: The name under which it can be opened again; None if it may lose its name.
+        descriptor: Whether to keep a file descriptor. One is kept in any case if nothing else can read it.
 
     Attributes:
         version: The inode of the file and its time of change, as in `Part.version`.
@@ -73,8 +72,7 @@ class LocalShard:
                 _read_at(self.descriptor, start, buffer[at : at + length])
             else:
                 buffer[at : at + length] = view[start : start + length]
-                # The pages would count as memory of the process: the whole dataset, if it is read in
-                # order.
+                # The pages would count as memory of the process.
                 self._map.release(start, length)
 
     def in_memory(self) -> tuple[int, np.ndarray] | None:
@@ -99,8 +97,7 @@ class PresentSize:
     """Tells how many bytes of a file there are, so many of which can be read from a map without harm.
 
     Args:
-        file: The file, which may be closed afterwards.
-        path: The name under which the file can be found again; None if it may lose its name.
+        file, path: As for `LocalShard`.
         keep: Whether to keep a file descriptor, which answers in a quarter of the time.
 
     Attributes:
@@ -173,9 +170,9 @@ def runs_of(parts: np.ndarray, index: np.ndarray, at: np.ndarray) -> Iterator[Ru
     """Runs of records that follow one another both in their file and in a buffer.
 
     Args:
-        parts: int64 [B], ascending, the number of each record's file.
-        index: int64 [B, 2], the (offset, length) of each record in its file.
-        at: int64 [B], the position of each record in the buffer.
+        parts: int64 [B], ascending, the file of each record.
+        index: int64 [B, 2], its (offset, length) there.
+        at: int64 [B], its position in the buffer.
     """
     if not len(parts):
         return iter(())

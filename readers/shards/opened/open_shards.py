@@ -33,11 +33,7 @@ _CACHED_AT_ONCE = 4
 
 
 class OpenShards:
-    """The shards of a plan by the numbers of its parts. It is safe to share between threads.
-
-    Args:
-        plan: The plan.
-        cache: Where to keep remote shards; None to read them from the store.
+    """The shards of a plan by the numbers of its parts; safe to share between threads.
 
     Attributes:
         parts: The parts of the plan.
@@ -85,9 +81,9 @@ class OpenShards:
         self._uncached.difference_update(kept)
 
     def drop_copies(self, numbers: Iterable[int]) -> bool:
-        """Deletes the copies of parts in the cache; returns whether one of them may have had a copy.
+        """Deletes the copies of parts in the cache, whose files are read from the store from then on.
 
-        From then on they are read from the store: a disk that damaged one copy may damage the next.
+        A disk that damaged one copy may damage the next. Returns whether one of them may have had a copy.
         """
         found = [self.parts[number] for number in numbers]
         copied = {part.path for part in found} & self._cacheable
@@ -103,10 +99,7 @@ class OpenShards:
         return True
 
     def has_section(self, name: str, dtype: np.dtype[Any]) -> bool:
-        """Whether the index of every file has a section of a dtype.
-
-        The indexes of files without a manifest are opened. Those of a dataset are alike: one shows it.
-        """
+        """Whether the index of every file has a section of a dtype. Those of a dataset are alike: one shows it."""
         numbers = [number for number, part in enumerate(self.parts) if part.take]
         foreign = [number for number in numbers if self.parts[number].index_crc32c is None]
         asked = numbers[:1] + foreign
@@ -114,11 +107,7 @@ class OpenShards:
         return all(self.indexes.has(name, dtype, number) for number in asked)
 
     def section(self, name: str, dtype: np.dtype[Any], numbers: np.ndarray) -> np.ndarray:
-        """The numbers of a section, [B], of the records of some numbers, int64 [B].
-
-        Raises:
-            DatasetError: (a ValueError) An index is damaged.
-        """
+        """The numbers of a section, int64 [B], of the records of some numbers, int64 [B]."""
         parts, rows = self.locate(numbers)
         self.load_indexes(np.unique(parts).tolist())
         return self.indexes.numbers(name, dtype, rows, parts)
@@ -141,10 +130,7 @@ class OpenShards:
 def _opener(
     parts: Sequence[Part], cache: Cache | None, cached: Collection[str], descriptor: bool
 ) -> Callable[[str], ShardBytes]:
-    """A function that opens a shard by its path.
-
-    It must not refer to the shards, which have it in a cache and would never be freed.
-    """
+    # The function must not refer to the shards, which have it in a cache and would never be freed.
     by_path = {part.path: part for part in parts}
 
     def open_shard(path: str) -> ShardBytes:

@@ -58,21 +58,20 @@ def url(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 class Fetches:
-    """Counts the calls of `FramedReader.read` that read from the store."""
+    """The numbers of the records that are read from the store, call by call."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.numbers: list[np.ndarray] = []
         self.fails_at: int | None = None
-        read = FramedReader.read
+        read = FramedReader._read
 
-        def counted(reader: FramedReader, numbers: np.ndarray, fetched: tuple = ()) -> object:
-            if not fetched:
-                self.numbers.append(numbers)
-                if len(self.numbers) == self.fails_at:
-                    raise OSError("the store is gone")
-            return read(reader, numbers, fetched)
+        def counted(reader: FramedReader, numbers: np.ndarray) -> object:
+            self.numbers.append(numbers)
+            if len(self.numbers) == self.fails_at:
+                raise OSError("the store is gone")
+            return read(reader, numbers)
 
-        monkeypatch.setattr(FramedReader, "read", counted)
+        monkeypatch.setattr(FramedReader, "_read", counted)
 
 
 @pytest.mark.parametrize("way", WAYS)

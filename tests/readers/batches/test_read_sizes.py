@@ -1,6 +1,6 @@
 import pytest
 
-from readers.batches.read_sizes import records_at_once, records_of_steps
+from readers.batches.read_sizes import records_together
 from readers.format.schema import Feature, Schema
 from readers.shards.plan import Plan
 
@@ -25,8 +25,4 @@ def plan_of(feature, record_bytes):
 def test_steps_are_decoded_together_up_to_a_limit_in_records_and_bytes(
     feature, record_bytes, expected
 ):
-    assert records_of_steps(plan_of(feature, record_bytes)) == expected
-
-
-def test_what_is_read_as_a_stream_is_decoded_in_smaller_pieces():
-    assert records_at_once(plan_of(RAW, 16 << 10)) == 128
+    assert records_together(plan_of(feature, record_bytes)) == expected

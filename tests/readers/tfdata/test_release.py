@@ -89,16 +89,16 @@ ENDS = """
 import os, time
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
 import readers
-from readers.batches.by_step import StepReader
+from readers.batches.reading import BatchReader
 
-read = StepReader.step
+read = BatchReader.batch
 def slow(*arguments):
     time.sleep(0.3)
     return read(*arguments)
 
 batches = iter(readers.load({path!r}, batch_size=2, repeat=None, shuffle=readers.Order(by="global")))
 next(batches)
-StepReader.step = slow
+BatchReader.batch = slow
 next(batches), next(batches), next(batches)
 print("done")
 """

@@ -1,0 +1,151 @@
+"""A source of batches: which records each batch has, and how those of several batches are read together."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from readers.batches.batch_slice import BatchSlice, Group
+from readers.batches.collate import truncate
+from readers.batches.options import ReadOptions
+from readers.order.mixture import MixedOrder
+from readers.order.orders import GlobalOrder, InterleavedOrder, RecordOrder, SequentialOrder
+from readers.order.permutation import record_keys
+from readers.order.state import State
+from readers.shards.framed import FramedRecords
+from readers.shards.memory import RecyclingAllocator
+from readers.shards.plan import Plan
+from readers.shards.records import Records
+
+_Cursor = TypeVar("_Cursor")
+
+
+class BatchSource(abc.ABC, Generic[_Cursor]):
+    """The batches of one host, each found by a cursor. Any number of iterators may share them.
+
+    Attributes:
+        plan: The part of a plan that this host reads; its number of records is known.
+        options: How to read.
+        order: The order of the records in each epoch.
+        records: The records, whose files all iterators share.
+        memory: The allocator of large arrays.
+    """
+
+    def __init__(self, plan: Plan, options: ReadOptions) -> None:
+        self.plan, self.options, self.order = plan, options, _order_of(plan, options)
+        self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
+        self.memory: RecyclingAllocator = self.records.memory
+        # How features become rows, as far as this can be done where they are read.
+        self._rows = options.format.rows(plan.schema)
+
+    @abc.abstractmethod
+    def epochs(self, cursor: _Cursor, end: _Cursor | None) -> Iterator[tuple[int, Iterator[Group]]]:
+        """Yields each epoch from a cursor to before another, with this host's records of its batches."""
+
+    @abc.abstractmethod
+    def following(self, epoch: int, place: int, first: int, end: int) -> np.ndarray:
+        """The numbers of the records, int64 [k], that may take the place of a damaged one, from the `first` on."""
+
+    @abc.abstractmethod
+    def state(self, cursor: _Cursor) -> State:
+        """The state to resume from at a cursor."""
+
+    @abc.abstractmethod
+    def bounds_of(self, number: int) -> tuple[_Cursor, _Cursor | None]:
+        """The cursor of the first batch of a pass, and the one after its last batch; None without an end."""
+
+    @abc.abstractmethod
+    def after(self, steps: int, end: _Cursor | None) -> tuple[_Cursor, int]:
+        """The cursor after the first batches, and how many these are: fewer than `steps` if the end comes before."""
+
+    @abc.abstractmethod
+    def _batches_of_pass(self, number: int) -> int: ...
+
+    def batches_of_pass(self, number: int = 0) -> int:
+        """The number of batches in a pass from the beginning of an epoch.
+
+        Raises:
+            TypeError: There is no end.
+            ValueError: By length, there are too few records for one batch.
+        """
+        if self.options.repeat is None:
+            raise TypeError("with repeat=None there is no last batch to count to")
+        return self._batches_of_pass(number)
+
+    def state_after(self, steps: int) -> State:
+        """The state after the first batches, over all passes; ValueError if there are fewer before the end."""
+        end = None if self.options.order.each_pass else self.bounds_of(0)[1]
+        cursor, last = self.after(steps, end)
+        if last < steps:
+            raise ValueError(f"steps={steps}: there are {last} batches in a pass")
+        return self.state(cursor)
+
+    @property
+    def skipped(self) -> int:
+        """The number of damaged records replaced so far."""
+        return len(self.records.skipped)
+
+    def slices(
+        self, epoch: int, groups: Sequence[Group], fetched: Sequence[FramedRecords]
+    ) -> list[BatchSlice]:
+        """Reads the batches of numbered groups of one epoch together, from memory as far as they were fetched before.
+
+        Raises:
+            CorruptRecordError, RecordError, DatasetError: (a ValueError) As for `Records.batches`.
+        """
+        options, schema = self.options, self.plan.schema
+        places = np.concatenate([group.places for group in groups])
+        numbers = np.concatenate([group.numbers for group in groups])
+        bounds, keys = np.cumsum([0, *[len(group.places) for group in groups]]).tolist(), None
+        if self.plan.work is not None:
+            draws = (options.seed or 0, epoch, options.part_of_host or 0)
+            keys = np.asarray(record_keys(places, draws))
+
+        def following(row: int, first: int, end: int) -> np.ndarray:
+            return self.following(epoch, int(places[row]), first, end)
+
+        found = self.records.batches(numbers, bounds, following, fetched, keys, self._rows)
+        slices = []
+        for columns, group in zip(found, groups, strict=True):
+            batch = BatchSlice(truncate(columns, schema, options.format), epoch, group)
+            slices.append(batch.padded(schema) if options.pads else batch)
+        return slices
+
+
+def _order_of(plan: Plan, options: ReadOptions) -> RecordOrder:
+    """The order of the records in each epoch."""
+    seed, shuffle = options.seed or 0, options.order.shuffle
+    if plan.mixed:
+        counts, weights = zip(*plan.mixed, strict=True)
+        orders = [
+            GlobalOrder(count, seed, number) if shuffle else SequentialOrder()
+            for number, count in enumerate(counts)
+        ]
+        return MixedOrder(counts, orders, weights, seed if shuffle else None)
+    if options.order.buffer is not None:
+        return InterleavedOrder([part.take for part in plan.parts], seed, options.order.buffer)
+    return GlobalOrder(plan.records, seed) if shuffle else SequentialOrder()
+
+
+def order_name(plan: Plan, options: ReadOptions) -> str:
+    """The name of the order in a saved state."""
+    if options.order.buffer is not None:
+        return f"interleaved in windows of {options.order.buffer}"
+    name = "in a global shuffle" if options.order.shuffle else "in order"
+    return f"{name}, mixed by {[weight for _, weight in plan.mixed]}" if plan.mixed else name
+
+
+def check_state(state: State, order: str, plan: Plan) -> None:
+    """Raises ValueError if a state is of other records or of another order."""
+    if state.dataset != plan.digest:
+        raise ValueError(
+            f"the state is of the dataset {state.dataset}, this one is {plan.digest}: the records, "
+            "the split or its slice differ"
+        )
+    if state.order != order:
+        raise ValueError(f"the state is of records {state.order}, not {order}")
+    if state.place > plan.records:
+        raise ValueError(f"the state is at record {state.place} of {plan.records}")
