@@ -41,6 +41,8 @@ def in_strategy() -> bool:
     return bool(tf.distribute.has_strategy())
 
 
+# AutoGraph takes 2 s of the first batch to find that none of these functions needs it, and cannot convert all of them.
+@tf.autograph.experimental.do_not_convert
 def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
     """The dataset of `readers.load`, from its arguments by name."""
     plan, options = plan_of(arguments)
@@ -59,8 +61,6 @@ def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
     return dataset
 
 
-# None of these functions needs AutoGraph, which takes 2 s of the first batch to find that out.
-@tf.autograph.experimental.do_not_convert
 def _batches(
     begin: PythonFunction, read: PythonFunction, passes: Passes, bridge: TensorBridge
 ) -> tf.data.Dataset:

@@ -72,7 +72,7 @@ def dataset(tmp_path_factory):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(export, "records_at_once", lambda plan: 3)
+    monkeypatch.setattr(export, "records_together", lambda plan: 3)
 
 
 def test_an_exported_file_equals_one_saved_by_numpy(dataset, tmp_path, small_chunks):

@@ -74,7 +74,7 @@ def _bytes(name: str, what: str, data: bytes) -> Iterator[Case]:
 
 def _appended(kind: Kind, name: str, what: str, data: bytes) -> Iterator[Case]:
     more = {b"\0", b"\n", b" ", b"\xff", bytes(16), data}
-    if name in kind.shards and not kind.is_packed:
+    if name in kind.shards:
         start, end = spans(data)[-1]
         more.add(data[start:end])
     elif b"\n" in data:
@@ -85,8 +85,6 @@ def _appended(kind: Kind, name: str, what: str, data: bytes) -> Iterator[Case]:
 
 def _swapped_records(kind: Kind) -> Iterator[Case]:
     """Each pair of records of plain files, with the old index and with one that fits."""
-    if kind.is_packed:
-        return
     places = [(name, span) for name in kind.shards for span in spans(kind.files[name])]
     for (one, (a, b)), (other, (c, d)) in itertools.combinations(places, 2):
         first, second = kind.files[one][a:b], kind.files[other][c:d]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -33,12 +32,7 @@ class Kind:
     @property
     def shards(self) -> list[str]:
         """The names of the files with records."""
-        return [name for name in self.files if name.endswith((".tfrecord", ".gz"))]
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether the files with records are compressed."""
-        return self.shards[0].endswith(".gz")
+        return [name for name in self.files if name.endswith(".tfrecord")]
 
     @property
     def units(self) -> list[str | None]:
@@ -65,11 +59,9 @@ def _waves(first: int, count: int) -> bytes:
     return b"".join(frame(example(**value)) for value in values)
 
 
-def _foreign(packed: bool) -> Kind:
+def _foreign() -> Kind:
     files = {f"{n}.tfrecord": _waves(3 * n, 3) for n in range(2)}
-    if packed:
-        files = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in files.items()}
-    return Kind("gzip_files" if packed else "plain_files", files, _WAVES)
+    return Kind("plain_files", files, _WAVES)
 
 
 def _long() -> Kind:
@@ -84,5 +76,5 @@ def _long() -> Kind:
 def kinds() -> dict[str, Kind]:
     """All kinds, by name."""
     found = [_of_corpus(path.name) for path in sorted(OURS.iterdir())]
-    found += [_foreign(packed=False), _foreign(packed=True), _long()]
+    found += [_foreign(), _long()]
     return {kind.name: kind for kind in found}

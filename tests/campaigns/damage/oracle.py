@@ -83,7 +83,7 @@ class Oracle:
         self.kind, self.directory = kind, directory
         for name, data in kind.files.items():
             self._write(name, data)
-        asked = [as_numpy, *([] if kind.is_packed else [source]), *([load] if with_load else [])]
+        asked = [as_numpy, source, *([load] if with_load else [])]
         self._readings = list(itertools.product(asked, kind.units))
         self._expected = {
             (read, unit): read(str(directory), kind, unit, "raise") for read, unit in self._readings
@@ -188,7 +188,7 @@ class Oracle:
         """Whether files without an index, by which records are found, still have all headers."""
         for shard, data in case.changes.items():
             intact = self.kind.files[shard]
-            if self.kind.is_packed or data is None or len(data) != len(intact):
+            if data is None or len(data) != len(intact):
                 return False
             starts = [start for start, _ in spans(intact)]
             if any(data[at : at + 12] != intact[at : at + 12] for at in starts):

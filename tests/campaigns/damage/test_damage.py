@@ -23,7 +23,7 @@ def faults(oracle, chosen):
     return found, named
 
 
-@pytest.mark.slow(base=["text_tokenizer", "sensors_sequence", "plain_files", "gzip_files"])
+@pytest.mark.slow(base=["text_tokenizer", "sensors_sequence", "plain_files"])
 @pytest.mark.parametrize("name", KINDS)
 def test_damage_is_named_and_delivers_no_wrong_value(name, tmp_path):
     found, named = faults(Oracle(KINDS[name], tmp_path), sample(KINDS[name], 1))
