@@ -127,13 +127,11 @@ class FramedReader:
 
     def place(self, number: int) -> Place:
         """Where a record is stored."""
-        number_of_part = int(self._shards.ends.searchsorted(number, side="right"))
-        part, row = (
-            self._shards.parts[number_of_part],
-            number - int(self._shards.firsts[number_of_part]),
-        )
-        self._shards.load_index(number_of_part)
-        return Place(part, row, self._shards.indexes.of_one(row, number_of_part)[0])
+        part = int(self._shards.ends.searchsorted(number, side="right"))
+        self._shards.load_index(part)
+        row = number - int(self._shards.firsts[part])
+        offset, _ = self._shards.indexes.of_one(row, part)
+        return Place(self._shards.parts[part], row, offset)
 
     def _read(self, numbers: np.ndarray) -> FramedRecords:
         """Reads records file by file, each into its position in one buffer."""

@@ -20,9 +20,6 @@ _VERSION = 9
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 
-# The name of the library's module in an ImportError.
-NAME = "readers.format.compiled.kernel"
-
 _ARGUMENTS = {
     "version": [],
     "rows": [_POINTER, _POINTER, _NUMBER, _POINTER, *[_NUMBER] * 3, _POINTER],
@@ -82,7 +79,7 @@ def load(folder: Path) -> tuple[Any, Any]:
     raise ImportError(
         f"the compiled part of beam-shards in {folder} {reason}: "
         "pip install --force-reinstall beam-shards, or in a checkout: python setup.py build_ext --inplace",
-        name=NAME,
+        name="readers.format.compiled.kernel",
     )
 
 

@@ -67,12 +67,8 @@ class IndexRows:
 def _number_of(feature: Feature) -> Any:
     """What makes the number in the index of a feature's value."""
     if not feature.shape:
-        return _same
+        return lambda value: value
     if feature.is_sequence:
         return len
     axis = feature.first_unknown
     return lambda value: value.shape[axis]
-
-
-def _same(value: Any) -> Any:
-    return value

@@ -20,23 +20,15 @@ from readers.format.protobuf.wire import Parts, fields, varint
 
 _DTYPE_NAMES = {number: name for name, number in TENSORFLOW_DTYPES.items()}
 
-_STRING = TENSORFLOW_DTYPES["string"]
-
 # TensorFlow's own limit, TensorShape::MaxDimensions. It also bounds the product of malicious sizes.
 _MAX_RANK = 254
 
 
-def little_endian(array: np.ndarray) -> np.ndarray:
-    """The array in C-contiguous, little-endian form; the same array if it already has that form."""
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    # np.ascontiguousarray would turn a 0-d array into [1].
-    return array if array.flags.c_contiguous else array.copy(order="C")
-
-
 def octets(array: np.ndarray) -> np.ndarray:
     """The little-endian bytes of an array of numbers, uint8 [n]; a view if it has that form."""
-    return little_endian(array).reshape(-1).view(np.uint8)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def string_values(array: np.ndarray) -> list[bytes]:
@@ -64,10 +56,10 @@ def tensor_header(dtype: str, shape: tuple[int, ...]) -> bytes:
         dim = b"\x08" + varint(size) if size else b""
         dims.append(b"\x12" + varint(len(dim)) + dim)
     dims_bytes = b"".join(dims)
-    number = TENSORFLOW_DTYPES[dtype]
-    header = b"\x08" + varint(number) + b"\x12" + varint(len(dims_bytes)) + dims_bytes
+    number = varint(TENSORFLOW_DTYPES[dtype])
+    header = b"\x08" + number + b"\x12" + varint(len(dims_bytes)) + dims_bytes
     nbytes = math.prod(shape) * itemsize
-    if number == _STRING or not nbytes:
+    if dtype == "string" or not nbytes:
         return header
     return header + b"\x22" + varint(nbytes)
 

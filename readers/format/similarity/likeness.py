@@ -170,7 +170,7 @@ class Likeness:
 
     def _texts(self, texts: Sequence[str]) -> Sketches:
         signatures, there = text_signatures(texts)
-        rows = band_rows(SIGNATURE_SIZE, self.threshold)
+        rows = band_rows(self.threshold)
         starts = range(0, SIGNATURE_SIZE - rows + 1, rows)
         bands = [row_digests(signatures[:, start : start + rows]) for start in starts]
         keys = np.stack([mixed(band) for band in bands], axis=1)

@@ -157,7 +157,7 @@ class ShardIndexes:
         """
         index = np.empty((len(rows), 2), np.int64)
         for column, row in enumerate((rows, rows + 1)):
-            index[:, column] = self._numbers(OFFSET, _OFFSET_DTYPES, row, parts)
+            index[:, column] = self.numbers(OFFSET, _OFFSET_DTYPES, row, parts)
         ends = index[:, 1].copy()
         index[:, 1] -= index[:, 0]
         starts, lengths = index[:, 0], index[:, 1]
@@ -187,15 +187,9 @@ class ShardIndexes:
         return self._place(part, self._heads[part], name, dtype.str) > 0
 
     def numbers(
-        self, name: str, dtype: np.dtype[Any], rows: np.ndarray, parts: np.ndarray
-    ) -> np.ndarray:
-        """The numbers of a section, int64 [B], of records as for `of`; raises DatasetError if an index has none."""
-        return self._numbers(name, (dtype.str,), rows, parts)
-
-    def _numbers(
         self, name: str, dtypes: Sequence[str], rows: np.ndarray, parts: np.ndarray
     ) -> np.ndarray:
-        """The numbers of a section, int64 [B], which has one of several dtypes in each index."""
+        """The numbers of a section of one of several dtypes, int64 [B], of records as for `of`; DatasetError without."""
         found, missing = np.empty(len(rows), np.int64), np.True_
         for dtype in dtypes:
             at = self._starts(name, dtype)[parts]
