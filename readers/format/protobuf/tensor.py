@@ -32,11 +32,7 @@ def octets(array: np.ndarray) -> np.ndarray:
 
 
 def string_values(array: np.ndarray) -> list[bytes]:
-    """The elements of an array of text or bytes in row-major order, with text encoded as UTF-8.
-
-    Raises:
-        ValueError: An element is neither text nor bytes.
-    """
+    """The elements of an array in row-major order, text as UTF-8; ValueError if one is neither text nor bytes."""
     values = []
     for value in array.ravel().tolist():
         if isinstance(value, str):
@@ -83,10 +79,7 @@ def tensor_parts(array: np.ndarray) -> Parts:
 
 
 def serialize_tensor(array: Any) -> bytes:
-    """The bytes of `tf.io.serialize_tensor(array)`, without TensorFlow.
-
-    Args:
-        array: Anything that `np.asarray` accepts, of any rank and memory layout.
+    """The bytes of `tf.io.serialize_tensor(array)`, without TensorFlow, for anything that `np.asarray` accepts.
 
     Raises:
         ValueError: `tf.io.serialize_tensor` does not support the dtype.
@@ -95,19 +88,13 @@ def serialize_tensor(array: Any) -> bytes:
 
 
 def parse_tensor(data: bytes | memoryview, dtype: str) -> np.ndarray:
-    """The array in a TensorProto that `serialize_tensor` wrote.
+    """The array in a TensorProto that `serialize_tensor` wrote, which must have a dtype.
 
-    Args:
-        data: A serialized TensorProto with its values in `tensor_content` or `string_val`.
-        dtype: The dtype it must have, a key of `TENSORFLOW_DTYPES`.
-
-    Returns:
-        An array of the tensor's shape: for numbers a read-only view of `data`, for strings an
-        object array of bytes.
+    Numbers are a read-only view of `data`, strings an object array of bytes.
 
     Raises:
-        ValueError: The bytes are not such a TensorProto, its dtype is a different one, or its
-            values do not fill its shape.
+        ValueError: The bytes are not such a TensorProto, its dtype is a different one, or its values do not fill its
+            shape.
     """
     array = fast_tensor(memoryview(data), dtype)
     if array is not None:

@@ -36,8 +36,6 @@ class OpenShards:
     """The shards of a plan by the numbers of its parts; safe to share between threads.
 
     Attributes:
-        parts: The parts of the plan.
-        indexes: Their indexes.
         is_local: Whether every file is on a local disk, or cached there when it is first read.
         open: Opens the shard of a path.
         ends: int64 [parts], the number of the record after the last of each part.

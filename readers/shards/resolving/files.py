@@ -36,11 +36,7 @@ def is_glob(path: str) -> bool:
 
 
 def found_files(path: str) -> list[str]:
-    """The TFRecord files of a glob or a directory, sorted; or the path itself if it is neither.
-
-    Raises:
-        FileNotFoundError: There are none.
-    """
+    """The sorted TFRecord files of a glob or a directory, else the path itself; FileNotFoundError if there are none."""
     files = files_of(path)
     if is_glob(path):
         pattern = path
