@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Sequence
 
 import google_crc32c
 import numpy as np
@@ -154,27 +153,6 @@ def intact(data: bytes | bytearray | np.ndarray, lengths: np.ndarray) -> np.ndar
     lengths = np.ascontiguousarray(lengths, np.int64)
     first = library.address(np.frombuffer(data, np.uint8))
     return library.intact(first + np.cumsum(lengths) - lengths, lengths)
-
-
-def read_records(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset in bytes, data) of every record; verifies lengths and data, unlike `read_framed`."""
-    for offset, framed in read_framed(stream, file):
-        yield offset, bytes(unframe(framed, file, offset))
-
-
-def read_framed(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset in bytes, framed bytes) of every record; verifies lengths, but not the data.
-
-    Raises CorruptRecordError if no record starts where one should, or one is cut off.
-    """
-    offset = 0
-    while header := stream.read(HEADER_BYTES):
-        length = record_length(header, file, offset)
-        body = stream.read(length + FOOTER_BYTES)
-        if len(body) < length + FOOTER_BYTES:
-            raise CorruptRecordError.at(file, offset, "is cut off")
-        yield offset, header + body
-        offset += FRAME_BYTES + length
 
 
 def record_length(header: bytes, file: str, offset: int) -> int:

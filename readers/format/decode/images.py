@@ -63,7 +63,7 @@ class EncodedImage:
             out[...] = pixels.reshape(self.shape)
 
     def reduced(self, factor: int) -> tuple[np.ndarray, int]:
-        """The pixels, perhaps of a smaller image, and f, by which it is smaller: the factor, 1, 2, 4 or 8; or 1.
+        """The pixels of the image, or of one that is smaller by a factor of 1, 2, 4 or 8; and f, that factor or 1.
 
         A JPEG of 8 bits is decoded at a fraction of its size, every other image as it is. The pixels are
         [ceil(height / f), ceil(width / f), channels], in memory that the thread's next call reuses.
