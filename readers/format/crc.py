@@ -42,21 +42,11 @@ def _power_of_x(n: int) -> int:
 
 
 def crc_without_suffix(crc: int, suffix: bytes) -> int:
-    """The CRC32C of a message, from that of the message followed by a suffix.
-
-    Args:
-        crc: The CRC32C of the message with its suffix.
-        suffix: The bytes to take away.
-    """
+    """The CRC32C of a message, from that of the message followed by a suffix."""
     back = -8 * len(suffix) % _PERIOD
     return _times(_power_of_x(back), crc ^ google_crc32c.value(suffix))
 
 
 def combined_crc(first: int, second: int, length: int) -> int:
-    """The CRC32C of the concatenation of two messages.
-
-    Args:
-        first, second: The CRC32C of each message.
-        length: The length of the second one, in bytes.
-    """
+    """The CRC32C of the concatenation of two messages, from that of each and the length of the second in bytes."""
     return _times(_power_of_x(8 * length), first) ^ second

@@ -34,10 +34,7 @@ FLOATS_IN_A_LIST = ("float32", "float16", "bfloat16")
 
 @functools.cache
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The little-endian NumPy dtype for a feature's dtype; `object` for "string".
-
-    Args:
-        name: A key of `TENSORFLOW_DTYPES`.
+    """The little-endian NumPy dtype for a feature's dtype, a key of `TENSORFLOW_DTYPES`; `object` for "string".
 
     Raises:
         ValueError: TensorFlow's `serialize_tensor` does not support the dtype.

@@ -33,7 +33,6 @@ class Features:
     """What the features of a dataset are.
 
     Attributes:
-        schema: The features.
         roles: Feature -> what it says of a record: `key`, `label`, `boxes`, `box_labels`, `mask`, `instance_masks`,
             `keypoints`, `captions`, `tokens`, `spectrogram` or `rate`; features without a role are left out.
         kinds: Feature -> what is measured of it, as `kind_of` names it; keys and what is not measured are left out.

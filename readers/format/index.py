@@ -56,12 +56,10 @@ class Head:
     """What the head of an index says.
 
     Attributes:
-        records: The number of records.
         bytes: The size of the TFRecord file in bytes.
         start: Where the first block begins, in bytes.
         size: The size of the index in bytes.
         crc32c: The checksum of the head, from which those of all blocks follow.
-        sections: The arrays by name.
         checksums: uint32 [blocks], the CRC32C of each block of `BLOCK_BYTES`; the last one may be shorter.
     """
 
@@ -110,9 +108,7 @@ def numbers_of(schema: Mapping[str, Feature]) -> dict[str, np.dtype[Any]]:
 class Index:
     """The numbers of some records that follow one another.
 
-    Attributes:
-        lengths: int64 [records], the length of each record in bytes, framing included.
-        sections: The sections but `OFFSET`: name -> array [records] of numbers.
+    `lengths`, int64 [records], are in bytes, framing included; `sections`, arrays [records], are all but `OFFSET`.
     """
 
     lengths: np.ndarray
@@ -127,11 +123,7 @@ class Index:
 
     @classmethod
     def of_bytes(cls, data: Any, file: str) -> Index:
-        """The numbers in an `.index`, all of which is checked.
-
-        Raises:
-            ValueError: It is no index, or damaged; the message names the file.
-        """
+        """The numbers in an `.index`, all of which is checked; ValueError, which names the file, if it is damaged."""
         head = parse_head(data, file)
         lengths = np.diff(checked_offsets(data, head, file))
         sections = {name: head.numbers(data, name) for name in head.sections if name != OFFSET}
@@ -181,11 +173,7 @@ def _formatted(records: int, size: int, arrays: Mapping[str, np.ndarray]) -> byt
 
 
 def parse_head(data: Any, file: str) -> Head:
-    """The head of the index in some bytes; its blocks are not looked at.
-
-    Raises:
-        ValueError: It is no index, or its head is damaged; the message names the file.
-    """
+    """The head of an index, whose blocks are not looked at; ValueError, which names the file, if it is damaged."""
     try:
         return _head(np.frombuffer(data, np.uint8))
     except (ValueError, struct.error) as error:
@@ -223,10 +211,9 @@ def _head(data: np.ndarray) -> Head:
 
 
 def checked_offsets(data: Any, head: Head, file: str) -> np.ndarray:
-    """Where each record begins and where the last one ends, int64 [records + 1], from an index that is intact.
+    """Where each record begins and where the last one ends, int64 [records + 1].
 
-    Raises:
-        ValueError: A block is damaged, or the records do not follow one another to the end of their file.
+    Raises ValueError if a block is damaged, or if the records do not follow one another to the end of their file.
     """
     at = head.damaged(data)
     if at is not None:

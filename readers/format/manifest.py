@@ -22,7 +22,6 @@ from readers.format.splits import FIELDS, File, Shard, Split, split_json, typed
 
 FORMAT_VERSION = 2
 
-# The names of a dataset's files.
 MANIFEST = "manifest.json"
 GENERATIONS = "generations"
 VOCABULARY = "vocabulary.txt"
@@ -349,11 +348,8 @@ class Manifest:
 def newest_manifest(directory: str, read: Callable[[str], bytes]) -> tuple[bytes, Manifest] | None:
     """The newest manifest of a dataset, and its content; None without one.
 
-    A job that was interrupted may have left `manifest.json` older than the newest generation, or missing.
-
-    Args:
-        directory: The dataset.
-        read: Path -> the content of a file; raises FileNotFoundError or NotADirectoryError.
+    A job that was interrupted may have left `manifest.json` older than the newest generation, or missing. `read` raises
+    FileNotFoundError or NotADirectoryError for a path without a file.
 
     Raises:
         DatasetError: A manifest is damaged, or cannot be read.

@@ -29,22 +29,14 @@ def shard_name(split: str, index: int, count: int) -> str:
 
 
 def check_split_name(name: str) -> str:
-    """The name of a split, once it is known to be valid.
-
-    Raises:
-        ValueError: The name cannot be the beginning of a file name.
-    """
+    """The name of a split; ValueError if it cannot be the beginning of a file name."""
     if not _SPLIT_NAME.fullmatch(name) or name.startswith("."):
         raise ValueError(f"split name {name!r}: expected letters, digits, _ and .")
     return name
 
 
 def checked_path(path: Any) -> str:
-    """A path in a dataset, once it is known to lie inside.
-
-    Raises:
-        ValueError: It is no text, or could point outside of the dataset's directory.
-    """
+    """A path in a dataset; ValueError if it is no text, or could point outside of the dataset's directory."""
     if not isinstance(path, str) or not all(map(_PART.fullmatch, path.split("/"))):
         raise ValueError(f"path {str(path)[:200]!r}: expected one inside the dataset")
     return path
@@ -152,12 +144,7 @@ def split_json(split: Split) -> dict[str, Any]:
 
 
 def _split_of(name: str, value: Mapping[str, Any]) -> Split:
-    """The split that `split_json` described.
-
-    Raises:
-        ValueError: A field is wrong.
-        KeyError, TypeError: A field is missing or has the wrong type.
-    """
+    """The split that `split_json` described; ValueError, KeyError or TypeError if a field is wrong or missing."""
     shards = []
     for shard in typed(value, "shards", list):
         path = checked_path(shard["path"])

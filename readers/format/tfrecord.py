@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Sequence
 
 import google_crc32c
 import numpy as np
@@ -80,24 +79,13 @@ def _mask(crc: int) -> int:
 
 
 def frame(data: bytes) -> bytes:
-    """One record in the form of a TFRecord file: the data with its 16 bytes of framing.
-
-    Raises:
-        ValueError: The record is larger than `MAX_RECORD_BYTES`, which `read_records` would refuse.
-    """
+    """One record with its 16 bytes of framing; ValueError if it is larger than `MAX_RECORD_BYTES`."""
     _check(len(data))
     return b"".join((_header(len(data)), data, _CRC.pack(masked_crc32c(data))))
 
 
 def frame_parts(parts: Parts) -> bytes:
-    """One framed record whose data is the concatenation of some parts, copied once.
-
-    Args:
-        parts: Bytes, or uint8 [n] arrays.
-
-    Raises:
-        ValueError: The record is larger than `MAX_RECORD_BYTES`.
-    """
+    """As `frame`, for a record in parts, bytes or uint8 [n] arrays, which are copied once."""
     size = sum(map(len, parts))
     _check(size)
     if size <= _JOINED_BYTES:
@@ -135,9 +123,6 @@ def unframe(
 ) -> memoryview:
     """The data of one framed record, with its checksums verified.
 
-    Args:
-        framed: The record with its framing, as `frame` returns it.
-
     Raises:
         CorruptRecordError: The length or a checksum is wrong.
     """
@@ -160,49 +145,18 @@ def unframe(
 
 
 def intact(data: bytes | bytearray | np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Which framed records have correct lengths and checksums.
+    """Which framed records have correct lengths and checksums, so that `unframe` would accept them, bool [n].
 
-    Args:
-        data: Bytes, or uint8 [m], that begin with the framed records, one after another.
-        lengths: int64 [n], the length of each record with its framing: at least `FRAME_BYTES`.
-
-    Returns:
-        bool [n], whether `unframe` would accept the record.
+    The data, bytes or uint8 [m], begins with the records, one after another; their lengths, int64 [n], include the
+    framing and are at least `FRAME_BYTES`.
     """
     lengths = np.ascontiguousarray(lengths, np.int64)
     first = library.address(np.frombuffer(data, np.uint8))
     return library.intact(first + np.cumsum(lengths) - lengths, lengths)
 
 
-def read_records(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset in bytes, data) of every record; verifies lengths and data, unlike `read_framed`."""
-    for offset, framed in read_framed(stream, file):
-        yield offset, bytes(unframe(framed, file, offset))
-
-
-def read_framed(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset in bytes, framed bytes) of every record; verifies lengths, but not the data.
-
-    Raises:
-        CorruptRecordError: No record starts where one should, or one is cut off.
-    """
-    offset = 0
-    while header := stream.read(HEADER_BYTES):
-        length = record_length(header, file, offset)
-        body = stream.read(length + FOOTER_BYTES)
-        if len(body) < length + FOOTER_BYTES:
-            raise CorruptRecordError.at(file, offset, "is cut off")
-        yield offset, header + body
-        offset += FRAME_BYTES + length
-
-
 def record_length(header: bytes, file: str, offset: int) -> int:
-    """The length of a record's data in bytes, from its header.
-
-    Raises:
-        CorruptRecordError: The header is cut off, its checksum is wrong, or the length is more than
-            `MAX_RECORD_BYTES`.
-    """
+    """The length of a record's data in bytes, from its header; CorruptRecordError if that is wrong or cut off."""
     if len(header) < HEADER_BYTES:
         raise CorruptRecordError.at(file, offset, "is cut off")
     length, crc = struct.unpack("<QI", header)

@@ -21,12 +21,7 @@ _MOST_FILES = 8_192
 
 
 class Addresses(NamedTuple):
-    """Where B records with their framing are in memory.
-
-    Attributes:
-        addresses, sizes: int64 [B], the address and the size of each record, in bytes.
-        owner: Keeps the memory.
-    """
+    """The addresses of framed records, int64 [B], and their sizes in bytes, int64 [B]; the owner keeps the memory."""
 
     addresses: np.ndarray
     sizes: np.ndarray
@@ -48,11 +43,8 @@ class MappedRecords:
     def of(self, numbers: np.ndarray) -> Addresses | None:
         """Where the records of some numbers, int64 [B], are.
 
-        None if one of them is not on a local disk, or is cut off, or if they are in long runs,
-        which are read faster than they are mapped.
-
-        Raises:
-            DatasetError: (a ValueError) A file or its index was changed, or an index is damaged.
+        None if one of them is not on a local disk, or is cut off, or if they are in long runs, which are read faster
+        than they are mapped. DatasetError if a file or its index was changed, or an index is damaged.
         """
         shards, (files, owners) = self._shards, self._known
         if not shards.is_fetched or len(files) > _MOST_FILES:

@@ -134,9 +134,7 @@ class Cache:
 def check_cache(cache: Cache | None) -> None:
     """Checks the argument `cache` of a reader, and makes its directory if necessary.
 
-    Raises:
-        ValueError: It is no cache.
-        OSError: The directory cannot be written.
+    Raises ValueError if it is no cache, OSError if the directory cannot be written.
     """
     if cache is None:
         return
@@ -152,12 +150,7 @@ def check_cache(cache: Cache | None) -> None:
 
 
 def _size_of(part: Part) -> int:
-    return _stated(part.path) if part.bytes is None else part.bytes
-
-
-def _stated(path: str) -> int:
-    """The size of a file in bytes, as its store states it."""
-    return files_of(path).stat(path).size
+    return files_of(part.path).stat(part.path).size if part.bytes is None else part.bytes
 
 
 def _name(part: Part, size: int) -> str:
@@ -176,7 +169,7 @@ def _fetched(part: Part, size: int, output: BinaryIO) -> bool:
     """
     path, crc = part.path, 0
     # Another size than the manifest's shows in the checksum.
-    if part.crc32c is None and _stated(path) != size:
+    if part.crc32c is None and files_of(path).stat(path).size != size:
         return False
     ranges = [
         Range(path, first, min(first + _REQUEST_BYTES, size))

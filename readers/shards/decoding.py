@@ -27,12 +27,9 @@ class RecordError(ValueError):
 class RecordDecoder:
     """Decodes a plan's records. It is safe to share between threads.
 
-    Args:
-        place: Finds where a record is stored, by its number, for errors.
-        rows: Allocates the pixels of each record by itself; None if they may be in one array.
-
-    Attributes:
-        works: Whether there is work on records, or images of which the pixels are asked for.
+    `place` finds where a record is stored, by its number, for errors. `rows` allocates the pixels of each record by
+    itself; None if they may be in one array. `works` says whether there is work on records, or images of which the
+    pixels are asked for.
     """
 
     def __init__(
@@ -51,28 +48,16 @@ class RecordDecoder:
         self.works = bool(self._images or plan.work)
 
     def one(self, data: memoryview) -> dict[str, Any]:
-        """The record in a serialized Example, before any work on it; errors do not name it.
-
-        Raises:
-            ValueError: The record does not fit the schema.
-        """
+        """The record in a serialized Example, before any work; ValueError, which does not name it, if it is wrong."""
         return with_pixels(self._records.decode(data), self._schema)
 
     def record(self, framed: FramedRecords, row: int) -> dict[str, Any]:
-        """One of the records, before any work on it.
-
-        Raises:
-            RecordError: The record does not fit the schema.
-        """
+        """One of the records, before any work; RecordError if it does not fit the schema."""
         with self._located(int(framed.numbers[row])):
             return self.one(framed.record(row)[HEADER_BYTES:-FOOTER_BYTES])
 
     def stored(self, framed: FramedRecords) -> Columns:
-        """The column of each feature as it is stored, images as their bytes, with all of the records.
-
-        Raises:
-            RecordError: A record does not fit the schema.
-        """
+        """The column of each feature as it is stored, images as their bytes; RecordError if a record does not fit."""
         columns, errors, _ = self._columns.decode(framed.data, framed.starts, framed.stops)
         if errors:
             first = min(errors)
@@ -81,14 +66,9 @@ class RecordDecoder:
         return columns
 
     def worked(self, columns: Columns, numbers: np.ndarray, keys: np.ndarray | None) -> Columns:
-        """The columns after the work on records, or with the pixels of their images.
+        """The columns after the work on records, or with the pixels of their images; RecordError if one fails.
 
-        Args:
-            numbers: int64 [B], the numbers of the records.
-            keys: int64 [B], their keys, for the work on them.
-
-        Raises:
-            RecordError: An image cannot be decoded, or the work on a record fails.
+        The numbers of the records, and their keys, which the work needs, are int64 [B].
         """
 
         def located(row: int) -> contextlib.AbstractContextManager[None]:

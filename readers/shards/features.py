@@ -59,11 +59,7 @@ def _fixes(stored: tuple[int | None, ...], given: tuple[int | None, ...]) -> boo
 
 
 def with_decoders(plan: Plan, decoders: Mapping[str, Decoder]) -> Plan:
-    """The plan with a decoder for some of its features.
-
-    Raises:
-        ValueError: There is no such feature, or a decoder does not suit it.
-    """
+    """The plan with decoders for some features; ValueError if one does not exist, or a decoder does not suit it."""
     if not decoders:
         return plan
     work = RecordWork.of_decoders(plan.schema, dict(decoders))
@@ -73,8 +69,7 @@ def with_decoders(plan: Plan, decoders: Mapping[str, Decoder]) -> Plan:
 def with_function(plan: Plan, mapped: Map, skip: bool, cache: Cache | None) -> Plan:
     """The plan with a function of its records, which is called for the first one if its features are unknown.
 
-    Raises:
-        ValueError: The function fails for the first record, or returns no dict of arrays.
+    Raises ValueError if the function fails for the first record, or returns no dict of arrays.
     """
     work = plan.work or RecordWork(plan.schema, {}, plan.schema)
     if mapped.schema is not None:
@@ -109,10 +104,10 @@ def sizes_of(manifest: Manifest) -> dict[str, Sizes]:
     Those of which the statistics do not hold every unknown size are left out.
     """
     splits = [split.statistics for split in manifest.splits.values() if split.records]
-    varying = {name: feature for name, feature in manifest.schema.items() if not feature.is_fixed}
     found = {
         name: [_sizes(feature, statistics.get(name)) for statistics in splits]
-        for name, feature in varying.items()
+        for name, feature in manifest.schema.items()
+        if not feature.is_fixed
     }
     return common_sizes(found)
 

@@ -24,10 +24,8 @@ from readers.shards.plan import Part
 class FramedRecords:
     """B records with their framing, as they are stored, in memory.
 
-    Attributes:
-        data: uint8 [n], the records.
-        starts, stops: int64 [B], where each record begins and ends in the data, in ascending order.
-        numbers: int64 [B], the number of each record in the plan.
+    They are in the data, uint8 [n], from `starts` to `stops`, int64 [B], in ascending order; `numbers`, int64 [B], are
+    those in the plan.
     """
 
     data: np.ndarray
@@ -60,13 +58,7 @@ class FramedRecords:
 
 
 class Place(NamedTuple):
-    """Where a record is stored.
-
-    Attributes:
-        part: The part of the plan, which names the file.
-        row: Its number in the file.
-        offset: Its position in the file, in bytes.
-    """
+    """Where a record is stored: the part of the plan, its number in the file, and its position there in bytes."""
 
     part: Part
     row: int
@@ -127,13 +119,11 @@ class FramedReader:
 
     def place(self, number: int) -> Place:
         """Where a record is stored."""
-        number_of_part = int(self._shards.ends.searchsorted(number, side="right"))
-        part, row = (
-            self._shards.parts[number_of_part],
-            number - int(self._shards.firsts[number_of_part]),
-        )
-        self._shards.load_index(number_of_part)
-        return Place(part, row, self._shards.indexes.of_one(row, number_of_part)[0])
+        part = int(self._shards.ends.searchsorted(number, side="right"))
+        self._shards.load_index(part)
+        row = number - int(self._shards.firsts[part])
+        offset, _ = self._shards.indexes.of_one(row, part)
+        return Place(self._shards.parts[part], row, offset)
 
     def _read(self, numbers: np.ndarray) -> FramedRecords:
         """Reads records file by file, each into its position in one buffer."""

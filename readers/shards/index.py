@@ -101,9 +101,7 @@ def forget(part: Part) -> bool:
 
 
 def scanned(path: str) -> Index:
-    """The lengths of all records of a file, from their headers.
-
-    It reads 12 bytes per record and checks the CRC32C of each length.
+    """The lengths of all records of a file, from their headers: 12 bytes per record, whose CRC32C is checked.
 
     Raises:
         CorruptRecordError: The header of a record is wrong, or the file ends within a record.
@@ -157,21 +155,14 @@ def offsets_of(data: object, head: Head, part: Part) -> np.ndarray:
 
 
 def index_of(part: Part) -> tuple[int, int, int]:
-    """The number of records in a part's file, their bytes, and the size of the index.
-
-    The errors are those of `read_offsets`.
-    """
+    """The number of records in a part's file, their bytes, and the size of the index; errors as of `read_offsets`."""
     with open_index(part) as file:
         head = head_of(MappedFile(file).view, part)
     return head.records, head.bytes, head.size
 
 
 def head_of(data: object, part: Part) -> Head:
-    """The head of an index, which must be that of a part's file.
-
-    Raises:
-        DatasetError: It is not.
-    """
+    """The head of an index; DatasetError if it is not that of a part's file."""
     path = part.path + INDEX_SUFFIX
     try:
         head = parse_head(data, path)

@@ -57,15 +57,12 @@ class Records:
     Shards and their indexes are opened when their first record is read.
 
     Args:
-        plan: The plan.
         verify_crc: Whether to check the CRC32C of every record that is read.
         skip: Whether records that fail this check are left out or replaced, instead of raising an error.
         cache: Where to keep remote shards; None to read them from the store.
         own: Whether the pixels of each record are in memory of their own, which those of others do not keep.
 
     Attributes:
-        plan: The plan.
-        skip: As given.
         memory: Allocates large arrays, and reuses their memory.
         shards: The shards, and the numbers in their indexes.
         skipped: (path, number in the file) of each damaged record found so far.
@@ -123,12 +120,8 @@ class Records:
     def read(self, numbers: Sequence[int] | np.ndarray) -> list[dict[str, Any]]:
         """The records of some numbers, in the given order, before any work on them.
 
-        Args:
-            numbers: [B], each from 0 to the number of records - 1.
-
         Raises:
-            CorruptRecordError: (a ValueError) A record fails its checksum; the message names the file
-                and the byte.
+            CorruptRecordError: (a ValueError) A record fails its checksum; the message names the file and the byte.
             ValueError: A record does not fit the schema; the message also names the feature.
         """
         framed, good = self._checked(self._reader.read(np.asarray(numbers, np.int64)))
@@ -136,13 +129,9 @@ class Records:
         return [self._decoder.record(framed, row) for row in range(len(framed.starts))]
 
     def record(self, number: int) -> dict[str, Any]:
-        """The record of one number, before any work on it, in a fifth of the time that `read` takes.
+        """The record of one number, before any work on it, in a fifth of the time that `read` takes, with its errors.
 
         Its arrays may be views of memory that the thread's next call reuses.
-
-        Raises:
-            CorruptRecordError: (a ValueError) The record fails its checksum.
-            ValueError: The record does not fit the schema.
         """
         framed = self._reader.read_one(number)
         try:
@@ -248,13 +237,7 @@ class Records:
         row: int = 0,
         fetched: Sequence[FramedRecords] = (),
     ) -> int:
-        """The number of the first intact record after a damaged one.
-
-        Args:
-            number: The number of the damaged record.
-            following: Which records come after it.
-            row: The row that `following` is asked about.
-            fetched: Records in memory, which are not read again.
+        """The number of the first intact record after a damaged one; `following` is asked about the row.
 
         Raises:
             CorruptRecordError: (a ValueError) None of the next records is good either.

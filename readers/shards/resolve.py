@@ -27,16 +27,13 @@ def resolve(
 ) -> Plan:
     """The plan of what to read, once everything is checked that needs no record to be read.
 
-    Args:
-        path, split, schema, columns: As for `readers.load`.
-        accept_cut: Whether to accept shards whose size is not the one in the manifest.
+    The arguments are those of `readers.load`, and whether to accept shards whose size is not the one in the manifest.
 
     Raises:
         FileNotFoundError: A file is missing.
-        DatasetError: (a ValueError) There is neither a manifest nor a schema, or a shard does not
-            match the manifest.
-        ValueError: The split, or a feature of `schema` or `columns`, does not exist; a dataset to mix
-            is empty, or differs from the others in its features; or a file is compressed.
+        DatasetError: (a ValueError) There is neither a manifest nor a schema, or a shard does not match the manifest.
+        ValueError: The split, or a feature of `schema` or `columns`, does not exist; a dataset to mix is empty, or
+            differs from the others in its features; or a file is compressed.
     """
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema(schema)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from beam_jobs.records.runs import RunIndex
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.labels import Names
 from readers.format.decode.records import Decoder
-from readers.format.tfrecord import read_records
+from readers.format.tfrecord import unframe
 
 ONE = Placement(0, Splits())
 
@@ -99,5 +98,4 @@ def encode(job: Any, names: Names | None = None, placement: Placement = ONE) -> 
 
 
 def decode(job: Any, frame: bytes) -> dict[str, Any]:
-    ((_, example),) = read_records(io.BytesIO(frame), "frame")
-    return Decoder(job.schema).decode(example)
+    return Decoder(job.schema).decode(unframe(frame, "frame", 0))

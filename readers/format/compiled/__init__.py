@@ -1,1 +1,1 @@
-"""Reading records of numbers with a small compiled library, which an installation may lack."""
+"""Reading records with a small compiled library."""

@@ -35,11 +35,7 @@ Columns = dict[str, FeatureColumn]
 class CompiledDecoder:
     """Decodes batches of framed records into columns. It is safe to share between threads.
 
-    Args:
-        checks: Whether to compare checksums.
-
-    Attributes:
-        is_able: Whether it can decode all of the features.
+    `checks` says whether to compare checksums, `is_able` whether it can decode all of the features.
     """
 
     def __init__(self, schema: Schema, empty: Allocator = np.empty, checks: bool = True) -> None:

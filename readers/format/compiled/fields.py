@@ -50,13 +50,7 @@ def stored_features(schema: Schema) -> dict[str, Stored]:
 class FieldTable:
     """The fields of records whose features are in one order, for any number of records.
 
-    Args:
-        order: The names of all features of each record, in their order.
-        stored: How those to decode are stored.
-        rows: How they become rows.
-
     Attributes:
-        order: As given.
         places: The name of each feature that is decoded -> its number in the table. Those are left out that the
             records lack, and those whose shape does not follow from them.
         is_fixed: Whether all of them have one size.
@@ -166,7 +160,6 @@ class Fields:
     Attributes:
         memory: uint8 [features, bytes], that of the table.
         table: FIELD [features].
-        places: Name -> its number in the table, of each feature that is decoded.
         numbers: Name -> int64 [5, B], where values are, their bytes and number, and where they are copied to. The
             number of values that are not varints is that of their bytes.
         pieces: Name -> int64 [batches, 3], the bytes at which the values of each batch begin and end, and the length

@@ -20,9 +20,6 @@ _VERSION = 9
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 
-# The name of the library's module in an ImportError.
-NAME = "readers.format.compiled.kernel"
-
 _ARGUMENTS = {
     "version": [],
     "rows": [_POINTER, _POINTER, _NUMBER, _POINTER, *[_NUMBER] * 3, _POINTER],
@@ -49,11 +46,7 @@ FILE = np.dtype(
 
 
 class RefusedRecords(Exception):
-    """Some records are damaged, have another form than the fields say, or values that do not fit.
-
-    Args:
-        good: bool [B], the other records.
-    """
+    """Some records are damaged, of another form, or of values that do not fit; `good`, bool [B], are the others."""
 
     def __init__(self, good: np.ndarray) -> None:
         super().__init__()
@@ -63,8 +56,7 @@ class RefusedRecords(Exception):
 def load(folder: Path) -> tuple[Any, Any]:
     """The library in a folder, and `readers_texts`, which must keep the interpreter's lock.
 
-    Raises:
-        ImportError: There is none, or it cannot be loaded, or it is of another version.
+    Raises ImportError if there is none of this version that can be loaded.
     """
     reason = "is missing"
     for path in sorted(folder.glob("kernel*.so")):
@@ -82,7 +74,7 @@ def load(folder: Path) -> tuple[Any, Any]:
     raise ImportError(
         f"the compiled part of beam-shards in {folder} {reason}: "
         "pip install --force-reinstall beam-shards, or in a checkout: python setup.py build_ext --inplace",
-        name=NAME,
+        name="readers.format.compiled.kernel",
     )
 
 
@@ -172,11 +164,9 @@ def locate(
 def permuted(
     places: np.ndarray, n: int, width: int, keys: np.ndarray, orders: np.ndarray | None
 ) -> np.ndarray:
-    """The numbers at some places of a `Permutation`, int64 [k].
+    """The numbers at some places, int64 [k], of a `Permutation` of n numbers, int64 [k].
 
     Args:
-        places: int64 [k].
-        n: How many numbers there are.
         width: The smallest number whose square is at least n, and at least 1.
         keys: int64 [orders, 8], contiguous, the key of each round.
         orders: int64 [k], contiguous, the order for each place; None if there is one.

@@ -93,10 +93,9 @@ def object_array(items: Sequence[Any]) -> np.ndarray:
 
 
 def column_of(feature: Spec, values: Sequence[Any]) -> FeatureColumn:
-    """The column of a feature from its value in each record. It shares no memory with them.
+    """The column of a feature from its values as `Decoder` returns them, or the pixels of images.
 
-    Args:
-        values: The values as `Decoder` returns them; the pixels of images may replace their bytes.
+    It shares no memory with them.
     """
     if feature.is_sequence:
         return FeatureColumn(object_array([[array.copy() for array in value] for value in values]))

@@ -27,11 +27,9 @@ def image_column(
     empty: Allocator = np.empty,
     rows: Rows | None = None,
 ) -> FeatureColumn:
-    """The pixels of a feature of images, or of feature lists of images.
+    """The pixels of images, or of feature lists of images, given those of each record as `Decoder` returns them.
 
-    Args:
-        encoded: The images of each record as `Decoder` returns them: bytes, or a list of them.
-        rows: Allocates the pixels of each image by itself; None if they may be in one array.
+    `rows` allocates the pixels of each image by itself; None if they may be in one array.
 
     Raises:
         ValueError: An image cannot be decoded, or its size does not fit the feature.

@@ -25,16 +25,9 @@ _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
 
 
 class EncodedImage:
-    """An encoded image whose header has been read.
+    """An encoded image, a JPEG, PNG, GIF, BMP or WebP, whose header has been read; errors give its feature's name.
 
-    Args:
-        name: The feature's name, for error messages.
-        feature: The feature; the last size of its shape is 1 for gray pixels, 3 for RGB, 4 for RGBA.
-        data: The encoded image, a JPEG, PNG, GIF, BMP or WebP.
-
-    Attributes:
-        shape: (height, width, channels) of its pixels.
-        dtype: Their dtype, uint8 or uint16.
+    Its pixels have the `shape` (height, width, channels): 1 channel for gray, 3 for RGB, 4 for RGBA.
 
     Raises:
         ValueError: The header cannot be read, or the size does not fit the feature.
@@ -57,11 +50,7 @@ class EncodedImage:
             )
 
     def decode_into(self, out: np.ndarray) -> None:
-        """Writes the pixels into an array of the image's shape and dtype, C-contiguous.
-
-        Raises:
-            ValueError: The image cannot be decoded.
-        """
+        """Writes the pixels into a C-contiguous array of the image's shape and dtype; ValueError if it is damaged."""
         if self._opened is None and decode_jpeg_into(self._data, out):
             return
         image = self._opened or self._open()
@@ -74,16 +63,10 @@ class EncodedImage:
             out[...] = pixels.reshape(self.shape)
 
     def reduced(self, factor: int) -> tuple[np.ndarray, int]:
-        """The pixels, perhaps of a smaller image, and the factor by which it is smaller.
+        """The pixels of the image, or of one that is smaller by a factor of 1, 2, 4 or 8; and f, that factor or 1.
 
-        A JPEG of 8 bits is decoded at a fraction of its size, every other image as it is.
-
-        Args:
-            factor: The largest factor that is wanted, 1, 2, 4 or 8.
-
-        Returns:
-            [ceil(height / f), ceil(width / f), channels], in memory that the thread's next call reuses;
-            and f, the factor or 1.
+        A JPEG of 8 bits is decoded at a fraction of its size, every other image as it is. The pixels are
+        [ceil(height / f), ceil(width / f), channels], in memory that the thread's next call reuses.
 
         Raises:
             ValueError: The image cannot be decoded.
@@ -142,10 +125,7 @@ def _pixels_of_8_bits(image: Image.Image, mode: str) -> np.ndarray:
 
 
 def decode_image(name: str, feature: Feature, data: bytes | memoryview) -> np.ndarray:
-    """The pixels of an encoded image, uint8 or uint16 [height, width, channels].
-
-    Args:
-        name, feature, data: The arguments of `EncodedImage`.
+    """The pixels of an `EncodedImage`, uint8 or uint16 [height, width, channels].
 
     Raises:
         ValueError: The image cannot be decoded, or its size does not fit the feature.

@@ -44,11 +44,9 @@ def jpeg_size(data: bytes | memoryview) -> tuple[int, int] | None:
 
 
 def decode_jpeg_into(data: bytes | memoryview, out: np.ndarray) -> bool:
-    """Decodes a JPEG that has a `jpeg_size`; False if Pillow has to decode it.
+    """Decodes a JPEG that has a `jpeg_size` into an array; False if Pillow has to decode it.
 
-    Args:
-        data: The encoded image.
-        out: uint8 [height, width, channels], C-contiguous; gray pixels if it has one channel, else RGB.
+    The array is uint8 [height, width, channels], C-contiguous; pixels are gray if it has one channel, else RGB.
     """
     codec = _codec()
     assert codec is not None
@@ -62,22 +60,11 @@ def decode_jpeg_into(data: bytes | memoryview, out: np.ndarray) -> bool:
 def decode_jpeg_reduced(
     data: bytes | memoryview, channels: int, size: tuple[int, int], factor: int
 ) -> np.ndarray:
-    """Decodes a JPEG that has a `jpeg_size` at a fraction of it, in a fraction of the time.
+    """Decodes a JPEG of a (height, width) at a fraction of it, in a fraction of the time; ValueError if it is damaged.
 
-    libjpeg-turbo makes each block of 8x8 pixels smaller from its frequencies, without aliasing.
-
-    Args:
-        data: The encoded image.
-        channels: 1 for gray pixels, 3 for RGB.
-        size: Its (height, width).
-        factor: 1, 2, 4 or 8.
-
-    Returns:
-        uint8 [ceil(height / factor), ceil(width / factor), channels], in memory that the thread's next
-        call reuses.
-
-    Raises:
-        ValueError: The data is damaged.
+    libjpeg-turbo makes each block of 8x8 pixels smaller from its frequencies, without aliasing. The factor is 1, 2, 4
+    or 8. Pixels are uint8 [ceil(height / factor), ceil(width / factor), channels], 1 channel for gray and 3 for RGB, in
+    memory that the thread's next call reuses.
     """
     codec = _codec()
     assert codec is not None

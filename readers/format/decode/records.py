@@ -39,15 +39,9 @@ _UNPACKED = {BYTES_LIST: 2, FLOAT_LIST: 5, INT64_LIST: 0}
 def parse_example(
     data: bytes | memoryview, wanted: Container[str] | None = None
 ) -> dict[str, RawList]:
-    """The raw lists of a serialized Example by feature name.
+    """The raw lists of a serialized Example by feature name; ValueError if the bytes are none.
 
-    For a SequenceExample, they are the features of its context.
-
-    Args:
-        wanted: The features to parse; None means all. The others are returned as (0, []).
-
-    Raises:
-        ValueError: The bytes are not an Example.
+    For a SequenceExample, they are the features of its context. Features not in `wanted` are (0, []); None wants all.
     """
     features: dict[str, RawList] = {}
     for message in _messages(data, _FEATURES):
@@ -62,13 +56,9 @@ def parse_example(
 def parse_feature_lists(
     data: bytes | memoryview, wanted: Container[str] | None = None
 ) -> dict[str, list[RawList]]:
-    """The feature lists of a serialized SequenceExample: name -> the raw list of each step.
+    """The feature lists of a serialized SequenceExample: name -> the raw list of each step; ValueError if it is none.
 
-    Args:
-        wanted: The feature lists to parse; None means all. The others are left out.
-
-    Raises:
-        ValueError: The bytes are not a SequenceExample.
+    Those that are not wanted are left out; None wants all.
     """
     lists: dict[str, list[RawList]] = {}
     for message in _messages(data, _FEATURE_LISTS):
@@ -134,22 +124,14 @@ def _parse_feature(*messages: memoryview) -> RawList:
 
 
 def _check_replaced(kind: int, chunks: Sequence[memoryview]) -> None:
-    """Checks a list that another one replaces, because protobuf reads it, too.
-
-    Raises:
-        ValueError: A number is cut off, or has too many bytes.
-    """
+    """Checks a list that another one replaces, because protobuf reads it, too; ValueError if a number is wrong."""
     _check_whole(kind, chunks)
     if kind == INT64_LIST:
         unpacked_varints(b"".join(chunks))
 
 
 def _check_whole(kind: int, chunks: Sequence[memoryview]) -> None:
-    """Checks each chunk of a list by itself, as protobuf does.
-
-    Raises:
-        ValueError: A number is cut off.
-    """
+    """Checks each chunk of a list by itself, as protobuf does; ValueError if a number is cut off."""
     for chunk in chunks:
         if kind == FLOAT_LIST and len(chunk) % 4:
             raise ValueError("the floats are cut off")

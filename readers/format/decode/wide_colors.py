@@ -47,9 +47,7 @@ def has_wide_colors(image: Image.Image) -> bool:
 def wide_colors(image: Image.Image, again: Image.Image) -> np.ndarray:
     """The pixels of an image with `has_wide_colors`: uint16 [height, width, 3 or 4].
 
-    Args:
-        image: The image, decoded or not.
-        again: The same frame of the same file, opened a second time and not decoded yet.
+    `again` is the same frame of the same file, opened a second time and not decoded yet.
     """
     rawmode = _rawmode(again)
     tiled: Any = again

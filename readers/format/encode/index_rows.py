@@ -17,24 +17,15 @@ _CODES |= {"u8": "Q", "f2": "e", "f4": "f", "f8": "d"}
 
 
 class IndexRows:
-    """Packs the numbers of records that belong into an index: a row of a fixed size for each.
-
-    Args:
-        schema: The features of every record.
-
-    Attributes:
-        size: The size of a row in bytes.
-    """
+    """Packs the numbers of records that belong into an index: a row of `size` bytes for each."""
 
     def __init__(self, schema: Mapping[str, Feature]) -> None:
         sections = numbers_of(schema)
         self._dtype = np.dtype(list(sections.items()))
         self.size = self._dtype.itemsize
         self._struct = struct.Struct("<" + "".join(_CODES[d.str[1:]] for d in sections.values()))
-        self._features = [
-            (section.split("/", 1)[1], _number_of(schema[section.split("/", 1)[1]]))
-            for section in sections
-        ]
+        names = [section.split("/", 1)[1] for section in sections]
+        self._features = [(name, _number_of(schema[name])) for name in names]
 
     def pack(self, record: Mapping[str, Any]) -> bytes:
         """The row of a record, whose values are from `Encoder.check`."""
@@ -48,12 +39,7 @@ class IndexRows:
         return list(map(self._struct.pack, *columns_of))
 
     def unpack(self, rows: bytes, names: Mapping[str, str]) -> dict[str, np.ndarray]:
-        """The sections that some rows make.
-
-        Args:
-            rows: The rows, one after another.
-            names: Feature -> its name in the dataset, if that is another one.
-        """
+        """The sections that some rows make, one after another; `names` is feature -> its other name in the dataset."""
         sections: dict[str, np.ndarray] = {}
         if not self.size:
             return sections
@@ -67,12 +53,8 @@ class IndexRows:
 def _number_of(feature: Feature) -> Any:
     """What makes the number in the index of a feature's value."""
     if not feature.shape:
-        return _same
+        return lambda value: value
     if feature.is_sequence:
         return len
     axis = feature.first_unknown
     return lambda value: value.shape[axis]
-
-
-def _same(value: Any) -> Any:
-    return value

@@ -78,17 +78,10 @@ class Encoder:
         return self.pack(self.check(record))
 
     def check(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """The checked values of a record, in the form that `pack` takes.
+        """The checked values of a record, in the form that `pack` takes; arguments and errors as of `encode`.
 
-        Args:
-            record: A value for every feature, in a form that `encode` takes.
-
-        Returns:
-            Bytes for a text or an image; an int for a single int64 in a list if it was given as
-            one; a list of arrays for a sequence; an array for any other feature.
-
-        Raises:
-            ValueError: A feature is missing or unknown, or its value does not fit the schema.
+        They are bytes for a text or an image; an int for a single int64 in a list if it was given as one; a list of
+        arrays for a sequence; an array for any other feature.
         """
         if record.keys() != self._features.keys():
             raise ValueError(self._wrong_names(record))
@@ -116,11 +109,7 @@ class Encoder:
         return [_message_head(size_of(message)), *message]
 
     def pack_all(self, columns: Mapping[str, Sequence[Any]]) -> list[bytes]:
-        """The serialized Examples of many records, given column by column.
-
-        Args:
-            columns: Feature name -> the value of each record, as `check` returns it.
-        """
+        """The serialized Examples of many records, given the values of each feature as `check` returns them."""
         entries = [entry.column(columns[entry.name]) for entry in self._entries]
         messages = map(b"".join, zip(*entries, strict=True))
         return [_message_head(len(message)) + message for message in messages]

@@ -60,12 +60,7 @@ class TextEncoding(_Bytes):
 
 @dataclass(frozen=True)
 class ImageEncoding(_Bytes):
-    """One encoded image, whose spec is that of its pixels: [height, width, channels].
-
-    Attributes:
-        dtypes: The dtypes that pixels may have.
-        channels: The numbers of channels that they may have.
-    """
+    """One encoded image, whose spec is that of its pixels: [height, width, channels]."""
 
     is_image: bool = True
     dtypes: tuple[str, ...] = ("uint8",)

@@ -18,7 +18,6 @@ class Stored:
 
     Attributes:
         form: The form, as in `compiled/library.py`.
-        kind: The kind of list that holds it.
         dtype: The dtype in which they are copied, and converted afterwards if that of the feature is another.
         shape: The shape; sizes may be None. A value of bytes has none.
         header: The bytes before the values, or before the shape.
@@ -46,7 +45,6 @@ class Encoding:
     is a subclass, and a line in `table.py`.
 
     Attributes:
-        name: The name in a schema.
         is_image: Whether a value, or each step of it, is an encoded image.
         is_text: Whether a value is one text in UTF-8, or each step of it.
         is_bytes: Whether `checked` returns bytes that are stored as they are.
@@ -82,16 +80,10 @@ class Encoding:
         return False
 
     def checked(self, name: str, spec: Spec, value: Any) -> Any:
-        """A value in the form in which it is encoded.
-
-        Args:
-            name: The feature's name, for error messages.
-            spec: The feature.
-            value: Its value in a record, in a form that `Encoder.encode` takes.
+        """A value in the form in which it is encoded, given one that `Encoder.encode` takes.
 
         Raises:
-            ValueError: The value does not fit; the message names the feature, what was expected and
-                what was found.
+            ValueError: The value does not fit; the message names the feature, what was expected and what was found.
         """
         return checked_array(name, spec, value)
 
@@ -110,16 +102,12 @@ class Encoding:
     def value(
         self, spec: Spec, kind: int, chunks: list[memoryview], shape: list[memoryview]
     ) -> Any:
-        """The value of a feature in one record, which defines the result.
+        """The value of a feature in one record, which defines the result; ValueError if it does not fit the spec.
 
         Args:
-            spec: The feature.
             kind: The kind of the Example's list; 0 for none.
             chunks: Its bytes values, or runs of packed numbers.
             shape: The runs of packed numbers in `<name>/shape`; none if the Example lacks it.
-
-        Raises:
-            ValueError: The value does not fit the spec.
         """
         raise NotImplementedError
 
@@ -129,22 +117,14 @@ class Encoding:
 
 
 def bytes_values(kind: int, chunks: list[memoryview]) -> list[memoryview]:
-    """The bytes values of a feature.
-
-    Raises:
-        ValueError: It holds numbers.
-    """
+    """The bytes values of a feature; ValueError if it holds numbers."""
     if kind not in (0, BYTES_LIST):
         raise ValueError("the Example holds numbers where bytes are expected")
     return chunks
 
 
 def one_value(kind: int, chunks: list[memoryview]) -> memoryview:
-    """The single bytes value of a feature.
-
-    Raises:
-        ValueError: It holds numbers, or another number of values.
-    """
+    """The single bytes value of a feature; ValueError if it holds numbers, or another number of values."""
     if len(bytes_values(kind, chunks)) != 1:
         raise ValueError(f"expected one bytes value, found {len(chunks)}")
     return chunks[0]

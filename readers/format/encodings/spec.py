@@ -11,13 +11,7 @@ MAX_EMPTY_SIZE = 1 << 20
 
 @dataclass(frozen=True)
 class Spec:
-    """The dtype and the shape of an array.
-
-    Attributes:
-        dtype: A key of `TENSORFLOW_DTYPES`, such as `"float32"` or `"string"`.
-        shape: The shape in one record, without a batch dimension. None is a size that varies
-            between records.
-    """
+    """The dtype of an array, a key of `TENSORFLOW_DTYPES`, and its shape in one record; None is a size that varies."""
 
     dtype: str
     shape: tuple[int | None, ...] = ()

@@ -16,11 +16,7 @@ _STEPS = " steps"
 
 @dataclass(frozen=True)
 class StepsEncoding(Encoding):
-    """A feature list of a SequenceExample, of which each step has an encoding; it is read, not written.
-
-    Attributes:
-        of: The encoding of each step.
-    """
+    """A feature list of a SequenceExample, of which each step has an encoding; it is read, not written."""
 
     of: Encoding | None = None
 

@@ -12,11 +12,7 @@ from readers.format.encodings.spec import Spec, fits, format_found, format_shape
 
 
 def checked_array(name: str, spec: Spec, value: Any) -> np.ndarray:
-    """A value as an array of the spec's dtype, whose shape fits.
-
-    Raises:
-        ValueError: It does not fit; the message names the feature.
-    """
+    """A value as an array of the spec's dtype and shape; ValueError, which names the feature, if it does not fit."""
     if isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
     else:
@@ -34,10 +30,7 @@ def checked_array(name: str, spec: Spec, value: Any) -> np.ndarray:
 
 
 def _from_python(name: str, spec: Spec, value: Any) -> np.ndarray:
-    """An array of Python numbers, text or nested lists, if the dtype can hold them.
-
-    A float may be rounded.
-    """
+    """An array of Python numbers, text or nested lists, if the dtype can hold them; a float may be rounded."""
     target = numpy_dtype(spec.dtype)
     try:
         if target.kind == "O":
@@ -68,33 +61,21 @@ def _from_python(name: str, spec: Spec, value: Any) -> np.ndarray:
 
 
 def fitting(spec: Spec, array: np.ndarray) -> np.ndarray:
-    """A decoded array, if its shape fits the spec.
-
-    Raises:
-        ValueError: It does not fit.
-    """
+    """A decoded array; ValueError if its shape does not fit the spec."""
     if not fits(spec.shape, array.shape):
         raise ValueError(f"expected {format_shape(spec.shape)}, found {format_found(array.shape)}")
     return array
 
 
 def shaped(spec: Spec, values: np.ndarray, shape: list[int]) -> np.ndarray:
-    """Flat values in a shape.
-
-    Raises:
-        ValueError: They do not fill it, or it does not fit the spec.
-    """
+    """Flat values in a shape; ValueError if they do not fill it, or it does not fit the spec."""
     if math.prod(shape) != values.size or any(d < 0 for d in shape):
         raise ValueError(f"{values.size} values do not fill shape {format_shape(tuple(shape))}")
     return fitting(spec, values.reshape(shape))
 
 
 def inferred_shape(spec: Spec, size: int) -> list[int]:
-    """The shape of `size` values, if a spec has one unknown dimension.
-
-    Raises:
-        ValueError: It has several, or the values do not fill it.
-    """
+    """The shape of `size` values; ValueError if the spec has several unknown dimensions, or they do not fill it."""
     known = math.prod(spec.known_sizes)
     if spec.shape.count(None) > 1:
         raise ValueError("several unknown dimensions need the companion list <name>/shape")

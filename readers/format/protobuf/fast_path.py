@@ -34,13 +34,8 @@ def fast_lists(
 ) -> dict[str, tuple[int, list[memoryview]]] | None:
     """The features that `parse_example` would find, if each is some values of bytes or one run of numbers.
 
-    Args:
-        data: A serialized Example.
-        wanted: The features to look for: name in UTF-8 -> name.
-
-    Returns:
-        Name -> (kind of list, its chunks); None if a feature is missing or anything is not in the
-        common form.
+    `wanted` is name in UTF-8 -> name, the result name -> (kind of list, its chunks); None if a feature is missing or
+    anything is not in the common form.
     """
     found = {}
     try:
@@ -79,10 +74,6 @@ def fast_tensor(data: memoryview, dtype: str) -> np.ndarray | None:
     """The array that `parse_tensor` would return; None if the tensor is not in the common form.
 
     Empty tensors and strings are never in the common form.
-
-    Args:
-        data: A serialized TensorProto.
-        dtype: The dtype it must have, a key of `TENSORFLOW_DTYPES`.
     """
     target = numpy_dtype(dtype)
     shape: list[int] = []

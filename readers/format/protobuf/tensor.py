@@ -20,31 +20,19 @@ from readers.format.protobuf.wire import Parts, fields, varint
 
 _DTYPE_NAMES = {number: name for name, number in TENSORFLOW_DTYPES.items()}
 
-_STRING = TENSORFLOW_DTYPES["string"]
-
 # TensorFlow's own limit, TensorShape::MaxDimensions. It also bounds the product of malicious sizes.
 _MAX_RANK = 254
 
 
-def little_endian(array: np.ndarray) -> np.ndarray:
-    """The array in C-contiguous, little-endian form; the same array if it already has that form."""
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    # np.ascontiguousarray would turn a 0-d array into [1].
-    return array if array.flags.c_contiguous else array.copy(order="C")
-
-
 def octets(array: np.ndarray) -> np.ndarray:
     """The little-endian bytes of an array of numbers, uint8 [n]; a view if it has that form."""
-    return little_endian(array).reshape(-1).view(np.uint8)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def string_values(array: np.ndarray) -> list[bytes]:
-    """The elements of an array of text or bytes in row-major order, with text encoded as UTF-8.
-
-    Raises:
-        ValueError: An element is neither text nor bytes.
-    """
+    """The elements of an array in row-major order, text as UTF-8; ValueError if one is neither text nor bytes."""
     values = []
     for value in array.ravel().tolist():
         if isinstance(value, str):
@@ -64,10 +52,10 @@ def tensor_header(dtype: str, shape: tuple[int, ...]) -> bytes:
         dim = b"\x08" + varint(size) if size else b""
         dims.append(b"\x12" + varint(len(dim)) + dim)
     dims_bytes = b"".join(dims)
-    number = TENSORFLOW_DTYPES[dtype]
-    header = b"\x08" + varint(number) + b"\x12" + varint(len(dims_bytes)) + dims_bytes
+    number = varint(TENSORFLOW_DTYPES[dtype])
+    header = b"\x08" + number + b"\x12" + varint(len(dims_bytes)) + dims_bytes
     nbytes = math.prod(shape) * itemsize
-    if number == _STRING or not nbytes:
+    if dtype == "string" or not nbytes:
         return header
     return header + b"\x22" + varint(nbytes)
 
@@ -91,10 +79,7 @@ def tensor_parts(array: np.ndarray) -> Parts:
 
 
 def serialize_tensor(array: Any) -> bytes:
-    """The bytes of `tf.io.serialize_tensor(array)`, without TensorFlow.
-
-    Args:
-        array: Anything that `np.asarray` accepts, of any rank and memory layout.
+    """The bytes of `tf.io.serialize_tensor(array)`, without TensorFlow, for anything that `np.asarray` accepts.
 
     Raises:
         ValueError: `tf.io.serialize_tensor` does not support the dtype.
@@ -103,19 +88,13 @@ def serialize_tensor(array: Any) -> bytes:
 
 
 def parse_tensor(data: bytes | memoryview, dtype: str) -> np.ndarray:
-    """The array in a TensorProto that `serialize_tensor` wrote.
+    """The array in a TensorProto that `serialize_tensor` wrote, which must have a dtype.
 
-    Args:
-        data: A serialized TensorProto with its values in `tensor_content` or `string_val`.
-        dtype: The dtype it must have, a key of `TENSORFLOW_DTYPES`.
-
-    Returns:
-        An array of the tensor's shape: for numbers a read-only view of `data`, for strings an
-        object array of bytes.
+    Numbers are a read-only view of `data`, strings an object array of bytes.
 
     Raises:
-        ValueError: The bytes are not such a TensorProto, its dtype is a different one, or its
-            values do not fill its shape.
+        ValueError: The bytes are not such a TensorProto, its dtype is a different one, or its values do not fill its
+            shape.
     """
     array = fast_tensor(memoryview(data), dtype)
     if array is not None:

@@ -76,11 +76,7 @@ def packed_varints(values: np.ndarray) -> bytes:
 
 
 def unpacked_varints(data: memoryview | bytes) -> np.ndarray:
-    """The values of packed varints, int64 [n].
-
-    Raises:
-        ValueError: The last varint is cut off, or one is longer than ten bytes.
-    """
+    """The values of packed varints, int64 [n]; ValueError if the last is cut off, or one is longer than ten bytes."""
     if len(data) <= _MAX_LOOPED and bytes(data).isascii():  # Every varint is one byte.
         return np.array([*data], np.int64)
     octets = np.frombuffer(data, np.uint8)
@@ -100,11 +96,7 @@ def unpacked_varints(data: memoryview | bytes) -> np.ndarray:
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """The value of the varint at a position, and the position after it.
-
-    Raises:
-        ValueError: The varint is cut off or longer than ten bytes.
-    """
+    """The varint at a position, and the position after it; ValueError if it is cut off or longer than ten bytes."""
     value = shift = 0
     for position in range(at, min(at + 10, len(data))):
         octet = data[position]
@@ -116,12 +108,9 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
-    """Yields (field number, wire type, value) for each field of a message.
+    """Yields (field number, wire type, value) for each field of a message; ValueError if the bytes are no message.
 
     The value of a varint is an int; any other value is a memoryview of its bytes.
-
-    Raises:
-        ValueError: The bytes are not a protocol-buffer message.
     """
     at, end = 0, len(data)
     while at < end:

@@ -114,11 +114,10 @@ class Likeness:
         return math.floor((1 - self.threshold) * _BITS + _ROUNDING)
 
     def sketch(self, values: Sequence[Any]) -> Sketches:
-        """Sketches records.
+        """Sketches of pictures, of texts as `str`, or of recordings, each a list of `arrays` arrays.
 
-        Args:
-            values: Pictures [height, width] or [height, width, 1, 3 or 4] of any real dtype, bfloat16 included; texts as
-                `str`; or recordings, each a list of `arrays` arrays [time] or [time, channels].
+        Pictures are [height, width] or [height, width, 1, 3 or 4] of any real dtype, bfloat16 included; the arrays of
+        recordings [time] or [time, channels].
         """
         if self.kind == "text":
             return self._texts(values)
@@ -170,7 +169,7 @@ class Likeness:
 
     def _texts(self, texts: Sequence[str]) -> Sketches:
         signatures, there = text_signatures(texts)
-        rows = band_rows(SIGNATURE_SIZE, self.threshold)
+        rows = band_rows(self.threshold)
         starts = range(0, SIGNATURE_SIZE - rows + 1, rows)
         bands = [row_digests(signatures[:, start : start + rows]) for start in starts]
         keys = np.stack([mixed(band) for band in bands], axis=1)

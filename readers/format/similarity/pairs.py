@@ -13,8 +13,7 @@ _PART = 1 << 16
 def pairs_in_runs(is_next_equal: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields places i < j of all pairs of items of a run, each pair once, int64, at most 2**16 at a time.
 
-    Args:
-        is_next_equal: bool [n - 1], whether each item but the last is in the run of the next.
+    `is_next_equal`, bool [n - 1], says whether each item but the last is in the run of the next.
     """
     breaks = np.flatnonzero(~is_next_equal)
     starts = np.concatenate([[0], breaks + 1])

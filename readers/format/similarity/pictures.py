@@ -38,7 +38,7 @@ _BITS = np.uint64(1) << np.arange(_WAVES * _WAVES, dtype=np.uint64)
 
 
 def hash_and_luma(pixels: np.ndarray) -> tuple[int | None, np.ndarray]:
-    """Hashes a picture, and finds the luma of its parts.
+    """The hash of a picture, from 0 to 2**64 - 1 or None, and the luma of 16 x 16 parts, 0 to 1, float32 [16, 16].
 
     A picture of one colour, or one that only fades from side to side, has no hash: its bits would be those of the
     noise. Transparent pixels count as white.
@@ -46,10 +46,6 @@ def hash_and_luma(pixels: np.ndarray) -> tuple[int | None, np.ndarray]:
     Args:
         pixels: uint8 [height, width], or [height, width, channels] with 1, 3 (RGB) or 4 (RGBA) channels; 1 to 2**26
             pixels, beyond which sums of transparent ones would not be exact.
-
-    Returns:
-        The hash, from 0 to 2**64 - 1, or None; and the average luma of each of 16 x 16 equal parts, from 0 to 1,
-        float32 [16, 16].
     """
     luma = _luma(pixels)
     parts = luma.reshape(_SIDE // 2, 2, _SIDE // 2, 2).mean(axis=(1, 3))

@@ -47,17 +47,12 @@ _CONTRASTS = np.array([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, -1, 1], [1, -1, 1, 
 
 
 def recording_sketch(signal: np.ndarray) -> tuple[int, np.ndarray] | None:
-    """Hashes a recording and finds its portrait; None for one without enough to tell it by.
+    """The hash of a recording, from 0 to 2**64 - 1, and its portrait, int8 [129]; None without enough to tell it by.
 
     Constant signals, pure tones and signals of fewer than 64 samples have none: their bits would be those of the
     noise. Values that are NaN or infinite count as the mean of the others. A channel that is constant, or half of
-    whose values are not finite, is left out. The scale of each channel makes no difference.
-
-    Args:
-        signal: Real numbers [time] or [time, channels].
-
-    Returns:
-        The hash, from 0 to 2**64 - 1; and the portrait, int8 [129], for `alike_recordings`.
+    whose values are not finite, is left out. The scale of each channel makes no difference. Signals are real numbers
+    [time] or [time, channels].
     """
     if len(signal) < _SHORTEST:
         return None

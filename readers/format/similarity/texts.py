@@ -86,12 +86,12 @@ def _smallest(hashes: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return found.T
 
 
-def band_rows(size: int, similarity: float) -> int:
+def band_rows(similarity: float) -> int:
     """The most numbers of a band with which at most one in a hundred pairs is missed, or 1."""
-    fitting = (
-        rows for rows in range(size, 1, -1) if (1 - similarity**rows) ** (size // rows) <= _MISSED
-    )
-    return next(fitting, 1)
+    for rows in range(SIGNATURE_SIZE, 1, -1):
+        if (1 - similarity**rows) ** (SIGNATURE_SIZE // rows) <= _MISSED:
+            return rows
+    return 1
 
 
 def row_digests(rows: np.ndarray) -> np.ndarray:

@@ -23,18 +23,12 @@ _MAX_BYTES_IN_FLIGHT = 64 << 20
 
 
 class ShardBytes:
-    """The bytes of one shard; safe to share between threads.
+    """The bytes of one shard, which are in a store if `local` is None; safe to share between threads.
 
     Args:
         path: A path, or a URL of a store or of another protocol of fsspec.
         descriptor: Whether to keep a file descriptor, without which long runs take a third longer.
         cached: An open copy of the file on a local disk, which is read in its place, and closed here.
-
-    Attributes:
-        local: The file on a local disk; None if the bytes are read from a store.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
     """
 
     def __init__(self, path: str, descriptor: bool = True, cached: BinaryIO | None = None) -> None:
@@ -66,11 +60,8 @@ _Request = tuple[Range, list[tuple[int, int, int]]]
 def fetch(wanted: Sequence[tuple[ShardBytes, Sequence[Run]]], buffer: memoryview) -> None:
     """Reads runs of bytes of remote shards into their positions in a buffer, as `ShardBytes.read` does.
 
-    Neighbouring runs share a request, and requests run concurrently: as many as the filesystem allows
-    and as fit into 64 MiB.
-
-    Raises:
-        StoreError: (an OSError) A store did not deliver the bytes.
+    Neighbouring runs share a request, and requests run concurrently: as many as the filesystem allows and as fit into
+    64 MiB. Raises StoreError (an OSError) if a store did not deliver the bytes.
     """
     requests = [request for shard, runs in wanted for request in _requests(shard.path, runs)]
     requests.sort(key=_scheme)
@@ -121,10 +112,7 @@ def _scheme(request: _Request) -> str:
 
 
 def merged_ranges(rows: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """The fewest (start, stop) ranges that cover every (offset, length), ascending.
-
-    Ranges with a gap of at most `_GAP_BYTES` between them are merged.
-    """
+    """The fewest (start, stop) that cover every (offset, length), ascending; gaps of up to `_GAP_BYTES` are in them."""
     ranges: list[tuple[int, int]] = []
     for offset, length in sorted((row[0], row[1]) for row in rows):
         if ranges and offset <= ranges[-1][1] + _GAP_BYTES:

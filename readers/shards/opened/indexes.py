@@ -55,12 +55,9 @@ class ShardIndexes:
         self._present: list[PresentSize | None] = [None] * len(parts)
 
     def is_loaded(self, part: int) -> bool:
-        """Whether the index of a part was loaded.
+        """Whether the index of a part was loaded; DatasetError if it was truncated since.
 
         A mapped page that no longer exists kills the process, so the size is asked before each use.
-
-        Raises:
-            DatasetError: (a ValueError) The index was truncated.
         """
         if self._heads[part] is None:
             return False
@@ -80,11 +77,9 @@ class ShardIndexes:
         return found
 
     def load(self, number: int) -> None:
-        """Maps the index of a part.
+        """Maps the index of a part; errors as of `open_index`.
 
-        Raises:
-            DatasetError: (a ValueError) It is damaged, does not fit the file, or has changed.
-            CorruptRecordError, FileNotFoundError, OSError: As for `open_index`.
+        DatasetError also if the index is damaged, does not fit the file, or has changed.
         """
         try:
             self._load(number)
@@ -146,18 +141,13 @@ class ShardIndexes:
         }
 
     def of(self, rows: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """The (offset, length) of records in bytes, int64 [B, 2], whose parts are loaded.
+        """The (offset, length) of records in bytes, int64 [B, 2]; DatasetError if an index is damaged.
 
-        Args:
-            rows: int64 [B], the number of each record in its file.
-            parts: int64 [B], the part of each record.
-
-        Raises:
-            DatasetError: (a ValueError) An index is damaged.
+        The numbers of the records in their files, and their parts, which are loaded, are int64 [B].
         """
         index = np.empty((len(rows), 2), np.int64)
         for column, row in enumerate((rows, rows + 1)):
-            index[:, column] = self._numbers(OFFSET, _OFFSET_DTYPES, row, parts)
+            index[:, column] = self.numbers(OFFSET, _OFFSET_DTYPES, row, parts)
         ends = index[:, 1].copy()
         index[:, 1] -= index[:, 0]
         starts, lengths = index[:, 0], index[:, 1]
@@ -187,15 +177,9 @@ class ShardIndexes:
         return self._place(part, self._heads[part], name, dtype.str) > 0
 
     def numbers(
-        self, name: str, dtype: np.dtype[Any], rows: np.ndarray, parts: np.ndarray
-    ) -> np.ndarray:
-        """The numbers of a section, int64 [B], of records as for `of`; raises DatasetError if an index has none."""
-        return self._numbers(name, (dtype.str,), rows, parts)
-
-    def _numbers(
         self, name: str, dtypes: Sequence[str], rows: np.ndarray, parts: np.ndarray
     ) -> np.ndarray:
-        """The numbers of a section, int64 [B], which has one of several dtypes in each index."""
+        """The numbers of a section of one of several dtypes, int64 [B], of records as for `of`; DatasetError without."""
         found, missing = np.empty(len(rows), np.int64), np.True_
         for dtype in dtypes:
             at = self._starts(name, dtype)[parts]

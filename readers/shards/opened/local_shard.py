@@ -38,7 +38,6 @@ class LocalShard:
 
     Attributes:
         version: The inode of the file and its time of change, as in `Part.version`.
-        descriptor: The descriptor; None without one.
     """
 
     def __init__(self, file: BinaryIO, path: str | None, descriptor: bool) -> None:
@@ -53,8 +52,7 @@ class LocalShard:
     def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
         """Reads runs of bytes into their positions in a buffer; bytes that do not exist are zeros.
 
-        Raises:
-            DatasetError: The file has no descriptor and no map, and another file has its name.
+        Raises DatasetError if the file has no descriptor and no map, and another file has its name.
         """
         if self._map is None:
             self._read_unmapped(runs, buffer)
@@ -101,7 +99,6 @@ class PresentSize:
         keep: Whether to keep a file descriptor, which answers in a quarter of the time.
 
     Attributes:
-        descriptor: The descriptor; None without one.
         question: int64 [4], how the kernel asks: a `Question` of `kernel.c`.
     """
 
@@ -169,10 +166,7 @@ def _read_at(descriptor: int, start: int, buffer: memoryview) -> None:
 def runs_of(parts: np.ndarray, index: np.ndarray, at: np.ndarray) -> Iterator[Run]:
     """Runs of records that follow one another both in their file and in a buffer.
 
-    Args:
-        parts: int64 [B], ascending, the file of each record.
-        index: int64 [B, 2], its (offset, length) there.
-        at: int64 [B], its position in the buffer.
+    The files, ascending, and the positions in the buffer are int64 [B], the (offset, length) in the file int64 [B, 2].
     """
     if not len(parts):
         return iter(())

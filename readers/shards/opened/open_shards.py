@@ -36,9 +36,6 @@ class OpenShards:
     """The shards of a plan by the numbers of its parts; safe to share between threads.
 
     Attributes:
-        parts: The parts of the plan.
-        indexes: Their indexes.
-        has_descriptors: Whether shards on a local disk keep a file descriptor.
         is_local: Whether every file is on a local disk, or cached there when it is first read.
         open: Opens the shard of a path.
         ends: int64 [parts], the number of the record after the last of each part.
@@ -55,10 +52,10 @@ class OpenShards:
         self.ends = np.cumsum([part.take for part in plan.parts], dtype=np.int64)
         before = [part.take + part.skip for part in plan.parts]
         self.firsts = self.ends - np.array(before, np.int64)
-        self.has_descriptors = len(plan.parts) <= _DESCRIPTORS
-        self.indexes = ShardIndexes(plan.parts, self.has_descriptors)
+        has_descriptors = len(plan.parts) <= _DESCRIPTORS
+        self.indexes = ShardIndexes(plan.parts, has_descriptors)
         # The least recently used shard is dropped; it closes once its last reader is done with it.
-        opener = _opener(plan.parts, cache, self._cached, self.has_descriptors)
+        opener = _opener(plan.parts, cache, self._cached, has_descriptors)
         self.open = functools.lru_cache(_OPEN_SHARDS)(opener)
         self._lock = threading.Lock()
 
@@ -110,7 +107,7 @@ class OpenShards:
         """The numbers of a section, int64 [B], of the records of some numbers, int64 [B]."""
         parts, rows = self.locate(numbers)
         self.load_indexes(np.unique(parts).tolist())
-        return self.indexes.numbers(name, dtype, rows, parts)
+        return self.indexes.numbers(name, (dtype.str,), rows, parts)
 
     def load_index(self, number: int) -> None:
         """Reads the index of a part, unless it was read before."""

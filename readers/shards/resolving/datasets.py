@@ -21,11 +21,7 @@ from readers.shards.plan import Part, Plan
 
 
 def default_split(names: Sequence[str]) -> str:
-    """The split to read if the caller names none: the only one, or `train`.
-
-    Raises:
-        ValueError: There are several splits, and none is called `train`.
-    """
+    """The split to read if the caller names none: the only one, or `train`; ValueError without either."""
     if len(names) == 1:
         return names[0]
     if "train" in names:

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from readers.files.in_threads import map_in_threads
 from readers.files.local import is_local, path_text
@@ -27,9 +26,6 @@ _GLOB = frozenset("*?[")
 # In seconds: counting that takes longer shows its progress.
 _MOMENT = 2.0
 
-# The number of records in a file, their bytes, and those of its index.
-_Extent = tuple[int, int, int]
-
 
 def is_glob(path: str) -> bool:
     """Whether a path is a pattern, and not the name of a file that has such characters."""
@@ -40,11 +36,7 @@ def is_glob(path: str) -> bool:
 
 
 def found_files(path: str) -> list[str]:
-    """The TFRecord files of a glob or a directory, sorted; or the path itself if it is neither.
-
-    Raises:
-        FileNotFoundError: There are none.
-    """
+    """The sorted TFRecord files of a glob or a directory, else the path itself; FileNotFoundError if there are none."""
     files = files_of(path)
     if is_glob(path):
         pattern = path
@@ -59,35 +51,16 @@ def found_files(path: str) -> list[str]:
     return found
 
 
-class _File(NamedTuple):
-    """A file to read.
-
-    Attributes:
-        path: Its path; or URL.
-        size: Its size in bytes.
-        version: The version of a local file.
-    """
-
-    path: str
-    size: int
-    version: tuple[int, int] | None
-
-    def part(self, skip: int, take: int, total: int | None, index_bytes: int) -> Part:
-        """A run of its records."""
-        return Part(self.path, skip, take, total, version=self.version, index_bytes=index_bytes)
-
-
 def files_plan(paths: list[str], split: str | None, schema: Schema) -> Plan:
     """The plan for files without a manifest; arguments and errors as of `resolve`."""
     if not paths:
         raise ValueError("an empty list of files: there is nothing to read")
     paths = list(map(path_text, paths))
     are_local = all(map(is_local, paths))
-    sizes = map_in_threads(_size_and_version, paths, are_local)
-    files = [_File(path, *known) for path, known in zip(paths, sizes, strict=True)]
+    files = map_in_threads(_uncounted, paths, are_local)
     with _progress(len(files)) as advance:
-        extents = map_in_threads(lambda file: advance(_extent(file)), files, are_local)
-    counts = [count for count, _, _ in extents]
+        files = map_in_threads(lambda file: advance(_counted(file)), files, are_local)
+    counts = [file.take for file in files]
     records = sum(counts)
     split = split or ALL
     runs = parse_split(split, {ALL: records})
@@ -95,32 +68,42 @@ def files_plan(paths: list[str], split: str | None, schema: Schema) -> Plan:
         name=split,
         schema=schema,
         parts=tuple(
-            files[number].part(skip, take, *extents[number][::2])
+            replace(files[number], skip=skip, take=take, bytes=None)
             for _, start, stop in runs
             for number, skip, take in shard_ranges(counts, start, stop)
         ),
         records=sum(stop - start for _, start, stop in runs),
-        record_bytes=sum(size for _, size, _ in extents) / records if records else None,
-        fingerprint=(*_fingerprint(files), *(run[1:] for run in runs)),
+        record_bytes=sum(file.bytes or 0 for file in files) / records if records else None,
+        fingerprint=(
+            *((os.path.basename(file.path), file.bytes) for file in files),
+            *(run[1:] for run in runs),
+        ),
     )
 
 
-def _fingerprint(files: list[_File]) -> tuple[tuple[str, int], ...]:
-    return tuple((os.path.basename(file.path), file.size) for file in files)
+def _uncounted(path: str) -> Part:
+    """The part of a file whose records are not counted yet."""
+    try:
+        if not is_local(path):
+            return Part(path, 0, 0, None, files_of(path).stat(path).size)
+        stat = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(f"{path}: no such file") from None
+    return Part(path, 0, 0, None, stat.st_size, version=version_of(stat))
 
 
-def _extent(file: _File) -> _Extent:
-    """The number of records in a file, their bytes, and those of its index."""
-    records, _, index_bytes = index_of(replace(file.part(0, 0, None, 0), bytes=file.size))
-    return records, file.size, index_bytes
+def _counted(file: Part) -> Part:
+    """The part with all records of a file."""
+    records, _, index_bytes = index_of(file)
+    return replace(file, take=records, total=records, index_bytes=index_bytes)
 
 
 @contextlib.contextmanager
-def _progress(files: int) -> Iterator[Callable[[_Extent], _Extent]]:
+def _progress(files: int) -> Iterator[Callable[[Part], Part]]:
     """Shows how many files are counted, in a line of standard error, if that takes more than a moment."""
     counted, shown, began = itertools.count(1), False, time.monotonic()
 
-    def advance(extent: _Extent) -> _Extent:
+    def advance(file: Part) -> Part:
         nonlocal shown
         number = next(counted)
         if (shown or time.monotonic() - began > _MOMENT) and sys.stderr is not None:
@@ -131,21 +114,10 @@ def _progress(files: int) -> Iterator[Callable[[_Extent], _Extent]]:
                 file=sys.stderr,
                 flush=True,
             )
-        return extent
+        return file
 
     try:
         yield advance
     finally:
         if shown:
             print(file=sys.stderr)
-
-
-def _size_and_version(file: str) -> tuple[int, tuple[int, int] | None]:
-    """The size of a file in bytes, and the version of a local one."""
-    try:
-        if not is_local(file):
-            return files_of(file).stat(file).size, None
-        stat = os.stat(file)
-    except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(f"{file}: no such file") from None
-    return stat.st_size, version_of(stat)

@@ -1,4 +1,3 @@
-import io
 import struct
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from readers.format.tfrecord import (
     frame_parts,
     intact,
     masked_crc32c,
-    read_framed,
-    read_records,
     record_length,
     unframe,
 )
@@ -32,7 +29,12 @@ GOLDEN_HELLO = bytes.fromhex("0500000000000000eab2043e68656c6c6fbb1f1c19")
 
 
 def read_all(data: bytes) -> list[tuple[int, bytes]]:
-    return list(read_records(io.BytesIO(data), "a.tfrecord"))
+    found, at = [], 0
+    while at < len(data):
+        end = at + 16 + record_length(data[at : at + 12], "a.tfrecord", at)
+        found.append((at, bytes(unframe(data[at:end], "a.tfrecord", at))))
+        at = end
+    return found
 
 
 def test_golden_bytes_are_written_and_read():
@@ -60,8 +62,7 @@ def test_concatenated_frames_are_the_file_that_tensorflow_writes(written_by_tens
 
 
 def test_a_file_of_tensorflow_is_read_with_offsets(written_by_tensorflow):
-    with written_by_tensorflow.open("rb") as file:
-        found = list(read_records(file, "a.tfrecord"))
+    found = read_all(written_by_tensorflow.read_bytes())
     offsets = np.cumsum([0] + [len(record) + 16 for record in RECORDS])[:-1]
     assert found == list(zip(offsets.tolist(), RECORDS, strict=True))
 
@@ -97,7 +98,7 @@ def test_every_flipped_bit_is_detected():
 def test_every_truncation_is_detected():
     first, second = frame(b"first"), frame(b"the second record")
     for length in range(len(first) + 1, len(first) + len(second)):
-        with pytest.raises(CorruptRecordError, match=f"byte {len(first)} is cut off"):
+        with pytest.raises(CorruptRecordError, match=f"byte {len(first)} (is cut off|holds)"):
             read_all((first + second)[:length])
     assert read_all(first) == [(0, b"first")]
 
@@ -116,12 +117,9 @@ def test_an_error_about_a_record_names_its_number_if_that_is_known():
 
 
 def test_a_wrong_length_is_noticed_where_data_are_not_verified():
-    framed = frame(b"first") + frame(b"second")
-    for bit in range(8 * 21, 8 * (21 + 12)):
-        records = read_framed(io.BytesIO(flipped(framed, bit)), "a.tfrecord")
-        assert next(records) == (0, frame(b"first"))
+    for bit in range(8 * 12):
         with pytest.raises(CorruptRecordError, match="no TFRecord starts at byte 21 ") as caught:
-            next(records)
+            record_length(flipped(frame(b"second")[:12], bit), "a.tfrecord", 21)
         assert (caught.value.file, caught.value.record, caught.value.offset) == (
             "a.tfrecord",
             None,
