@@ -20,11 +20,6 @@ def write_text_indexes(
 
     The files `<shard>.idx` are written to a local folder, new or not; without one beside the shards, which must then be
     local. Returns their paths, in the order of the shards.
-
-    Raises:
-        DatasetError: (a ValueError) There is no manifest, it is damaged, or an index is.
-        ValueError: The folder is not local.
-        OSError: A file cannot be written.
     """
     source = path_text(directory)
     folder = source if output is None else path_text(output)

@@ -31,17 +31,11 @@ _LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class MappedFile:
-    """A read-only memory map of a file. It keeps its content even if another file takes the name.
+    """A read-only map of a file that may be closed, and replaced; it lasts as long as any view of it exists.
 
     The `mmap` module keeps a descriptor for each map (optional only since Python 3.13), and a
     process is often limited to 1,024 descriptors. A shuffle over more shards than that would open
     them again and again, which takes eight times as long.
-
-    Attributes:
-        view: The bytes of the file, which may be closed. They stay mapped as long as any view of them exists.
-
-    Raises:
-        OSError: The kernel refuses to map the file.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -63,14 +57,9 @@ class MappedFile:
 
 
 class MappedFiles:
-    """Files of some sizes, side by side in one range of addresses, so that one index finds a number in any of them.
+    """Files of some sizes in one range of addresses, `octets`, so that one index finds a number in any of them.
 
-    Attributes:
-        starts: Where each file begins in the range, in bytes; a multiple of the size of a page.
-        octets: uint8, the whole range; zeros where no file was mapped.
-
-    Raises:
-        OSError: There is no such range.
+    Each begins at a page, at its number in `starts`. Where no file was mapped, there are zeros.
     """
 
     def __init__(self, sizes: Sequence[int]) -> None:
@@ -83,11 +72,7 @@ class MappedFiles:
         self.octets = np.asarray(self._memory) if self._memory else np.zeros(total, np.uint8)
 
     def map(self, number: int, file: BinaryIO) -> None:
-        """Maps a file, which may be closed afterwards.
-
-        Raises:
-            OSError: The kernel refuses, or the file has another size.
-        """
+        """Maps a file, which may be closed afterwards; raises OSError if it has another size, or the kernel refuses."""
         size = self._sizes[number]
         found = os.fstat(file.fileno()).st_size
         if found != size:

@@ -17,10 +17,7 @@ _LOCAL_FILESYSTEMS = re.compile(
 
 @functools.lru_cache(4096)
 def is_on_local_disk(directory: str) -> bool:
-    """Whether a directory is on a filesystem of this machine: not NFS, SMB, Lustre or FUSE.
-
-    It is False if the system does not say, as on macOS.
-    """
+    """Whether a directory is on a disk of this machine, not NFS, SMB, Lustre or FUSE; False if unknown, as on macOS."""
     try:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:

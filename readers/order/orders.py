@@ -101,11 +101,7 @@ class InterleavedOrder:
 
 
 def round_robin(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The records at some places of a stream that takes `BLOCK` records from each shard in turn.
-
-    Given int64 [shards], the number of records in each, and int64 [k], the places, it returns int64 [k], the shard of
-    each record, and int64 [k], the number of the record in its shard.
-    """
+    """The shard of each place, int64 [k], of a stream of `BLOCK` records of each in turn, and its number in it."""
     rounds = _rounds(counts, places)
     before = np.minimum(counts, rounds[:, None] * BLOCK)
     turns = np.cumsum(np.minimum(counts, (rounds[:, None] + 1) * BLOCK) - before, axis=1)

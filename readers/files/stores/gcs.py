@@ -186,13 +186,10 @@ class GcsStore(RangeListed):
 
 
 def new_client(options: Mapping[str, Any], errors: Errors) -> Any:
-    """A client with the user's credentials, or an anonymous one if there are none.
+    """A client with the user's credentials, or an anonymous one if there are none; raises RefusedError.
 
     Beam's own would try for 25 seconds to find credentials, and would import Beam into processes that
     load records, which takes a second and 90 MB in each.
-
-    Raises:
-        RefusedError: the credentials that the user named cannot be used.
     """
     if os.environ.get("STORAGE_EMULATOR_HOST"):
         return storage.Client.create_anonymous_client()
