@@ -57,10 +57,7 @@ class MappedFile:
 
 
 class MappedFiles:
-    """Files of some sizes in one range of addresses, `octets`, so that one index finds a number in any of them.
-
-    Each begins at a page, at its number in `starts`. Where no file was mapped, there are zeros.
-    """
+    """Files of some sizes in one range, `octets`, each from its place in `starts`, a page, on; zeros until mapped."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         if sum(sizes) >= _ADDRESS_SPACE:  # C would take a part of the number.
@@ -81,12 +78,12 @@ class MappedFiles:
         if not self._memory:
             file.readinto(self.octets[start : start + size])  # type: ignore[attr-defined]
         elif size:
-            _mapped(self._memory.address + start, size, mmap.PROT_READ, flags, file)
+            _mapped(self._memory.address + start, size, flags, file)
 
 
-def _mapped(address: int | None, size: int, access: int, flags: int, file: BinaryIO | None) -> int:
+def _mapped(address: int | None, size: int, flags: int, file: BinaryIO | None) -> int:
     descriptor = file.fileno() if file else -1
-    found: int = _LIBC.mmap(address, size, access, flags, descriptor, 0)
+    found: int = _LIBC.mmap(address, size, mmap.PROT_READ, flags, descriptor, 0)
     if found != _MAP_FAILED:
         return found
     number = ctypes.get_errno()
@@ -100,10 +97,8 @@ class _Range:
     """The owner of a range of addresses, of a file or of zeros. A ctypes array would need a new class for every size."""
 
     def __init__(self, size: int, file: BinaryIO | None = None) -> None:
-        access, flags = mmap.PROT_READ, mmap.MAP_SHARED
-        if file is None:
-            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        self.address = _mapped(None, size, access, flags, file)
+        flags = mmap.MAP_SHARED if file else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self.address = _mapped(None, size, flags, file)
         weakref.finalize(self, _LIBC.munmap, self.address, size).atexit = False
         self.__array_interface__ = {
             "version": 3,

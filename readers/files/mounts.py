@@ -27,10 +27,7 @@ def is_on_local_disk(directory: str) -> bool:
 
 
 def filesystem_type(mounts: list[str], directory: str) -> str:
-    """The type of the filesystem of an absolute directory without symbolic links; empty if no mount has it.
-
-    Source: proc_pid_mountinfo(5). Of two mounts on one point the later one counts.
-    """
+    """The filesystem's type of a real absolute path by proc_pid_mountinfo(5), whose later mounts hide earlier ones."""
     longest, found = -1, ""
     for line in mounts:
         before, _, after = line.partition(" - ")

@@ -24,7 +24,7 @@ _ROUNDS = 3
 def salt_keys(salt: str) -> np.ndarray:
     """The key of each round of `random_bits` for a salt, int64 [rounds]."""
     digest = hashlib.blake2b(salt.encode(), digest_size=8).digest()
-    return np.asarray(round_keys([int.from_bytes(digest, "little") >> 1])[:_ROUNDS])
+    return round_keys([int.from_bytes(digest, "little") >> 1])[:_ROUNDS]
 
 
 def random_bits(keys: Any, rounds: Any) -> Any:

@@ -80,15 +80,11 @@ class InterleavedOrder:
             in_stream[rows] = first + order(places[rows] - first)
         return self._records_at(epoch, in_stream)
 
-    def _groups(self, epoch: int) -> list[np.ndarray]:
-        """The shards of each group, int64 [k], in the order of an epoch."""
-        count = len(self._counts)
-        shards = Permutation(count, self._seed, epoch, SHARDS)(np.arange(count))
-        return np.array_split(shards, max(-(-count // CYCLE), 1))
-
     def _records_at(self, epoch: int, places: np.ndarray) -> np.ndarray:
         """The numbers of the records at some places of the stream, int64 [k]."""
-        groups = self._groups(epoch)
+        count = len(self._counts)
+        shards = Permutation(count, self._seed, epoch, SHARDS)(np.arange(count))
+        groups = np.array_split(shards, max(-(-count // CYCLE), 1))
         sizes = [int(self._counts[group].sum()) for group in groups]
         firsts = np.cumsum([0, *sizes])
         numbers = np.empty_like(places)

@@ -34,15 +34,12 @@ class Permutation:
         self._width = math.isqrt(max(n - 1, 0)) + 1
         self._keys = np.ascontiguousarray(round_keys(key))
 
-    def __len__(self) -> int:
-        return self._n
-
     def __call__(self, places: np.ndarray, orders: np.ndarray | None = None) -> np.ndarray:
         """The numbers at some places, int64 [k]; `orders`, int64 [k], says which of several permutations."""
         return library.permuted(places, self._n, self._width, self._keys, orders)
 
 
-def round_keys(key: Sequence[Any]) -> Any:
+def round_keys(key: Sequence[Any]) -> np.ndarray:
     """The key of each round, int64 [rounds], or [orders, rounds] if an array [orders, 1] is in the key."""
     state: Any = 0
     for part in key:
@@ -51,7 +48,7 @@ def round_keys(key: Sequence[Any]) -> Any:
     return hash32(state + np.arange(_ROUNDS) * 0x9E3779B9)
 
 
-def record_keys(places: Any, key: Sequence[Any]) -> Any:
+def record_keys(places: np.ndarray, key: Sequence[int]) -> np.ndarray:
     """A pseudo-random number below 2**63 for each place of an epoch, int64 [k], from numbers such as a seed."""
     keys = round_keys(key)
     low = hash32(hash32(places ^ keys[0]) ^ places // _TWO_32 ^ keys[1])
@@ -60,10 +57,7 @@ def record_keys(places: Any, key: Sequence[Any]) -> Any:
 
 
 def hash32(numbers: Any) -> Any:
-    """A 32-bit hash of the lower 32 bits of int64 values.
-
-    Source: the finalizer `lowbias32` from Chris Wellons' hash-prospector, in the public domain.
-    """
+    """A 32-bit hash of the lower 32 bits of int64: `lowbias32` of Chris Wellons' hash-prospector (public domain)."""
     low = numbers & _LOW
     low = low ^ low // 65536
     low = (low * 0x7FEB352D) & _LOW

@@ -42,11 +42,7 @@ _REQUEST_BYTES = 1 << 32
 
 
 class AzureStore(Store):
-    """Containers of Azure Blob Storage, of any number of accounts.
-
-    `az://CONTAINER/…` and `abfs://CONTAINER/…` are in the account of the options and the environment;
-    `abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/…` names its own.
-    """
+    """Containers of Azure Blob Storage; an `abfs` URL with a host names its account, others take the environment's."""
 
     def __init__(self, options: Mapping[str, Any], errors: Errors) -> None:
         super().__init__(errors)
