@@ -31,13 +31,9 @@ def filesystem_type(mounts: list[str], directory: str) -> str:
     longest, found = -1, ""
     for line in mounts:
         before, _, after = line.partition(" - ")
-        point = _unescaped(before.split(" ")[4]).rstrip("/")
+        # Spaces are octal, as `\040`.
+        escaped = before.split(" ")[4].rstrip("/")
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), escaped)
         if len(point) >= longest and f"{directory}/".startswith(f"{point}/"):
             longest, found = len(point), after.split(" ")[0]
     return found
-
-
-def _unescaped(point: str) -> str:
-    """A mount point without its octal escapes: `\\040` is a space."""
-    first, *others = point.split("\\")
-    return first + "".join(chr(int(other[:3], 8)) + other[3:] for other in others)

@@ -1,9 +1,7 @@
 """Requests to a store before their answers are needed: tens at once, in the order of the reads.
 
-A request takes tens of milliseconds, but a processor only for one of them. A `Window` knows the reads
-that its thread is about to make, and `taken` is where they find their answers. Code that reads need
-not change: a read that no window knows is a request of its own, and a request that fails raises its
-error where the answer is read.
+A request takes tens of milliseconds, but a processor only for one of them. A `Window` requests what
+its thread is about to read, and `taken` hands out the answers, or raises the errors of the requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The interface of an object store, which S3, Google Cloud Storage and Azure implement.
-
-Each is reached through its own library. Readers and jobs share them, with one policy for retries.
-"""
+"""The interface of an object store, which S3, Google Cloud Storage and Azure implement, each by its own library."""
 
 from __future__ import annotations
 
