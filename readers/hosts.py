@@ -1,7 +1,4 @@
-"""`shard="auto"`: which host of how many this process is, from what is already set up in it.
-
-No framework is imported or initialised here.
-"""
+"""`shard="auto"`: which host of how many this process is, from what is set up in it; no framework is imported here."""
 
 from __future__ import annotations
 

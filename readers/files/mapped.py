@@ -57,7 +57,7 @@ class MappedFile:
 
 
 class MappedFiles:
-    """Files of some sizes in one range, uint8 `octets`, each from a page, its place in `starts`, on; zeros until mapped."""
+    """Files of some sizes in one range, uint8 `octets`, each from its place in `starts` on; zeros until mapped."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         if sum(sizes) >= _ADDRESS_SPACE:  # C would take a part of the number.
