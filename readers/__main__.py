@@ -54,10 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # A terminal or a locale in ASCII cannot show all labels.
             sys.stdout.reconfigure(errors="backslashreplace")
         parsed = _parser().parse_args(arguments)
-        if parsed.command == "verify":
-            code = _verified(parsed.directory, parsed.json)
-        elif parsed.command == "check":
-            code = _checked(parsed)
+        if parsed.command in ("verify", "check"):
+            code = _judged(parsed)
         else:
             for line in _output(parsed):
                 # JSON escapes control characters, and is not for a terminal.
@@ -91,26 +89,22 @@ def _discard(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _verified(directory: str, as_json: bool) -> int:
-    result = verify(directory)
-    if as_json:
-        print(json.dumps({"ok": result.ok, **asdict(result)}, ensure_ascii=False))
+def _judged(parsed: argparse.Namespace) -> int:
+    """Prints what `verify` or `check` found; returns 1 if it is bad, for `check` as bad as `--fail_on`."""
+    if parsed.command == "verify":
+        verified = verify(parsed.directory)
+        is_good, found = verified.ok, asdict(verified)
+        lines = [*map(str, verified.problems), str(verified)]
     else:
-        print(*map(visible_line, (*map(str, result.problems), str(result))), sep="\n")
-    return 0 if result.ok else 1
-
-
-def _checked(parsed: argparse.Namespace) -> int:
-    """Prints the findings of the checks; returns 1 if one is as bad as `--fail_on`."""
-    result = check(
-        parsed.directory, records=parsed.records, against=parsed.against, group_by=parsed.group_by
-    )
-    fails = result.fails(parsed.fail_on)
+        how = {name: getattr(parsed, name) for name in ("records", "against", "group_by")}
+        checked = check(parsed.directory, **how)
+        is_good, found = not checked.fails(parsed.fail_on), checked.to_json()
+        lines = [*map(str, checked.findings), str(checked)]
     if parsed.json:
-        print(json.dumps({"ok": not fails, **result.to_json()}, ensure_ascii=False))
+        print(json.dumps({"ok": is_good, **found}, ensure_ascii=False))
     else:
-        print(*map(visible_line, (*map(str, result.findings), str(result))), sep="\n")
-    return 1 if fails else 0
+        print(*map(visible_line, lines), sep="\n")
+    return 0 if is_good else 1
 
 
 def _output(parsed: argparse.Namespace) -> Iterable[str]:

@@ -37,10 +37,7 @@ _DECODER = re.compile(
 
 @dataclass(frozen=True)
 class Rate:
-    """Records a second of a part of reading alone, and its cure; or of a way to a training step, with all parts.
-
-    `ahead` says whether a way makes batches during a step, not after it.
-    """
+    """Records a second of a part, and its cure; or of a way to a step, which makes batches `ahead` of it or not."""
 
     name: str
     rate: float
@@ -147,11 +144,7 @@ def rate_of(items: Iterator[Any], each: int, seconds: float) -> float:
 def bench(
     directory: str, split: str | None, step: float | None, seconds: float, **how: Any
 ) -> Timings:
-    """What each part of reading, and each way to a training step of a length, gives on this machine, in a random order.
-
-    PyTorch and TensorFlow are measured if they are installed. Each rate is measured for some seconds. `how` has the
-    arguments `batch_size`, `batching`, `decoders` and `map` of `as_numpy`.
-    """
+    """The rates, each over some seconds, of the parts and ways of reading here; `how` are arguments of `as_numpy`."""
     plan, size, seeds = resolve(directory, split, None, None), how["batch_size"], itertools.count()
     how |= {"split": plan.name, "shuffle": True, "repeat": None, "remainder": "drop"}
 

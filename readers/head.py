@@ -22,11 +22,7 @@ _VALUES_SHOWN, _CHARACTERS_SHOWN = 5, 100
 
 
 def first_records(directory: str, split: str | None, count: int) -> Iterator[str]:
-    """Yields lines that show the first records of a split or a slice: dtype, shape and first values of each array.
-
-    Raises:
-        ValueError: The count is below 1, or the dataset, split or a record cannot be read.
-    """
+    """Yields lines that show the first records of a split or a slice: dtype, shape and first values of each array."""
     records, manifest = _records(directory, split, count)
     names = manifest.classes
     width = max(map(len, records.plan.schema))
@@ -39,11 +35,7 @@ def first_records(directory: str, split: str | None, count: int) -> Iterator[str
 
 
 def first_records_as_json(directory: str, split: str | None, count: int) -> Iterator[str]:
-    """Yields the same records as `first_records`, each as a JSON object with all its values.
-
-    Floats have the fewest digits that give the same value in their dtype; NaN and infinity are
-    null, complex numbers are [real, imaginary].
-    """
+    """Yields the same records as JSON: floats in the digits of their dtype, NaN as null, complex as two numbers."""
     for record in _read(_records(directory, split, count)[0], count):
         values = {name: _as_json(value) for name, value in record.items()}
         yield json.dumps(values, ensure_ascii=False, allow_nan=False)

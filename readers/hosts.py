@@ -1,7 +1,4 @@
-"""`shard="auto"`: which host of how many this process is, from what is already set up in it.
-
-No framework is imported or initialised here.
-"""
+"""`shard="auto"`: which host of how many this process is, from what is set up in it; no framework is imported here."""
 
 from __future__ import annotations
 
@@ -29,15 +26,8 @@ def host_of(shard: Any, workers_share: bool = True) -> Any:
     """The (index, count) that `shard="auto"`, None or a `tf.distribute.InputContext` stands for; others as they are.
 
     For "auto", the first of `_SOURCES` that is set up decides; without one this is the only host, (0, 1). None is
-    (0, 1), with a warning, the first time, if "auto" is anything else.
-
-    Args:
-        shard: The argument of a reader.
-        workers_share: Whether workers of a PyTorch `DataLoader` have parts of their own: worker w of n on host i of
-            count is (i * n + w, count * n).
-
-    Raises:
-        ValueError: `TF_CONFIG` or `RANK` and `WORLD_SIZE` are not valid.
+    (0, 1), with a warning, the first time, if "auto" is anything else. If workers of a PyTorch `DataLoader` share,
+    worker w of n on host i of count is (i * n + w, count * n).
     """
     if shard is None:
         _warn_if_one_of_several(workers_share)

@@ -110,7 +110,6 @@ class RecordSource:
         self._seed, self._epoch = seed, 0
         self._records = Records(plan, verify_crc, skip, cache, own=True)
         self._length, self._process = len(self._records), os.getpid()
-        self._is_local = self._records.is_local
 
     @property
     def schema(self) -> Schema:
@@ -146,10 +145,10 @@ class RecordSource:
         records = self._opened()
         has_work = records.plan.work is not None
         is_slow = has_work or any(feature.is_image for feature in self.schema.values())
-        if self._is_local and len(numbers) < _FEW and not is_slow:
+        if records.is_local and len(numbers) < _FEW and not is_slow:
             return [self._record(records, number) for number in numbers]
         wanted = np.array(numbers, np.int64)
-        keys = np.asarray(record_keys(wanted, (self._seed, self._epoch, 0))) if has_work else None
+        keys = record_keys(wanted, (self._seed, self._epoch, 0)) if has_work else None
         (columns,) = records.batches(
             wanted,
             (0, len(wanted)),
@@ -160,7 +159,7 @@ class RecordSource:
         return [dict(zip(self.schema, row, strict=True)) for row in zip(*values, strict=True)]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        nbytes = _LOCAL_BYTES if self._is_local else _FETCHED_BYTES
+        nbytes = _LOCAL_BYTES if self._records.is_local else _FETCHED_BYTES
         size = max(1, int(nbytes / (self._records.plan.record_bytes or 1)))
         for first in range(0, len(self), size):
             numbers = range(first, min(first + size, len(self)))

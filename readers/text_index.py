@@ -16,16 +16,7 @@ from readers.shards.resolving.datasets import dataset_plan
 def write_text_indexes(
     directory: str | os.PathLike[str], output: str | os.PathLike[str] | None = None
 ) -> list[Path]:
-    """Writes an index of each shard as text, lines of "<offset> <length>" in bytes, framing included.
-
-    The files `<shard>.idx` are written to a local folder, new or not; without one beside the shards, which must then be
-    local. Returns their paths, in the order of the shards.
-
-    Raises:
-        DatasetError: (a ValueError) There is no manifest, it is damaged, or an index is.
-        ValueError: The folder is not local.
-        OSError: A file cannot be written.
-    """
+    """Writes lines of "<offset> <length>" in bytes, with framing, to `<shard>.idx`; returns the local paths."""
     source = path_text(directory)
     folder = source if output is None else path_text(output)
     if not is_local(folder):

@@ -16,10 +16,7 @@ def may_pass(status: int) -> bool:
 
 
 def tries(most: int) -> Iterator[int]:
-    """Yields the numbers of up to `most` tries, from 1, and waits before each but the first, longer each time.
-
-    The time is random: requests that were throttled together must not come back together.
-    """
+    """Yields 1 to `most`, after waits that grow and are random: throttled requests must not come back together."""
     for number in range(1, most + 1):
         if number > 1:
             longest = min(FIRST_WAIT * 2 ** (number - 2), LONGEST_WAIT)

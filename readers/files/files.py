@@ -35,13 +35,7 @@ class ChangedError(OSError):
 
 
 class FileInfo(NamedTuple):
-    """A file in a listing.
-
-    Attributes:
-        path: Its path or URL.
-        size: Its length in bytes.
-        modified: Time of its last change, in nanoseconds since the epoch; 0 if unknown.
-    """
+    """A file in a listing: its size in bytes, and its last change in nanoseconds since the epoch (0: unknown)."""
 
     path: str
     size: int
@@ -49,14 +43,7 @@ class FileInfo(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """The size, the version and the checksum of a file, without reading it.
-
-    Attributes:
-        size: Its length in bytes.
-        version: What changes with its content; its `repr` is the same in all processes.
-        crc32c: The checksum that its store keeps; None if it keeps none.
-        modified: Time of its last change, in nanoseconds since the epoch; 0 if unknown.
-    """
+    """A file's bytes, version (with one `repr` in all processes), stored CRC32C, last change in ns (0: unknown)."""
 
     size: int
     version: object
@@ -137,11 +124,7 @@ class Draft(Protocol):
         """Appends bytes."""
 
     def publish(self, synced: bool = False) -> None:
-        """Makes the file appear; if `synced`, no loss of power may leave its name without its bytes.
-
-        Raises:
-            ExistsError: A file has its name, and may not be replaced.
-        """
+        """Makes the file appear, `synced` so that no loss of power leaves its name alone, or raises ExistsError."""
 
     def give_up(self) -> None:
         """Removes what was written, after an error."""
@@ -175,10 +158,7 @@ class WritableFiles(Files):
         return sorted(file.path for file in found if wanted.match(file.path))
 
     def drop_uploads(self, prefix: str) -> None:
-        """Drops the parts of unfinished files, whose paths begin with a prefix, that a killed process has sent.
-
-        Stores that drop them themselves after a week do nothing.
-        """
+        """Drops what a killed process sent of files with a prefix; stores that do so in a week do nothing."""
 
 
 class StagedFiles(WritableFiles):

@@ -18,10 +18,7 @@ _FEW_LOCAL = 64
 def map_in_threads(
     ask: Callable[[_Item], _Answer], items: Iterable[_Item], are_local: bool, most: int = 64
 ) -> list[_Answer]:
-    """The answer for each item, in their order; the error of the first item that has one is raised.
-
-    A store is asked about up to `most` items at a time, local disks about fewer.
-    """
+    """The answers for items in order, up to `most` asked at a time (fewer if local), or the first item's error."""
     items = list(items)
     if len(items) < (_FEW_LOCAL if are_local else 2):
         return [ask(item) for item in items]

@@ -24,12 +24,7 @@ _MOST_BYTES = 32 << 30
 
 
 def kept(key: Any, make: Callable[[], bytes]) -> BinaryIO:
-    """Opens the file of a key, whose bytes are made if no process of this user has made them.
-
-    Args:
-        key: A value from whose `repr` the bytes follow.
-        make: Makes the bytes. Processes that do so at the same time write the same ones.
-    """
+    """Opens the file of a key, from whose `repr` its bytes follow; they are made if this user has none."""
     name, folders = _name(key), _folders()
     for folder in folders:
         with contextlib.suppress(OSError):
@@ -65,10 +60,7 @@ def _folders() -> list[str]:
 
 
 def _is_usable(path: Path) -> bool:
-    """Whether a folder, which is made if it is missing, is on a disk of this machine, and the user's alone.
-
-    In a common directory others may have made it, or a link in its place.
-    """
+    """Whether a folder, made if missing, is on a local disk and the user's own: others may have made it, or a link."""
     try:
         path.mkdir(0o700, parents=True, exist_ok=True)
         found = path.lstat()

@@ -22,15 +22,11 @@ _NO_FILE = {errno.ELOOP, errno.ENXIO}
 
 
 class KeptFiles:
-    """The files of a folder.
+    """The files of a folder, of `most` bytes together at most.
 
     A file gets its name when it is whole; until then it is a partial file, locked by the process that fills it. The
     least recently opened files are deleted to make room for others; a process that has one of them open keeps it. Only
     their user may read them.
-
-    Args:
-        folder: Its path.
-        most: The most bytes of all files together.
     """
 
     def __init__(self, folder: str, most: int) -> None:
@@ -43,12 +39,7 @@ class KeptFiles:
             pass
 
     def open(self, name: str, size: int | None = None) -> BinaryIO | None:
-        """Opens a file; None without one. What has another size, or was not written here, is deleted.
-
-        Args:
-            name: 40 hexadecimal digits and `.shard` or `.index`.
-            size: Its size in bytes, if that is known.
-        """
+        """Opens a file; None without one. What has another size, or was not written here, is deleted."""
         path = Path(self._folder, name)
         try:
             file = open(path, "rb", opener=_open_no_link)  # noqa: SIM115 - the caller closes it
@@ -68,13 +59,7 @@ class KeptFiles:
         return None
 
     def fill(self, name: str, size: int, write: Callable[[BinaryIO], bool]) -> BinaryIO | None:
-        """Opens a file that is missing, once `write` has filled it, or another process has.
-
-        Returns None if `write` returns that the file is not to be kept.
-
-        Raises:
-            OSError: There is no room.
-        """
+        """Opens a file once `write` or another process has filled it; None if `write` gives up. OSError: no room."""
         path = Path(self._folder, name)
         while True:
             if (file := self.open(name, size)) is not None:
@@ -138,10 +123,7 @@ def _open_no_link(path: str, flags: int) -> int:
 
 
 def _owners(folder: str) -> set[int]:
-    """The users whose files are trusted: this one, and the owner of the folder.
-
-    A server of files may state another owner than this user for all that it writes.
-    """
+    """The users whose files are trusted: this one, and the folder's owner, whom a file server may state for all."""
     return {os.geteuid(), os.stat(folder).st_uid}
 
 

@@ -31,17 +31,11 @@ _LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class MappedFile:
-    """A read-only memory map of a file. It keeps its content even if another file takes the name.
+    """A read-only map of a file that may be closed, and replaced; it lasts as long as any view of it exists.
 
     The `mmap` module keeps a descriptor for each map (optional only since Python 3.13), and a
     process is often limited to 1,024 descriptors. A shuffle over more shards than that would open
     them again and again, which takes eight times as long.
-
-    Attributes:
-        view: The bytes of the file, which may be closed. They stay mapped as long as any view of them exists.
-
-    Raises:
-        OSError: The kernel refuses to map the file.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -63,15 +57,7 @@ class MappedFile:
 
 
 class MappedFiles:
-    """Files of some sizes, side by side in one range of addresses, so that one index finds a number in any of them.
-
-    Attributes:
-        starts: Where each file begins in the range, in bytes; a multiple of the size of a page.
-        octets: uint8, the whole range; zeros where no file was mapped.
-
-    Raises:
-        OSError: There is no such range.
-    """
+    """Files of some sizes in one range, uint8 `octets`, each from its place in `starts` on; zeros until mapped."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         if sum(sizes) >= _ADDRESS_SPACE:  # C would take a part of the number.
@@ -83,11 +69,7 @@ class MappedFiles:
         self.octets = np.asarray(self._memory) if self._memory else np.zeros(total, np.uint8)
 
     def map(self, number: int, file: BinaryIO) -> None:
-        """Maps a file, which may be closed afterwards.
-
-        Raises:
-            OSError: The kernel refuses, or the file has another size.
-        """
+        """Maps a file, which may be closed afterwards; raises OSError if it has another size, or the kernel refuses."""
         size = self._sizes[number]
         found = os.fstat(file.fileno()).st_size
         if found != size:
@@ -96,12 +78,12 @@ class MappedFiles:
         if not self._memory:
             file.readinto(self.octets[start : start + size])  # type: ignore[attr-defined]
         elif size:
-            _mapped(self._memory.address + start, size, mmap.PROT_READ, flags, file)
+            _mapped(self._memory.address + start, size, flags, file)
 
 
-def _mapped(address: int | None, size: int, access: int, flags: int, file: BinaryIO | None) -> int:
+def _mapped(address: int | None, size: int, flags: int, file: BinaryIO | None) -> int:
     descriptor = file.fileno() if file else -1
-    found: int = _LIBC.mmap(address, size, access, flags, descriptor, 0)
+    found: int = _LIBC.mmap(address, size, mmap.PROT_READ, flags, descriptor, 0)
     if found != _MAP_FAILED:
         return found
     number = ctypes.get_errno()
@@ -115,10 +97,8 @@ class _Range:
     """The owner of a range of addresses, of a file or of zeros. A ctypes array would need a new class for every size."""
 
     def __init__(self, size: int, file: BinaryIO | None = None) -> None:
-        access, flags = mmap.PROT_READ, mmap.MAP_SHARED
-        if file is None:
-            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        self.address = _mapped(None, size, access, flags, file)
+        flags = mmap.MAP_SHARED if file else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self.address = _mapped(None, size, flags, file)
         weakref.finalize(self, _LIBC.munmap, self.address, size).atexit = False
         self.__array_interface__ = {
             "version": 3,

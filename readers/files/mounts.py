@@ -17,10 +17,7 @@ _LOCAL_FILESYSTEMS = re.compile(
 
 @functools.lru_cache(4096)
 def is_on_local_disk(directory: str) -> bool:
-    """Whether a directory is on a filesystem of this machine: not NFS, SMB, Lustre or FUSE.
-
-    It is False if the system does not say, as on macOS.
-    """
+    """Whether a directory is on a disk of this machine, not NFS, SMB, Lustre or FUSE; False if unknown, as on macOS."""
     try:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
@@ -30,20 +27,13 @@ def is_on_local_disk(directory: str) -> bool:
 
 
 def filesystem_type(mounts: list[str], directory: str) -> str:
-    """The type of the filesystem of an absolute directory without symbolic links; empty if no mount has it.
-
-    Source: proc_pid_mountinfo(5). Of two mounts on one point the later one counts.
-    """
+    """The filesystem's type of a real absolute path by proc_pid_mountinfo(5), whose later mounts hide earlier ones."""
     longest, found = -1, ""
     for line in mounts:
         before, _, after = line.partition(" - ")
-        point = _unescaped(before.split(" ")[4]).rstrip("/")
+        # Spaces are octal, as `\040`.
+        escaped = before.split(" ")[4].rstrip("/")
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), escaped)
         if len(point) >= longest and f"{directory}/".startswith(f"{point}/"):
             longest, found = len(point), after.split(" ")[0]
     return found
-
-
-def _unescaped(point: str) -> str:
-    """A mount point without its octal escapes: `\\040` is a space."""
-    first, *others = point.split("\\")
-    return first + "".join(chr(int(other[:3], 8)) + other[3:] for other in others)

@@ -99,13 +99,7 @@ def _stated(size: Any) -> int:
 
 
 def _ask(path: str, question: Callable[[Any, str], _T]) -> _T:
-    """The answer to a question about a path, given its filesystem and its name there, after errors that may pass again.
-
-    Raises:
-        ImportError: The driver is not installed.
-        ValueError: The protocol is unknown.
-        OSError: The question failed; the message names the path.
-    """
+    """The answer about a path, given its filesystem and its name there, after errors that may pass again."""
     failed: Exception | None = None
     for _ in backoff.tries(_TRIES):
         try:

@@ -20,10 +20,7 @@ def processors() -> int:
 
 
 def on_all_processors(work: Callable[[int], None], count: int) -> None:
-    """Calls `work` with each number below a count, in several threads of which this is one.
-
-    It raises what the call with the lowest number raised; calls after it may be left out.
-    """
+    """Calls `work` with each number below a count, in threads; raises the lowest number's error, and then stops."""
     helpers = min(processors(), count) - 1
     numbers = itertools.count()
     failed: dict[int, Exception] = {}

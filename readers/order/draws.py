@@ -24,16 +24,11 @@ _ROUNDS = 3
 def salt_keys(salt: str) -> np.ndarray:
     """The key of each round of `random_bits` for a salt, int64 [rounds]."""
     digest = hashlib.blake2b(salt.encode(), digest_size=8).digest()
-    return np.asarray(round_keys([int.from_bytes(digest, "little") >> 1])[:_ROUNDS])
+    return round_keys([int.from_bytes(digest, "little") >> 1])[:_ROUNDS]
 
 
 def random_bits(keys: Any, rounds: Any) -> Any:
-    """32 random bits for each key, as int64 of the shape of `keys`.
-
-    Args:
-        keys: int64, the keys of the records.
-        rounds: The key of each round: what `salt_keys` returns, or arrays that broadcast with `keys`.
-    """
+    """32 random bits for each key, int64; `rounds` are `salt_keys`, or arrays that broadcast with the keys."""
     left, right = keys // (1 << 32) & _LOW, keys & _LOW
     for key in rounds:
         left, right = right, left ^ hash32(right ^ key)
@@ -41,12 +36,7 @@ def random_bits(keys: Any, rounds: Any) -> Any:
 
 
 def uniforms(keys: np.ndarray, salts: Sequence[str]) -> np.ndarray:
-    """Random numbers, float64 [B, salts], from 0 to below 1: those of `transforms.uniform` for each salt.
-
-    Args:
-        keys: int64 [B], the keys of the records.
-        salts: The purposes of the numbers.
-    """
+    """Numbers from 0 to below 1, float64 [B, salts], for keys, int64 [B]: those of `transforms.uniform` by salt."""
     rounds = np.stack([salt_keys(salt) for salt in salts], axis=1)
     bits: np.ndarray = random_bits(keys[:, None], rounds)
     return (bits >> 8) * 2.0**-24

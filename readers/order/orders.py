@@ -80,15 +80,11 @@ class InterleavedOrder:
             in_stream[rows] = first + order(places[rows] - first)
         return self._records_at(epoch, in_stream)
 
-    def _groups(self, epoch: int) -> list[np.ndarray]:
-        """The shards of each group, int64 [k], in the order of an epoch."""
-        count = len(self._counts)
-        shards = Permutation(count, self._seed, epoch, SHARDS)(np.arange(count))
-        return np.array_split(shards, max(-(-count // CYCLE), 1))
-
     def _records_at(self, epoch: int, places: np.ndarray) -> np.ndarray:
         """The numbers of the records at some places of the stream, int64 [k]."""
-        groups = self._groups(epoch)
+        count = len(self._counts)
+        shards = Permutation(count, self._seed, epoch, SHARDS)(np.arange(count))
+        groups = np.array_split(shards, max(-(-count // CYCLE), 1))
         sizes = [int(self._counts[group].sum()) for group in groups]
         firsts = np.cumsum([0, *sizes])
         numbers = np.empty_like(places)
@@ -101,11 +97,7 @@ class InterleavedOrder:
 
 
 def round_robin(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The records at some places of a stream that takes `BLOCK` records from each shard in turn.
-
-    Given int64 [shards], the number of records in each, and int64 [k], the places, it returns int64 [k], the shard of
-    each record, and int64 [k], the number of the record in its shard.
-    """
+    """The shard of each place, int64 [k], of a stream of `BLOCK` records of each in turn, and its number in it."""
     rounds = _rounds(counts, places)
     before = np.minimum(counts, rounds[:, None] * BLOCK)
     turns = np.cumsum(np.minimum(counts, (rounds[:, None] + 1) * BLOCK) - before, axis=1)

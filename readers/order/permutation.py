@@ -24,12 +24,9 @@ _LOW, _TWO_32 = 0xFFFFFFFF, 1 << 32
 
 
 class Permutation:
-    """A permutation of the numbers 0 to n-1 that is a pure function of its arguments.
+    """A permutation of the numbers 0 to n-1, n below 2**62, that is a pure function of its arguments.
 
-    Args:
-        n: How many numbers there are, below 2**62.
-        key: Numbers from 0 to 2**63 - 1 that determine the order, such as a seed and an epoch. If
-            one of them is an int64 array [orders, 1], there is a permutation for each of its numbers.
+    The key is numbers from 0 to 2**63 - 1; for an int64 array [orders, 1] among them there are several permutations.
     """
 
     def __init__(self, n: int, *key: int | np.ndarray) -> None:
@@ -37,25 +34,13 @@ class Permutation:
         self._width = math.isqrt(max(n - 1, 0)) + 1
         self._keys = np.ascontiguousarray(round_keys(key))
 
-    def __len__(self) -> int:
-        return self._n
-
     def __call__(self, places: np.ndarray, orders: np.ndarray | None = None) -> np.ndarray:
-        """The numbers at some places of the order, int64 [k].
-
-        Args:
-            places: int64 [k], each from 0 to n-1.
-            orders: int64 [k], the permutation for each place, if there are several.
-        """
+        """The numbers at some places, int64 [k]; `orders`, int64 [k], says which of several permutations."""
         return library.permuted(places, self._n, self._width, self._keys, orders)
 
 
-def round_keys(key: Sequence[Any]) -> Any:
-    """The key of each round of a permutation, int64 [rounds], or [orders, rounds] for several.
-
-    Args:
-        key: Numbers from 0 to 2**63 - 1, or int64 arrays [orders, 1], that determine the order.
-    """
+def round_keys(key: Sequence[Any]) -> np.ndarray:
+    """The key of each round, int64 [rounds], or [orders, rounds] if an array [orders, 1] is in the key."""
     state: Any = 0
     for part in key:
         state = hash32(state ^ part)
@@ -63,13 +48,8 @@ def round_keys(key: Sequence[Any]) -> Any:
     return hash32(state + np.arange(_ROUNDS) * 0x9E3779B9)
 
 
-def record_keys(places: Any, key: Sequence[Any]) -> Any:
-    """A pseudo-random number below 2**63 for each place, int64 [k].
-
-    Args:
-        places: int64 [k], the places of records in an epoch.
-        key: Numbers from 0 to 2**63 - 1 that determine the result, such as a seed and an epoch.
-    """
+def record_keys(places: np.ndarray, key: Sequence[int]) -> np.ndarray:
+    """A pseudo-random number below 2**63 for each place of an epoch, int64 [k], from numbers such as a seed."""
     keys = round_keys(key)
     low = hash32(hash32(places ^ keys[0]) ^ places // _TWO_32 ^ keys[1])
     high = hash32(low ^ places ^ keys[2]) & 0x7FFFFFFF
@@ -77,10 +57,7 @@ def record_keys(places: Any, key: Sequence[Any]) -> Any:
 
 
 def hash32(numbers: Any) -> Any:
-    """A 32-bit hash of the lower 32 bits of int64 values.
-
-    Source: the finalizer `lowbias32` from Chris Wellons' hash-prospector, in the public domain.
-    """
+    """A 32-bit hash of the lower 32 bits of int64: `lowbias32` of Chris Wellons' hash-prospector (public domain)."""
     low = numbers & _LOW
     low = low ^ low // 65536
     low = (low * 0x7FEB352D) & _LOW

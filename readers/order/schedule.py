@@ -82,13 +82,10 @@ class Schedule:
         return self.steps_of_pass(0)[1]
 
     def steps_of_pass(self, number: int) -> tuple[int, int | None]:
-        """The first step of a pass and the step after its last (None if it is endless).
+        """The first step of a pass, by its number from 0, and the step after its last (None if it is endless).
 
         Passes follow one another. Each ends after an epoch whose count is a multiple of `epochs`,
         so the first is shorter if it begins in a later epoch.
-
-        Args:
-            number: The number of the pass, from 0 on.
         """
         first, each = self.steps_from(self.place), self.steps_per_epoch
         if self.epochs is None:

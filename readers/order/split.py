@@ -17,22 +17,10 @@ _FORMS = "'train', 'train[:10%]', 'train[1000:2000]', 'train[-100:]' or 'train[5
 
 
 def parse_split(text: str, counts: Mapping[str, int]) -> list[tuple[str, int, int]]:
-    """The runs of records in a sum of splits and of slices of them, as in TensorFlow Datasets.
+    """The runs (name, start, stop) of records in a sum of splits and of slices of them, as in TensorFlow Datasets.
 
     Percentages are rounded to the closest record, so that `[:10%]` and `[10%:]` share no record and
     lose none. Source: `tensorflow_datasets/core/splits.py`, rounding "closest".
-
-    Args:
-        text: The name of a split, such as `"train"`, optionally with a slice in records or percent,
-            whose negative bounds count from the end; or several of these with + between them.
-        counts: Split name -> its number of records.
-
-    Returns:
-        (name, start, stop) for each part of the sum: the records from `start` to before `stop`.
-
-    Raises:
-        ValueError: The text does not have a valid form, a split is unknown, a slice is empty or
-            exceeds the split, or two parts share records.
 
     Example:
         >>> parse_split("train[-25%:]+val", {"train": 1000, "val": 100})
@@ -91,14 +79,7 @@ def _bound(text: str, bound: str, records: int, default: int) -> int:
 
 
 def shard_ranges(counts: Sequence[int], start: int, stop: int) -> list[tuple[int, int, int]]:
-    """The runs of records, one per shard, that make up the records from `start` to before `stop` of all shards.
-
-    Args:
-        counts: The number of records in each shard.
-
-    Returns:
-        (shard, skip, take) for each shard with records in the range: the `take` records after the first `skip` ones.
-    """
+    """(shard, skip, take) for each shard that has records from `start` to before `stop` of all shards together."""
     ranges, first = [], 0
     for shard, count in enumerate(counts):
         low, high = max(start - first, 0), min(stop - first, count)

@@ -37,11 +37,7 @@ def _check_fits(name: str, array: Any) -> None:
 
 @dataclass(frozen=True)
 class ToJax(ToArrays):
-    """Makes a batch of arrays on devices.
-
-    Attributes:
-        sharding: Of global arrays of all processes; None for arrays on the default device.
-    """
+    """Makes a batch of arrays on the default device, or global arrays of all processes with a sharding."""
 
     sharding: Any = None
 

@@ -20,10 +20,7 @@ _LARGE = 1 << 20
 
 @cache
 def _memory(process: int) -> RecyclingAllocator:
-    """Memory that is used again: new memory for float32 images takes as long as computing them.
-
-    A fork has memory of its own, because a thread of its parent may have held the lock.
-    """
+    """Memory to use again, as new memory takes as long as float32 images; a fork's own, because of its lock."""
     return RecyclingAllocator()
 
 

@@ -15,15 +15,11 @@ from typing import Any
 Array = Any
 
 
-def is_tensor(value: Any) -> bool:
-    """Whether a value is one of TensorFlow's tensors; False if nobody has imported TensorFlow."""
-    check = getattr(sys.modules.get("tensorflow"), "is_tensor", None)
-    return check is not None and check(value)
-
-
 def operations_of(*values: Any) -> ModuleType:
     """The operations of tensors if a value is a tensor, otherwise those of arrays."""
-    if any(map(is_tensor, values)):
+    # Where nobody has imported TensorFlow, no value is a tensor.
+    is_tensor = getattr(sys.modules.get("tensorflow"), "is_tensor", None)
+    if is_tensor and any(map(is_tensor, values)):
         from readers.transforms import tftensors
 
         return tftensors

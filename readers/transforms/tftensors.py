@@ -1,7 +1,4 @@
-"""The operations of transforms, computed by TensorFlow; `arrays` has the same names.
-
-Of `transforms`, this file alone imports TensorFlow.
-"""
+"""The operations of transforms, computed by TensorFlow, which this file alone imports; `arrays` has the same names."""
 
 from __future__ import annotations
 

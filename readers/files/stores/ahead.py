@@ -1,9 +1,7 @@
 """Requests to a store before their answers are needed: tens at once, in the order of the reads.
 
-A request takes tens of milliseconds, but a processor only for one of them. A `Window` knows the reads
-that its thread is about to make, and `taken` is where they find their answers. Code that reads need
-not change: a read that no window knows is a request of its own, and a request that fails raises its
-error where the answer is read.
+A request takes tens of milliseconds, but a processor only for one of them. A `Window` requests what
+its thread is about to read, and `taken` hands out the answers, or raises the errors of the requests.
 """
 
 from __future__ import annotations
@@ -31,13 +29,7 @@ _BYTES_AHEAD = 64 << 20
 
 
 class Part(NamedTuple):
-    """A range of an object's bytes.
-
-    Attributes:
-        data: The bytes; fewer than requested if the object ends before.
-        total: The length of the whole object in bytes.
-        version: Identifies the object's content, to read further ranges of the same content.
-    """
+    """A range of an object, less at its end; `total` is the object's bytes, `version` identifies its content."""
 
     data: bytes
     total: int
@@ -45,14 +37,7 @@ class Part(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A range of an object that will be read.
-
-    Attributes:
-        path: The object's URL.
-        start: Its first byte.
-        size: Its length in bytes; None to the object's end.
-        expected: How many bytes the answer will have, as far as is known; 0 if it is not.
-    """
+    """A range of an object to read, to its end without a size; `expected` bytes will come, 0 if that is unknown."""
 
     path: str
     start: int = 0
@@ -67,10 +52,7 @@ class Read(NamedTuple):
 
 
 class Window:
-    """The reads of a thread in their order, of which the next ones are requested while it is in this context.
-
-    A read that is not made costs its request, no more.
-    """
+    """The reads of a thread in their order; in this context the next ones are requested, even if they are not made."""
 
     def __init__(self, reads: Sequence[Read], request: Callable[[Read], Part]) -> None:
         self._reads, self._request = reads, request
@@ -138,10 +120,7 @@ _current = threading.local()
 
 
 def taken(path: str, start: int, size: int | None) -> tuple[int, Part] | None:
-    """The answer that has one or more bytes of a range of an object, and its first byte; None if it was not requested.
-
-    Without a size, the answer has all bytes from `start` on. It raises the error of the request.
-    """
+    """The first byte and the answer of a request that has the range, to the end without a size; None without one."""
     window: Window | None = getattr(_current, "window", None)
     return window.take(path, start, size) if window else None
 

@@ -42,11 +42,7 @@ _REQUEST_BYTES = 1 << 32
 
 
 class AzureStore(Store):
-    """Containers of Azure Blob Storage, of any number of accounts.
-
-    `az://CONTAINER/…` and `abfs://CONTAINER/…` are in the account of the options and the environment;
-    `abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/…` names its own.
-    """
+    """Containers of Azure Blob Storage; an `abfs` URL with a host names its account, others take the environment's."""
 
     def __init__(self, options: Mapping[str, Any], errors: Errors) -> None:
         super().__init__(errors)
@@ -201,11 +197,7 @@ def _meaning(error: AzureError, path: str, errors: Errors, reads: bool) -> Excep
 
 
 def new_client(options: Mapping[str, Any], host: str, errors: Errors) -> BlobServiceClient:
-    """A client of the account that a URL names by its host; without one, that of Beam's options and the environment.
-
-    Raises:
-        RefusedError: no account is named, or two of them, or the credentials have a wrong form.
-    """
+    """A client of the account of a URL's host, or of Beam's options and the environment; raises RefusedError."""
     # It would log each request, and each kind of credentials that a machine does not have.
     logging.getLogger("azure").setLevel(logging.ERROR)
     session = requests.Session()

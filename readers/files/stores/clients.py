@@ -66,15 +66,7 @@ def is_store(path: str) -> bool:
 def store_of(
     path: str, options: Mapping[str, Any] | None = None, errors: type[Errors] = Errors
 ) -> Store:
-    """The store of an object's URL. A forked process has its own: two that use one connection would mix their answers.
-
-    Args:
-        options: Beam's options by name; None for those of the job that has started this process, if one has.
-
-    Raises:
-        ImportError: The library of the store is not installed.
-        RefusedError: The URL names no bucket, or its credentials cannot be used.
-    """
+    """The store of a URL, with Beam's options or those of the job that started this process; raises RefusedError."""
     if options is None:
         options = json.loads(os.environ.get(OPTIONS_VARIABLE, "{}"))
     scheme = path.split("://")[0]

@@ -23,13 +23,7 @@ class BodyError(OSError):
 
 
 class SignIn(NamedTuple):
-    """How to give a process the credentials of a store.
-
-    Attributes:
-        variables: In its environment.
-        flags: By the flags of a job; empty if there are none.
-        workers: On the workers of an engine, which have none of the command's variables.
-    """
+    """How to give credentials: in the environment, by a job's flags (may be empty), to the workers of an engine."""
 
     variables: str
     flags: str
@@ -75,14 +69,7 @@ class Errors:
         )
 
     def refusal(self, path: str, status: int, answer: str, reads: bool) -> Exception:
-        """The error that an answer means.
-
-        Args:
-            path: URL of the object.
-            status: HTTP status of the answer, 401 for wrong credentials of any kind.
-            answer: The answer, for the message.
-            reads: Whether the request reads an object, so that only this object may be affected.
-        """
+        """The error that an HTTP status means, 401 for wrong credentials; `reads`: only this object may be at fault."""
         if status == 404:
             return FileNotFoundError(f"{path}: no such object")
         if status == 416:

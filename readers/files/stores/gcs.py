@@ -157,23 +157,21 @@ class GcsStore(RangeListed):
         """Raises errors of the library as what they mean; arguments as for `Errors.refusal`."""
         try:
             yield
+        except requests.exceptions.InvalidSchema as error:
+            host = os.environ.get("STORAGE_EMULATOR_HOST")
+            raise self.errors.refused(
+                f"{path}: {one_line(error)}: STORAGE_EMULATOR_HOST={host!r}, expected http://HOST:PORT"
+            ) from None
+        except (TransportError, requests.RequestException, ConnectionError) as error:
+            raise self.errors.failing(path, error) from None
         except RetryError as error:
             raise self.errors.failing(path, _answer(error.cause or error)) from None
-        except TransportError as error:
-            raise self.errors.failing(path, error) from None
         except GoogleAuthError as error:
             raise self.errors.no_credentials(path, error) from None
         except GoogleAPICallError as error:
             raise self._refusal(path, int(error.code or 0), error, reads) from None
         except InvalidResponse as error:
             raise self._refusal(path, error.response.status_code, error, reads) from None
-        except requests.exceptions.InvalidSchema as error:
-            host = os.environ.get("STORAGE_EMULATOR_HOST")
-            raise self.errors.refused(
-                f"{path}: {one_line(error)}: STORAGE_EMULATOR_HOST={host!r}, expected http://HOST:PORT"
-            ) from None
-        except (requests.RequestException, ConnectionError) as error:
-            raise self.errors.failing(path, error) from None
         except ValueError as error:  # Such as a name that no bucket can have.
             raise self.errors.refused(f"{path}: {one_line(error)}") from None
 
@@ -186,13 +184,10 @@ class GcsStore(RangeListed):
 
 
 def new_client(options: Mapping[str, Any], errors: Errors) -> Any:
-    """A client with the user's credentials, or an anonymous one if there are none.
+    """A client with the user's credentials, or an anonymous one if there are none; raises RefusedError.
 
     Beam's own would try for 25 seconds to find credentials, and would import Beam into processes that
     load records, which takes a second and 90 MB in each.
-
-    Raises:
-        RefusedError: the credentials that the user named cannot be used.
     """
     if os.environ.get("STORAGE_EMULATOR_HOST"):
         return storage.Client.create_anonymous_client()

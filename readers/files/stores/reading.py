@@ -28,10 +28,7 @@ Get = Callable[[str, int, int, Any], Part]
 
 
 def open_object(get: Get, path: str, eager: bool = False) -> io.BufferedReader:
-    """Opens an object for reading sequentially, or a little at any position.
-
-    With `eager`, the first 8 MiB are fetched now, for many seeks in a small object, and errors are raised here.
-    """
+    """Opens an object; `eager` fetches its first 8 MiB, for many seeks in a small one, and raises errors here."""
     raw = _ObjectReader(get, path, EAGER_BYTES if eager else _FIRST_BYTES)
     if eager:
         raw.fetch(0, EAGER_BYTES)
@@ -39,10 +36,7 @@ def open_object(get: Get, path: str, eager: bool = False) -> io.BufferedReader:
 
 
 class _ObjectReader(io.RawIOBase):
-    """An object that is read in windows, which grow while they follow each other.
-
-    Once they have grown, the next ones are requested before they are needed.
-    """
+    """An object read in windows that grow while they follow each other; then the next ones are requested ahead."""
 
     def __init__(self, get: Get, path: str, first: int) -> None:
         self.name, self._get = path, get
@@ -108,10 +102,7 @@ class _ObjectReader(io.RawIOBase):
             following += _WINDOW_BYTES
 
     def fetch(self, start: int, size: int) -> bool:
-        """Makes a range of the object, or one around its first byte that was requested, the window.
-
-        Returns whether it was requested before.
-        """
+        """Makes a range, or one that was requested around its first byte, the window; returns whether it was."""
         found = taken(self.name, start, size)
         if found and self._version in (None, found[1].version):
             self._keep(*found)

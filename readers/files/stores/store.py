@@ -1,7 +1,4 @@
-"""The interface of an object store, which S3, Google Cloud Storage and Azure implement.
-
-Each is reached through its own library. Readers and jobs share them, with one policy for retries.
-"""
+"""The interface of an object store, which S3, Google Cloud Storage and Azure implement, each by its own library."""
 
 from __future__ import annotations
 
@@ -33,12 +30,7 @@ _RECEIVED_BYTES = 1 << 20
 
 
 class Page(NamedTuple):
-    """A part of a listing.
-
-    Attributes:
-        files: Objects in the order of their names.
-        more: Whether there may be objects after these; then there is one at least here.
-    """
+    """A part of a listing, in the order of names; only if it is not empty may there be more."""
 
     files: list[FileInfo]
     more: bool
@@ -51,22 +43,14 @@ class Upload(Protocol):
         """Sends the next part, which has `PART_BYTES` unless it is the last."""
 
     def finish(self) -> None:
-        """Turns the parts into the object.
-
-        Raises:
-            ExistsError: the path has an object, which may not be replaced.
-        """
+        """Turns the parts into the object; raises ExistsError if its path is taken and may not be replaced."""
 
     def give_up(self) -> None:
         """Drops the parts, so that they never become an object."""
 
 
 class Store(WritableFiles):
-    """The buckets of one kind of store; Azure calls them containers.
-
-    Args:
-        errors: What its answers mean.
-    """
+    """The buckets of one kind of store; Azure calls them containers."""
 
     def __init__(self, errors: Errors) -> None:
         self.errors = errors
@@ -77,12 +61,7 @@ class Store(WritableFiles):
 
     @abc.abstractmethod
     def request(self, path: str, start: int, size: int | None, version: Any) -> Part:
-        """What arrives of a range of an object, fewer bytes if the connection breaks; arguments as for `get`.
-
-        Raises:
-            BeyondEndError: The object ends before `start`.
-            BodyError: What arrived is damaged.
-        """
+        """What arrives of a range, less if the connection breaks; BeyondEndError, or BodyError if it is damaged."""
 
     @abc.abstractmethod
     def delete_object(self, path: str) -> None:
@@ -90,11 +69,7 @@ class Store(WritableFiles):
 
     @abc.abstractmethod
     def put(self, path: str, data: bytes, replace: bool) -> None:
-        """Writes an object with one request.
-
-        Raises:
-            ExistsError: the path has an object, which may not be replaced.
-        """
+        """Writes an object with one request; raises ExistsError if its path is taken and may not be replaced."""
 
     @abc.abstractmethod
     def upload(self, path: str, replace: bool) -> Upload:
@@ -170,17 +145,11 @@ class RangeListed(Store):
 
     @abc.abstractmethod
     def folders(self, prefix: str) -> Iterator[list[str]]:
-        """Yields pages of folders whose URLs begin with the prefix, in order.
-
-        A folder's URL ends with the first slash after the prefix. Pages with objects alone are empty.
-        """
+        """Yields pages, some empty, of folders that begin with the prefix, each up to the first slash after it."""
 
 
 class _NewObject:
-    """An object that is written sequentially and appears when `publish` is called, or never.
-
-    Small objects take one request; the parts of others are sent as soon as they are full.
-    """
+    """An object that appears when published: a small one takes one request, the parts of others go when full."""
 
     def __init__(self, store: Store, path: str, replace: bool) -> None:
         self._path, self._store, self._replace = path, store, replace
