@@ -20,13 +20,9 @@ from readers.order.permutation import record_keys
 class Group(NamedTuple):
     """The records of one batch, of all hosts together or of one.
 
-    Attributes:
-        places: int64 [k], the places of the records in their epoch, in order.
-        size: The number of rows in a full batch.
-        rows: int64 [k], the row of each record in the batch; None if each has a row of its own.
-        bucket: The number of the bucket; None without buckets.
-        after: The cursor of the next batch.
-        numbers: int64 [k], the numbers of the records in the plan; empty until the order is asked for them.
+    All arrays are int64 [k]: `places` in the epoch, in order; `rows` of the batch, None if each record has a row of its
+    own; `numbers` in the plan, empty until the order is asked for them. `size` is the number of rows in a full batch,
+    `after` the cursor of the next one.
     """
 
     places: np.ndarray
@@ -39,13 +35,9 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchSlice:
-    """This host's records of one batch; all are of one epoch.
+    """This host's records of one batch, truncated to their limits; all are of one epoch.
 
-    Attributes:
-        columns: The features by name, truncated to their limits.
-        epoch: The epoch.
-        group: The records.
-        mask: bool [B], which rows of the batch hold records; None if all do, and no mask is wanted.
+    `mask`, bool [B], says which rows hold records; None if all do, and no mask is wanted.
     """
 
     columns: Mapping[str, FeatureColumn]

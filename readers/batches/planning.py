@@ -20,15 +20,10 @@ from readers.shards.resolve import resolve
 
 
 def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, ReadOptions]:
-    """The plan of what to read, and how to read it, checked against each other.
+    """The plan of what to read, and how to read it, checked against each other, from the arguments of `readers.load` by name.
 
-    Args:
-        arguments: Those of `readers.load` by name.
-        strings: Whether to read features of strings that no argument names, if no `map` may need them.
-
-    Raises:
-        FileNotFoundError, ValueError: `resolve` raises it, or an argument is not valid or does not
-            suit the dataset.
+    Without `strings`, features of strings are read only if an argument names them, or a `map` may need them. Raises what
+    `resolve` raises, or ValueError for an argument that is not valid or does not suit the dataset.
     """
     what = {name: arguments[name] for name in ("path", "split", "schema")}
     options = options_of(
@@ -83,10 +78,7 @@ def options_of(
 
 
 def _known_order(plan: Plan, options: ReadOptions) -> Order:
-    """The order to read a plan in, with the size of its shuffle windows.
-
-    Without `by`, it is `global` if all shards are on local disks or in the cache.
-    """
+    """The order to read a plan in, with the size of its windows; by default `global` if all shards are on local disks or in the cache."""
     by = options.order.by
     if plan.mixed:
         if by == "interleave":

@@ -58,15 +58,10 @@ def _make(
 def mapped_ahead(
     make: Callable[[_Item], _Answer], items: Iterable[_Item], count: int
 ) -> Iterator[_Answer]:
-    """Yields the answer for each item, in order; threads make the next ones meanwhile.
+    """Yields the answer for each item, in order; threads make the next ones meanwhile, `count` of them, at least 1.
 
     An exception of `make` is raised at the place of its item. If the iterator is no longer referred
     to, each thread ends with the item that it has begun.
-
-    Args:
-        make: Called from several threads.
-        items: Used by the caller alone.
-        count: How many items after the current one are begun, at least 1.
     """
     items = iter(items)
     # The first one is made by the caller, so that it can be interrupted.

@@ -97,10 +97,7 @@ def _drift(facts: Facts) -> Iterator[Finding]:
 def differences(
     kinds: Mapping[str, str], one: SplitSample, two: SplitSample, name: str
 ) -> Iterator[tuple[str, str]]:
-    """Yields features, of those with these kinds, of which a number is distributed otherwise in two samples, and how.
-
-    The first sample is called by the name.
-    """
+    """Yields features, of those with these kinds, and how a number of each is distributed otherwise in the second sample than in the first, `name`."""
     for feature, kind in kinds.items():
         for measure in _COMPARED[kind]:
             found = [_finite(sample.measures[feature], measure) for sample in (one, two)]

@@ -18,7 +18,7 @@ _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 def measure_picture(pixels: np.ndarray) -> dict[str, float]:
-    """Numbers that describe a picture.
+    """Numbers that describe a picture, [height, width] or [height, width, 1, 3 or 4], not empty.
 
     - `width`, `height`, `aspect`; `side` is that of a square of as many pixels;
     - `brightness` and `contrast`: the mean and the standard deviation of the luma, between 0 and 1;
@@ -29,12 +29,8 @@ def measure_picture(pixels: np.ndarray) -> dict[str, float]:
     - `entropy`: that of 256 levels of luma, in bits;
     - `gray`: 1 if all three channels are the same.
 
-    Of a picture of more than 511 pixels a side, every n-th pixel is looked at.
-
-    Args:
-        pixels: The picture, [height, width] or [height, width, 1, 3 or 4], not empty. Integers are
-            levels from 0 to the largest of their dtype; floats are levels from 0 to 1, or to 255 if
-            there is one above 1.
+    Integers are levels from 0 to the largest of their dtype, floats from 0 to 1, or to 255 if there is one above 1. Of a
+    picture of more than 511 pixels a side, every n-th pixel is looked at.
     """
     height, width = pixels.shape[:2]
     colors = pixels[..., :3] if pixels.ndim == 3 else pixels[..., None]

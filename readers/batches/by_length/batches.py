@@ -24,11 +24,7 @@ from readers.shards.plan import Plan
 
 
 class BatchesByLength(BatchSource[Cursor]):
-    """Batches in sequence, in buckets or packed, each found from the cursor before it.
-
-    Raises:
-        ValueError: The state is of other records, another order or grouping, or there are too few for one batch.
-    """
+    """Batches in sequence, in buckets or packed, each found from the cursor before it."""
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         super().__init__(plan, options)
