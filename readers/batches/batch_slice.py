@@ -35,10 +35,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchSlice:
-    """This host's records of one batch, truncated to their limits; all are of one epoch.
-
-    `mask`, bool [B], says which rows hold records; None if all do, and no mask is wanted.
-    """
+    """This host's records of one batch, all of one epoch. `mask`, bool [B], is true for rows that hold records; None if no mask is wanted."""
 
     columns: Mapping[str, FeatureColumn]
     epoch: int
@@ -46,10 +43,7 @@ class BatchSlice:
     mask: np.ndarray | None = None
 
     def padded(self, schema: Mapping[str, Feature]) -> BatchSlice:
-        """The slice with a mask, and filled up to its full size with rows that hold no record.
-
-        They have zeros and empty strings, and 0 wherever a size is unknown.
-        """
+        """The slice with a mask, filled up to its full size with rows of zeros and empty strings, of size 0 wherever it is unknown."""
         rows, size, columns = self.group.rows, self.group.size, self.columns
         count = len(self.group.places) if rows is None else int(rows.max(initial=-1)) + 1
         if rows is None and count < size:
@@ -63,10 +57,7 @@ class BatchSlice:
         return replace(self, columns=columns, mask=np.arange(size) < count)
 
     def keys(self, seed: int, part: int) -> np.ndarray:
-        """A pseudo-random number for each row, int64 [B]; of a packed row its first record's, or 0 of padding.
-
-        `part` is the number of the part that this host reads alone; 0 if it shares batches.
-        """
+        """A pseudo-random number for each row, int64 [B]: that of its first record, 0 for padding. `part` is the part that this host reads alone."""
         places, rows = self.group.places, self.group.rows
         if rows is not None:
             places = places[np.unique(rows, return_index=True)[1]]

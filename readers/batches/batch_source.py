@@ -16,7 +16,6 @@ from readers.order.orders import GlobalOrder, InterleavedOrder, RecordOrder, Seq
 from readers.order.permutation import record_keys
 from readers.order.state import State
 from readers.shards.framed import FramedRecords
-from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
 from readers.shards.records import Records
 
@@ -24,15 +23,11 @@ _Cursor = TypeVar("_Cursor")
 
 
 class BatchSource(abc.ABC, Generic[_Cursor]):
-    """The batches of one host, each found by a cursor. Any number of iterators may share them.
-
-    `plan` is the part of a plan that this host reads; its number of records is known.
-    """
+    """The batches of one host, each found by a cursor, of the part of a plan that it reads; any number of iterators may share them."""
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         self.plan, self.options, self.order = plan, options, _order_of(plan, options)
         self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
-        self.memory: RecyclingAllocator = self.records.memory
         # How features become rows, as far as this can be done where they are read.
         self._rows = options.format.rows(plan.schema)
 
@@ -72,11 +67,6 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
         if last < steps:
             raise ValueError(f"steps={steps}: there are {last} batches in a pass")
         return self.state(cursor)
-
-    @property
-    def skipped(self) -> int:
-        """The number of damaged records replaced so far."""
-        return len(self.records.skipped)
 
     def slices(
         self, epoch: int, groups: Sequence[Group], fetched: Sequence[FramedRecords]

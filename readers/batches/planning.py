@@ -26,9 +26,16 @@ def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, R
     `resolve` raises, or ValueError for an argument that is not valid or does not suit the dataset.
     """
     what = {name: arguments[name] for name in ("path", "split", "schema")}
-    options = options_of(
-        **{n: value for n, value in arguments.items() if n not in (*what, "columns")}
-    )
+    others = {n: value for n, value in arguments.items() if n not in (*what, "columns")}
+    function, transform = others["map"], others.pop("transform")
+    others |= {
+        "format": BatchFormat.of(others.pop("batching")),
+        "order": Order.of(others.pop("shuffle")),
+        "shard": host_of(others["shard"]),
+        "map": function if function is None or isinstance(function, Map) else Map(function),
+        "decoders": others["decoders"] or {},
+    }
+    options = ReadOptions(**others, keys=transform is not None)
     skip = options.on_corrupt == "skip"
     check_cache(options.cache)
     names = options.features_to_read(arguments["columns"])
@@ -53,28 +60,6 @@ def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, R
         state = None if isinstance(options.state, int) else options.state
         options = replace(options, repeat=1, state=state)
     return plan, options
-
-
-def options_of(
-    *,
-    batching: Any,
-    shuffle: Any,
-    shard: Any,
-    map: Any,
-    decoders: Any,
-    transform: Any,
-    **others: Any,
-) -> ReadOptions:
-    """How to read, from the arguments of a reader; `others` are fields of `ReadOptions`."""
-    return ReadOptions(
-        format=BatchFormat.of(batching),
-        order=Order.of(shuffle),
-        shard=host_of(shard),
-        map=map if map is None or isinstance(map, Map) else Map(map),
-        decoders=decoders or {},
-        keys=transform is not None,
-        **others,
-    )
 
 
 def _known_order(plan: Plan, options: ReadOptions) -> Order:

@@ -18,8 +18,7 @@ _Answer = TypeVar("_Answer")
 def prefetched(items: Iterator[_Item], count: int) -> Iterator[_Item]:
     """The same items, up to `count` of them, at least 1, made by a thread before they are asked for.
 
-    An exception of `items` is raised at its place. The thread ends when the iterator is closed or
-    no longer referred to.
+    An exception is raised at its place. The thread ends when the iterator is closed or no longer referred to.
     """
     made, room = queue.SimpleQueue[tuple[bool, Any]](), queue.SimpleQueue[bool]()
     for _ in range(count):

@@ -29,8 +29,7 @@ def batches_from(
 ) -> Iterator[tuple[BatchSlice, Any]]:
     """Yields a worker's batches from a cursor to before another, each with the cursor of the next batch.
 
-    `turn` is the number of this worker and how many take turns, `number` that of the first batch in its pass. Raises
-    CorruptRecordError, or ValueError if a record does not fit the schema or there are too few.
+    `turn` is the number of this worker and how many take turns, `number` that of the first batch in its pass.
     """
     (worker, workers), count = turn, itertools.count(number)
     # At first, a program waits for each batch, so few are read together.

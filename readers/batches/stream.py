@@ -107,7 +107,7 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
     @property
     def skipped(self) -> int:
         """The number of damaged records found so far, with `on_corrupt="skip"`."""
-        return self._source.skipped
+        return len(self._source.records.skipped)
 
     def state(self) -> State:
         """The state to resume from after the batches returned so far."""
@@ -130,7 +130,7 @@ def made_from(
     (cursor, number), (worker, workers) = first, turn
     for records, after in batches_from(source, cursor, end, turn, number):
         number += (worker - number) % workers + 1
-        yield convert(records, source.memory.empty), (after, number)
+        yield convert(records, source.records.memory.empty), (after, number)
 
 
 def open_batches(plan: Plan, options: ReadOptions) -> BatchSource[Any]:

@@ -27,10 +27,7 @@ _VERBS = {"have": "has", "are": "is", "contain": "contains"}
 
 @dataclass(frozen=True)
 class Facts:
-    """What the checks look at: a manifest, whose counts are those of all records, and the samples of its splits.
-
-    `group_by` names the groups of records: a regular expression for keys, or `column:NAME`.
-    """
+    """What the checks look at; `group_by` names the groups of records: a regular expression for keys, or `column:NAME`."""
 
     manifest: Manifest
     samples: Mapping[str, SplitSample] = field(default_factory=dict)

@@ -26,8 +26,7 @@ from readers.format.schema import Feature, Schema
 class Batch:
     """Records whose features are decoded together: images as bytes, or views of bytes; and their keys, int64 [B].
 
-    `located` adds the place of a record to an error, `empty` allocates large arrays, and `rows` the pixels of each record by
-    itself; None if they may be in one array.
+    `rows` allocates the pixels of each record by itself; None if they may be in one array.
     """
 
     columns: Mapping[str, FeatureColumn]

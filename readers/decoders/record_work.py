@@ -54,10 +54,7 @@ class Map:
 
 @dataclass(frozen=True)
 class RecordWork:
-    """The work on each record of a plan: decoders of some `stored` features, which make others, and then perhaps a function.
-
-    `stored` is as the dataset, or `schema=`, states it; `schema` is that of records after the work.
-    """
+    """The work on each record: decoders of `stored` features, and perhaps a function after them; `schema` is that of the result."""
 
     stored: Schema
     decoders: Mapping[str, Decoder]
@@ -91,29 +88,11 @@ class RecordWork:
         """The same decoders, and after them a function that returns records with a schema."""
         return replace(self, function=function, schema=schema)
 
-    def decoded(self, batch: Batch) -> dict[str, FeatureColumn]:
-        """The columns that decoders make.
-
-        Raises:
-            ValueError: A value cannot be decoded.
-            ImportError: A package is missing.
-        """
-        columns = dict[str, FeatureColumn]()
+    def columns(self, batch: Batch) -> dict[str, FeatureColumn]:
+        """The columns after the work; ValueError if a value cannot be decoded, or the function fails or returns other features."""
+        columns = dict(batch.columns)
         for name, decoder in self.decoders.items():
             columns |= decoder.columns(name, self.stored, batch)
-        return columns
-
-    def columns(self, batch: Batch) -> dict[str, FeatureColumn]:
-        """The columns after the work.
-
-        Args:
-            batch: The records as they are stored, images that decoders take encoded.
-
-        Raises:
-            ValueError: A value cannot be decoded, or the function fails or returns other features.
-            ImportError: A package is missing.
-        """
-        columns = dict(batch.columns) | self.decoded(batch)
         if self.function:
             return self._mapped(self.function, replace(batch, columns=columns))
         return {name: columns[name] for name in self.schema}

@@ -27,7 +27,7 @@ def measure_picture(pixels: np.ndarray) -> dict[str, float]:
       0.25 is as smooth as can be, and photographs in focus have 0.65 to 1.3. At full size a JPEG's noise would count as
       edges. A picture with a side of less than 32 pixels has none;
     - `entropy`: that of 256 levels of luma, in bits;
-    - `gray`: 1 if all three channels are the same.
+    - `gray`: 1 if all three channels are the same, 0 if not; NaN of a picture of one channel.
 
     Integers are levels from 0 to the largest of their dtype, floats from 0 to 1, or to 255 if there is one above 1. Of a
     picture of more than 511 pixels a side, every n-th pixel is looked at.
@@ -50,7 +50,7 @@ def measure_picture(pixels: np.ndarray) -> dict[str, float]:
         "light": float(light),
         "sharpness": _sharpness(colors),
         "entropy": float(-(shares * np.log2(shares)).sum()),
-        "gray": _is_gray(some),
+        "gray": float((some == some[..., :1]).all()) if some.shape[2] == 3 else np.nan,
     }
 
 
@@ -63,11 +63,6 @@ def _luma(colors: np.ndarray) -> np.ndarray:
     if colors.dtype.kind in "ui":
         return np.clip(values / np.iinfo(colors.dtype).max, 0, 1)
     return levels(values)
-
-
-def _is_gray(colors: np.ndarray) -> float:
-    """1 if all three channels are the same, 0 if not; NaN of a picture of one channel."""
-    return float((colors == colors[..., :1]).all()) if colors.shape[2] == 3 else np.nan
 
 
 def _step(colors: np.ndarray) -> float:

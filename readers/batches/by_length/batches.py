@@ -1,8 +1,4 @@
-"""Batches of records grouped by length (buckets or packed rows), found from a cursor.
-
-Which records share a batch follows from numbers alone: their order, and their lengths in the indexes. So each
-host finds the batches of all hosts together, and reads its own records.
-"""
+"""Batches of records grouped by length, found from a cursor: each host finds those of all hosts, and reads its own records."""
 
 from __future__ import annotations
 

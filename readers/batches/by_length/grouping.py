@@ -1,8 +1,4 @@
-"""Which records share a batch if their lengths decide: buckets and packed rows.
-
-Groups depend only on the lengths of the records in their order, so any number of hosts finds the
-same ones.
-"""
+"""Buckets and packed rows: which records share a batch follows from their lengths, so any number of hosts finds the same groups."""
 
 from __future__ import annotations
 
@@ -71,10 +67,9 @@ class Buckets:
 
 
 class Packing:
-    """Batches with several records per row; each record goes to the first row with room for it.
+    """Batches of some rows, of all hosts, with several records each; a record goes to the first row with room for it.
 
-    A batch is complete when a record fits none of its rows, of which all hosts together have `rows`. Attributes and methods
-    are those of `Buckets`.
+    A batch is complete when a record fits none of its rows. Attributes and methods are those of `Buckets`.
     """
 
     def __init__(self, limits: Mapping[str, int], rows: int) -> None:

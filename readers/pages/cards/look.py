@@ -15,11 +15,7 @@ from readers.format.manifest import RESERVED_IDS, UNKNOWN, UNKNOWN_ID, VOCABULAR
 
 @dataclass(frozen=True)
 class Look:
-    """What one needs to know of a dataset to draw its records.
-
-    `is_x_first` is of boxes and keypoints; `rate` is in samples per second, 0 if unknown; `vocabulary` has words by token
-    ids, and is empty if ids are shown as they are.
-    """
+    """What one needs to know of a dataset to draw its records; `rate` is in samples per second, 0 if unknown."""
 
     features: Features
     is_x_first: bool = False
