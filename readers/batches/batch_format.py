@@ -16,7 +16,6 @@ Batching = Literal["dense", "padded", "ragged", "packed"]
 
 PadTo = Literal["longest", "max_length"]
 
-# The lengths at which a new bucket starts.
 Boundaries = Sequence[int]
 
 # Suffixes of the companion arrays that a batch holds beside a feature.
@@ -30,10 +29,7 @@ SEGMENT_IDS, POSITIONS = "_segment_ids", "_positions"
 
 @dataclass(frozen=True)
 class BatchFormat:
-    """How features of unknown shape are batched: not at all, which is `"dense"`, or as a subclass says.
-
-    The attributes are described where they are arguments, in `Padded` and `Packed`.
-    """
+    """How features of unknown shape are batched: not at all, which is `"dense"`, or as `Padded`, `Ragged` or `Packed` say."""
 
     max_length: int | Mapping[str, int] | None = None
     values: Any = None
@@ -81,10 +77,7 @@ class BatchFormat:
         return self.max_length
 
     def pad_sizes(self, name: str) -> list[int]:
-        """The sizes, increasing, of which a feature's first unknown dimension has the first that holds the longest record.
-
-        That is the size of the batch's bucket. Without any, it has the size of that record.
-        """
+        """The sizes to which a feature may be padded, increasing: the first that holds the longest record is taken, or without any its own."""
         limit = self.limit(name)
         if self.to == "longest" or limit is None:
             return []

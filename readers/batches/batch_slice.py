@@ -20,13 +20,9 @@ from readers.order.permutation import record_keys
 class Group(NamedTuple):
     """The records of one batch, of all hosts together or of one.
 
-    Attributes:
-        places: int64 [k], the places of the records in their epoch, in order.
-        size: The number of rows in a full batch.
-        rows: int64 [k], the row of each record in the batch; None if each has a row of its own.
-        bucket: The number of the bucket; None without buckets.
-        after: The cursor of the next batch.
-        numbers: int64 [k], the numbers of the records in the plan; empty until the order is asked for them.
+    All arrays are int64 [k]: `places` in the epoch, in order; `rows` of the batch, None if each record has a row of its
+    own; `numbers` in the plan, empty until the order is asked for them. `size` is the number of rows in a full batch,
+    `after` the cursor of the next one.
     """
 
     places: np.ndarray
@@ -39,14 +35,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchSlice:
-    """This host's records of one batch; all are of one epoch.
-
-    Attributes:
-        columns: The features by name, truncated to their limits.
-        epoch: The epoch.
-        group: The records.
-        mask: bool [B], which rows of the batch hold records; None if all do, and no mask is wanted.
-    """
+    """This host's records of one batch, all of one epoch. `mask`, bool [B], is true for rows that hold records; None if no mask is wanted."""
 
     columns: Mapping[str, FeatureColumn]
     epoch: int
@@ -54,10 +43,7 @@ class BatchSlice:
     mask: np.ndarray | None = None
 
     def padded(self, schema: Mapping[str, Feature]) -> BatchSlice:
-        """The slice with a mask, and filled up to its full size with rows that hold no record.
-
-        They have zeros and empty strings, and 0 wherever a size is unknown.
-        """
+        """The slice with a mask, filled up to its full size with rows of zeros and empty strings, of size 0 wherever it is unknown."""
         rows, size, columns = self.group.rows, self.group.size, self.columns
         count = len(self.group.places) if rows is None else int(rows.max(initial=-1)) + 1
         if rows is None and count < size:
@@ -71,10 +57,7 @@ class BatchSlice:
         return replace(self, columns=columns, mask=np.arange(size) < count)
 
     def keys(self, seed: int, part: int) -> np.ndarray:
-        """A pseudo-random number for each row, int64 [B]; of a packed row its first record's, or 0 of padding.
-
-        `part` is the number of the part that this host reads alone; 0 if it shares batches.
-        """
+        """A pseudo-random number for each row, int64 [B]: that of its first record, 0 for padding. `part` is the part that this host reads alone."""
         places, rows = self.group.places, self.group.rows
         if rows is not None:
             places = places[np.unique(rows, return_index=True)[1]]

@@ -16,7 +16,6 @@ from readers.order.orders import GlobalOrder, InterleavedOrder, RecordOrder, Seq
 from readers.order.permutation import record_keys
 from readers.order.state import State
 from readers.shards.framed import FramedRecords
-from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
 from readers.shards.records import Records
 
@@ -24,20 +23,11 @@ _Cursor = TypeVar("_Cursor")
 
 
 class BatchSource(abc.ABC, Generic[_Cursor]):
-    """The batches of one host, each found by a cursor. Any number of iterators may share them.
-
-    Attributes:
-        plan: The part of a plan that this host reads; its number of records is known.
-        options: How to read.
-        order: The order of the records in each epoch.
-        records: The records, whose files all iterators share.
-        memory: The allocator of large arrays.
-    """
+    """The batches of one host, each found by a cursor, of the part of a plan that it reads; any number of iterators may share them."""
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         self.plan, self.options, self.order = plan, options, _order_of(plan, options)
         self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
-        self.memory: RecyclingAllocator = self.records.memory
         # How features become rows, as far as this can be done where they are read.
         self._rows = options.format.rows(plan.schema)
 
@@ -65,12 +55,7 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
     def _batches_of_pass(self, number: int) -> int: ...
 
     def batches_of_pass(self, number: int = 0) -> int:
-        """The number of batches in a pass from the beginning of an epoch.
-
-        Raises:
-            TypeError: There is no end.
-            ValueError: By length, there are too few records for one batch.
-        """
+        """The number of batches in a pass from the beginning of an epoch; TypeError without an end, ValueError if by length there are too few records for one."""
         if self.options.repeat is None:
             raise TypeError("with repeat=None there is no last batch to count to")
         return self._batches_of_pass(number)
@@ -83,19 +68,10 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
             raise ValueError(f"steps={steps}: there are {last} batches in a pass")
         return self.state(cursor)
 
-    @property
-    def skipped(self) -> int:
-        """The number of damaged records replaced so far."""
-        return len(self.records.skipped)
-
     def slices(
         self, epoch: int, groups: Sequence[Group], fetched: Sequence[FramedRecords]
     ) -> list[BatchSlice]:
-        """Reads the batches of numbered groups of one epoch together, from memory as far as they were fetched before.
-
-        Raises:
-            CorruptRecordError, RecordError, DatasetError: (a ValueError) As for `Records.batches`.
-        """
+        """Reads the batches of numbered groups of one epoch together, from memory as far as they were fetched; errors are those of `Records.batches`."""
         options, schema = self.options, self.plan.schema
         places = np.concatenate([group.places for group in groups])
         numbers = np.concatenate([group.numbers for group in groups])

@@ -18,14 +18,7 @@ from readers.shards.plan import Plan
 
 
 class BatchesByStep(BatchSource[int]):
-    """Random access to the batches of a plan; the cursor is the number of a step.
-
-    Attributes:
-        schedule: Maps a step to places in an epoch.
-
-    Raises:
-        ValueError: The state is of other records or another order, or there are too few for a batch on each host.
-    """
+    """Random access to the batches of a plan; the cursor is the number of a step."""
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         assert isinstance(options.batch_size, int)

@@ -28,18 +28,12 @@ def collate(
     empty: Allocator = np.empty,
     bucket: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """The arrays of a batch by name, each with a leading batch dimension.
+    """The arrays of a batch by name, each with a leading batch dimension, from columns that are truncated to their limits.
 
     Features of fixed shape are dense in every format. `ragged` gives an object array [B] of arrays, or of
     object arrays of arrays for a sequence of arrays of unknown shape. `<name>_mask` is bool, true where
     there is a value, and has the dimensions up to the last unknown one; `<name>_length` is int64 [B], or
-    [B, n] for n unknown dimensions.
-
-    Args:
-        columns: The features of the records, truncated to their limits.
-        schema, batch_format: The features to batch, and how to batch those of unknown shape.
-        empty: Allocates large arrays.
-        bucket: The bucket whose size a batch without records has, too; None without buckets.
+    [B, n] for n unknown dimensions. A batch without records has the size of its bucket, too.
     """
     batch = {}
     for name, feature in schema.items():
@@ -71,15 +65,7 @@ def pack(
 
     `<name>_segment_ids`, int32 [B, max_length], numbers the records in a row from 1 and is 0 in the
     padding; `<name>_positions`, int32 [B, max_length], numbers the values of a record from 0. T5
-    and Grain represent packed sequences in the same way.
-
-    Args:
-        columns, schema, batch_format, empty: As for `collate`.
-        rows: int64 [records], the row of each record.
-        count: The number of rows, B.
-
-    Raises:
-        DatasetError: (a ValueError) The records of a row do not fit into it.
+    and Grain represent packed sequences in the same way. `rows`, int64 [records], has the row of each record, of `count`.
     """
     batch = {}
     for name, feature in schema.items():

@@ -82,18 +82,10 @@ class Order:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How records become batches.
+    """How records become batches, from the arguments of `readers.load`, which describes them; ValueError names one that is not allowed.
 
-    Attributes without a description here are arguments of `readers.load`, which describes them.
-
-    Attributes:
-        format: How features of unknown shape are batched.
-        order: The order of the records.
-        state: Where to begin: a state of a reader, or a number of steps.
-        keys: Whether each batch comes with a pseudo-random number for each of its records.
-
-    Raises:
-        ValueError: A value is not allowed; the message names the argument.
+    `state` is a state of a reader or a number of steps; `keys` is whether each batch comes with a pseudo-random number for
+    each record.
     """
 
     batch_size: int | Sequence[int]

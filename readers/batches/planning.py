@@ -20,20 +20,22 @@ from readers.shards.resolve import resolve
 
 
 def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, ReadOptions]:
-    """The plan of what to read, and how to read it, checked against each other.
+    """The plan of what to read, and how to read it, checked against each other, from the arguments of `readers.load` by name.
 
-    Args:
-        arguments: Those of `readers.load` by name.
-        strings: Whether to read features of strings that no argument names, if no `map` may need them.
-
-    Raises:
-        FileNotFoundError, ValueError: `resolve` raises it, or an argument is not valid or does not
-            suit the dataset.
+    Without `strings`, features of strings are read only if an argument names them, or a `map` may need them. Raises what
+    `resolve` raises, or ValueError for an argument that is not valid or does not suit the dataset.
     """
     what = {name: arguments[name] for name in ("path", "split", "schema")}
-    options = options_of(
-        **{n: value for n, value in arguments.items() if n not in (*what, "columns")}
-    )
+    others = {n: value for n, value in arguments.items() if n not in (*what, "columns")}
+    function, transform = others["map"], others.pop("transform")
+    others |= {
+        "format": BatchFormat.of(others.pop("batching")),
+        "order": Order.of(others.pop("shuffle")),
+        "shard": host_of(others["shard"]),
+        "map": function if function is None or isinstance(function, Map) else Map(function),
+        "decoders": others["decoders"] or {},
+    }
+    options = ReadOptions(**others, keys=transform is not None)
     skip = options.on_corrupt == "skip"
     check_cache(options.cache)
     names = options.features_to_read(arguments["columns"])
@@ -60,33 +62,8 @@ def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, R
     return plan, options
 
 
-def options_of(
-    *,
-    batching: Any,
-    shuffle: Any,
-    shard: Any,
-    map: Any,
-    decoders: Any,
-    transform: Any,
-    **others: Any,
-) -> ReadOptions:
-    """How to read, from the arguments of a reader; `others` are fields of `ReadOptions`."""
-    return ReadOptions(
-        format=BatchFormat.of(batching),
-        order=Order.of(shuffle),
-        shard=host_of(shard),
-        map=map if map is None or isinstance(map, Map) else Map(map),
-        decoders=decoders or {},
-        keys=transform is not None,
-        **others,
-    )
-
-
 def _known_order(plan: Plan, options: ReadOptions) -> Order:
-    """The order to read a plan in, with the size of its shuffle windows.
-
-    Without `by`, it is `global` if all shards are on local disks or in the cache.
-    """
+    """The order to read a plan in, with the size of its windows; by default `global` if all shards are on local disks or in the cache."""
     by = options.order.by
     if plan.mixed:
         if by == "interleave":

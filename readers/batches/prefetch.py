@@ -18,8 +18,7 @@ _Answer = TypeVar("_Answer")
 def prefetched(items: Iterator[_Item], count: int) -> Iterator[_Item]:
     """The same items, up to `count` of them, at least 1, made by a thread before they are asked for.
 
-    An exception of `items` is raised at its place. The thread ends when the iterator is closed or
-    no longer referred to.
+    An exception is raised at its place. The thread ends when the iterator is closed or no longer referred to.
     """
     made, room = queue.SimpleQueue[tuple[bool, Any]](), queue.SimpleQueue[bool]()
     for _ in range(count):
@@ -58,15 +57,10 @@ def _make(
 def mapped_ahead(
     make: Callable[[_Item], _Answer], items: Iterable[_Item], count: int
 ) -> Iterator[_Answer]:
-    """Yields the answer for each item, in order; threads make the next ones meanwhile.
+    """Yields the answer for each item, in order; threads make the next ones meanwhile, `count` of them, at least 1.
 
     An exception of `make` is raised at the place of its item. If the iterator is no longer referred
     to, each thread ends with the item that it has begun.
-
-    Args:
-        make: Called from several threads.
-        items: Used by the caller alone.
-        count: How many items after the current one are begun, at least 1.
     """
     items = iter(items)
     # The first one is made by the caller, so that it can be interrupted.

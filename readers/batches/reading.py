@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -21,63 +20,17 @@ from readers.batches.read_sizes import (
 from readers.shards.framed import FramedRecords
 from readers.shards.records import RECORD_ERRORS
 
-# A batch or the error of its records, and the cursor of the next batch.
-_Read = tuple[BatchSlice | Exception, Any]
-
 # Groups; the numbers of the records to fetch for them; and of those among these that the group after them needs, too.
 _Window = tuple[list[Group], np.ndarray, np.ndarray]
 
 
-class BatchReader:
-    """Reads the batches of one iterator; safe to share between threads.
-
-    Iterators have readers of their own, because those at different places of a store would fetch
-    their records again and again into a shared one.
-
-    Args:
-        source: The batches.
-        turn: The number of this worker, and how many take turns.
-        number: The number of the first batch in its pass.
-
-    Attributes:
-        memory: The allocator of large arrays.
-        place: The cursor at which the reader reads on; None if it begins anew at any cursor.
-    """
-
-    def __init__(
-        self, source: BatchSource[Any], turn: tuple[int, int] = (0, 1), number: int = 0
-    ) -> None:
-        self._source, self._turn, self._number = source, turn, number
-        self._batches: Iterator[_Read] = iter(())
-        self._lock = threading.Lock()
-        self.memory = source.memory
-        self.place: Any = None
-
-    def batch(self, cursor: Any, end: Any) -> tuple[BatchSlice, Any] | None:
-        """This worker's next batch from a cursor on, and the cursor after it; None at the end.
-
-        Raises:
-            CorruptRecordError, ValueError: A record is damaged or does not fit the schema, or there are too few.
-        """
-        with self._lock:
-            if cursor != self.place:
-                self._batches = _batches(self._source, cursor, end, self._turn, self._number)
-            # A generator that raises has ended, so the next call starts another one.
-            self.place = None
-            item = next(self._batches, None)
-            if item is None:
-                return None
-            batch, self.place = item
-            if isinstance(batch, Exception):
-                raise batch
-            return batch, self.place
-
-
-# Functions, not methods of the reader: a generator that refers to its holder is a reference cycle, and would
-# keep files open until the garbage collector finds it.
-def _batches(
+def batches_from(
     source: BatchSource[Any], cursor: Any, end: Any, turn: tuple[int, int], number: int
-) -> Iterator[_Read]:
+) -> Iterator[tuple[BatchSlice, Any]]:
+    """Yields a worker's batches from a cursor to before another, each with the cursor of the next batch.
+
+    `turn` is the number of this worker and how many take turns, `number` that of the first batch in its pass.
+    """
     (worker, workers), count = turn, itertools.count(number)
     # At first, a program waits for each batch, so few are read together.
     most, together = records_together(source.plan), 1
@@ -162,16 +115,16 @@ def _windows(source: BatchSource[Any], groups: Iterator[Group]) -> Iterator[_Win
 
 def _read(
     source: BatchSource[Any], epoch: int, groups: list[Group], fetched: list[FramedRecords]
-) -> Iterator[_Read]:
+) -> Iterator[tuple[BatchSlice, Any]]:
     """Reads the batches of groups together, and one by one if a record of them is bad."""
     try:
-        batches: list[Any] = source.slices(epoch, groups, fetched)
-    except RECORD_ERRORS as error:
-        if len(groups) > 1:
-            for group in groups:
-                yield from _read(source, epoch, [group], fetched)
-            return
-        batches = [error]
+        batches = source.slices(epoch, groups, fetched)
+    except RECORD_ERRORS:
+        if len(groups) == 1:
+            raise
+        for group in groups:
+            yield from _read(source, epoch, [group], fetched)
+        return
     batches.reverse()
     for group in groups:
         yield batches.pop(), group.after  # Not kept: its memory can be used again.

@@ -13,7 +13,7 @@ from readers.batches.by_length.batches import BatchesByLength
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.prefetch import prefetched
-from readers.batches.reading import BatchReader
+from readers.batches.reading import batches_from
 from readers.format.decode.column import Allocator
 from readers.format.schema import format_shape
 from readers.order.state import State
@@ -107,7 +107,7 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
     @property
     def skipped(self) -> int:
         """The number of damaged records found so far, with `on_corrupt="skip"`."""
-        return self._source.skipped
+        return len(self._source.records.skipped)
 
     def state(self) -> State:
         """The state to resume from after the batches returned so far."""
@@ -123,22 +123,14 @@ def made_from(
 ) -> Iterator[tuple[_Batch, tuple[Any, int]]]:
     """Yields a worker's batches of a pass, each with the cursor and the number in the pass of the batch after it.
 
-    Not a method: a generator that refers to the object which holds it would keep files open until
-    the garbage collector finds the cycle.
-
-    Args:
-        source: The batches of this host.
-        convert: As for `Batches`.
-        first: The cursor of the first batch, whichever worker reads it, and its number.
-        end: The cursor after the last batch; None without one.
-        turn: The number of this worker, and how many there are.
+    `first` is the cursor and the number of the first batch, whichever worker reads it; `turn` the number of this worker and
+    how many there are. Not a method: a generator that refers to the object which holds it would keep files open until the
+    garbage collector finds the cycle.
     """
     (cursor, number), (worker, workers) = first, turn
-    reader = BatchReader(source, turn, number)
-    while found := reader.batch(cursor, end):
-        records, cursor = found
+    for records, after in batches_from(source, cursor, end, turn, number):
         number += (worker - number) % workers + 1
-        yield convert(records, source.memory.empty), (cursor, number)
+        yield convert(records, source.records.memory.empty), (after, number)
 
 
 def open_batches(plan: Plan, options: ReadOptions) -> BatchSource[Any]:

@@ -15,7 +15,6 @@ from readers.card.tfds import tfds_folder
 from readers.format.manifest import MANIFEST, Manifest, join
 from readers.format.schema import Feature
 
-# The terms of the vocabulary that are used here.
 _CONTEXT = {
     "@language": "en",
     "@vocab": "https://schema.org/",

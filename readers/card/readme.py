@@ -115,12 +115,8 @@ def _rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 def write_card(directory: str, output: str | None, licence: str) -> list[Path]:
     """Writes the card of a dataset to a folder on this machine, new or not, or its own; returns the paths of its files.
 
-    A licence is an SPDX identifier, a URL, or any other text; empty states none.
-
-    Raises:
-        DatasetError: (a ValueError) There is no manifest, or it is damaged.
-        ValueError: The dataset is in a store and there is no output, or a file of the card is there already.
-        OSError: The folder cannot be written, or the store still fails after several retries.
+    A licence is an SPDX identifier, a URL, or any other text; empty states none. Raises ValueError if the manifest is missing
+    or damaged, a file is there already, or a store has no output; OSError if files cannot be read or written.
     """
     directory, licence = path_text(directory), " ".join(licence.split())
     folder = directory if output is None else path_text(output)

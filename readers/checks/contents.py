@@ -42,10 +42,7 @@ def _names_things(facts: Facts, feature: str) -> bool:
 
 
 def _rows(facts: Facts) -> list[Content]:
-    """The rows of a table, unless it has so few different values that chance makes equal ones.
-
-    Copies may differ in the label, and in columns that name each record.
-    """
+    """The rows of a table, but for the label and columns that name records; none if its values are so few that chance makes equal rows."""
     rows = np.zeros(len(facts.splits), np.uint64)
     pairs = len(rows) ** 2 / 2
     for name in facts.features.of_kind(*_COLUMNS):

@@ -61,10 +61,7 @@ def _shown(value: float) -> str:
 
 
 def _far_out(values: np.ndarray, narrowest: float) -> tuple[np.ndarray, float, float]:
-    """A mask of values that are far from the others, and the bounds of these.
-
-    Few values, of which most are the same, or that are not positive, have no outliers.
-    """
+    """A mask of values far from the others, and the bounds of these; none is far if values are few, mostly the same or not positive."""
     nothing = np.zeros(len(values), bool)
     good = np.isfinite(values) & (values > 0)
     if good.sum() < _FEWEST:
@@ -97,10 +94,7 @@ def _drift(facts: Facts) -> Iterator[Finding]:
 def differences(
     kinds: Mapping[str, str], one: SplitSample, two: SplitSample, name: str
 ) -> Iterator[tuple[str, str]]:
-    """Yields features, of those with these kinds, of which a number is distributed otherwise in two samples, and how.
-
-    The first sample is called by the name.
-    """
+    """Yields each feature of which a number is distributed otherwise in the second sample than in the first, called `name`, and how."""
     for feature, kind in kinds.items():
         for measure in _COMPARED[kind]:
             found = [_finite(sample.measures[feature], measure) for sample in (one, two)]

@@ -27,13 +27,7 @@ _VERBS = {"have": "has", "are": "is", "contain": "contains"}
 
 @dataclass(frozen=True)
 class Facts:
-    """What the checks look at.
-
-    Attributes:
-        manifest: The manifest, whose counts are those of all records.
-        samples: The samples by the names of their splits.
-        group_by: What names the groups of records: a regular expression for keys, or `column:NAME`.
-    """
+    """What the checks look at; `group_by` names the groups of records: a regular expression for keys, or `column:NAME`."""
 
     manifest: Manifest
     samples: Mapping[str, SplitSample] = field(default_factory=dict)
@@ -51,10 +45,7 @@ class Facts:
 
     @functools.cached_property
     def similar(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Feature -> the records of all samples that are near duplicates but not equal, in pairs, int64 [pairs] each.
-
-        Names have no near duplicates.
-        """
+        """Feature, if it holds no names -> pairs of near duplicates that are not equal, as numbers in all samples, int64 [pairs] each."""
         seen = [sample for sample in self.samples.values() if sample.seen]
         found = {}
         compared = [f for f in self.features.of_kind(*LIKENESS) if not self.is_name(f)]

@@ -27,7 +27,6 @@ _Measured = Callable[[str], np.ndarray]
 # What the chosen records of a check do or are, and which are chosen.
 _Row = tuple[str, Callable[[_Measured], np.ndarray]]
 
-# Severities of checks whose findings are no warnings.
 _NOTES = ("long_pictures", "gray_pictures", "markup", "few_letters")
 _ERRORS = ("undecodable_pictures",)
 

@@ -18,11 +18,7 @@ from readers.format.schema import Feature, Schema
 def companion_features(
     boxes: Sequence[str], masks: Sequence[str], stored: Schema, size: tuple[int, int]
 ) -> dict[str, Feature]:
-    """The features that boxes and masks become, given the (height, width) of the decoded image.
-
-    Raises:
-        ValueError: A feature is missing, or holds neither boxes nor masks.
-    """
+    """The features that boxes and masks become, given the (height, width) of the decoded image; ValueError if one is missing or holds neither."""
     found = {}
     for name in (*boxes, *masks):
         if name not in stored:
@@ -58,11 +54,7 @@ def moved_masks(
     image: tuple[int, int],
     size: tuple[int, int],
 ) -> dict[str, np.ndarray]:
-    """The masks of one record as they are stored, moved from an image of a size to its window of another size.
-
-    Raises:
-        ValueError: A mask cannot be decoded, or its size is not the image's.
-    """
+    """The masks of one record, moved from an image of a size to its window of another; ValueError if one cannot be decoded or has another size."""
     found = {}
     for name, mask in masks.items():
         feature = stored[name]

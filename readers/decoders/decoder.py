@@ -24,14 +24,9 @@ from readers.format.schema import Feature, Schema
 
 @dataclass(frozen=True)
 class Batch:
-    """Records whose features are decoded together.
+    """Records whose features are decoded together: images as bytes, or views of bytes; and their keys, int64 [B].
 
-    Attributes:
-        columns: The features as they are stored; images are bytes, or views of bytes.
-        keys: int64 [B], the keys of the records.
-        located: Adds the place of a record to the message of an error.
-        empty: Allocates large arrays.
-        rows: Allocates the pixels of each record by itself; None if they may be in one array.
+    `rows` allocates the pixels of each record by itself; None if they may be in one array.
     """
 
     columns: Mapping[str, FeatureColumn]

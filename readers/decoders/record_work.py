@@ -54,15 +54,7 @@ class Map:
 
 @dataclass(frozen=True)
 class RecordWork:
-    """The work on each record of a plan.
-
-    Attributes:
-        stored: The features as the dataset, or `schema=`, states them.
-        decoders: The decoder of each feature that has one.
-        function: Called with each decoded record and its key; None for none.
-        schema: The features of records after the work.
-        made: The features that decoders make.
-    """
+    """The work on each record: decoders of `stored` features, and perhaps a function after them; `schema` is that of the result."""
 
     stored: Schema
     decoders: Mapping[str, Decoder]
@@ -72,11 +64,7 @@ class RecordWork:
 
     @classmethod
     def of_decoders(cls, stored: Schema, decoders: Mapping[str, Decoder]) -> RecordWork:
-        """The work of decoders alone.
-
-        Raises:
-            ValueError: There is no such feature, or a decoder does not suit it.
-        """
+        """The work of decoders alone; ValueError if there is no such feature, or a decoder does not suit it."""
         made: dict[str, Feature] = {}
         for name, decoder in decoders.items():
             if name not in stored:
@@ -97,37 +85,14 @@ class RecordWork:
         return cls(stored, decoders, Schema({**stored, **made}), made)
 
     def with_function(self, function: RecordFunction, schema: Schema) -> RecordWork:
-        """The same decoders, and a function of their records after them.
-
-        Args:
-            function: The function.
-            schema: The features of the records that it returns.
-        """
+        """The same decoders, and after them a function that returns records with a schema."""
         return replace(self, function=function, schema=schema)
 
-    def decoded(self, batch: Batch) -> dict[str, FeatureColumn]:
-        """The columns that decoders make.
-
-        Raises:
-            ValueError: A value cannot be decoded.
-            ImportError: A package is missing.
-        """
-        columns = dict[str, FeatureColumn]()
+    def columns(self, batch: Batch) -> dict[str, FeatureColumn]:
+        """The columns after the work; ValueError if a value cannot be decoded, or the function fails or returns other features."""
+        columns = dict(batch.columns)
         for name, decoder in self.decoders.items():
             columns |= decoder.columns(name, self.stored, batch)
-        return columns
-
-    def columns(self, batch: Batch) -> dict[str, FeatureColumn]:
-        """The columns after the work.
-
-        Args:
-            batch: The records as they are stored, images that decoders take encoded.
-
-        Raises:
-            ValueError: A value cannot be decoded, or the function fails or returns other features.
-            ImportError: A package is missing.
-        """
-        columns = dict(batch.columns) | self.decoded(batch)
         if self.function:
             return self._mapped(self.function, replace(batch, columns=columns))
         return {name: columns[name] for name in self.schema}
@@ -157,16 +122,9 @@ class RecordWork:
 
 
 def schema_of_record(record: Any, decoded: Schema) -> Schema:
-    """The features of records like one that a function returned.
+    """The features of records like one that a function returned, given those before it; ValueError if it is no dict of arrays.
 
     A feature that fits the one of its name is that one. All others have the sizes of this record.
-
-    Args:
-        record: What the function returned.
-        decoded: The features of records before the function.
-
-    Raises:
-        ValueError: It is not a dict, or a value is no array.
     """
     if not isinstance(record, Mapping):
         raise ValueError(f"map returned {type(record).__name__}; expected a dict of arrays by name")

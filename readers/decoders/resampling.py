@@ -24,11 +24,7 @@ class ArrayImage:
 
 @cache
 def opencv() -> ModuleType:
-    """The module `cv2`.
-
-    Raises:
-        ImportError: It, or the codec without which JPEGs would have other pixels, is not installed.
-    """
+    """The module `cv2`; ImportError without it, or without the codec without which JPEGs would have other pixels."""
     try:
         import cv2
         import simplejpeg  # noqa: F401
@@ -41,17 +37,12 @@ def opencv() -> ModuleType:
 
 
 def read_view(image: EncodedImage | ArrayImage, view: View, out: np.ndarray) -> View:
-    """Writes a window of an image, resized, into a C-contiguous array [height, width, channels] of the image's dtype.
+    """Writes a window of an image, resized, into a C-contiguous array [height, width, channels] of its dtype; returns the window used.
 
     The image becomes a half, a quarter or an eighth of its size where that still has as many pixels as the
-    result: each pixel is the mean of 2x2, 4x4 or 8x8, which the codec of JPEGs finds without decoding them all.
-    If a side is still twice as long as that of the result or longer, whole numbers of pixels become their mean,
-    too. The rest is bilinear.
-
-    Returns the window used, whose edges a reduction has moved by less than 8 pixels.
-
-    Raises:
-        ValueError: The image cannot be decoded.
+    result: each pixel is the mean of 2x2, 4x4 or 8x8, which the codec of JPEGs finds without decoding them all, and the
+    edges move by less than 8 pixels. If a side is still twice as long as that of the result or longer, whole numbers of
+    pixels become their mean, too. The rest is bilinear.
     """
     target = out.shape[0], out.shape[1]
     factor = view.reduction(target)

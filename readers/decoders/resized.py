@@ -55,17 +55,14 @@ class _Resized(Decoder):
 
     @property
     def moved(self) -> Sequence[str]:
-        """The boxes and masks that move with the image."""
         return (*self.with_boxes, *self.with_masks)
 
     def features(self, name: str, stored: Schema) -> dict[str, Feature]:
-        """The image, and the boxes and masks that move with it."""
         image, size = self._image(name, stored[name]), self._size
         found = companion_features(self.with_boxes, self.with_masks, stored, size)
         return found | {name: Feature(image.dtype, (*size, image.known_sizes[-1]))}
 
     def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
-        """The windows of each image."""
         image, features = self._image(name, stored[name]), self.features(name, stored)
         is_encoded = stored[name].is_image or is_bytes(stored[name])
         opened = partial(EncodedImage, name, image) if is_encoded else ArrayImage

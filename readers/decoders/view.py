@@ -37,10 +37,9 @@ class View:
         return View(top, left, bottom - top, right - left, self.mirrored)
 
     def moved_boxes(self, boxes: np.ndarray, image: tuple[int, int], x_first: bool) -> np.ndarray:
-        """Boxes as parts of the window instead of an image of a (height, width), cut off at its edges, float [n, 4].
+        """Boxes, float [n, 4], as parts of the window instead of an image of a (height, width), cut off at its edges, in their order.
 
-        A box is two corners, as parts of the image from 0 to 1, each x, y or else y, x. They keep their order, and one
-        outside of the window has no area.
+        A box is two corners, as parts of the image from 0 to 1, each x, y or else y, x; one outside has no area.
         """
         corners = boxes.reshape(-1, 2, 2)[..., ::-1] if x_first else boxes.reshape(-1, 2, 2)
         places = corners * np.array(image, boxes.dtype) - (self.top, self.left)
@@ -65,10 +64,7 @@ def random_view(
     ratio: tuple[float, float],
     draws: Sequence[float],
 ) -> View:
-    """A random window, found as torchvision's `RandomResizedCrop` finds it.
-
-    `draws` are `ATTEMPTS` pairs of numbers from 0 to below 1, and two more for the place of the window.
-    """
+    """A random window, found as torchvision's `RandomResizedCrop` does; `draws` are `ATTEMPTS` pairs and two more numbers from 0 to below 1."""
     low, high = math.log(ratio[0]), math.log(ratio[1])
     *pairs, down, across = draws
     for area, shape in zip(pairs[::2], pairs[1::2], strict=True):

@@ -18,7 +18,7 @@ _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 def measure_picture(pixels: np.ndarray) -> dict[str, float]:
-    """Numbers that describe a picture.
+    """Numbers that describe a picture, [height, width] or [height, width, 1, 3 or 4], not empty.
 
     - `width`, `height`, `aspect`; `side` is that of a square of as many pixels;
     - `brightness` and `contrast`: the mean and the standard deviation of the luma, between 0 and 1;
@@ -27,14 +27,10 @@ def measure_picture(pixels: np.ndarray) -> dict[str, float]:
       0.25 is as smooth as can be, and photographs in focus have 0.65 to 1.3. At full size a JPEG's noise would count as
       edges. A picture with a side of less than 32 pixels has none;
     - `entropy`: that of 256 levels of luma, in bits;
-    - `gray`: 1 if all three channels are the same.
+    - `gray`: 1 if all three channels are the same, 0 if not; NaN of a picture of one channel.
 
-    Of a picture of more than 511 pixels a side, every n-th pixel is looked at.
-
-    Args:
-        pixels: The picture, [height, width] or [height, width, 1, 3 or 4], not empty. Integers are
-            levels from 0 to the largest of their dtype; floats are levels from 0 to 1, or to 255 if
-            there is one above 1.
+    Integers are levels from 0 to the largest of their dtype, floats from 0 to 1, or to 255 if there is one above 1. Of a
+    picture of more than 511 pixels a side, every n-th pixel is looked at.
     """
     height, width = pixels.shape[:2]
     colors = pixels[..., :3] if pixels.ndim == 3 else pixels[..., None]
@@ -54,7 +50,7 @@ def measure_picture(pixels: np.ndarray) -> dict[str, float]:
         "light": float(light),
         "sharpness": _sharpness(colors),
         "entropy": float(-(shares * np.log2(shares)).sum()),
-        "gray": _is_gray(some),
+        "gray": float((some == some[..., :1]).all()) if some.shape[2] == 3 else np.nan,
     }
 
 
@@ -67,11 +63,6 @@ def _luma(colors: np.ndarray) -> np.ndarray:
     if colors.dtype.kind in "ui":
         return np.clip(values / np.iinfo(colors.dtype).max, 0, 1)
     return levels(values)
-
-
-def _is_gray(colors: np.ndarray) -> float:
-    """1 if all three channels are the same, 0 if not; NaN of a picture of one channel."""
-    return float((colors == colors[..., :1]).all()) if colors.shape[2] == 3 else np.nan
 
 
 def _step(colors: np.ndarray) -> float:

@@ -60,19 +60,11 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SplitSample:
-    """The first records of a split.
+    """The first records of a split, without those that are too large: their numbers in the split, int64 [seen], and keys, if stored.
 
-    Attributes:
-        numbers: The numbers of the records in the split, int64 [seen].
-        too_large: How many of the first records were left out because they are too large.
-        measures: Feature -> name of a number -> its values, float64 [seen].
-        digests: Feature -> digests of its values, uint64 [seen]; equal values have equal ones, and empty
-            arrays and texts 0.
-        sketches: Picture, text or signal -> its sketches, by which near duplicates are found; empty if no record
-            was seen.
-        labels: The labels, int64 [seen]; None if a record has none, or several.
-        keys: The keys, which name the inputs; empty if they are not stored.
-        classes: Feature whose classes have names -> how often each occurs.
+    Of each feature, by name: measures, float64 [seen]; digests, uint64 [seen], equal for equal values and 0 for empty ones;
+    sketches, by which near duplicates are found, if a record was seen; and how often each class with a name occurs. `labels`
+    is int64 [seen]; None if a record has none, or several.
     """
 
     numbers: np.ndarray
@@ -96,15 +88,10 @@ class SplitSample:
 
 
 def sample_of(directory: str, manifest: Manifest, most: int) -> dict[str, SplitSample]:
-    """The samples of all splits by name, shared by their sizes.
+    """The samples of all splits by name, shared by their sizes: `most` records, but at most 2 GiB and four million values of features.
 
-    Together they are `most` records; fewer if these have more than 2 GiB, or more than four million values of features.
-
-    Raises:
-        CorruptRecordError: (a ValueError) The checksum of a record is wrong.
-        DatasetError: (a ValueError) A shard differs from the manifest.
-        FileNotFoundError: A file is missing.
-        StoreError: (an OSError) A store still fails after several retries.
+    Raises CorruptRecordError or DatasetError, both a ValueError, for a damaged shard or one that differs from the manifest;
+    FileNotFoundError; StoreError if a store still fails after several retries.
     """
     splits = manifest.splits.items()
     size = sum(split.bytes for _, split in splits)

@@ -44,5 +44,4 @@ _ADVICE = {
     ),
 }
 
-# Check -> why what it finds matters, and what to do about it.
 ADVICE = {check: advice for checks, advice in _ADVICE.items() for check in checks.split()}

@@ -38,10 +38,7 @@ def finite(values: np.ndarray) -> np.ndarray:
 
 
 def bins_of(parts: Iterable[np.ndarray]) -> Bins | None:
-    """Bins for several lots of values together; None if no value is finite.
-
-    Whole numbers have bins of whole numbers, of which each has as many.
-    """
+    """Bins for several lots of values together, each of as many whole numbers if all are whole; None if no value is finite."""
     numbers = np.concatenate([*(finite(part) for part in parts), np.empty(0)])
     if not len(numbers):
         return None

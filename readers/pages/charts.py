@@ -21,12 +21,7 @@ _SERIES = 6
 
 
 def histogram(parts: Mapping[str, np.ndarray], title: str) -> Element | None:
-    """Bars of how many records have which number, or lines for several splits; None without finite numbers.
-
-    Args:
-        parts: Split -> a number of each of its records.
-        title: What the number is.
-    """
+    """Bars of how many records have which number, by split, or lines for several splits; None without finite numbers."""
     bins = bins_of(parts.values())
     if bins is None:
         return None

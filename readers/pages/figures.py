@@ -15,10 +15,7 @@ _LEVELS = ("min", "max", "mean", "std")
 
 
 class Figures(NamedTuple):
-    """Figures of values: their number, the share of those that are no finite numbers, and levels of the finite ones.
-
-    Levels are NaN where no value is finite.
-    """
+    """Figures of values: their number, the share of those that are no finite numbers, and levels of the finite ones, NaN without any."""
 
     number: int
     missing: float

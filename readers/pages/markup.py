@@ -15,10 +15,9 @@ _CELL = "text-align: left; padding: 0 1em 0 0"
 
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:
-    """An element with its children: elements, and texts, whose control characters are replaced.
+    """An element with its children; control characters of texts are replaced, `_` in an attribute is a hyphen, and a final one is dropped.
 
-    In the name of an attribute an underscore stands for a hyphen, and a final one is dropped. `script` and `style` are
-    refused, because HTML does not escape their text.
+    `script` and `style` are refused, because HTML does not escape their text.
     """
     if tag in ("script", "style"):
         raise ValueError(f"{tag}: its text would not be escaped")

@@ -31,10 +31,7 @@ def spread(values: np.ndarray) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as text, such that only all is 100% and only nothing is 0%: `12%`, `0.3%`, `<0.1%`.
-
-    NaN, the share of nothing, is a dash.
-    """
+    """A share as text, such that only all is 100% and only nothing 0%: `12%`, `0.3%`, `<0.1%`; a dash for NaN, the share of nothing."""
     if math.isnan(share):
         return "-"
     if share in (0, 1):

@@ -30,11 +30,7 @@ class Section(NamedTuple):
 
 
 def fill(template: str, **values: Any) -> Markup:
-    """Fills a template of `readers/pages/templates`.
-
-    Text is escaped, and its control characters are replaced; only `Markup` and elements are markup. The filters
-    `count` and `size` write whole numbers and bytes, `counted(number, noun)` is a function.
-    """
+    """Fills a template of `readers/pages/templates`; only `Markup` and elements are markup, other text is escaped."""
     filled = templates().get_template(template).render(values)
 
     from markupsafe import Markup
@@ -44,11 +40,7 @@ def fill(template: str, **values: Any) -> Markup:
 
 @functools.cache
 def templates() -> Environment:
-    """The templates of a report.
-
-    Raises:
-        ImportError: Jinja2 is not installed.
-    """
+    """The templates of a report; ImportError if Jinja2 is not installed."""
     try:
         import jinja2
         from markupsafe import Markup

@@ -15,13 +15,7 @@ from readers.pages.cards.gallery import Cards
 
 @dataclass(frozen=True)
 class Study:
-    """A dataset that was looked at.
-
-    Attributes:
-        directory: The dataset's directory.
-        facts: Its manifest, and the samples of its splits.
-        checked: What the checks found in them.
-    """
+    """A dataset that was looked at: its directory, its manifest with the samples of its splits, and what the checks found."""
 
     directory: str
     facts: Facts
@@ -38,10 +32,7 @@ class Study:
         return self.directory.rstrip("/").rsplit("/", 1)[-1] or self.directory
 
     def anchor(self, feature: str, split: str = "") -> str:
-        """The id of the place of a feature, or else a split, in the report; empty without one.
-
-        Ids are numbered, so that no name of the data is part of one.
-        """
+        """The id of the place of a feature, or else a split, or empty; it is numbered, so that no name of the data is part of it."""
         if feature in self.manifest.schema:
             return f"feature-{list(self.manifest.schema).index(feature)}"
         if split in self.manifest.splits:

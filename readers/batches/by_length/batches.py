@@ -1,8 +1,4 @@
-"""Batches of records grouped by length (buckets or packed rows), found from a cursor.
-
-Which records share a batch follows from numbers alone: their order, and their lengths in the indexes. So each
-host finds the batches of all hosts together, and reads its own records.
-"""
+"""Batches of records grouped by length, found from a cursor: each host finds those of all hosts, and reads its own records."""
 
 from __future__ import annotations
 
@@ -24,11 +20,7 @@ from readers.shards.plan import Plan
 
 
 class BatchesByLength(BatchSource[Cursor]):
-    """Batches in sequence, in buckets or packed, each found from the cursor before it.
-
-    Raises:
-        ValueError: The state is of other records, another order or grouping, or there are too few for one batch.
-    """
+    """Batches in sequence, in buckets or packed, each found from the cursor before it."""
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         super().__init__(plan, options)

@@ -1,8 +1,4 @@
-"""Which records share a batch if their lengths decide: buckets and packed rows.
-
-Groups depend only on the lengths of the records in their order, so any number of hosts finds the
-same ones.
-"""
+"""Buckets and packed rows: which records share a batch follows from their lengths, so any number of hosts finds the same groups."""
 
 from __future__ import annotations
 
@@ -24,16 +20,9 @@ _NONE = np.empty(0, np.int64)
 
 
 class Buckets:
-    """Batches of records of similar length, from one more buckets than there are boundaries.
+    """Batches of records of similar length, from one more buckets than there are boundaries; `sizes` are records of all hosts.
 
-    Args:
-        feature: The feature whose length decides.
-        boundaries: The increasing lengths at which a new bucket starts.
-        sizes: Records per batch of all hosts from each bucket.
-
-    Attributes:
-        features: The features whose lengths decide.
-        name: The name of the rule in a saved state.
+    `features` are those whose lengths decide, `name` is the rule's in a saved state.
     """
 
     def __init__(self, feature: str, boundaries: Sequence[int], sizes: Sequence[int]) -> None:
@@ -78,13 +67,9 @@ class Buckets:
 
 
 class Packing:
-    """Batches with several records per row; each record goes to the first row with room for it.
+    """Batches of some rows, of all hosts, with several records each; a record goes to the first row with room for it.
 
     A batch is complete when a record fits none of its rows. Attributes and methods are those of `Buckets`.
-
-    Args:
-        limits: The length of a row for each feature.
-        rows: Rows per batch of all hosts.
     """
 
     def __init__(self, limits: Mapping[str, int], rows: int) -> None:

@@ -22,10 +22,9 @@ _TOGETHER = 4096
 
 
 class Lengths:
-    """The sizes of the first unknown dimension of some features of records.
+    """The sizes of the first unknown dimension of some features of records, cut to a limit for each feature.
 
-    They are cut to limits, one for each feature or None. Where an index has no lengths, all records are decoded,
-    which raises CorruptRecordError or ValueError if one is damaged or does not fit the schema.
+    Where an index has none, all records are decoded; CorruptRecordError or ValueError if one is damaged or does not fit.
     """
 
     def __init__(

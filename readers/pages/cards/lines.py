@@ -16,11 +16,7 @@ _CHANNELS = 6
 
 
 def lines(signal: np.ndarray) -> Element:
-    """An `svg` with a line for each of the first six channels, on one scale.
-
-    Args:
-        signal: Numbers [steps] or [steps, channels], not empty. A line has gaps where they are not finite.
-    """
+    """An `svg` of a signal [steps] or [steps, channels], not empty: a line for each of six channels, with gaps where it is not finite."""
     channels = signal.reshape(len(signal), -1)
     envelopes = [_envelope(channel) for channel in channels.T[:_CHANNELS]]
     low, high = finite_range(np.concatenate(envelopes))

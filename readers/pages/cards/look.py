@@ -15,14 +15,7 @@ from readers.format.manifest import RESERVED_IDS, UNKNOWN, UNKNOWN_ID, VOCABULAR
 
 @dataclass(frozen=True)
 class Look:
-    """What one needs to know of a dataset to draw its records.
-
-    Attributes:
-        features: What its features are.
-        is_x_first: Whether x comes before y in boxes and keypoints.
-        rate: Samples per second of all recordings; 0 if unknown.
-        vocabulary: Token id -> its word; empty if ids are shown as they are.
-    """
+    """What one needs to know of a dataset to draw its records; `rate` is in samples per second, 0 if unknown."""
 
     features: Features
     is_x_first: bool = False

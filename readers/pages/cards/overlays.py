@@ -26,15 +26,10 @@ _VOID = 255
 
 @dataclass(frozen=True)
 class Marks:
-    """What is marked in a picture.
+    """What is marked in a picture, in parts of it: boxes, float [n, 4], upper, left, lower, right; points, float [points, 2], y and x.
 
-    Attributes:
-        boxes: float [n, 4], the upper, left, lower and right edge of each, as parts of the picture.
-        labels: The class of each box, or none.
-        names: The names of the classes of boxes.
-        mask: A class for each pixel, integers [height, width]; 0 has no colour unless it has a name.
-        mask_names: The names of these classes.
-        points: float [points, 2], y and x as parts of the picture.
+    `labels` are the classes of boxes, if they have any. `mask` has a class for each pixel, integers [height, width]; 0 has no
+    colour unless it has a name.
     """
 
     boxes: np.ndarray | None = None

@@ -46,10 +46,9 @@ class Thumbnail(NamedTuple):
 def thumbnail(
     pixels: np.ndarray, size: tuple[int, int] | None = None, side: int = SIDE
 ) -> Thumbnail:
-    """A small picture, as a PNG or a JPEG, of one [height, width] or [height, width, 1, 3 or 4], which is not empty.
+    """A small picture of one [height, width] or [height, width, 1, 3 or 4], not empty, whose size is `size` if pixels were left out.
 
-    All dtypes but uint8 are scaled from their smallest to their largest finite value. `size` is the height and width of
-    the picture, if `pixels` are fewer; `side` is how many pixels the longer side has at most.
+    All dtypes but uint8 are scaled from their smallest to their largest finite value. `side` is the longer one at most.
     """
     from PIL import Image
 

@@ -89,16 +89,16 @@ ENDS = """
 import os, time
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
 import readers
-from readers.batches.reading import BatchReader
+from readers.batches.batch_slice import BatchSlice
 
-read = BatchReader.batch
+read = BatchSlice.arrays
 def slow(*arguments):
     time.sleep(0.3)
     return read(*arguments)
 
 batches = iter(readers.load({path!r}, batch_size=2, repeat=None, shuffle=readers.Order(by="global")))
 next(batches)
-BatchReader.batch = slow
+BatchSlice.arrays = slow
 next(batches), next(batches), next(batches)
 print("done")
 """
