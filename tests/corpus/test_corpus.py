@@ -184,7 +184,9 @@ def test_every_reader_finds_the_values_in_a_file_of_another_writer(name):
 def test_compressed_files_are_refused_with_what_to_do():
     assert len(PACKED) == 6
     for name in PACKED:
-        with pytest.raises(ValueError, match="compressed with (GZIP|ZLIB), expected no compression; "):
+        with pytest.raises(
+            ValueError, match=r"compressed with (GZIP|ZLIB), expected no compression; "
+        ):
             readers.as_numpy(str(CORPUS / name), schema=SCHEMA, batch_size=1, batching="ragged")
 
 
