@@ -1,4 +1,4 @@
-"""The passes over a dataset: threads of Python read their batches ahead, and TensorFlow asks for one after another."""
+"""The passes over a dataset, each of which TensorFlow asks for one batch after another."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from readers.batches.batch_source import BatchSource
-from readers.batches.prefetch import prefetched
 from readers.batches.stream import made_from
 from readers.order.state import Cursor
 from readers.tfdata.bridge import TensorBridge
 from readers.tfdata.errors import NO_ERROR, error_text
 from readers.tfdata.python_calls import arrays_of_nothing
-
-# How many batches a thread makes ahead. TensorFlow keeps some more.
-_AHEAD = 2
 
 # How many passes are kept of iterators that were restored from a checkpoint, whose end is not seen.
 _MOST_RESTORED = 4
@@ -36,8 +32,6 @@ _Position = tuple[int | Cursor, Iterator[Any] | None]
 
 class Passes:
     """Reads the batches of all passes over a dataset.
-
-    A thread reads each of them ahead as long as TensorFlow keeps it.
 
     Args:
         batches: The batches.
@@ -88,8 +82,7 @@ class Passes:
         cursor, stream = known or (self._place(of_pass, int(number)), None)
         if stream is None:
             _, end = self.batches.bounds_of(of_pass)
-            made = made_from(self.batches, self._bridge.arrays, (cursor, 0), end)
-            stream = prefetched(made, _AHEAD)
+            stream = made_from(self.batches, self._bridge.arrays, (cursor, 0), end)
         error, arrays = NO_ERROR, self._nothing
         following: _Position
         try:
