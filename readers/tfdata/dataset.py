@@ -29,7 +29,7 @@ from readers.tfdata.passes import Passes
 from readers.tfdata.python_calls import PythonFunction, of_shapes
 
 # What each dataset calls, and with it files, for as long as it exists; iterators keep their dataset.
-_OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[Passes, PythonFunction, PythonFunction]]
+_OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[Passes, tuple[PythonFunction, ...]]]
 _OPENED = weakref.WeakKeyDictionary()
 
 # Of a pass, which ends by itself.
@@ -41,24 +41,32 @@ def in_strategy() -> bool:
     return bool(tf.distribute.has_strategy())
 
 
-# AutoGraph takes 2 s of the first batch to find that none of these functions needs it, and cannot convert all of them.
-@tf.autograph.experimental.do_not_convert
 def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
     """The dataset of `readers.load`, from its arguments by name."""
-    plan, options = plan_of(arguments)
-    bridge, transform = TensorBridge(plan.schema, options), arguments["transform"]
-    passes = Passes(open_batches(plan, options), bridge)
-    begin = PythonFunction(passes.begin, passes.begin_specs, is_stateful=True)
-    read = PythonFunction(passes.read, passes.read_specs)
-    batches = _batches(begin, read, passes, bridge)
+    passes, batches, functions = _open(arguments)
+    options, transform = passes.batches.options, arguments["transform"]
     if transform is not None:
         batches = batches.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if options.as_supervised is not None:
         names = options.as_supervised
         batches = batches.map(lambda batch: tuple(batch[name] for name in names))
     dataset = batches.prefetch(tf.data.AUTOTUNE).with_options(_options(options))
-    _OPENED[dataset] = passes, begin, read
+    _OPENED[dataset] = passes, functions
     return dataset
+
+
+# AutoGraph takes 2 s of the first batch to find that none of these functions needs it, and cannot convert all of them.
+@tf.autograph.experimental.do_not_convert
+def _open(
+    arguments: Mapping[str, Any],
+) -> tuple[Passes, tf.data.Dataset, tuple[PythonFunction, PythonFunction]]:
+    """The passes over the dataset, their batches, and the functions that these call."""
+    plan, options = plan_of(arguments)
+    bridge = TensorBridge(plan.schema, options)
+    passes = Passes(open_batches(plan, options), bridge)
+    begin = PythonFunction(passes.begin, passes.begin_specs, is_stateful=True)
+    read = PythonFunction(passes.read, passes.read_specs)
+    return passes, _batches(begin, read, passes, bridge), (begin, read)
 
 
 def _batches(

@@ -314,11 +314,16 @@ def test_strategies_of_several_hosts_share_the_batches_and_never_the_files(datas
 def test_a_dataset_may_be_opened_inside_a_function_of_a_graph(tmp_path):
     dataset = write_numbers(tmp_path, (5,))
 
+    def at_least_one(batch, _):
+        if tf.reduce_sum(batch["id"]) == 1:  # AutoGraph makes an operation of it.
+            return {"id": batch["id"]}
+        return {"id": batch["id"] * 0 + 1}
+
     @tf.function
     def total():
         found = tf.constant(0, tf.int64)
-        for batch in readers.load(dataset, 2):
+        for batch in readers.load(dataset, 2, transform=at_least_one):
             found += tf.reduce_sum(batch["id"])
         return found
 
-    assert total() == 10
+    assert total() == 4
