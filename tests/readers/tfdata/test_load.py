@@ -311,19 +311,31 @@ def test_strategies_of_several_hosts_share_the_batches_and_never_the_files(datas
         assert loaded.options().experimental_distribute.auto_shard_policy == expected
 
 
+IN_A_GRAPH = """
+import sys
+import readers
+import tensorflow as tf
+
+def at_least_one(batch, _):
+    if tf.reduce_sum(batch["id"]) == 1:  # AutoGraph makes an operation of it.
+        return {"id": batch["id"]}
+    return {"id": batch["id"] * 0 + 1}
+
+@tf.function
+def total():
+    found = tf.constant(0, tf.int64)
+    for batch in readers.load(sys.argv[1], 2, transform=at_least_one):
+        found += tf.reduce_sum(batch["id"])
+    return found
+
+print(total().numpy())
+"""
+
+
+# In a process of its own: AutoGraph looks through all modules that are imported.
 def test_a_dataset_may_be_opened_inside_a_function_of_a_graph(tmp_path):
-    dataset = write_numbers(tmp_path, (5,))
-
-    def at_least_one(batch, _):
-        if tf.reduce_sum(batch["id"]) == 1:  # AutoGraph makes an operation of it.
-            return {"id": batch["id"]}
-        return {"id": batch["id"] * 0 + 1}
-
-    @tf.function
-    def total():
-        found = tf.constant(0, tf.int64)
-        for batch in readers.load(dataset, 2, transform=at_least_one):
-            found += tf.reduce_sum(batch["id"])
-        return found
-
-    assert total() == 4
+    program = tmp_path / "program.py"
+    program.write_text(IN_A_GRAPH)
+    command = [sys.executable, str(program), str(write_numbers(tmp_path / "data", (5,)))]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "4\n", done.stderr[-2000:]
