@@ -144,6 +144,11 @@ def load(
     return open_dataset(arguments)
 
 
+# AutoGraph calls what has this attribute as it is. `tf.autograph.experimental.do_not_convert` sets it, too, but TensorFlow
+# is imported by `load` only.
+vars(load)["autograph_info__"] = {}
+
+
 def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that all readers have, from the local variables of one of them."""
     return {name: given[name] for name in inspect.signature(load).parameters}

@@ -42,7 +42,7 @@ class BatchFormat:
 
     @staticmethod
     def of(batching: object) -> BatchFormat:
-        """The format that the argument `batching` of a reader asks for; raises ValueError if it is none."""
+        """The format that the argument `batching` of a reader asks for; raises ValueError for any other value."""
         if isinstance(batching, BatchFormat):
             return batching
         if isinstance(batching, str) and batching in _FORMATS:
@@ -306,6 +306,6 @@ def check_number(argument: str, value: int, least: int) -> int:
 
 
 def check_one_of(argument: str, value: object, literal: Any) -> None:
-    """Raises ValueError if the value of an argument is none of those of a `Literal`."""
+    """Raises ValueError if the value of an argument is not one that a `Literal` lists."""
     if value not in get_args(literal):
         raise ValueError(f"{argument}={value!r}: expected one of {', '.join(get_args(literal))}")

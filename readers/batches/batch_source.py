@@ -57,7 +57,7 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
     def batches_of_pass(self, number: int = 0) -> int:
         """The number of batches in a pass from the beginning of an epoch; TypeError without an end, ValueError if by length there are too few records for one."""
         if self.options.repeat is None:
-            raise TypeError("with repeat=None there is no last batch to count to")
+            raise TypeError("repeat=None: the batches have no end, so they have no number")
         return self._batches_of_pass(number)
 
     def state_after(self, steps: int) -> State:

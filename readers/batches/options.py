@@ -66,7 +66,7 @@ class Order:
 
     @classmethod
     def of(cls, shuffle: object) -> Order:
-        """The order that the argument `shuffle` of a reader asks for; raises ValueError if it is none."""
+        """The order that the argument `shuffle` of a reader asks for; raises ValueError for any other value."""
         shuffle = plain(shuffle)
         if isinstance(shuffle, Order):
             return shuffle
