@@ -222,5 +222,5 @@ def test_arguments_are_checked(dataset):
         readers.torch_batches(dataset, batch_size=2, batchsize=3)
     with pytest.raises(ValueError, match="prefetch=-1: expected a number of at least 0"):
         readers.torch_batches(dataset, batch_size=2, prefetch=-1)
-    with pytest.raises(TypeError, match="no last batch"):
+    with pytest.raises(TypeError, match="the batches have no end"):
         len(readers.torch_batches(dataset, split="train", batch_size=2, repeat=None))

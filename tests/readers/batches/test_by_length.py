@@ -178,7 +178,7 @@ def test_the_number_of_batches_is_known_before_any_is_read(dataset, way, monkeyp
             expected = len(batches)
             assert sum(1 for _ in batches) == expected
             iter(batches)
-    with pytest.raises(TypeError, match="there is no last batch"):
+    with pytest.raises(TypeError, match="the batches have no end"):
         len(readers.as_numpy(dataset, **way, repeat=None))
     monkeypatch.setattr(FramedReader, "read", None)
     monkeypatch.setattr(MappedRecords, "of", None)
