@@ -35,7 +35,7 @@ find_python() {
 # is repaired, a complete one costs nothing.
 install() {
   local extra=$1 stamp="$venv/.installed-$1" size=${2-"a minute the first time"} wanted
-  wanted=$(cksum "$here/setup.py" "$here/pyproject.toml" "$here/readers/format/compiled/kernel.c"; echo "$here")
+  wanted=$(cksum "$here/setup.py" "$here/pyproject.toml" "$here/readers/format/compiled/kernel.c" "$here/readers/tfdata/operations.c"; echo "$here")
   [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return
   local python
   python=$(find_python)

@@ -133,9 +133,9 @@ setup(
     ext_modules=[
         Extension(
             "readers.format.compiled.kernel",
-            ["readers/format/compiled/kernel.c"],
+            ["readers/format/compiled/kernel.c", "readers/tfdata/operations.c"],
             extra_compile_args=["-O3", "-fvisibility=hidden"],
-            libraries=["pthread"],
+            libraries=["pthread", "dl"],
             py_limited_api=True,
         )
     ],

@@ -51,7 +51,12 @@ TREE = "working tree"
 SLOWER = 0.97
 
 _CACHE = Path.home() / ".cache" / "beam-shards-compare"
-_STAMPED = ("setup.py", "pyproject.toml", "readers/format/compiled/kernel.c")
+_STAMPED = (
+    "setup.py",
+    "pyproject.toml",
+    "readers/format/compiled/kernel.c",
+    "readers/tfdata/operations.c",
+)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from readers.batches.options import ReadOptions
 from readers.format.decode.column import Allocator, FeatureColumn
 from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature, Schema
-from readers.tfdata.python_calls import of_shapes
 
 
 class TensorBridge:
@@ -66,7 +65,7 @@ class TensorBridge:
 
     def batch(self, tensors: Sequence[tf.Tensor]) -> Any:
         """The batch of a list of arrays, now tensors; with keys, the pair (batch, keys)."""
-        rest = iter(of_shapes(tensors, self.specs))
+        rest = iter(tensors)
         batch = {name: next(rest) for name in self._dense_specs}
         for name, feature in self._ragged.items():
             values, lengths = next(rest), [next(rest) for _ in range(feature.varying_rank)]

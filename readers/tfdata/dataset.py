@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from readers.batches.batch_format import is_number, plain
+from readers.batches.batch_source import BatchSource
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.planning import plan_of
@@ -23,14 +24,12 @@ except ModuleNotFoundError:
     ) from None
 
 from readers.tfdata.bridge import TensorBridge
-from readers.tfdata.errors import unless_failed
+from readers.tfdata.feed import Feed
 from readers.tfdata.own_thread import map_in_own_thread
 from readers.tfdata.passes import Passes
-from readers.tfdata.python_calls import PythonFunction, of_shapes
 
-# What each dataset calls, and with it files, for as long as it exists; iterators keep their dataset.
-_OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[Passes, tuple[PythonFunction, ...]]]
-_OPENED = weakref.WeakKeyDictionary()
+# What each dataset reads, for as long as it exists; iterators keep their dataset.
+_OPENED = weakref.WeakKeyDictionary[tf.data.Dataset, tuple[BatchSource[Any], Feed]]()
 
 # Of a pass, which ends by itself.
 _MOST_BATCHES = np.iinfo(np.int64).max
@@ -43,61 +42,44 @@ def in_strategy() -> bool:
 
 def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
     """The dataset of `readers.load`, from its arguments by name."""
-    passes, batches, functions = _open(arguments)
-    options, transform = passes.batches.options, arguments["transform"]
+    source, feed, batches = _open(arguments)
+    options, transform = source.options, arguments["transform"]
     if transform is not None:
         batches = batches.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if options.as_supervised is not None:
         names = options.as_supervised
         batches = batches.map(lambda batch: tuple(batch[name] for name in names))
     dataset = batches.prefetch(tf.data.AUTOTUNE).with_options(_options(options))
-    _OPENED[dataset] = passes, functions
+    _OPENED[dataset] = source, feed
     return dataset
 
 
 # AutoGraph takes 2 s of the first batch to find that none of these functions needs it, and cannot convert all of them.
 @tf.autograph.experimental.do_not_convert
-def _open(
-    arguments: Mapping[str, Any],
-) -> tuple[Passes, tf.data.Dataset, tuple[PythonFunction, PythonFunction]]:
-    """The passes over the dataset, their batches, and the functions that these call."""
-    plan, options = plan_of(arguments)
-    bridge = TensorBridge(plan.schema, options)
-    passes = Passes(open_batches(plan, options), bridge)
-    begin = PythonFunction(passes.begin, passes.begin_specs, is_stateful=True)
-    read = PythonFunction(passes.read, passes.read_specs)
-    return passes, _batches(begin, read, passes, bridge), (begin, read)
-
-
-def _batches(
-    begin: PythonFunction, read: PythonFunction, passes: Passes, bridge: TensorBridge
-) -> tf.data.Dataset:
-    """The batches of the passes, with their number if it is known.
+def _open(arguments: Mapping[str, Any]) -> tuple[BatchSource[Any], Feed, tf.data.Dataset]:
+    """What is read of a dataset, what reads it, and its batches, with their number if it is known.
 
     A checkpoint of an iterator holds which pass it reads, and the number of the next batch.
     """
+    plan, options = plan_of(arguments)
+    source, bridge = open_batches(plan, options), TensorBridge(plan.schema, options)
+    feed = Feed(Passes(source, bridge).stream, bridge.specs)
 
-    def which_pass(_: tf.Tensor) -> tf.Tensor:
-        error, found = of_shapes(begin([]), passes.begin_specs)
-        return unless_failed(error, [found])[0]
+    def one_pass(of_pass: tf.Tensor) -> tf.data.Dataset:
+        return map_in_own_thread(
+            tf.data.Dataset.range(_MOST_BATCHES),
+            lambda number: bridge.batch(feed.batch(of_pass, number)),
+        )
 
-    def one_pass(found: tf.Tensor) -> tf.data.Dataset:
-        def batch(number: tf.Tensor) -> Any:
-            error, *tensors = of_shapes(read([found, number]), passes.read_specs)
-            return bridge.batch(unless_failed(error, tensors))
-
-        return map_in_own_thread(tf.data.Dataset.range(_MOST_BATCHES), batch)
-
-    batches = tf.data.Dataset.from_tensors(0).map(which_pass).flat_map(one_pass)
-    steps = _steps(passes)
-    if steps is None:
-        return batches
-    return batches.apply(tf.data.experimental.assert_cardinality(steps))
+    batches = tf.data.Dataset.from_tensors(0).map(lambda _: feed.begin()).flat_map(one_pass)
+    steps = _steps(source)
+    if steps is not None:
+        batches = batches.apply(tf.data.experimental.assert_cardinality(steps))
+    return source, feed, batches
 
 
-def _steps(passes: Passes) -> int | None:
+def _steps(batches: BatchSource[Any]) -> int | None:
     """The number of batches in each pass; None if it is unknown, or not the same."""
-    batches = passes.batches
     if batches.options.repeat is None:
         return tf.data.INFINITE_CARDINALITY
     # The first pass of a resumed run is shorter than later ones.
@@ -116,7 +98,7 @@ def _options(options: ReadOptions) -> tf.data.Options:
     # Hosts that `shard` separates have records of their own already.
     shared = options.shard[1] > 1
     chosen.experimental_distribute.auto_shard_policy = policy.OFF if shared else policy.DATA
-    # A transform may draw random numbers, and what `Passes.begin` returned is in the checkpoint.
+    # A transform may draw random numbers, and the number of a pass is in the checkpoint.
     ignore = tf.data.experimental.ExternalStatePolicy.IGNORE
     chosen.experimental_external_state_policy = ignore
     return chosen
@@ -133,4 +115,4 @@ def state_of(dataset: tf.data.Dataset, steps: int) -> State:
             f"{type(dataset).__name__} is no dataset as readers.load returns it: keep that one for "
             "state_of, and train on what you make of it"
         )
-    return opened[0].batches.state_after(steps)
+    return opened[0].state_after(steps)

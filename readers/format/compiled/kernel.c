@@ -39,7 +39,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Another one for each change of what library.py calls. */
-enum { VERSION = 9 };
+enum { VERSION = 10 };
 
 enum { HEADER = 12, FOOTER = 4, FRAME = 16 };
 
@@ -379,7 +379,8 @@ typedef struct {
     const uint8_t *const *records;
     const int64_t *sizes;
     const Field *fields;
-    int64_t fields_n, work, first, end;
+    int64_t n, fields_n, work, together;
+    int64_t next;  /* The first row that no thread has taken. */
     uint8_t *refused;
     int64_t refused_n;
 } Task;
@@ -420,7 +421,7 @@ static int fill(const Task *task, int64_t row) {
 enum { AHEAD = 6, LINE = 64, MOST_AHEAD = 1024 };
 
 static inline void prefetch(const Task *task, int64_t row, int64_t most) {
-    if (row >= task->end) return;
+    if (row >= task->n) return;
     const uint8_t *record = task->records[row];
     int64_t bytes = task->sizes[row] < most ? task->sizes[row] : most;
     for (int64_t at = 0; at < bytes; at += LINE) __builtin_prefetch(record + at);
@@ -430,16 +431,21 @@ static inline void prefetch(const Task *task, int64_t row, int64_t most) {
 static void *do_rows(void *given) {
     Task *task = given;
     const int fills = task->work & FILL;
-    for (int64_t row = task->first; row < task->end; row++) {
-        const int64_t size = task->sizes[row];
-        prefetch(task, row + (fills ? AHEAD : 2 * AHEAD), fills ? MOST_AHEAD : 2 * LINE);
-        const int is_read =
-            size >= FRAME &&
-            (!(task->work & WALK) || walk(task->records[row], size, task->fields, task->fields_n, row)) &&
-            (!fills || fill(task, row));
-        task->refused[row] = !is_read;
-        task->refused_n += !is_read;
+    int64_t refused_n = 0, row, end;
+    /* A few rows at a time: a thread that waits for a processor does not keep the others waiting. */
+    while ((row = __atomic_fetch_add(&task->next, task->together, __ATOMIC_RELAXED)) < task->n) {
+        for (end = row + task->together < task->n ? row + task->together : task->n; row < end; row++) {
+            const int64_t size = task->sizes[row];
+            prefetch(task, row + (fills ? AHEAD : 2 * AHEAD), fills ? MOST_AHEAD : 2 * LINE);
+            const int is_read =
+                size >= FRAME &&
+                (!(task->work & WALK) || walk(task->records[row], size, task->fields, task->fields_n, row)) &&
+                (!fills || fill(task, row));
+            task->refused[row] = !is_read;
+            refused_n += !is_read;
+        }
     }
+    __atomic_fetch_add(&task->refused_n, refused_n, __ATOMIC_RELAXED);
     return NULL;
 }
 
@@ -465,29 +471,23 @@ EXPORT int64_t readers_version(void) {
     return VERSION;
 }
 
-enum { MAX_THREADS = 64 };
+/* How often a thread takes rows, if all are as fast. */
+enum { MAX_THREADS = 64, PARTS = 8 };
 
 /* The number of records that were refused; `refused` [n] says which. */
 EXPORT int64_t readers_rows(const uint8_t *const *records, const int64_t *sizes, int64_t n,
                             const Field *fields, int64_t fields_n, int64_t work, int64_t threads,
                             uint8_t *refused) {
-    Task tasks[MAX_THREADS];
     pthread_t started[MAX_THREADS];
-    int is_started[MAX_THREADS] = {0};
+    int64_t count = 0;
     if (threads > MAX_THREADS) threads = MAX_THREADS;
     if (threads < 1) threads = 1;
-    for (int64_t i = 0; i < threads; i++) {
-        tasks[i] = (Task){records, sizes, fields, fields_n, work, n * i / threads,
-                          n * (i + 1) / threads, refused, 0};
-        if (i) is_started[i] = !pthread_create(&started[i], NULL, do_rows, &tasks[i]);
-    }
-    for (int64_t i = 0; i < threads; i++)
-        if (!is_started[i]) do_rows(&tasks[i]);
-    for (int64_t i = 1; i < threads; i++)
-        if (is_started[i]) pthread_join(started[i], NULL);
-    int64_t refused_n = 0;
-    for (int64_t i = 0; i < threads; i++) refused_n += tasks[i].refused_n;
-    return refused_n;
+    const int64_t together = n / threads / PARTS + 1;
+    Task task = {records, sizes, fields, n, fields_n, work, together, 0, refused, 0};
+    while (count < threads - 1 && !pthread_create(&started[count], NULL, do_rows, &task)) count++;
+    do_rows(&task);
+    while (count) pthread_join(started[--count], NULL);
+    return task.refused_n;
 }
 
 static const int64_t MOST_ROW = INT64_MAX;

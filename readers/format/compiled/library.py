@@ -16,7 +16,7 @@ SKIPPED, BYTES, HEADED, TENSOR, INTEGERS, SHAPE = range(6)
 WALK, FILL, CHECK = 1, 2, 4
 
 # The version of these functions, `VERSION` of `kernel.c`.
-_VERSION = 9
+_VERSION = 10
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 
@@ -54,7 +54,7 @@ class RefusedRecords(Exception):
 
 
 def load(folder: Path) -> tuple[Any, Any]:
-    """The library in a folder, and `readers_texts`, which must keep the interpreter's lock.
+    """The library in a folder, whose functions release the interpreter's lock; and the same with functions that keep it.
 
     Raises ImportError if there is none of this version that can be loaded.
     """
@@ -69,7 +69,7 @@ def load(folder: Path) -> tuple[Any, Any]:
             reason = f"cannot be loaded ({error})"
             continue
         if library.readers_version() == _VERSION:
-            return library, with_lock.readers_texts
+            return library, with_lock
         reason = f"is of version {library.readers_version()}, expected {_VERSION}"
     raise ImportError(
         f"the compiled part of beam-shards in {folder} {reason}: "
@@ -78,7 +78,7 @@ def load(folder: Path) -> tuple[Any, Any]:
     )
 
 
-_LIBRARY, _NEW_TEXTS = load(Path(__file__).parent)
+LIBRARY, WITH_LOCK = load(Path(__file__).parent)
 
 
 def address(array: np.ndarray) -> int:
@@ -105,7 +105,7 @@ def read_rows(
     """
     refused = np.empty(len(records), bool)
     pointers = address(records), address(sizes), len(records), address(fields), len(fields)
-    if _LIBRARY.readers_rows(*pointers, work, threads, address(refused)):
+    if LIBRARY.readers_rows(*pointers, work, threads, address(refused)):
         raise RefusedRecords(~refused)
 
 
@@ -128,7 +128,7 @@ def lay_out(fields: np.ndarray, bounds: np.ndarray, most_padded: int) -> None:
         most_padded: The most bytes of padded values of a feature.
     """
     pointers = address(fields), len(fields), address(bounds), len(bounds) - 1
-    _LIBRARY.readers_lay_out(*pointers, most_padded)
+    LIBRARY.readers_lay_out(*pointers, most_padded)
 
 
 def locate(
@@ -154,7 +154,7 @@ def locate(
         long_run: The mean length of runs, in bytes, from which on they are read in another way.
     """
     addresses, sizes = np.empty((2, len(numbers)), np.int64)
-    found: int = _LIBRARY.readers_locate(
+    found: int = LIBRARY.readers_locate(
         *(address(numbers), len(numbers), address(ends), address(firsts), address(files)),
         *(len(files), call, most_framed, long_run, address(addresses), address(sizes)),
     )
@@ -173,7 +173,7 @@ def permuted(
     """
     numbers = np.array(places, np.int64)  # A copy.
     of = None if orders is None else address(orders)
-    _LIBRARY.readers_permute(address(numbers), numbers.size, n, width, address(keys), of)
+    LIBRARY.readers_permute(address(numbers), numbers.size, n, width, address(keys), of)
     return numbers
 
 
@@ -184,5 +184,5 @@ def new_texts(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     objects, at = np.empty(len(sizes), object), np.empty(len(sizes), np.int64)
     pointers = address(objects), address(at), address(sizes), len(sizes)
-    _NEW_TEXTS(*pointers, *_OF_PYTHON)
+    WITH_LOCK.readers_texts(*pointers, *_OF_PYTHON)
     return objects, at

@@ -42,8 +42,8 @@ def line_of(error):
     """The line of an error's text that is not TensorFlow's."""
     text = str(error)
     assert "Traceback" not in text and "readers/" not in text
-    before, line, *after = text[text.index("StringToNumberOp") :].splitlines()
-    assert before.endswith(": ") and after[0].startswith("\t [[{{node reading_failed}}]]")
+    before, line, after = text.partition("\t [[{{node reading_failed}}]]")[0].rsplit("\n", 2)
+    assert before.endswith(": ") and not after
     return line
 
 

@@ -6,6 +6,7 @@ import gc
 import itertools
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_a_deleted_dataset_leaves_no_files_and_no_plan(paths, way):
     del dataset
     next(batches)
     del batches
-    assert left() == before
+    assert any(left() == before or time.sleep(0.05) for _ in range(200))
 
 
 def test_an_iterator_restored_from_another_one_reads_on_beside_it(paths, tmp_path):

@@ -1,0 +1,212 @@
+"""A thread that reads batches ahead of TensorFlow, whose operations wait for them without the interpreter's lock."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from readers.format.compiled.library import LIBRARY, WITH_LOCK, address
+
+# A batch: an array for each spec; or an error, for which there is no other batch.
+Batch = Sequence[np.ndarray] | Exception
+
+_NUMBER, _POINTER, _TEXT = ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p
+
+# The functions of `operations.c`: a feed is opened and closed; `next` says what to do for it, and may wait; `put` and
+# `fail` add a batch to one of its streams; `release` drops arrays that TensorFlow no longer needs; `end` closes all feeds.
+_ARGUMENTS = {
+    "open": [],
+    "close": [_NUMBER],
+    "next": [_NUMBER, _NUMBER, _POINTER],
+    "put": [_NUMBER, _NUMBER, _POINTER, _NUMBER],
+    "fail": [_NUMBER, _NUMBER, _NUMBER, _TEXT],
+    "release": [],
+    "end": [],
+    "register": [_POINTER] * 5,
+}
+
+# What `next` says is to be done; the same numbers as in `operations.c`.
+_CLOSED, _READ, _FORGET, _NOTHING = range(4)
+
+# Codes of TensorFlow's errors.
+_INVALID_ARGUMENT, _OUT_OF_RANGE = 3, 11
+
+# Functions of every Python, for `register`.
+_OF_PYTHON = ["Py_IncRef", "Py_DecRef", "PyBytes_AsString", "PyBytes_Size"]
+
+# TensorFlow shows where the first operation that a message names was made, which in a user's graph is twenty lines.
+# No graph has this one.
+_NODE = "\t [[{{node reading_failed}}]]"
+
+_THREADS = weakref.WeakSet[threading.Thread]()
+
+_OF_GRAPHS = list["Feed"]()
+
+
+def _function(library: Any, name: str) -> Callable[..., int]:
+    function: Any = getattr(library, f"readers_feed_{name}")
+    function.argtypes, function.restype = _ARGUMENTS[name], _NUMBER
+    return function
+
+
+_open, _close, _end, _wait_for_next = (
+    _function(LIBRARY, name) for name in ("open", "close", "end", "next")
+)
+# These do not wait, so they keep the interpreter's lock, which other threads would be slow to give back.
+_next, _put, _fail, _release = (
+    _function(WITH_LOCK, name) for name in ("next", "put", "fail", "release")
+)
+
+
+class Feed:
+    """The batches of all passes over a dataset, which a thread reads as long as this object exists.
+
+    Args:
+        stream: Yields the batches of a pass, of some number, from a batch on, of some number in the pass.
+        specs: The dtypes and shapes of the arrays of a batch.
+    """
+
+    def __init__(
+        self, stream: Callable[[int, int], Iterator[Batch]], specs: Sequence[tf.TensorSpec]
+    ) -> None:
+        _register()
+        self._specs, self._number = specs, _open()
+        weakref.finalize(self, _close, self._number).atexit = False
+        thread = threading.Thread(
+            target=_read, args=(self._number, stream, specs), daemon=True, name="readers.load"
+        )
+        _THREADS.add(thread)
+        thread.start()
+        if not tf.executing_eagerly():
+            # A dataset made inside a function leaves only its graph behind.
+            _OF_GRAPHS.append(self)
+
+    def begin(self) -> tf.Tensor:
+        """Adds the begin of a pass to the graph: the number of the pass, int64 []. The pass is over when TensorFlow
+        releases this tensor."""
+        (number,) = _operation("BeamShardsBegin", [self._number], [tf.TensorSpec([], tf.int64)])
+        return number
+
+    def batch(self, of_pass: tf.Tensor, number: tf.Tensor) -> list[tf.Tensor]:
+        """Adds a batch to the graph: its tensors.
+
+        Args:
+            of_pass: int64 [], what `begin` returned, or its copy from a checkpoint.
+            number: int64 [], the number of the batch in the pass. The operation is out of range after the last one.
+        """
+        return _operation("BeamShardsNext", [self._number, of_pass, number], self._specs)
+
+
+def _operation(name: str, inputs: Sequence[Any], specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor]:
+    """Adds an operation on numbers, int64 [], to the graph: its results."""
+    numbers = [tf.convert_to_tensor(number, tf.int64) for number in inputs]
+    dtypes = [spec.dtype for spec in specs]
+    enums = [dtype.as_datatype_enum for dtype in dtypes]
+    attribute = tf.compat.v1.AttrValue(list=tf.compat.v1.AttrValue.ListValue(type=enums))
+    graph = tf.compat.v1.get_default_graph()
+    results = graph.create_op(name, numbers, dtypes, attrs={"dtypes": attribute}).outputs
+    for tensor, spec in zip(results, specs, strict=True):
+        tensor.set_shape(spec.shape)
+    return list(results)
+
+
+@functools.cache
+def _register() -> None:
+    """Makes the operations known to TensorFlow."""
+    (path,) = Path(tf.sysconfig.get_lib()).glob("libtensorflow_framework.*")
+    of_python = (getattr(ctypes.pythonapi, name) for name in _OF_PYTHON)
+    pointers = (ctypes.cast(function, _POINTER) for function in of_python)
+    register = _function(LIBRARY, "register")
+    if not register(ctypes.CDLL(str(path))._handle, *pointers):
+        raise ImportError(
+            f"readers.load cannot use TensorFlow {tf.__version__}, whose C API lacks a function: "
+            "pip install -U 'beam-shards[tensorflow]'"
+        )
+
+
+def _read(
+    feed: int, stream: Callable[[int, int], Iterator[Batch]], specs: Sequence[tf.TensorSpec]
+) -> None:
+    """Reads what a feed asks for until it is closed."""
+    answer, streams = np.empty(3, np.int64), dict[int, Iterator[Batch]]()
+    arguments = feed, address(answer)
+    of_specs = [(spec.dtype.as_datatype_enum, _dtype(spec), len(spec.shape)) for spec in specs]
+    while True:
+        _release()
+        if (what := _next(feed, 0, arguments[1])) == _NOTHING:
+            what = _wait_for_next(feed, 1, arguments[1])
+        number, of_pass, first = answer.tolist()
+        if what == _CLOSED:
+            break
+        if what == _FORGET:
+            streams.pop(number, None)
+            continue
+        try:
+            if number not in streams:
+                streams[number] = stream(of_pass, first)
+            batch = next(streams[number])
+            if isinstance(batch, Exception):
+                raise batch
+            _hand_over(feed, number, batch, of_specs)
+            del batch  # Its memory is used again as soon as TensorFlow has released it.
+        except StopIteration:
+            streams.pop(number, None)
+            _fail(feed, number, _OUT_OF_RANGE, b"")
+        except Exception as error:
+            _fail(feed, number, _INVALID_ARGUMENT, _message(error))
+
+
+def _dtype(spec: tf.TensorSpec) -> np.dtype[Any]:
+    """The dtype of an array of a spec."""
+    return np.dtype(object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype)
+
+
+def _hand_over(
+    feed: int,
+    stream: int,
+    arrays: Sequence[np.ndarray],
+    of_specs: Sequence[tuple[int, np.dtype[Any], int]],
+) -> None:
+    """Puts the arrays of a batch into a feed; texts are bytes."""
+    described, kept = list[int](), list[np.ndarray]()
+    for array, (enum, dtype, rank) in zip(arrays, of_specs, strict=True):
+        if array.dtype != dtype or array.ndim != rank:
+            raise TypeError(
+                f"{array.dtype} {list(array.shape)}: expected {dtype} of {rank} dimensions"
+            )
+        contiguous = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+        kept.append(contiguous)
+        described += (id(contiguous), address(contiguous), contiguous.nbytes, enum, rank)
+        described += contiguous.shape
+    table = np.array(described, np.int64)
+    if _put(feed, stream, address(table), len(kept)):
+        raise MemoryError("no memory is left for a batch")
+
+
+def _message(error: Exception) -> bytes:
+    """The text of an error, on a line of its own.
+
+    An exception of Python would be shown with twenty lines of its stack.
+    """
+    is_expected = isinstance(error, (ValueError, OSError, ImportError))
+    text = str(error) if is_expected else f"{type(error).__name__}: {error}"
+    return f"\n{' '.join(text.splitlines())}\n{_NODE}".encode()
+
+
+@atexit.register
+def _end_all() -> None:
+    """Ends all threads: one that needs the interpreter's lock after its end never gets it."""
+    _end()
+    for thread in list(_THREADS):
+        thread.join()
