@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import ctypes
 import functools
-import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence

@@ -31,7 +31,8 @@ class Passes:
         while True:
             try:
                 made = made_from(self.batches, self._bridge.arrays, (cursor, 0), end)
-                for arrays, (cursor, _) in made:
+                for arrays, following in made:
+                    cursor, _ = following
                     yield arrays
                     del arrays  # Its memory can be used again while the next one is read.
                 return
