@@ -49,7 +49,7 @@ def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
     if options.as_supervised is not None:
         names = options.as_supervised
         batches = batches.map(lambda batch: tuple(batch[name] for name in names))
-    dataset = batches.prefetch(tf.data.AUTOTUNE).with_options(_options(options))
+    dataset = batches.with_options(_options(options))
     _OPENED[dataset] = source, feed
     return dataset
 

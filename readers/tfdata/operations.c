@@ -69,7 +69,7 @@ enum { STRING = 7, INT64 = 9 };
 enum { ALIGNMENT = 64 };
 
 /* What is read ahead of a stream: two batches, or more up to some bytes, which are those of records decoded together. */
-enum { FEWEST_AHEAD = 2, MOST_AHEAD = 16, AHEAD_BYTES = 16 << 20 };
+enum { FEWEST_AHEAD = 2, MOST_AHEAD = 16, AHEAD_BYTES = 8 << 20 };
 
 /* How many streams are kept of iterators that were restored from a checkpoint, whose end is not seen. */
 enum { MOST_RESTORED = 4 };
