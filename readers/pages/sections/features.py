@@ -20,9 +20,6 @@ from readers.pages.study import Study
 # Features with a line, and features of these that open: a page of 2,000 features has less than 5 MB.
 _LINES, _OPEN = 1000, 120
 
-# Figures of ids and of names say nothing.
-_WITHOUT_FIGURES = {"key": "names each record", "label": "counted under Labels"}
-
 # Kind -> the measures of which there are histograms, their titles and definitions. The first one is in the line.
 _MEASURES = {
     "picture": (
@@ -61,14 +58,13 @@ def section(study: Study) -> Section:
 
 def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, Any]:
     kind = study.facts.features.kinds.get(name, "")
-    role = study.facts.features.roles.get(name, "")
     row: dict[str, Any] = {
         "anchor": study.anchor(name),
         "name": name,
         "type": f"{feature.dtype} {format_shape(feature.shape)}",
         "spark": None,
         "cells": {},
-        "words": _WITHOUT_FIGURES.get(role, "" if kind else "not measured"),
+        "words": _instead_of_figures(study, name),
         "drawings": [],
     }
     if row["words"]:
@@ -88,6 +84,17 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, 
         drawings = [drawn for m in measures for drawn in _drawn(study.measures(name, m[0]), *m[1:])]
         row["drawings"] = [*drawings, *_lengths(study, name, feature)]
     return row
+
+
+def _instead_of_figures(study: Study, name: str) -> str:
+    """What is said of a feature whose figures say nothing, or that has none; empty of others."""
+    features = study.facts.features
+    role = features.roles.get(name)
+    if role == "key":
+        return "names each record"
+    if role == "label" and (name == study.facts.label or name in features.classes):
+        return "counted under Labels"
+    return "" if name in features.kinds else "not measured"
 
 
 def _drawn(

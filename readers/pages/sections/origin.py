@@ -33,4 +33,5 @@ def _command(options: Mapping[str, Any], directory: str) -> Iterator[str]:
     for name, value in (*options.items(), ("output", directory)):
         if name not in _NO_FLAGS and value not in _UNSET:
             values = [] if value is True else value if isinstance(value, list) else [value]
-            yield " ".join([f" \\\n    --{name}", *(shlex.quote(str(each)) for each in values)])
+            words = (f"--{name}", *map(str, values))  # Names may be hostile, too.
+            yield " ".join([" \\\n   ", *map(shlex.quote, words)])

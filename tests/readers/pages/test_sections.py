@@ -82,6 +82,13 @@ def test_labels_are_counted_by_class_and_split(tmp_path):
     assert "85 records (85%) in" in plain(splits.section(studied(directory)))
 
 
+def test_a_label_that_was_not_counted_has_figures(tmp_path):
+    directory = labelled(tmp_path / "d", {"train": {0: 7, 1: 7}})
+    assert "counted under Labels" in plain(features.section(studied(directory)))
+    study = studied(with_statistics(directory, {}))
+    assert "values: 0 to 1, median 0" in plain(features.section(study))
+
+
 def test_balanced_classes_are_said_to_be(tmp_path):
     directory = labelled(tmp_path / "d", {"train": {0: 7, 1: 7}})
     assert "2 classes, balanced (7 each)" in plain(labels.section(studied(directory)))
