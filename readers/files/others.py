@@ -46,7 +46,7 @@ class FsspecFiles(Files):
             return bool(
                 _ask(path, lambda filesystem, name: filesystem.info(name)["type"] == "file")
             )
-        except (FileNotFoundError, PermissionError):
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
             return False
 
     def open(self, path: str) -> io.BufferedReader:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from readers.format.schema import Feature, format_shape
 from readers.measures.sample import LARGEST
+from readers.pages.bins import finite
 from readers.pages.charts import histogram, spark
 from readers.pages.figures import Figures, of_all
 from readers.pages.numbers import percent, spread
@@ -78,7 +79,7 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, 
     if found := of_all(list(study.manifest.splits.values()), name):
         row["cells"] = found.cells()
     else:
-        every = _finite(parts)
+        every = finite(parts)
         row["words"] = f"{title.lower()}: {spread(every)}" if len(every) else "no record was seen"
     if is_open and row["spark"] is not None:
         drawings = [drawn for m in measures for drawn in _drawn(study.measures(name, m[0]), *m[1:])]
@@ -101,17 +102,12 @@ def _drawn(
     parts: Mapping[str, np.ndarray], title: str, definition: str = ""
 ) -> Iterator[tuple[Element | None, str]]:
     """Yields the histogram of a number of each record, and words about it; the words alone if all are the same."""
-    every = _finite(parts.values())
+    every = finite(parts.values())
     if len(every):
         drawing = histogram(parts, title) if np.ptp(every / 2) else None
         about = definition if drawing is not None else title
         words = f"{about}: {spread(every)}." if about else f"{spread(every)}."
         yield drawing, words[:1].upper() + words[1:]
-
-
-def _finite(parts: Iterable[np.ndarray]) -> np.ndarray:
-    every = np.concatenate([*parts, np.empty(0)])
-    return every[np.isfinite(every)]
 
 
 def _lengths(study: Study, name: str, feature: Feature) -> Iterator[tuple[Element | None, str]]:
