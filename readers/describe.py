@@ -83,11 +83,11 @@ def _label_numbers(manifest: Manifest) -> Iterator[str]:
     low, high = manifest.label_range
     number = "" if counts is None else f"{len(counts):,} "
     yield f"labels      {number}whole numbers, {low} to {high}"
-    unused = [n for n in range(classes or 0) if counts is not None and n not in counts]
     if classes is None:
         yield "            some are negative: a loss that needs ids from 0 needs other labels"
-    elif unused:
-        rest = f"{len(unused):,} of 0 to {classes - 1} have no record, such as {unused[0]}"
+    elif counts is not None and len(counts) < classes:
+        first = next(n for n in range(classes) if n not in counts)
+        rest = f"{classes - len(counts):,} of 0 to {classes - 1} have no record, such as {first}"
         yield f"            {rest}"
 
 

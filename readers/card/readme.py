@@ -14,7 +14,7 @@ from readers.card.tfds import tfds_files, tfds_folder, tfds_problem
 from readers.files.local import is_local, path_text
 from readers.files.of_path import read_file
 from readers.format.display import counted, features_table, shortened, splits_table
-from readers.format.manifest import MANIFEST, Manifest, newest_manifest
+from readers.format.manifest import MANIFEST, Manifest, join, newest_manifest
 
 # Rows of a table: a card of a dataset with 10,000 classes is still read by people.
 _MOST_ROWS = 100
@@ -44,7 +44,7 @@ With TensorFlow Datasets, where `tf.io.parse_tensor` decodes features that are s
 ```python
 import tensorflow_datasets as tfds
 
-dataset = tfds.builder_from_directory("DIR/{folder}").as_dataset(split="{split}")
+dataset = tfds.builder_from_directory({folder}).as_dataset(split="{split}")
 ```
 """
 
@@ -76,9 +76,11 @@ def _lines(manifest: Manifest, licence: str) -> Iterator[str]:
     split = next((name for name, split in manifest.splits.items() if split.shards), "train")
     yield from ("", _READING.format(split=split))
     if problem := tfds_problem(manifest):
-        yield f"TensorFlow Datasets cannot open it: {problem}.\n"
+        yield f"TensorFlow Datasets cannot open it: {escaped(problem)}.\n"
     else:
-        yield _READING_WITH_TFDS.format(folder=tfds_folder(manifest), split=split)
+        # As JSON, because a name of a folder may contain quotes.
+        folder = json.dumps(join("DIR", tfds_folder(manifest)))
+        yield _READING_WITH_TFDS.format(folder=folder, split=split)
     yield from ("## How it was made", "", *_table([("option", "value"), *_rows(manifest.options)]))
     yield from ("", *_table([("package", "version"), *_rows(manifest.versions)]))
     if licence:

@@ -29,7 +29,13 @@ def compare(facts: Facts, other: Facts) -> Iterator[Finding]:
             words = f"it is {found[0]}, and in {_OTHER} {found[1]}"
             yield Finding("changed_features", "warning", words, name)
     yield from _labels(facts, other)
-    kinds = {f: kind for f, kind in facts.features.kinds.items() if its.get(f) == mine[f]}
+    # The other one may have a feature of the same form as its key.
+    theirs = other.features.kinds
+    kinds = {
+        f: kind
+        for f, kind in facts.features.kinds.items()
+        if theirs.get(f) == kind and its[f] == mine[f]
+    }
     for split, sample in facts.samples.items():
         if former := other.samples.get(split):
             for feature, words in differences(kinds, former, sample, _OTHER):

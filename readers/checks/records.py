@@ -59,7 +59,7 @@ _TEXTS: dict[str, _Row] = {
         lambda m: m("mojibake") > 0,
     ),
     "control_characters": (
-        "have control characters, or replacements of bytes that were no text",
+        "have control characters, or replacements of bytes that were not UTF-8",
         lambda m: m("control") > 0,
     ),
     "markup": ("have tags or entities of HTML", lambda m: m("markup") > 0),

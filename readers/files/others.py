@@ -12,11 +12,12 @@ from readers.files import backoff
 from readers.files.files import Files, Range, Stat, StoreError
 from readers.files.in_threads import map_in_threads
 from readers.files.stores.ahead import Part
+from readers.files.stores.errors import one_line
 from readers.files.stores.reading import open_object
 
 _T = TypeVar("_T")
 
-# Errors that another try cannot change. What else a driver raises may pass, whatever its class.
+# Errors that another try cannot change, unless an HTTP status says otherwise. What else a driver raises may pass.
 _LASTING = (
     FileNotFoundError,
     ImportError,
@@ -41,7 +42,12 @@ class FsspecFiles(Files):
         return Stat(_stated(info.get("size")), version)
 
     def exists(self, path: str) -> bool:
-        return bool(_ask(path, lambda filesystem, name: filesystem.isfile(name)))
+        try:  # The driver's `isfile` takes a server that fails for one without the file.
+            return bool(
+                _ask(path, lambda filesystem, name: filesystem.info(name)["type"] == "file")
+            )
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return False
 
     def open(self, path: str) -> io.BufferedReader:
         total = self.stat(path).size
@@ -59,7 +65,7 @@ class FsspecFiles(Files):
                 data: bytes = filesystem.cat_file(name, start or None, stop)
             except Exception as error:
                 # Servers refuse a range that begins at the end.
-                if isinstance(error, _LASTING) or start < _stated(filesystem.size(name)):
+                if _status(error) != 416 or start < _stated(filesystem.size(name)):
                     raise
                 return b""
             if stop is None or len(data) == size:
@@ -106,27 +112,46 @@ def _ask(path: str, question: Callable[[Any, str], _T]) -> _T:
             filesystem, name = fsspec.core.url_to_fs(path)
             filesystem.invalidate_cache()
             return question(filesystem, name)
-        except _LASTING as error:
+        except Exception as error:
             if "Protocol not known" in str(error):
                 raise ValueError(
                     "unknown scheme: expected a path, s3://, gs://, az://, abfs://, or one of fsspec's"
                 ) from None
-            raise _error(path, error) from error
-        except Exception as error:
-            failed = error
+            failed = _cause(error)
+            if not _may_pass(failed):
+                break
     assert failed
     raise _error(path, failed) from failed
 
 
+def _cause(error: Exception) -> Exception:
+    """What is behind the FileNotFoundError that the driver of HTTP raises for any failure; other errors as they are."""
+    cause = error.__cause__
+    if not isinstance(error, FileNotFoundError) or not isinstance(cause, Exception):
+        return error
+    return error if isinstance(cause, (*_LASTING, LookupError)) else cause
+
+
+def _status(error: Exception) -> int:
+    """The HTTP status of an answer, as the libraries of drivers have it; 0 without one."""
+    response = getattr(error, "response", None)
+    return getattr(error, "status", None) or getattr(response, "status_code", None) or 0
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the same question may have an answer a moment later."""
+    status = _status(error)
+    return backoff.may_pass(status) if status else not isinstance(error, _LASTING)
+
+
 def _error(path: str, error: Exception) -> Exception:
     """A driver's error as one that callers expect, with the file's path in its message."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, (FileNotFoundError, NotADirectoryError, StoreError)) and path in text:
-        return error
-    if isinstance(error, FileNotFoundError):
+    text, status = one_line(error) or type(error).__name__, _status(error)
+    if isinstance(error, FileNotFoundError) or status in (404, 410):
         return FileNotFoundError(f"{path}: no such file")
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError) or status in (401, 403):
         return PermissionError(f"{path}: it may not be read ({text})")
     if isinstance(error, _LASTING):
         return error
-    return StoreError(f"{path}: the transfer failed ({text}); try again later")
+    advice = "; try again later" if _may_pass(error) else ""
+    return StoreError(f"{path}: the transfer failed ({text}){advice}")

@@ -18,8 +18,8 @@ _UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 # Control characters, those that change the direction of the text around them, and ends of lines.
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
-# In a URL: the name and password of a user, or an access key and its secret.
-_CREDENTIALS = re.compile(r"(?<=://)[^\s/@]*:[^\s/@]*(?=@)")
+# In a URL: the name and password of a user, or an access key and its secret, which may have an `@` itself.
+_CREDENTIALS = re.compile(r"(?<=://)[^\s/@]*:[^\s/?#]*(?=@)")
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
 

@@ -115,7 +115,7 @@ class Split:
         if not isinstance(values, Mapping) or not all(isinstance(n, int) for n in values.values()):
             return None
         with contextlib.suppress(ValueError):
-            return Counter({int(value): count for value, count in values.items()})
+            return Counter({int(value): n for value, n in values.items() if n > 0})
         return None
 
 

@@ -28,18 +28,18 @@ class Bins(NamedTuple):
 
     def counts(self, values: np.ndarray) -> np.ndarray:
         """How many finite values are in each bin, int64 [bins]."""
-        return np.histogram(finite(values), self.edges)[0]
+        return np.histogram(finite([values]), self.edges)[0]
 
 
-def finite(values: np.ndarray) -> np.ndarray:
-    """The finite numbers, float64 [n]."""
-    numbers = values.reshape(-1).astype(np.float64)
+def finite(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """The finite numbers of several lots of values, float64 [n]."""
+    numbers = np.concatenate([np.empty(0), *(part.reshape(-1) for part in parts)])
     return numbers[np.isfinite(numbers)]
 
 
 def bins_of(parts: Iterable[np.ndarray]) -> Bins | None:
     """Bins for several lots of values together, each of as many whole numbers if all are whole; None if no value is finite."""
-    numbers = np.concatenate([*(finite(part) for part in parts), np.empty(0)])
+    numbers = finite(parts)
     if not len(numbers):
         return None
     low, high = float(numbers.min()), float(numbers.max())

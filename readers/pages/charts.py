@@ -16,7 +16,7 @@ _WIDTH, _HEIGHT = 340, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50, 8, 6, 20
 _SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_BARS = 96, 24, 24
 
-# Series with a colour of their own; `style.css` has one class for each.
+# Series with different colours; `style.css` has a class for each.
 _SERIES = 6
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,9 @@ from readers.format.splits import Split
 from readers.pages.numbers import percent, short
 
 _LEVELS = ("min", "max", "mean", "std")
+
+# JSON has larger numbers than floats.
+_MOST, _LARGEST = 1 << 63, sys.float_info.max
 
 
 class Figures(NamedTuple):
@@ -58,6 +62,7 @@ def _are_figures(stated: Any) -> bool:
     if not isinstance(stated, Mapping):
         return False
     counts = stated.get("count", 0), stated.get("nan", 0)
-    if any(type(count) is not int or count < 0 for count in counts) or not any(counts):
+    if not any(counts) or not all(type(c) is int and 0 <= c < _MOST for c in counts):
         return False
-    return not counts[0] or all(type(stated.get(name)) in (int, float) for name in _LEVELS)
+    levels = [stated.get(name, None if counts[0] else 0) for name in _LEVELS]
+    return all(type(level) in (int, float) and abs(level) <= _LARGEST for level in levels)

@@ -6,6 +6,9 @@ import math
 
 import numpy as np
 
+# Powers of ten far below are no floats.
+_FINEST = 1e-300
+
 
 def short(value: float) -> str:
     """A number with four digits that count: `0.5`, `1,234`, `1.2e-09`; `NaN` and `inf` as they are."""
@@ -52,7 +55,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers from `low` to `high`, at equal distances."""
     low, high = float(low), float(high)
     span = high - low
-    if not (math.isfinite(span) and span > 0):
+    if not _FINEST < span < math.inf:
         return [low]
     power = 10.0 ** math.floor(math.log10(span / (most - 1)))
     steps = [power * times for times in (1, 2, 2.5, 5, 10, 20)]

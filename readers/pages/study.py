@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from readers.checks.facts import Facts
+from readers.format.display import without_credentials
 from readers.format.findings import CheckResult
 from readers.format.manifest import Manifest
 from readers.pages.cards.gallery import Cards
@@ -29,7 +30,8 @@ class Study:
     @property
     def name(self) -> str:
         """The last part of the directory's path."""
-        return self.directory.rstrip("/").rsplit("/", 1)[-1] or self.directory
+        path = without_credentials(self.directory)
+        return path.rstrip("/").rsplit("/", 1)[-1] or path
 
     def anchor(self, feature: str, split: str = "") -> str:
         """The id of the place of a feature, or else a split, or empty; it is numbered, so that no name of the data is part of it."""

@@ -11,7 +11,8 @@ from readers.files.files import ChangedError, ExistsError, RefusedError, StoreEr
 # Characters of a library's message; some list all that they tried.
 _LONGEST = 300
 
-_USER = re.compile(r"//[^/\s@]+@")
+# A password may have an `@` itself.
+_USER = re.compile(r"//[^/\s]+@")
 
 
 class BeyondEndError(OSError):

@@ -109,10 +109,9 @@ class GcsStore(RangeListed):
             **common.extra_headers,
             "User-Agent": common.user_agent,
             "Accept-Encoding": "gzip",
+            # Always a range, because only the answer to a range states how many bytes to expect.
+            "Range": f"bytes={start}-{'' if size is None else start + size - 1}",
         }
-        is_whole = not start and size is None
-        if not is_whole:
-            headers["Range"] = f"bytes={start}-{'' if size is None else start + size - 1}"
         how = {"headers": headers, "timeout": _SECONDS, "stream": True}
         with self._client._http.get(url, params=asked, **how) as answer:
             if answer.status_code >= 400:
@@ -120,18 +119,13 @@ class GcsStore(RangeListed):
             read = functools.partial(answer.raw.read, decode_content=False)
             data = received(read, (urllib3.exceptions.HTTPError,))
             found = answer.headers
-        version = found.get("x-goog-generation")
-        if is_whole:
-            known = _CRC32C.search(found.get("x-goog-hash", ""))
-            total = int(found.get("Content-Length", len(data)))
-            is_damaged = known and crc32c_number(known[1]) != google_crc32c.value(data)
-            if is_damaged and len(data) == total:
-                raise BodyError("the body does not have its checksum")
-        elif "Content-Range" in found:
-            total = int(found["Content-Range"].rpartition("/")[2])
-        else:
+        if "Content-Range" not in found:
             raise self.errors.refused(f"{path}: the server does not support requests of ranges")
-        return Part(data, total, version)
+        total = int(found["Content-Range"].rpartition("/")[2])
+        known = _CRC32C.search(found.get("x-goog-hash", "")) if len(data) == total else None
+        if known and crc32c_number(known[1]) != google_crc32c.value(data):
+            raise BodyError("the body does not have its checksum")
+        return Part(data, total, found.get("x-goog-generation"))
 
     def stat(self, path: str) -> Stat:
         blob = self.blob(path)

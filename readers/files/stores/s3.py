@@ -36,7 +36,7 @@ _READ_HEADERS = ("ETag", "Content-Range")
 # How the next page of a listing of objects is asked for.
 _FOLLOWING = {"ContinuationToken": "NextContinuationToken"}
 
-# boto3 puts a name of its own together twice a request, which takes a tenth of a request's processor time.
+# boto3 would make its name twice a request, which takes a tenth of a request's processor time.
 _USER_AGENT = f"beam-shards boto3/{boto3.__version__}"
 
 # What reading a body raises if the connection breaks.
@@ -83,7 +83,7 @@ class S3Store(RangeListed):
 
     def __init__(self, options: Mapping[str, Any], errors: Errors) -> None:
         super().__init__(errors)
-        # `call` retries: boto3 would not retry a 409, and has limits of its own.
+        # `call` retries: boto3 would not retry a 409, and would end retries sooner.
         config = Config(
             retries={"total_max_attempts": 1},
             max_pool_connections=CONNECTIONS,

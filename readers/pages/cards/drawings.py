@@ -67,7 +67,7 @@ def drawings_of(record: Mapping[str, Any], look: Look) -> Drawn:
 
 
 def decoded(data: bytes, most: int) -> str:
-    """The first characters of a text in UTF-8; bytes that are no text are written as `\\xff`."""
+    """The first characters of a text in UTF-8; bytes that are not UTF-8 are written as `\\xff`."""
     return shortened(data[: 4 * most + 4].decode("utf-8", "backslashreplace"), most)
 
 

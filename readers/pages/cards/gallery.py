@@ -28,7 +28,7 @@ Place = tuple[str, int]
 
 
 def gallery(records: Iterable[Mapping[str, Any]], look: Look) -> Element:
-    """Records beside each other, for a page without styles."""
+    """The cards of records in rows, for a page without styles."""
     cards = (card_of(record, look).figure() for record in records)
     return element("div", *cards, style=_GRID)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from readers.format.schema import Feature, format_shape
 from readers.measures.sample import LARGEST
+from readers.pages.bins import finite
 from readers.pages.charts import histogram, spark
 from readers.pages.figures import Figures, of_all
 from readers.pages.numbers import percent, spread
@@ -19,9 +20,6 @@ from readers.pages.study import Study
 
 # Features with a line, and features of these that open: a page of 2,000 features has less than 5 MB.
 _LINES, _OPEN = 1000, 120
-
-# Figures of ids and of names say nothing.
-_WITHOUT_FIGURES = {"key": "names each record", "label": "counted under Labels"}
 
 # Kind -> the measures of which there are histograms, their titles and definitions. The first one is in the line.
 _MEASURES = {
@@ -61,14 +59,13 @@ def section(study: Study) -> Section:
 
 def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, Any]:
     kind = study.facts.features.kinds.get(name, "")
-    role = study.facts.features.roles.get(name, "")
     row: dict[str, Any] = {
         "anchor": study.anchor(name),
         "name": name,
         "type": f"{feature.dtype} {format_shape(feature.shape)}",
         "spark": None,
         "cells": {},
-        "words": _WITHOUT_FIGURES.get(role, "" if kind else "not measured"),
+        "words": _instead_of_figures(study, name),
         "drawings": [],
     }
     if row["words"]:
@@ -82,7 +79,7 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, 
     if found := of_all(list(study.manifest.splits.values()), name):
         row["cells"] = found.cells()
     else:
-        every = _finite(parts)
+        every = finite(parts)
         row["words"] = f"{title.lower()}: {spread(every)}" if len(every) else "no record was seen"
     if is_open and row["spark"] is not None:
         drawings = [drawn for m in measures for drawn in _drawn(study.measures(name, m[0]), *m[1:])]
@@ -90,21 +87,27 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, 
     return row
 
 
+def _instead_of_figures(study: Study, name: str) -> str:
+    """What is said of a feature whose figures say nothing, or that has none; empty of others."""
+    features = study.facts.features
+    role = features.roles.get(name)
+    if role == "key":
+        return "names each record"
+    if role == "label" and (name == study.facts.label or name in features.classes):
+        return "counted under Labels"
+    return "" if name in features.kinds else "not measured"
+
+
 def _drawn(
     parts: Mapping[str, np.ndarray], title: str, definition: str = ""
 ) -> Iterator[tuple[Element | None, str]]:
     """Yields the histogram of a number of each record, and words about it; the words alone if all are the same."""
-    every = _finite(parts.values())
+    every = finite(parts.values())
     if len(every):
         drawing = histogram(parts, title) if np.ptp(every / 2) else None
         about = definition if drawing is not None else title
         words = f"{about}: {spread(every)}." if about else f"{spread(every)}."
         yield drawing, words[:1].upper() + words[1:]
-
-
-def _finite(parts: Iterable[np.ndarray]) -> np.ndarray:
-    every = np.concatenate([*parts, np.empty(0)])
-    return every[np.isfinite(every)]
 
 
 def _lengths(study: Study, name: str, feature: Feature) -> Iterator[tuple[Element | None, str]]:

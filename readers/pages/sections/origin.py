@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from readers.format.display import without_credentials
 from readers.format.manifest import SAMPLE_RATE
 from readers.pages.section import Section
 from readers.pages.study import Study
@@ -17,9 +18,10 @@ _UNSET: tuple[Any, ...] = ("", None, False, [], {})
 
 def section(study: Study) -> Section:
     """The directory, the command and the versions."""
-    command = "".join(_command(study.manifest.options, study.directory))
+    directory = without_credentials(study.directory)
+    command = "".join(_command(study.manifest.options, directory))
     versions = study.manifest.versions
-    return Section.filled("origin", directory=study.directory, command=command, versions=versions)
+    return Section.filled("origin", directory=directory, command=command, versions=versions)
 
 
 def _command(options: Mapping[str, Any], directory: str) -> Iterator[str]:
@@ -31,4 +33,5 @@ def _command(options: Mapping[str, Any], directory: str) -> Iterator[str]:
     for name, value in (*options.items(), ("output", directory)):
         if name not in _NO_FLAGS and value not in _UNSET:
             values = [] if value is True else value if isinstance(value, list) else [value]
-            yield " ".join([f" \\\n    --{name}", *(shlex.quote(str(each)) for each in values)])
+            words = (f"--{name}", *map(str, values))  # Names may be hostile, too.
+            yield " ".join([" \\\n   ", *map(shlex.quote, words)])

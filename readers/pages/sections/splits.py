@@ -37,8 +37,14 @@ def section(study: Study) -> Section:
         }
         for name, split in splits.items()
     ]
-    reasons = reasons_of(_rejects(study.directory, manifest.rejects))[:_REASONS]
-    return Section.filled("splits", rows=rows, reasons=reasons, rejected=manifest.rejected)
+    reasons = reasons_of(_rejects(study.directory, manifest.rejects))
+    return Section.filled(
+        "splits",
+        rows=rows,
+        reasons=reasons[:_REASONS],
+        counted_in=sum(reason.count for reason in reasons),
+        rejected=manifest.rejected,
+    )
 
 
 def _found(split: Split) -> str:

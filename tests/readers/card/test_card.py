@@ -1,5 +1,6 @@
 """`python -m readers card`: files that describe a dataset, which the programs that they are for read."""
 
+import ast
 import hashlib
 import json
 import re
@@ -258,6 +259,20 @@ def test_what_tensorflow_datasets_cannot_read_has_no_files(changes, reason):
     assert len(tfds_files(manifest(**changes), "")) == (0 if reason else 2)
     text = readme(manifest(**changes), "").decode()
     assert ("builder_from_directory" in text) != bool(reason)
+
+
+def test_a_path_of_a_shard_is_text_in_the_readme():
+    def of_folder(folder, name):
+        shard = replace(SHARD, path=f"{folder}/{name}")
+        return readme(manifest(splits={"train": Split((shard,))}), "").decode()
+
+    (line,) = re.findall(
+        "^dataset = tfds.*", of_folder('a")+exit("', shard_name("train", 0, 1)), re.M
+    )
+    assert ast.unparse(ast.parse(line)) == (
+        "dataset = tfds.builder_from_directory('DIR/a\")+exit(\"').as_dataset(split='train')"
+    )
+    assert "<b>" not in of_folder("<b>x", "other")
 
 
 SCHEMA = Schema(

@@ -102,7 +102,7 @@ def write(directory: Path, records: dict[str, list[dict]], shards: int = 4, **ch
             for name, found in records.items()
         },
         label_names=changes.pop("label_names", NAMES),
-        options={"splits": "train=240,val=100"},
+        options=changes.pop("options", {}),
     )
     manifest = Manifest.read(directory)
     splits = {}
@@ -394,6 +394,9 @@ def test_a_dataset_is_compared_with_another(tmp_path, good):
         ("drift", "image"),
     } <= found
     assert not found & {("drift", "signal"), ("drift", "text")}
+    keyed = write(tmp_path / "keyed", texts(), schema=TEXT, options={"names": "key=text"})
+    one = write(tmp_path / "one", texts(), schema=TEXT)
+    assert readers.check(one, against=keyed).findings == readers.check(one).findings
 
 
 def test_the_distances_are_those_of_scipy():

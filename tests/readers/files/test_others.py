@@ -17,14 +17,14 @@ from tests.support.datasets import write_numbers
 
 
 class Web(SimpleHTTPRequestHandler):
-    """Serves a folder; every request for which `fails` draws True has an answer of 500."""
+    """Serves a folder; a request for which `fails` draws a status has an answer of that status."""
 
     protocol_version = "HTTP/1.1"
     fails, has_ranges = iter(()), True
 
     def do_GET(self):
-        if next(self.fails, False):
-            self.send_error(500)
+        if status := next(self.fails, 0):
+            self.send_error(status)
             return
         first, _, last = self.headers.get("Range", "").removeprefix("bytes=").partition("-")
         try:
@@ -40,6 +40,12 @@ class Web(SimpleHTTPRequestHandler):
         self.send_header("Content-Length", str(len(part)))
         self.end_headers()
         self.wfile.write(part)
+
+    def do_HEAD(self):
+        if status := next(self.fails, 0):
+            self.send_error(status)
+        else:
+            super().do_HEAD()
 
     def log_message(self, *_):
         pass
@@ -58,7 +64,7 @@ def web(tmp_path, monkeypatch):
 
 
 def test_a_dataset_is_read_from_a_server_that_fails_now_and_then(web, monkeypatch):
-    monkeypatch.setattr(Web, "fails", itertools.cycle([True, False, False]))
+    monkeypatch.setattr(Web, "fails", itertools.cycle([500, 0, 0]))
     found = ids(readers.as_numpy(web, split="train", batch_size=16, shuffle=True))
     assert sorted(found) == list(range(70))
     assert readers.verify(web).ok
@@ -79,6 +85,20 @@ def test_what_a_server_lacks_is_said(web, monkeypatch):
     path = f"{web}/train-00000-of-00002.tfrecord"
     with pytest.raises(ValueError, match="the server does not support range requests"):
         files_of(path).read(path, 5, 10)
-    monkeypatch.setattr(Web, "fails", itertools.repeat(True))
-    with pytest.raises(StoreError, match=rf"{path}: the transfer failed .*500.*; try again"):
-        files_of(path).read(path)
+    monkeypatch.setattr(Web, "fails", itertools.repeat(500))
+    for ask in (files_of(path).read, files_of(path).stat, files_of(path).exists):
+        with pytest.raises(StoreError, match=rf"{path}: the transfer failed .*500.*; try again"):
+            ask(path)
+
+
+def test_a_file_is_asked_for_again_unless_it_is_missing_or_forbidden(web, monkeypatch):
+    path = f"{web}/manifest.json"
+    # Both requests of the driver fail, and then one succeeds.
+    monkeypatch.setattr(Web, "fails", iter([503, 503]))
+    assert files_of(path).exists(path)
+    for status, expected in ((404, FileNotFoundError), (403, PermissionError)):
+        monkeypatch.setattr(Web, "fails", answers := iter([status] * 4))
+        for ask in (files_of(path).stat, files_of(path).read):  # Two requests, and one.
+            with pytest.raises(expected, match=path):
+                ask(path)
+        assert len(list(answers)) == 1

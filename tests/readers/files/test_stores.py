@@ -190,8 +190,8 @@ def test_a_store_that_does_not_recover_raises_a_one_line_error(
 ) -> None:
     url = store.upload(numbered)
     fault = store.proxy.fault(kind, r"\.tfrecord$")
-    with pytest.raises(OSError) as error:
-        next(readers.as_numpy(url, split="train", batch_size=64))
+    with pytest.raises(OSError) as error:  # A body that ends early is no damaged record.
+        next(readers.as_numpy(url, split="train", batch_size=64, on_corrupt="skip"))
     text = str(error.value)
     assert "\n" not in text
     assert f"{url}/train-00000-of-00004.tfrecord: " in text
@@ -199,20 +199,6 @@ def test_a_store_that_does_not_recover_raises_a_one_line_error(
     if isinstance(kind, int):
         assert str(kind) in text
     assert 2 <= fault.done <= 300
-
-
-@pytest.mark.slow(base=["gcs-short"])
-@pytest.mark.parametrize("kind", ["cut", "short"])
-def test_a_truncated_response_is_never_taken_for_the_end_of_a_file(
-    store, numbered, hasty, kind
-) -> None:
-    url = store.upload(numbered)
-    store.proxy.fault(kind, r"\.tfrecord$", keep=100)
-    with pytest.raises(OSError, match=r"\.tfrecord: the store keeps failing"):
-        readers.as_numpy(url, split="train", batch_size=64, on_corrupt="skip").__next__()
-    problems = readers.verify(url).problems
-    assert len(problems) >= 4  # All but a shard of few bytes.
-    assert all("cannot be read" in str(p) and "the store keeps failing" in str(p) for p in problems)
 
 
 def test_a_file_truncated_in_the_store_loses_only_its_end(store, numbered, hasty) -> None:

@@ -94,7 +94,12 @@ def test_figures_of_splits_add_up_to_those_of_all_records(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "figures", [{}, {"count": "7"}, {"count": 3, "min": "a"}, {"count": 2, "min": 1}, [], None]
+    "figures",
+    [
+        *({}, {"count": "7"}, {"count": 3, "min": "a"}, {"count": 2, "min": 1}, [], None),
+        *({"count": 10**400}, {"count": 0, "nan": 3, "min": None}),
+        {"count": 1, "min": -(10**400), "max": 1, "mean": 1, "std": 1},
+    ],
 )
 def test_figures_that_make_no_sense_are_left_out(monkeypatch, figures):
     monkeypatch.setattr(Split, "records", 1)

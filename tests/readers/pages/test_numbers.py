@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from readers.pages.numbers import percent, short, ticks
@@ -35,6 +35,7 @@ def test_a_short_number_is_off_by_less_than_a_hundredth(value):
 
 @settings(max_examples=50)
 @given(st.floats(-1e9, 1e9), st.floats(1e-3, 1e9), st.integers(2, 8))
+@example(0.0, 1e-323, 5)
 def test_ticks_are_inside_and_few(low, span, most):
     high = low + span
     found = ticks(low, high, most)

@@ -51,18 +51,21 @@ def test_a_page_shows_why_inputs_were_rejected(numbers):
     (rejects / "train-00000.jsonl").write_text(text + '{"key": 1}\nnonsense\n{"key": "cut')
 
     def reject(manifest):
-        train = replace(manifest.splits["train"], rejected=5)
+        train = replace(manifest.splits["train"], rejected=9)
         splits = {**manifest.splits, "train": train}
         return replace(manifest, splits=splits, rejects=("4f2a9c01/rejects/train-00000.jsonl",))
 
     page = Parsed(page_of(changed(numbers, reject)))
     assert "cut at byte …, such as 0.jpg" in page.text and "4.jpg" not in page.text
+    assert "Counted in 5 of 9 rejects." in page.text
 
 
 def test_a_page_repeats_the_command_that_wrote_the_dataset(numbers):
     options = {"job": "images", "input": ["a b/*.jpg"], "boxes": "", "stratify": True, "seed": 7}
+    options["x;y"] = 1
     page = Parsed(page_of(changed(numbers, lambda m: replace(m, options=options))))
     assert f"--output {numbers}" in page.text
+    assert "'--x;y' 1" in page.text
     for words in ("python -m beam_jobs images", "--input 'a b/*.jpg'", "--stratify", "--seed 7"):
         assert words in page.text
     assert "--boxes" not in page.text

@@ -17,7 +17,7 @@ from readers.check import check_facts, facts_of
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.pages.document import document
-from readers.pages.sections import features, labels, splits
+from readers.pages.sections import features, labels, origin, splits
 from readers.pages.study import Study
 from tests.browsers.hostile import write_hostile
 from tests.readers.pages.parsed import Parsed
@@ -82,9 +82,18 @@ def test_labels_are_counted_by_class_and_split(tmp_path):
     assert "85 records (85%) in" in plain(splits.section(studied(directory)))
 
 
+def test_a_label_that_was_not_counted_has_figures(tmp_path):
+    directory = labelled(tmp_path / "d", {"train": {0: 7, 1: 7}})
+    assert "counted under Labels" in plain(features.section(studied(directory)))
+    study = studied(with_statistics(directory, {}))
+    assert "values: 0 to 1, median 0" in plain(features.section(study))
+
+
 def test_balanced_classes_are_said_to_be(tmp_path):
     directory = labelled(tmp_path / "d", {"train": {0: 7, 1: 7}})
     assert "2 classes, balanced (7 each)" in plain(labels.section(studied(directory)))
+    statistics = {"train": {"label": {"values": {"0": 0, "1": -3}}}}
+    assert labels.section(studied(with_statistics(directory, statistics))) is None
 
 
 def test_many_classes_are_summed_up(tmp_path):
@@ -169,6 +178,13 @@ def test_padding_is_none_of_equal_lengths_and_a_half_of_ones_among_large_ones():
 
 
 @pytest.mark.filterwarnings("error")
+def test_a_page_shows_no_password(tmp_path):
+    directory = labelled(tmp_path / "d", {"train": {0: 7, 1: 7}})
+    study = dataclasses.replace(studied(directory), directory="https://me:secret@host")
+    assert "Directory: https://***@host" in plain(origin.section(study))
+    assert study.name == "***@host"
+
+
 def test_the_page_of_hostile_data_is_well_formed_and_the_same_twice(tmp_path):
     directory = write_hostile(tmp_path)
     page = document(studied(directory))
