@@ -40,6 +40,7 @@ from readers.order.mixture import Mix
 from readers.order.state import State
 from readers.report import report
 from readers.shards.cache import Cache
+from readers.shards.decoding import RecordError
 from readers.source import RecordSource
 from readers.verify import Problem, Verification, verify
 
@@ -64,6 +65,7 @@ __all__ = [
     "Padded",
     "Problem",
     "Ragged",
+    "RecordError",
     "RecordSource",
     "Schema",
     "Shard",

@@ -123,8 +123,8 @@ def load(
             local disk. None reads the records in place.
 
     Raises:
-        ValueError: An argument is wrong; the message names it and what is expected. Or, while
-            batches are read, a record does not fit the schema.
+        ValueError: An argument is wrong; the message names it and what is expected.
+        RecordError: (a ValueError) A record does not fit the schema, or `decoders` or `map` fail for it.
         CorruptRecordError: (a ValueError) The framing or the checksum of a record is wrong.
         DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
         FileNotFoundError: A file is missing.

@@ -43,9 +43,10 @@ def _of_directory(
     def method(self: Dataset, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         return reader(self.directory, *args, **kwargs)
 
-    _, *others = inspect.signature(reader).parameters.values()
+    whole = inspect.signature(reader)
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    method.__signature__ = inspect.Signature([this, *others])  # type: ignore[attr-defined]
+    others = [*whole.parameters.values()][1:]
+    method.__signature__ = whole.replace(parameters=[this, *others])  # type: ignore[attr-defined]
     return method
 
 

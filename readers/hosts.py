@@ -62,7 +62,8 @@ def _warn_if_one_of_several(workers_share: bool) -> None:
     if host[1] > 1 and not _WARNED:
         _WARNED = True
         frame, level = inspect.currentframe(), 1
-        while frame and frame.f_globals["__name__"].partition(".")[0] == "readers":
+        # Between `load` and what it opens, AutoGraph has frames of its own.
+        while frame and frame.f_globals["__name__"].split(".")[0] in ("readers", "tensorflow"):
             frame, level = frame.f_back, level + 1
         warnings.warn(
             f"this is one of {host[1]} readers, says {source}, and each of them reads all records: give "

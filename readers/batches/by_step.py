@@ -52,6 +52,9 @@ class BatchesByStep(BatchSource[int]):
         if isinstance(options.state, State):
             check_state(options.state, self._order_name, plan)
             epoch, place = options.state.epoch, options.state.place
+            if place and not schedule.steps_from(place):
+                # Larger batches than those that were read may not find enough records in the rest of an epoch.
+                epoch, place = epoch + 1, 0
         elif options.state:
             epoch, place = schedule.after(options.state)
         self.schedule = replace(schedule, epoch=epoch, place=place)

@@ -43,7 +43,7 @@ class Map:
     """
 
     function: RecordFunction
-    schema: Mapping[str, Feature | tuple[Any, ...]] | None = None
+    schema: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.function):

@@ -22,8 +22,13 @@ def this_process() -> tuple[int, int]:
 
 
 def _check_fits(name: str, array: Any) -> None:
-    """Raises ValueError if JAX would change the integers of an array, because it has 32 bits for them."""
+    """Raises ValueError if JAX has no such arrays, or would change integers, because it has 32 bits for them."""
     dtype = getattr(array, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "OSU":
+        raise ValueError(
+            f"{name!r}: JAX has no arrays of texts, or of arrays of several shapes: leave it out with columns=, pad it "
+            "with batching=readers.Padded(...), or convert it with transform="
+        )
     if dtype not in (np.int64, np.uint64) or not array.size:
         return
     bounds = np.iinfo(jax.dtypes.canonicalize_dtype(dtype))

@@ -146,3 +146,11 @@ def test_integers_that_do_not_fit_into_32_bits_are_refused(tmp_path):
     finally:
         jax.config.update("jax_enable_x64", False)
     assert batch["time"].tolist() == [2**40, 2**40 + 1]
+
+
+def test_what_jax_has_no_arrays_of_is_refused(dataset, tmp_path):
+    path = str(write_signals(tmp_path / "signals", [3, 5, 7, 2]))
+    with pytest.raises(ValueError, match=r"'signal': JAX has no arrays of .*readers.Padded"):
+        next(readers.jax_batches(path, 2, batching="ragged"))
+    with pytest.raises(ValueError, match=r"'name': JAX has no arrays of .*transform="):
+        next(readers.jax_batches(dataset, 2, columns=["name"]))

@@ -139,6 +139,8 @@ class Run:
     def __init__(self, way: Way, state: State = (0, 0, ()), steps: int = 0) -> None:
         self._way, self.state = way, state
         self._end: int | None = None
+        if state[1] and not way.by_length and not any(by_number(way, *state[:2])):
+            self.state = state[0] + 1, 0, ()
         for _ in range(steps):
             step = self.next()
             assert step

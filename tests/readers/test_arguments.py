@@ -44,6 +44,8 @@ def parameters(function):
 @pytest.mark.parametrize("owner", [readers, readers.Dataset], ids=["readers", "open"])
 def test_all_readers_have_the_same_arguments(owner, name):
     shared, mine = parameters(api.load), parameters(getattr(owner, name))
+    returned = [inspect.signature(getattr(module, name)) for module in (owner, api)]
+    assert returned[0].return_annotation == returned[1].return_annotation
     if owner is not readers:
         shared = {n: p for n, p in shared.items() if n != "path"}
         mine = {n: p for n, p in mine.items() if n != "self"}
@@ -92,12 +94,15 @@ def test_a_sum_of_splits_is_read_once(dataset):
 
 
 def test_one_of_several_hosts_that_reads_all_is_warned_once(dataset, monkeypatch):
-    monkeypatch.setattr(hosts, "_WARNED", False)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.warns(UserWarning, match="one of 2 readers, says RANK and WORLD_SIZE") as caught:
-        assert len(ids(readers.as_numpy(dataset, 8, split="train"))) == 57
-    assert caught[0].filename == __file__
+    for read in (readers.as_numpy, readers.load):
+        monkeypatch.setattr(hosts, "_WARNED", False)
+        with pytest.warns(
+            UserWarning, match="one of 2 readers, says RANK and WORLD_SIZE"
+        ) as caught:
+            assert len(ids(read(dataset, 8, split="train"))) == 57
+        assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(ids(readers.load(dataset, 8, split="train"))) == 57

@@ -557,7 +557,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Datasets:
 
 
 # Seeds of histories in which the readers once differed from the model.
-FOUND = [1115, 1488, 1586, 4977]
+FOUND = [1115, 1488, 1586, 4977, 700_047]
 
 # Seeds of histories of several kinds, orders and hosts.
 LOADED = [3, 16, 19, 27]

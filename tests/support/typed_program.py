@@ -76,7 +76,7 @@ def train(directory: str) -> int:
         batching=readers.Ragged(buckets={"signal": [100, 200]}),
         shuffle=readers.Order(False, by="interleave"),
         decoders={"image": decoders.RandomResizedCrop(224, ratio=(1, 1), with_boxes=["boxes"])},
-        map=lambda record, key: record | {"key": key},
+        map=readers.Map(lambda record, key: record | {"key": key}, {"key": "int64", **SCHEMA}),
         transform=augment,
     )
     return readers.state_of(dataset, len(list(dataset))).epoch

@@ -119,7 +119,9 @@ class Encoding:
 def bytes_values(kind: int, chunks: list[memoryview]) -> list[memoryview]:
     """The bytes values of a feature; ValueError if it holds numbers."""
     if kind not in (0, BYTES_LIST):
-        raise ValueError("the Example holds numbers where bytes are expected")
+        raise ValueError(
+            "the Example holds numbers where bytes are expected; the encoding of numbers is list"
+        )
     return chunks
 
 

@@ -481,7 +481,11 @@ def shaped(values, shape) -> bytes:
         (Feature("int64"), example(x=b"1"), "holds a list of bytes, not of integers"),
         (Feature("int64"), example(x=[1, 2]), r"2 values do not fill shape \[\]"),
         (Feature("uint8"), example(x=[300]), "holds 300, which is not a valid uint8"),
-        (Feature("int16", (2, 3)), example(x=[1]), "numbers where bytes are expected"),
+        (
+            Feature("int16", (2, 3)),
+            example(x=[1]),
+            "bytes are expected; the encoding of numbers is list",
+        ),
         (Feature("string"), example(x=[b"a", b"b"]), "expected one bytes value, found 2"),
         (Feature("int16", (2, 2)), example(x=TENSOR), r"expected \[2, 2\], found \[2, 3\]"),
         (Feature("int32", (2, 3)), example(x=TENSOR), "a tensor of int32, found int16"),
