@@ -94,6 +94,7 @@ def main(arguments: list[str]) -> int:
             arguments = [*arguments[1:], "--dry_run"]
         flags = parse_flags(with_config(arguments))
         flags.validate()
+        _silence_logs()
         with _starting():
             from beam_jobs.cli.command import command_of
             from beam_jobs.cli.report import Report, explain
@@ -104,11 +105,6 @@ def main(arguments: list[str]) -> int:
         return _missing(error, as_json)
     except KeyboardInterrupt:
         return _failed("interrupted before the job started; nothing was written", 130, as_json)
-    # Runners and their workers log every exception in full; the command prints one line instead. The
-    # level is set on the handler because Beam passes workers' logs to it whatever the loggers' levels.
-    handler = logging.StreamHandler()
-    handler.setLevel(logging.CRITICAL)
-    logging.basicConfig(level=logging.ERROR, handlers=[handler])
     report = Report(as_json)
     try:
         with _starting():
@@ -123,6 +119,17 @@ def main(arguments: list[str]) -> int:
         )
         report.fail(130, message)
     return report.end()
+
+
+def _silence_logs() -> None:
+    """Keeps logs off stderr; before Beam is imported, because it may log then, and the first log sets a handler.
+
+    Runners and their workers log every exception in full; the command prints one line instead. The
+    level is set on the handler because Beam passes workers' logs to it whatever the loggers' levels.
+    """
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.CRITICAL)
+    logging.basicConfig(level=logging.ERROR, handlers=[handler])
 
 
 @contextlib.contextmanager

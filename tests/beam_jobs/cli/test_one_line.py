@@ -152,6 +152,17 @@ def test_a_working_directory_that_was_removed_is_named(tmp_path):
     assert last == "error: the working directory does not exist any more; change to another one"
 
 
+def test_a_warning_that_beam_logs_when_it_is_imported_is_not_printed(pictures, tmp_path):
+    # Without `apache-beam[gcp]`, Beam logs one.
+    code = "import sys; sys.modules['apitools'] = None; from beam_jobs.__main__ import main; "
+    job = ["images", "--input", pictures, "--label", "none", "--output", tmp_path / "out"]
+    command = [sys.executable, "-c", f"{code}sys.exit(main(sys.argv[1:]))", *job]
+    command += ["--map", "json:nothing"]  # It is imported after Beam.
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    only_error(done.stderr, "has no function 'nothing'")
+
+
 @pytest.mark.slow
 def test_a_name_in_utf_8_is_rejected_in_an_ascii_locale_with_the_cure(tmp_path):
     (tmp_path / "é.txt").write_text("a")
