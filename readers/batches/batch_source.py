@@ -28,8 +28,8 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         self.plan, self.options, self.order = plan, options, _order_of(plan, options)
         self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
-        # How features become rows, as far as this can be done where they are read.
-        self._rows = options.format.rows(plan.schema)
+        # Work on records needs them whole.
+        self._rows = {} if plan.work else options.format.rows(plan.schema)
 
     @abc.abstractmethod
     def epochs(self, cursor: _Cursor, end: _Cursor | None) -> Iterator[tuple[int, Iterator[Group]]]:
