@@ -43,13 +43,13 @@ def _make(
     items: Iterator[Any], made: queue.SimpleQueue[Any], room: queue.SimpleQueue[bool]
 ) -> None:
     """Makes an item for each True in `room`."""
-    end: Exception | None = None
+    end: BaseException | None = None
     try:
         while room.get():
             made.put((True, next(items)))
     except StopIteration:
         pass
-    except Exception as error:
+    except BaseException as error:  # Whatever it is, somebody waits for an item.
         end = error
     made.put((False, end))
 
