@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -83,11 +84,11 @@ def _label_numbers(manifest: Manifest) -> Iterator[str]:
     low, high = manifest.label_range
     number = "" if counts is None else f"{len(counts):,} "
     yield f"labels      {number}whole numbers, {low} to {high}"
-    unused = [n for n in range(classes or 0) if counts is not None and n not in counts]
     if classes is None:
         yield "            some are negative: a loss that needs ids from 0 needs other labels"
-    elif unused:
-        rest = f"{len(unused):,} of 0 to {classes - 1} have no record, such as {unused[0]}"
+    elif counts is not None and len(counts) < classes:
+        unused = next(n for n in itertools.count() if n not in counts)
+        rest = f"{classes - len(counts):,} of 0 to {classes - 1} have no record, such as {unused}"
         yield f"            {rest}"
 
 

@@ -82,6 +82,7 @@ def table_in(out, first):
         ({"1": 2, "2": 1, "5": 9}, 6, "1 to 5 3 of 0 to 5 have no record, such as 0 classes 6 rej"),
         ({"-1": 2, "1": 1}, None, "-1 to 1 some are negative: a loss that needs ids from 0 needs"),
         (None, 6, "labels whole numbers, 1 to 5 classes 6 rejected"),
+        ({"0": 1, str(10**15): 2}, 10**15 + 1, "have no record, such as 1 classes 1,000,000,000,"),
     ],
 )
 def test_info_shows_the_number_of_classes(tmp_path, capsys, values, classes, lines):
