@@ -19,6 +19,9 @@ _NUMBER = re.compile(r"[0-9a-f]{8}")
 # A part of a path, on any filesystem and in any URL.
 _PART = re.compile(r"(?!\.\.?\Z)[^/\\:%?#\x00-\x1f]+")
 
+# Records or bytes: the sums of several still fit into 63 bits.
+_MOST = 1 << 60
+
 # Counts that a split need not have.
 _MORE_COUNTS = ("more_frames", "unannotated")
 
@@ -189,9 +192,9 @@ def typed(value: Mapping[str, Any], key: str, kind: type) -> Any:
 
 
 def _count(value: Mapping[str, Any], key: str) -> int:
-    """The value of a key, which must be a whole number of at least 0."""
+    """The value of a key, which must be a whole number from 0 to below 2 ** 60."""
     number: int = typed(value, key, int)
-    if number < 0:
+    if not 0 <= number < _MOST:
         raise ValueError(f"{key}: expected a count, found {number}")
     return number
 

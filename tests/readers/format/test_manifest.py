@@ -420,6 +420,7 @@ def test_values_of_the_wrong_type_are_refused_in_every_field(wrong):
         ((*TRAIN, "bytes"), 501, "split train: 501 bytes, but its shards add up to 500"),
         ((*TRAIN, "rejected"), float("inf"), "rejected: expected int, found 'inf'"),
         ((*SHARD, "records"), -3, "train-00000-of-00002.tfrecord: records: expected a count"),
+        ((*SHARD, "records"), 10**30, "train-00000-of-00002.tfrecord: records: expected a count"),
         ((*SHARD, "crc32c"), "xyz", "crc32c must be 8 hex digits, found 'xyz'"),
         ((*SHARD, "crc32c"), "-0000001", "crc32c must be 8 hex digits"),
         ((*SHARD, "index", "bytes"), -3, "train-00000-of-00002.tfrecord: bytes: expected a count"),
