@@ -110,9 +110,8 @@ class Records:
         return self.of_plan(self.plan)
 
     def __getstate__(self) -> dict[str, Any]:
-        plan, skip = self.plan.without_versions(), self.skip
         how = {"verify_crc": self._verify_crc, "cache": self._cache, "own": self._own}
-        return {"plan": plan, "skip": skip, **how}
+        return {"plan": self.plan, "skip": self.skip, **how}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
