@@ -201,6 +201,8 @@ def check_no_tensor(name: str, value: Any, made_by: MadeBy) -> None:
 
 def _holds(dtype: np.dtype[Any], numbers: np.ndarray) -> bool:
     """Whether a dtype holds Python's numbers: every integer, and floats as far as they are finite."""
+    if not numbers.size:
+        return True  # NumPy takes an empty list for floats.
     if dtype.kind in "iu":
         with np.errstate(all="ignore"):
             return numbers.dtype.kind in "iub" and bool((numbers.astype(dtype) == numbers).all())
