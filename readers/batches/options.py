@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from readers.batches.batch_format import BATCH_MASK, BatchFormat, check_one_of, is_number, plain
 from readers.decoders.decoder import Decoder
-from readers.decoders.record_work import Map
+from readers.decoders.record_work import Map, check_decoders
 from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.cache import Cache
@@ -107,13 +107,7 @@ class ReadOptions:
         for name in _NUMBERS:
             self._set(name, plain(getattr(self, name)))
         self._check_batch_size()
-        if not isinstance(self.decoders, Mapping) or not all(
-            isinstance(decoder, Decoder) for decoder in self.decoders.values()
-        ):
-            raise ValueError(
-                f"decoders={self.decoders!r}: expected decoders by feature name, such as "
-                '{"image": readers.decoders.Resize(224)}'
-            )
+        check_decoders(self.decoders)
         if self.repeat is True:
             self._set("repeat", None)
         if self.repeat is not None and not is_number(self.repeat, 1):

@@ -71,11 +71,6 @@ class RecordWork:
                 raise ValueError(
                     f"decoders: {name!r} is not among the features that are read: {', '.join(stored)}"
                 )
-            if not isinstance(decoder, Decoder):
-                raise ValueError(
-                    f"decoders: {name!r} has {decoder!r}; expected a decoder such as "
-                    "readers.decoders.Resize(224), or readers.decoders.Function(function, dtype, shape)"
-                )
             found = decoder.features(name, stored)
             others = {*made, *decoders} - {name}
             twice = [other for other in found if other in others]
@@ -119,6 +114,17 @@ class RecordWork:
                 "features that it returns with readers.Map(function, schema)"
             )
         return {n: checked_value(n, f, record[n], _BY_MAP) for n, f in self.schema.items()}
+
+
+def check_decoders(decoders: Any) -> None:
+    """Raises ValueError if the argument `decoders` of a reader is not a dict of decoders."""
+    if not isinstance(decoders, Mapping) or not all(
+        isinstance(decoder, Decoder) for decoder in decoders.values()
+    ):
+        raise ValueError(
+            f"decoders={decoders!r}: expected decoders by feature name, such as "
+            '{"image": readers.decoders.Resize(224)}'
+        )
 
 
 def schema_of_record(record: Any, decoded: Schema) -> Schema:
