@@ -18,8 +18,10 @@ from readers.api import as_numpy, load, torch_batches
 from readers.decoders.decoder import Decoder, called
 from readers.files.processors import on_all_processors, processors
 from readers.format.display import counted, format_bytes, format_table
+from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.format.tfrecord import CorruptRecordError
+from readers.order.split import parse_split
 from readers.shards.cache import Cache
 from readers.shards.resolve import resolve
 from readers.source import RecordSource
@@ -146,6 +148,8 @@ def bench(
 ) -> Timings:
     """The rates, each over some seconds, of the parts and ways of reading here; `how` are arguments of `as_numpy`."""
     plan, size, seeds = resolve(directory, split, None, None), how["batch_size"], itertools.count()
+    if not plan.records:
+        raise ValueError(f"{directory}: {plan.name} holds no records to measure")
     how |= {"split": plan.name, "shuffle": True, "repeat": None, "remainder": "drop"}
 
     def rate(**others: Any) -> float:
@@ -157,8 +161,11 @@ def bench(
     found = rate(columns=[first], decoders=skip, map=None)
     read = "keep the dataset on a faster disk of this machine (cache=), or write smaller records"
     parts = [Rate("reading and checksums", found, read)]
-    count = min(max(int(_DECODED / (plan.record_bytes or 1)), size), plan.records)
-    few = f"{plan.name.partition('[')[0]}[:{count}]"
+    counts = {name: split.records for name, split in Manifest.read(directory).splits.items()}
+    runs = parse_split(plan.name, counts)
+    name, start, stop = max(runs, key=lambda run: run[2] - run[1])
+    count = max(int(_DECODED / (plan.record_bytes or 1)), size)
+    few = f"{name}[{start}:{min(start + count, stop)}]"
     with tempfile.TemporaryDirectory() as folder:
         found = rate(split=few, cache=Cache(folder), map=None)
     whole = [n for n, f in plan.schema.items() if f.is_image and n not in how["decoders"]]
