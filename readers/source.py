@@ -202,5 +202,6 @@ class RecordSource:
     def _opened(self) -> Records:
         """The records, opened by this process: threads of its parent may have held locks of theirs when it was forked."""
         if self._process != os.getpid():
-            self._records, self._process = self._records.reopened(), os.getpid()
+            self._records = self._records.of_plan(self._records.plan)
+            self._process = os.getpid()
         return self._records

@@ -61,7 +61,7 @@ class BatchSlice:
         places, rows = self.group.places, self.group.rows
         if rows is not None:
             places = places[np.unique(rows, return_index=True)[1]]
-        keys = np.asarray(record_keys(places, (seed, self.epoch, part)))
+        keys = record_keys(places, (seed, self.epoch, part))
         return keys if self.mask is None else np.pad(keys, (0, len(self.mask) - len(keys)))
 
     def arrays(

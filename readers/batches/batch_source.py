@@ -78,7 +78,7 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
         bounds, keys = np.cumsum([0, *[len(group.places) for group in groups]]).tolist(), None
         if self.plan.work is not None:
             draws = (options.seed or 0, epoch, options.part_of_host or 0)
-            keys = np.asarray(record_keys(places, draws))
+            keys = record_keys(places, draws)
 
         def following(row: int, first: int, end: int) -> np.ndarray:
             return self.following(epoch, int(places[row]), first, end)

@@ -11,13 +11,10 @@ from readers.format.compiled import library
 from readers.format.tfrecord import MAX_FRAMED_BYTES
 from readers.shards.opened.fetch import ShardBytes
 from readers.shards.opened.local_shard import LONG_RUN
-from readers.shards.opened.open_shards import OpenShards
+from readers.shards.opened.open_shards import MOST_OPEN, OpenShards
 
 # Numbers of calls of the kernel, which asks once a call whether a file was truncated.
 _CALLS = itertools.count(1)
-
-# Their maps stay open; Linux allows a process 65,530, and a process may read several datasets.
-_MOST_FILES = 8_192
 
 
 class Addresses(NamedTuple):
@@ -47,7 +44,7 @@ class MappedRecords:
         than they are mapped. DatasetError if a file or its index was changed, or an index is damaged.
         """
         shards, (files, owners) = self._shards, self._known
-        if not shards.is_fetched or len(files) > _MOST_FILES:
+        if not shards.is_fetched or len(files) > MOST_OPEN:
             return None
         numbers = np.ascontiguousarray(numbers)
         for _ in range(2):

@@ -108,10 +108,7 @@ class FramedReader:
 
     def read_one(self, number: int) -> memoryview:
         """One record, in memory that the thread's next call uses again."""
-        part = int(self._shards.ends.searchsorted(number, side="right"))
-        self._shards.load_index(part)
-        row = number - int(self._shards.firsts[part])
-        offset, length = self._shards.indexes.of_one(row, part)
+        part, _, offset, length = self._found(number)
         framed = memoryview(self._buffer(length))[:length]
         shard = self._shards.open(self._shards.parts[part].path)
         shard.read([(part, offset, length, 0)], framed)
@@ -119,11 +116,15 @@ class FramedReader:
 
     def place(self, number: int) -> Place:
         """Where a record is stored."""
+        part, row, offset, _ = self._found(number)
+        return Place(self._shards.parts[part], row, offset)
+
+    def _found(self, number: int) -> tuple[int, int, int, int]:
+        """The part of a record, its number in the part's file, and its offset and length there in bytes."""
         part = int(self._shards.ends.searchsorted(number, side="right"))
         self._shards.load_index(part)
         row = number - int(self._shards.firsts[part])
-        offset, _ = self._shards.indexes.of_one(row, part)
-        return Place(self._shards.parts[part], row, offset)
+        return part, row, *self._shards.indexes.of_one(row, part)
 
     def _read(self, numbers: np.ndarray) -> FramedRecords:
         """Reads records file by file, each into its position in one buffer."""

@@ -105,10 +105,6 @@ class Records:
         """The records of another plan, read in the same way."""
         return Records(plan, self._verify_crc, self.skip, self._cache, self._own)
 
-    def reopened(self) -> Records:
-        """The same records, opened anew, for a forked process."""
-        return self.of_plan(self.plan)
-
     def __getstate__(self) -> dict[str, Any]:
         how = {"verify_crc": self._verify_crc, "cache": self._cache, "own": self._own}
         return {"plan": self.plan, "skip": self.skip, **how}
