@@ -1,4 +1,4 @@
-"""`python -m readers bench`: how many records a second each part of reading gives here, and which is the limit."""
+"""`python -m readers bench`: the records a second of each part of reading on this machine, and what the limit is."""
 
 from __future__ import annotations
 
@@ -39,7 +39,12 @@ _DECODER = re.compile(
 
 @dataclass(frozen=True)
 class Rate:
-    """Records a second of a part, and its cure; or of a way to a step, which makes batches `ahead` of it or not."""
+    """The records a second of a part of reading, or of a whole way of reading.
+
+    Attributes:
+        cure: What makes the part faster.
+        ahead: Whether the way makes batches while a step computes.
+    """
 
     name: str
     rate: float
@@ -55,7 +60,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Timings:
-    """The rates of parts and ways, with batches of a size; `step` is in seconds, None if it is unknown."""
+    """The rates of parts and ways. `step` is the seconds of a training step; None if the user states none."""
 
     title: str
     parts: Sequence[Rate]
@@ -117,7 +122,7 @@ def decoders_of(texts: Sequence[str]) -> dict[str, Decoder]:
 
 
 def step_of(text: str | None) -> float | None:
-    """The seconds of a text such as `120ms` or `0.2s`, if there is one; raises ValueError for any other text."""
+    """The seconds of a text such as `120ms` or `0.2s`; None for None. Raises ValueError for any other text."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)", text or "1s")
     if not found or not float(found[1]):
         raise ValueError(f"--step {text!r}: expected a time such as 120ms or 0.2s")
@@ -125,7 +130,7 @@ def step_of(text: str | None) -> float | None:
 
 
 def function_of(name: str | None) -> Any:
-    """The function with a name such as `augment:halves`, if there is one; raises ValueError if it is not found."""
+    """The function with a name such as `augment:halves`; None for None. Raises ValueError if there is no such function."""
     try:
         return pkgutil.resolve_name(name) if name else None
     except Exception as error:  # A module may raise anything.
@@ -146,7 +151,7 @@ def rate_of(items: Iterator[Any], each: int, seconds: float) -> float:
 def bench(
     directory: str, split: str | None, step: float | None, seconds: float, **how: Any
 ) -> Timings:
-    """The rates, each over some seconds, of the parts and ways of reading here; `how` are arguments of `as_numpy`."""
+    """The rates of the parts and ways of reading, each measured for some seconds; `how` are arguments of `as_numpy`."""
     plan, size, seeds = resolve(directory, split, None, None), how["batch_size"], itertools.count()
     if not plan.records:
         raise ValueError(f"{directory}: {plan.name} holds no records to measure")

@@ -61,7 +61,7 @@ def _read(records: Records, count: int) -> Iterator[dict[str, Any]]:
 
 
 def summary(value: Any, names: Sequence[str] = ()) -> str:
-    """An array, or a list of arrays, in one line: dtype, shape, first values, with the names of classes, and range."""
+    """An array, or a list of arrays, in one line: dtype, shape, first values or names of classes, and range."""
     if isinstance(value, list):
         shown = "; ".join(summary(array, names) for array in value[:1])
         return f"{len(value):,} arrays: {shown}{'; ...' if len(value) > 1 else ''}"

@@ -200,7 +200,7 @@ class RecordSource:
         return number % self._length
 
     def _opened(self) -> Records:
-        """The records, opened by this process: threads of its parent may have held locks of theirs when it was forked."""
+        """The records, opened by this process: when it was forked, a thread of its parent may have held a lock."""
         if self._process != os.getpid():
             self._records = self._records.of_plan(self._records.plan)
             self._process = os.getpid()

@@ -146,7 +146,7 @@ def _check_shard(path: str, shard: Shard) -> Iterator[Problem]:
 
 
 def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:
-    """The (offset, length) of each record, int64 [n, 2], from the index that was written; or its problem."""
+    """The (offset, length) of each record, int64 [n, 2], if the index is the one that was written; or its problem."""
     try:
         data = read_file(path)
         head = parse_head(data, path)
@@ -228,7 +228,7 @@ def _check_file(path: str, manifest: Manifest, name: str) -> Iterator[Problem]:
 
 
 def _check_generation(path: str) -> Iterator[Problem]:
-    """The problem of the newest generation's manifest, of which readers take the copy; it may be missing."""
+    """The problem of the newest generation's manifest. Readers take its copy, so it may be missing."""
     try:
         Manifest.from_bytes(read_file(path))
     except FileNotFoundError:

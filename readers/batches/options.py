@@ -66,7 +66,7 @@ class Order:
 
     @classmethod
     def of(cls, shuffle: object) -> Order:
-        """The order that the argument `shuffle` of a reader asks for; raises ValueError for any other value."""
+        """The order that the argument `shuffle` of a reader means; raises ValueError for any other value."""
         shuffle = plain(shuffle)
         if isinstance(shuffle, Order):
             return shuffle
@@ -82,10 +82,12 @@ class Order:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How records become batches, from the arguments of `readers.load`, which describes them; ValueError names one that is not allowed.
+    """How records become batches: the arguments of `readers.load`, which describes them.
 
-    `state` is a state of a reader or a number of steps; `keys` is whether each batch comes with a pseudo-random number for
-    each record.
+    `state` may be a number of steps. `keys` says whether each batch comes with a pseudo-random number for each record.
+
+    Raises:
+        ValueError: An argument is not valid; the message names it.
     """
 
     batch_size: int | Sequence[int]

@@ -121,11 +121,11 @@ def made_from(
     end: Any,
     turn: tuple[int, int] = (0, 1),
 ) -> Iterator[tuple[_Batch, tuple[Any, int]]]:
-    """Yields a worker's batches of a pass, each with the cursor and the number in the pass of the batch after it.
+    """Yields a worker's batches of a pass, each with the cursor and the number of the next batch.
 
-    `first` is the cursor and the number of the first batch, whichever worker reads it; `turn` the number of this worker and
-    how many there are. Not a method: a generator that refers to the object which holds it would keep files open until the
-    garbage collector finds the cycle.
+    `first` is the cursor and the number of the first batch of all workers, `turn` the number of this worker and of all
+    workers. Not a method: a generator that refers to the object which holds it would keep files open until the garbage
+    collector finds the cycle.
     """
     (cursor, number), (worker, workers) = first, turn
     for records, after in batches_from(source, cursor, end, turn, number):

@@ -54,7 +54,15 @@ class Map:
 
 @dataclass(frozen=True)
 class RecordWork:
-    """The work on each record: decoders of `stored` features, and perhaps a function after them; `schema` is that of the result."""
+    """The work on each record: decoders, and perhaps a function after them.
+
+    Attributes:
+        stored: The features before the work.
+        decoders: The decoder of each feature that has one.
+        schema: The features after the work.
+        made: The features that the decoders make.
+        function: The function; None without one.
+    """
 
     stored: Schema
     decoders: Mapping[str, Decoder]
@@ -64,7 +72,7 @@ class RecordWork:
 
     @classmethod
     def of_decoders(cls, stored: Schema, decoders: Mapping[str, Decoder]) -> RecordWork:
-        """The work of decoders alone; ValueError if there is no such feature, or a decoder does not suit it."""
+        """The work of decoders alone; ValueError if a feature does not exist, or does not suit its decoder."""
         made: dict[str, Feature] = {}
         for name, decoder in decoders.items():
             if name not in stored:
@@ -84,7 +92,11 @@ class RecordWork:
         return replace(self, function=function, schema=schema)
 
     def columns(self, batch: Batch) -> dict[str, FeatureColumn]:
-        """The columns after the work; ValueError if a value cannot be decoded, or the function fails or returns other features."""
+        """The columns after the work.
+
+        Raises:
+            ValueError: A value cannot be decoded, or the function fails, or returns other features than stated.
+        """
         columns = dict(batch.columns)
         for name, decoder in self.decoders.items():
             columns |= decoder.columns(name, self.stored, batch)
@@ -128,9 +140,9 @@ def check_decoders(decoders: Any) -> None:
 
 
 def schema_of_record(record: Any, decoded: Schema) -> Schema:
-    """The features of records like one that a function returned, given those before it; ValueError if it is no dict of arrays.
+    """The features of a record that a function returned; ValueError if it is no dict of arrays.
 
-    A feature that fits the one of its name is that one. All others have the sizes of this record.
+    A value that fits the feature of its name in `decoded` has that feature. All others have the sizes of this record.
     """
     if not isinstance(record, Mapping):
         raise ValueError(f"map returned {type(record).__name__}; expected a dict of arrays by name")

@@ -219,7 +219,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def _shape_in_example(spec: Any) -> tuple[int | None, ...]:
-    """The shape of the values that a feature spec of `tf.io` finds in an Example; ValueError if it has no single one."""
+    """The shape of the values that a feature spec of `tf.io` reads; ValueError if they have no single shape."""
     kind = type(spec).__name__
     if kind in ("VarLenFeature", "RaggedFeature") and not getattr(spec, "partitions", ()):
         return (None,)

@@ -39,7 +39,7 @@ def check_split_name(name: str) -> str:
 
 
 def checked_path(path: Any) -> str:
-    """A path in a dataset; ValueError if it is no text, or could point outside of the dataset's directory."""
+    """A path in a dataset; ValueError if it is no text, or may lead out of the dataset's directory."""
     if not isinstance(path, str) or not all(map(_PART.fullmatch, path.split("/"))):
         raise ValueError(f"path {str(path)[:200]!r}: expected one inside the dataset")
     return path

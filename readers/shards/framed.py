@@ -58,7 +58,7 @@ class FramedRecords:
 
 
 class Place(NamedTuple):
-    """Where a record is stored: the part of the plan, its number in the file, and its position there in bytes."""
+    """Where a record is stored: the part of the plan, the number of the record in the file, and its first byte."""
 
     part: Part
     row: int
@@ -77,7 +77,7 @@ class FramedReader:
         self._local = threading.local()
 
     def read(self, numbers: np.ndarray, fetched: Sequence[FramedRecords] = ()) -> FramedRecords:
-        """The records of some numbers, int64 [B], from memory as far as they were fetched before."""
+        """The records of some numbers, int64 [B]. Those among `fetched` are copied from memory."""
         pieces, left = list[_Piece](), np.ones(len(numbers), bool)
         for records in fetched:
             rows, is_here = records.find(numbers)

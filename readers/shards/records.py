@@ -45,7 +45,7 @@ def _nothing(row: int, first: int, end: int) -> np.ndarray:
 # So many damaged records in a row are not single faults: a shard is cut off, or of another dataset.
 _MOST_DAMAGED_IN_A_ROW = 1024
 
-# What a record or a file of the dataset can be the reason of; any other error is one of this package.
+# Errors whose reason may be a record or a file of the dataset; any other error is one of this package.
 RECORD_ERRORS = (CorruptRecordError, DatasetError, RecordError)
 
 _CURE = "write or copy the file again, or read other records in its place with on_corrupt='skip'"
@@ -124,7 +124,7 @@ class Records:
         return [self._decoder.record(framed, row) for row in range(len(framed.starts))]
 
     def record(self, number: int) -> dict[str, Any]:
-        """The record of one number, before any work on it, in a fifth of the time that `read` takes, with its errors.
+        """The record of one number, before any work on it. It takes a fifth of the time of `read`, and has its errors.
 
         Its arrays may be views of memory that the thread's next call reuses.
         """
@@ -153,7 +153,8 @@ class Records:
             following: Which records come after each of them.
             fetched: Records in memory, which are not read again.
             keys: int64 [B], the keys of the rows, which work on records needs.
-            rows: How features become rows. Their columns may be cut and padded so, or may not.
+            rows: How features become rows. The kernel cuts and pads their columns in this way; if it cannot read a
+                record, they stay as they are.
 
         Raises:
             CorruptRecordError: (a ValueError) A record is damaged, and is not to be skipped, or too

@@ -1,4 +1,4 @@
-"""Buckets and packed rows: which records share a batch follows from their lengths, so any number of hosts finds the same groups."""
+"""Buckets and packed rows: which records share a batch. It follows from their lengths, on any number of hosts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,16 @@ _NONE = np.empty(0, np.int64)
 
 
 class Buckets:
-    """Batches of records of similar length, from one more buckets than there are boundaries; `sizes` are records of all hosts.
+    """Batches of records of similar length.
 
-    `features` are those whose lengths decide, `name` is the rule's in a saved state.
+    Args:
+        feature: The feature whose length decides.
+        boundaries: The lengths at which a new bucket starts, so there is one bucket more.
+        sizes: The records in a batch of each bucket, of all hosts together.
+
+    Attributes:
+        features: The features whose lengths decide.
+        name: What a saved state calls this way of batching.
     """
 
     def __init__(self, feature: str, boundaries: Sequence[int], sizes: Sequence[int]) -> None:
@@ -67,9 +74,13 @@ class Buckets:
 
 
 class Packing:
-    """Batches of some rows, of all hosts, with several records each; a record goes to the first row with room for it.
+    """Batches of rows with several records each. A record goes to the first row with room for it.
 
     A batch is complete when a record fits none of its rows. Attributes and methods are those of `Buckets`.
+
+    Args:
+        limits: The length of a row, by feature.
+        rows: The rows in a batch, of all hosts together.
     """
 
     def __init__(self, limits: Mapping[str, int], rows: int) -> None:
@@ -97,7 +108,7 @@ class Packing:
             yield self._group(places, rows), end, _NONE
 
     def _fitting(self, room: Sequence[Sequence[int]], needed: Sequence[int]) -> int | None:
-        """The first row with room for a record; None if there is none."""
+        """The first row with room for a record; None if the batch is complete."""
         for row, frees in enumerate(room):
             for free, length in zip(frees, needed, strict=True):
                 if free < length:

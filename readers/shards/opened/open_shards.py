@@ -96,7 +96,7 @@ class OpenShards:
         return True
 
     def has_section(self, name: str, dtype: np.dtype[Any]) -> bool:
-        """Whether the index of every file has a section of a dtype. Those of a dataset are alike: one shows it."""
+        """Whether the index of every file has a section of a dtype. The indexes of a dataset are alike: one is asked."""
         numbers = [number for number, part in enumerate(self.parts) if part.take]
         foreign = [number for number in numbers if self.parts[number].index_crc32c is None]
         asked = numbers[:1] + foreign

@@ -98,7 +98,7 @@ def _check_shard(part: Part, accept_cut: bool) -> tuple[int, int]:
 
 
 def _first_missing(part: Part, size: int) -> str | None:
-    """Which record of a truncated shard is the first that is incomplete, in words; None if its index is damaged."""
+    """A sentence on the first incomplete record of a truncated shard; None if its index is damaged."""
     try:
         offsets = read_offsets(part)
     except (ValueError, OSError):

@@ -36,7 +36,7 @@ def is_glob(path: str) -> bool:
 
 
 def found_files(path: str) -> list[str]:
-    """The sorted TFRecord files of a glob or a directory, else the path itself; FileNotFoundError if there are none."""
+    """The sorted TFRecord files of a glob or a directory, or the path itself; FileNotFoundError if a folder has none."""
     files = files_of(path)
     if is_glob(path):
         pattern = path
