@@ -39,11 +39,9 @@ _DECODER = re.compile(
 
 @dataclass(frozen=True)
 class Rate:
-    """The records a second of a part of reading, or of a whole way of reading.
+    """The records a second of a part, which the cure makes faster, or of a way of reading.
 
-    Attributes:
-        cure: What makes the part faster.
-        ahead: Whether the way makes batches while a step computes.
+    `ahead` says whether the way makes batches while a step computes.
     """
 
     name: str

@@ -77,10 +77,7 @@ class BatchFormat:
         return self.max_length
 
     def pad_sizes(self, name: str) -> list[int]:
-        """Increasing sizes, of which the smallest that holds the longest record is that of a padded batch.
-
-        Without any, a batch is padded to its longest record.
-        """
+        """Increasing sizes: a batch is padded to the first that holds its longest record; without any, to that record."""
         limit = self.limit(name)
         if self.to == "longest" or limit is None:
             return []

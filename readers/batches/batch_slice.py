@@ -46,10 +46,7 @@ class BatchSlice:
     mask: np.ndarray | None = None
 
     def padded(self, schema: Mapping[str, Feature]) -> BatchSlice:
-        """The slice with a mask, filled up to its full size.
-
-        The rows that are added hold zeros and empty strings; their unknown sizes are 0.
-        """
+        """The slice with a mask, filled up with rows of zeros and empty strings, whose unknown sizes are 0."""
         rows, size, columns = self.group.rows, self.group.size, self.columns
         count = len(self.group.places) if rows is None else int(rows.max(initial=-1)) + 1
         if rows is None and count < size:
@@ -63,10 +60,7 @@ class BatchSlice:
         return replace(self, columns=columns, mask=np.arange(size) < count)
 
     def keys(self, seed: int, part: int) -> np.ndarray:
-        """A pseudo-random number for each row, int64 [B]: that of its first record, 0 for padding.
-
-        `part` is the number of the part of the records that this host reads alone, or 0.
-        """
+        """A pseudo-random number for each row, int64 [B]: that of its first record, 0 for padding."""
         places, rows = self.group.places, self.group.rows
         if rows is not None:
             places = places[np.unique(rows, return_index=True)[1]]

@@ -23,10 +23,7 @@ _Cursor = TypeVar("_Cursor")
 
 
 class BatchSource(abc.ABC, Generic[_Cursor]):
-    """The batches of one host. A cursor is the place of a batch among them.
-
-    It holds no place itself, so any number of iterators may share it.
-    """
+    """The batches of one host, for any number of iterators. A cursor is the place of a batch among them."""
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         self.plan, self.options, self.order = plan, options, _order_of(plan, options)
@@ -79,10 +76,7 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
     def slices(
         self, epoch: int, groups: Sequence[Group], fetched: Sequence[FramedRecords]
     ) -> list[BatchSlice]:
-        """Reads several batches of one epoch together; the groups have numbers. Errors are those of `Records.batches`.
-
-        Records that are among `fetched` are not read again.
-        """
+        """Reads several batches of one epoch together, from numbered groups; errors as of `Records.batches`."""
         options, schema = self.options, self.plan.schema
         places = np.concatenate([group.places for group in groups])
         numbers = np.concatenate([group.numbers for group in groups])

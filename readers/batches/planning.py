@@ -63,10 +63,7 @@ def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, R
 
 
 def _known_order(plan: Plan, options: ReadOptions) -> Order:
-    """The order in which to read a plan, with the size of its windows.
-
-    By default it is `global` if all shards are on local disks or in the cache.
-    """
+    """The order of a plan, with the size of its windows: by default `global` if all shards are on disks or in the cache."""
     by = options.order.by
     if plan.mixed:
         if by == "interleave":

@@ -18,10 +18,7 @@ from readers.format.schema import Feature, Schema
 def companion_features(
     boxes: Sequence[str], masks: Sequence[str], stored: Schema, size: tuple[int, int]
 ) -> dict[str, Feature]:
-    """The features that boxes and masks become beside a decoded image of a (height, width).
-
-    Raises ValueError if a feature does not exist, or has no boxes or mask.
-    """
+    """The features of boxes and masks beside a decoded image of a (height, width); ValueError if one is of no such kind."""
     found = {}
     for name in (*boxes, *masks):
         if name not in stored:

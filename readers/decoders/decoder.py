@@ -24,14 +24,9 @@ from readers.format.schema import Feature, Schema
 
 @dataclass(frozen=True)
 class Batch:
-    """Records to decode together.
+    """Records to decode together: their features as they are stored, and their keys, int64 [B].
 
-    Attributes:
-        columns: The features as they are stored, images as bytes or views of bytes.
-        keys: int64 [B], the keys of the records.
-        located: Adds the file and the number of a record to the message of an error.
-        empty: Allocates large arrays.
-        rows: Allocates the pixels of each record by themselves; None if they may be in one array.
+    `rows` allocates the pixels of each record by themselves; None if they may be in one array.
     """
 
     columns: Mapping[str, FeatureColumn]

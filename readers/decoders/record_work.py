@@ -56,12 +56,7 @@ class Map:
 class RecordWork:
     """The work on each record: decoders, and perhaps a function after them.
 
-    Attributes:
-        stored: The features before the work.
-        decoders: The decoder of each feature that has one.
-        schema: The features after the work.
-        made: The features that the decoders make.
-        function: The function; None without one.
+    Features are `stored` before the work, and those of `schema` after it. The decoders make those in `made`.
     """
 
     stored: Schema
@@ -92,11 +87,7 @@ class RecordWork:
         return replace(self, function=function, schema=schema)
 
     def columns(self, batch: Batch) -> dict[str, FeatureColumn]:
-        """The columns after the work.
-
-        Raises:
-            ValueError: A value cannot be decoded, or the function fails, or returns other features than stated.
-        """
+        """The columns after the work; ValueError if it fails, or if the function returns other features than stated."""
         columns = dict(batch.columns)
         for name, decoder in self.decoders.items():
             columns |= decoder.columns(name, self.stored, batch)

@@ -27,13 +27,8 @@ class RecordError(ValueError):
 class RecordDecoder:
     """Decodes a plan's records. It is safe to share between threads.
 
-    Args:
-        place: Returns where the record of a number is stored, for the messages of errors.
-        empty: Allocates large arrays.
-        rows: Allocates the pixels of each record by themselves; None if they may be in one array.
-
-    Attributes:
-        works: Whether columns change after they are decoded: by work on records, or by the pixels of images.
+    `place` returns where the record of a number is stored, for the messages of errors. `rows` allocates the pixels of
+    each record by themselves; None if they may be in one array. `works` says whether `worked` changes the columns.
     """
 
     def __init__(

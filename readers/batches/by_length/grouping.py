@@ -20,16 +20,9 @@ _NONE = np.empty(0, np.int64)
 
 
 class Buckets:
-    """Batches of records of similar length.
+    """Batches of records of similar length. `sizes` are the records in a batch of each bucket, of all hosts together.
 
-    Args:
-        feature: The feature whose length decides.
-        boundaries: The lengths at which a new bucket starts, so there is one bucket more.
-        sizes: The records in a batch of each bucket, of all hosts together.
-
-    Attributes:
-        features: The features whose lengths decide.
-        name: What a saved state calls this way of batching.
+    The lengths of `features` decide on the bucket. `name` is what a saved state calls this way of batching.
     """
 
     def __init__(self, feature: str, boundaries: Sequence[int], sizes: Sequence[int]) -> None:
@@ -76,11 +69,8 @@ class Buckets:
 class Packing:
     """Batches of rows with several records each. A record goes to the first row with room for it.
 
-    A batch is complete when a record fits none of its rows. Attributes and methods are those of `Buckets`.
-
-    Args:
-        limits: The length of a row, by feature.
-        rows: The rows in a batch, of all hosts together.
+    A batch is complete when a record fits none of its rows. `limits` are the lengths of a row, `rows` is the number of
+    rows of all hosts together. Attributes and methods are those of `Buckets`.
     """
 
     def __init__(self, limits: Mapping[str, int], rows: int) -> None:
