@@ -140,10 +140,9 @@ def open_batches(plan: Plan, options: ReadOptions) -> BatchSource[Any]:
 
 def described(plan: Plan, options: ReadOptions, batches: Sized) -> str:
     """The text of `repr(batches)`: the split, how many batches of what size, the order, the features."""
-    try:
+    count = "batches without end" if options.repeat is None else "batches"
+    if options.repeat is not None and not options.by_length:  # To count those takes all lengths.
         count = f"{len(batches):,} batches"
-    except (TypeError, ValueError):
-        count = "batches without end" if options.repeat is None else "batches"
     order = "shuffled" if options.order.shuffle else "in order"
     features = ", ".join(
         f"{name}: {feature.dtype} {format_shape(feature.shape)}"

@@ -55,6 +55,9 @@ def test_the_length_is_that_of_a_pass_if_it_is_known(tmp_path):
         len(readers.as_numpy(path, **STEPS, repeat=None))
     runs = write_signals(tmp_path / "signals")
     by_length = readers.as_numpy(runs, **BY_LENGTH)
+    assert repr(by_length).startswith(
+        "Batches(train, batches of "
+    )  # Without a look at all lengths.
     assert len(by_length) == len(list(by_length))
 
 
