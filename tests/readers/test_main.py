@@ -335,15 +335,13 @@ def test_credentials_in_a_url_are_not_shown(capsys):
 
 
 def test_other_programs_get_paths_and_text_indexes(tmp_path, capsys):
-    path = write_numbers(tmp_path / "d", (2, 3))
-    shards = [
-        f"{path}/{split}.tfrecord"
-        for split in ("train-00000-of-00002", "train-00001-of-00002", "val-00000-of-00001")
-    ]
+    path = write_numbers(tmp_path / "d", (2, 0, 3))
+    shards = [f"{path}/train-0000{number}-of-00003.tfrecord" for number in range(3)]
+    shards.append(f"{path}/val-00000-of-00001.tfrecord")
     assert run("files", str(path), capsys=capsys)[:2] == (0, "\n".join([*shards, ""]))
     assert (
         run("files", str(path), "--split", "val", "--json", capsys=capsys)[1]
-        == json.dumps({"files": shards[2:]}) + "\n"
+        == json.dumps({"files": shards[3:]}) + "\n"
     )
     assert (
         run("index", str(path), "--text", "--output", str(tmp_path / "texts"), capsys=capsys)[0]
