@@ -605,7 +605,7 @@ def test_generations_before_the_copy_need_not_be_there(tmp_path):
 def test_a_generation_that_states_another_number_is_an_error_that_names_its_file(tmp_path, copy):
     write_generations(tmp_path, 2, copy)
     wrong = tmp_path / generation_file(2)
-    for number in (1, 3, 10**30):
+    for number in (1, 3, 10**15):
         wrong.write_bytes(dataclasses.replace(MANIFEST, generation=number).to_bytes())
         with pytest.raises(DatasetError) as caught:
             Manifest.read(tmp_path)
