@@ -82,10 +82,6 @@ class RecordWork:
             made |= found
         return cls(stored, decoders, Schema({**stored, **made}), made)
 
-    def with_function(self, function: RecordFunction, schema: Schema) -> RecordWork:
-        """The same decoders, and after them a function that returns records with a schema."""
-        return replace(self, function=function, schema=schema)
-
     def columns(self, batch: Batch) -> dict[str, FeatureColumn]:
         """The columns after the work; ValueError if it fails, or if the function returns other features than stated."""
         columns = dict(batch.columns)

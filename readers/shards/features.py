@@ -85,7 +85,7 @@ def with_function(plan: Plan, mapped: Map, skip: bool, cache: Cache | None) -> P
         record = {name: column.arrays()[0] for name, column in columns.items()}
         result = called(mapped.function, "map, for the first record,", record, 0)
         schema = schema_of_record(result, plan.schema)
-    return replace(plan, schema=schema, work=work.with_function(mapped.function, schema))
+    return replace(plan, schema=schema, work=replace(work, function=mapped.function, schema=schema))
 
 
 def with_fixed_shapes(plan: Plan) -> Plan:

@@ -41,11 +41,6 @@ class FramedRecords:
         """Where the records are in memory."""
         return Addresses(address(self.data) + self.starts, self.stops - self.starts, self.data)
 
-    def select(self, kept: np.ndarray) -> FramedRecords:
-        """The records for which `kept`, bool [B], is true."""
-        columns = self.starts, self.stops, self.numbers
-        return FramedRecords(self.data, *(column[kept] for column in columns))
-
     def find(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The row of each number, int64 [k], among these records; and bool [k], whether it is here.
 

@@ -28,8 +28,9 @@ class BatchesByLength(BatchSource[Cursor]):
         self._order_name = f"{order_name(plan, options)}, {self._grouping.name}"
         self._begin = Cursor()
         if isinstance(options.state, State):
-            check_state(options.state, self._order_name, plan)
-            self._begin = options.state.cursor
+            state = options.state
+            check_state(state, self._order_name, plan)
+            self._begin = Cursor(state.epoch, state.place, state.held)
         elif options.state:
             self._begin, _ = self.after(options.state, None)
 
