@@ -11,6 +11,7 @@ from functools import partial
 import google_crc32c
 import numpy as np
 
+from readers.files.files import RefusedError
 from readers.files.local import path_text
 from readers.files.of_path import files_of, read_file
 from readers.files.processors import processors
@@ -231,7 +232,9 @@ def _check_generation(path: str) -> Iterator[Problem]:
     """The problem of the newest generation's manifest. Readers take its copy, so it may be missing."""
     try:
         Manifest.from_bytes(read_file(path))
-    except FileNotFoundError:
-        return
+    except (FileNotFoundError, PermissionError) as error:
+        # Stores forbid a file that is missing, if the reader may not list.
+        if isinstance(error, RefusedError):
+            raise
     except (ValueError, RecursionError) as error:
         yield Problem(path, str(error))

@@ -210,3 +210,9 @@ def test_a_file_that_cannot_be_read_hides_no_other_problem(tmp_path, monkeypatch
     assert problems[2].startswith(f"{dataset}/vocabulary.txt: cannot be read: ")
     assert problems[3].startswith(f"{dataset}/generations/1.json: cannot be read: ")
     assert main(["verify", str(dataset)]) == 1
+
+    def forbidden(path):  # As a store forbids a missing file to a reader that may not list.
+        raise PermissionError(13, "Forbidden", path)
+
+    monkeypatch.setattr(VERIFY, "read_file", forbidden)
+    assert not [p for p in readers.verify(dataset).problems if "generations" in p.file]
