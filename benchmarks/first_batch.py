@@ -17,7 +17,7 @@ import google_crc32c
 import numpy as np
 
 import readers
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.index import HASH, Index, head_crc32c
 from readers.format.splits import shard_name
 from readers.format.tfrecord import frame

@@ -32,7 +32,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import readers
 from readers import decoders
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.tfrecord import frame
 
 BATCH = 256

@@ -1,4 +1,4 @@
-"""`python -m readers bench`: how many records a second each part of reading gives here, and which is the limit."""
+"""`python -m readers bench`: the records a second of each part of reading on this machine, and what the limit is."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from readers.api import as_numpy, load, torch_batches
 from readers.decoders.decoder import Decoder, called
 from readers.files.processors import on_all_processors, processors
 from readers.format.display import counted, format_bytes, format_table
+from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.format.tfrecord import CorruptRecordError
+from readers.order.split import parse_split
 from readers.shards.cache import Cache
 from readers.shards.resolve import resolve
 from readers.source import RecordSource
@@ -37,7 +39,10 @@ _DECODER = re.compile(
 
 @dataclass(frozen=True)
 class Rate:
-    """Records a second of a part, and its cure; or of a way to a step, which makes batches `ahead` of it or not."""
+    """The records a second of a part, which the cure makes faster, or of a way of reading.
+
+    `ahead` says whether the way makes batches while a step computes.
+    """
 
     name: str
     rate: float
@@ -53,7 +58,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Timings:
-    """The rates of parts and ways, with batches of a size; `step` is in seconds, None if it is unknown."""
+    """The rates of parts and ways. `step` is the seconds of a training step; None if the user states none."""
 
     title: str
     parts: Sequence[Rate]
@@ -115,7 +120,7 @@ def decoders_of(texts: Sequence[str]) -> dict[str, Decoder]:
 
 
 def step_of(text: str | None) -> float | None:
-    """The seconds of a text such as `120ms` or `0.2s`, if there is one; raises ValueError for any other text."""
+    """The seconds of a text such as `120ms` or `0.2s`; None for None. Raises ValueError for any other text."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)", text or "1s")
     if not found or not float(found[1]):
         raise ValueError(f"--step {text!r}: expected a time such as 120ms or 0.2s")
@@ -123,7 +128,7 @@ def step_of(text: str | None) -> float | None:
 
 
 def function_of(name: str | None) -> Any:
-    """The function with a name such as `augment:halves`, if there is one; raises ValueError if it is not found."""
+    """The function with a name such as `augment:halves`; None for None. Raises ValueError if there is no such function."""
     try:
         return pkgutil.resolve_name(name) if name else None
     except Exception as error:  # A module may raise anything.
@@ -144,8 +149,10 @@ def rate_of(items: Iterator[Any], each: int, seconds: float) -> float:
 def bench(
     directory: str, split: str | None, step: float | None, seconds: float, **how: Any
 ) -> Timings:
-    """The rates, each over some seconds, of the parts and ways of reading here; `how` are arguments of `as_numpy`."""
+    """The rates of the parts and ways of reading, each measured for some seconds; `how` are arguments of `as_numpy`."""
     plan, size, seeds = resolve(directory, split, None, None), how["batch_size"], itertools.count()
+    if not plan.records:
+        raise ValueError(f"{directory}: {plan.name} holds no records to measure")
     how |= {"split": plan.name, "shuffle": True, "repeat": None, "remainder": "drop"}
 
     def rate(**others: Any) -> float:
@@ -157,8 +164,11 @@ def bench(
     found = rate(columns=[first], decoders=skip, map=None)
     read = "keep the dataset on a faster disk of this machine (cache=), or write smaller records"
     parts = [Rate("reading and checksums", found, read)]
-    count = min(max(int(_DECODED / (plan.record_bytes or 1)), size), plan.records)
-    few = f"{plan.name.partition('[')[0]}[:{count}]"
+    counts = {name: split.records for name, split in Manifest.read(directory).splits.items()}
+    runs = parse_split(plan.name, counts)
+    name, start, stop = max(runs, key=lambda run: run[2] - run[1])
+    count = max(int(_DECODED / (plan.record_bytes or 1)), size)
+    few = f"{name}[{start}:{min(start + count, stop)}]"
     with tempfile.TemporaryDirectory() as folder:
         found = rate(split=few, cache=Cache(folder), map=None)
     whole = [n for n, f in plan.schema.items() if f.is_image and n not in how["decoders"]]

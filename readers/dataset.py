@@ -30,6 +30,9 @@ _P = ParamSpec("_P")
 
 _R = TypeVar("_R")
 
+# Of a classifier; larger labels are numbers that name something.
+_MOST_CLASSES = 1 << 24
+
 # Records in a notebook.
 _SHOWN = 10
 
@@ -123,17 +126,21 @@ class Dataset:
 
         Raises:
             ValueError: The records have no single label, it was not counted, as it has more than
-                100,000 different values, or some are negative; or there is no such split.
+                100,000 different values, or some are negative or above 16 million; or there is no such split.
         """
         label = self.manifest.counted_label
         if not label:
             raise ValueError(f"{self.directory}: no feature with one label a record was counted")
         name = default_split(list(self.splits)) if split is None else split
         counts = self.manifest.split(name).counts_of(label)
-        if counts is None or min(counts, default=0) < 0:
-            found = "not counted" if counts is None else f"as small as {min(counts)}"
+        problem = "not counted" if counts is None else ""
+        if counts and min(counts) < 0:
+            problem = f"as small as {min(counts)}"
+        elif counts and max(counts) >= _MOST_CLASSES:
+            problem = f"as large as {max(counts)}"
+        if counts is None or problem:
             raise ValueError(
-                f"{label!r} of {name}: expected classes from 0 on, but they are {found}"
+                f"{label!r} of {name}: expected classes from 0 on, but they are {problem}"
             )
         names = self.manifest.classes.get(label, ())
         weights = np.zeros(max(len(names), max(counts, default=-1) + 1))

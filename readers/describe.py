@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -76,7 +77,7 @@ def named(label: int, names: Sequence[str]) -> str:
 
 
 def _label_numbers(manifest: Manifest) -> Iterator[str]:
-    """Yields how many whole numbers are labels, and their range; and what a loss that needs ids from 0 has to know."""
+    """Yields the number and the range of labels that are whole numbers, and why a loss may not take them as ids."""
     if not manifest.label_range:
         return
     counts, classes = manifest.counts_of(manifest.label), manifest.num_classes

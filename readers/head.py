@@ -49,19 +49,14 @@ def _records(directory: str, split: str | None, count: int) -> tuple[Records, Ma
 
 
 def _read(records: Records, count: int) -> Iterator[dict[str, Any]]:
-    """Yields the first records, which are read together; those before a damaged one come first."""
+    """Yields the first records, some of which are read together."""
     size, count = records_together(records.plan), min(count, len(records))
     for first in range(0, count, size):
-        numbers = range(first, min(first + size, count))
-        try:
-            yield from records.read(numbers)
-        except ValueError:
-            for number in numbers:
-                yield from records.read([number])
+        yield from records.read(range(first, min(first + size, count)))
 
 
 def summary(value: Any, names: Sequence[str] = ()) -> str:
-    """An array, or a list of arrays, in one line: dtype, shape, first values, with the names of classes, and range."""
+    """An array, or a list of arrays, in one line: dtype, shape, first values or names of classes, and range."""
     if isinstance(value, list):
         shown = "; ".join(summary(array, names) for array in value[:1])
         return f"{len(value):,} arrays: {shown}{'; ...' if len(value) > 1 else ''}"

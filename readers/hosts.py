@@ -1,4 +1,4 @@
-"""`shard="auto"`: which host of how many this process is, from what is set up in it; no framework is imported here."""
+"""`shard="auto"`: the number of this host among how many. Frameworks are asked only if the program has imported them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WARNED = False
 
 
 def host_of(shard: Any, workers_share: bool = True) -> Any:
-    """The (index, count) that `shard="auto"`, None or a `tf.distribute.InputContext` stands for; others as they are.
+    """The (index, count) that the argument `shard` of a reader means; a pair stays as it is.
 
     For "auto", the first of `_SOURCES` that is set up decides; without one this is the only host, (0, 1). None is
     (0, 1), with a warning, the first time, if "auto" is anything else. If workers of a PyTorch `DataLoader` share,

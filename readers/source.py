@@ -13,6 +13,7 @@ import numpy as np
 from readers.batches.batch_format import check_number, check_one_of
 from readers.batches.options import OnCorrupt
 from readers.decoders.decoder import Decoder
+from readers.decoders.record_work import check_decoders
 from readers.format.decode.records import owned, owned_value
 from readers.format.schema import Schema
 from readers.format.tfrecord import CorruptRecordError
@@ -106,6 +107,7 @@ class RecordSource:
             )
         check_cache(cache)
         plan = resolve(path, split, schema, columns, accept_cut=skip)
+        check_decoders(decoders or {})
         plan = with_decoders(plan, decoders or {})
         self._seed, self._epoch = seed, 0
         self._records = Records(plan, verify_crc, skip, cache, own=True)
@@ -198,7 +200,8 @@ class RecordSource:
         return number % self._length
 
     def _opened(self) -> Records:
-        """The records, opened by this process: threads of its parent may have held locks of theirs when it was forked."""
+        """The records, opened by this process: when it was forked, a thread of its parent may have held a lock."""
         if self._process != os.getpid():
-            self._records, self._process = self._records.reopened(), os.getpid()
+            self._records = self._records.of_plan(self._records.plan)
+            self._process = os.getpid()
         return self._records

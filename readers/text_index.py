@@ -10,7 +10,7 @@ import numpy as np
 from readers.files.local import is_local, path_text
 from readers.format.manifest import TEXT_INDEX_SUFFIX, Manifest
 from readers.shards.index import read_offsets
-from readers.shards.resolving.datasets import dataset_plan
+from readers.shards.resolving.datasets import whole_shard
 
 
 def write_text_indexes(
@@ -26,12 +26,11 @@ def write_text_indexes(
     manifest, written = Manifest.read(source), []
     if output is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
-    for split in manifest.splits:
-        for part in dataset_plan(source, manifest, split).parts:
-            offsets = read_offsets(part)
-            rows = zip(offsets[:-1].tolist(), np.diff(offsets).tolist(), strict=True)
-            path = Path(part.path + TEXT_INDEX_SUFFIX)
-            path = path if output is None else Path(folder, path.name)
-            path.write_text("".join(f"{offset} {length}\n" for offset, length in rows))
-            written.append(path)
+    for part in (whole_shard(source, shard) for shard in manifest.shards):
+        offsets = read_offsets(part)
+        rows = zip(offsets[:-1].tolist(), np.diff(offsets).tolist(), strict=True)
+        path = Path(part.path + TEXT_INDEX_SUFFIX)
+        path = path if output is None else Path(folder, path.name)
+        path.write_text("".join(f"{offset} {length}\n" for offset, length in rows))
+        written.append(path)
     return written

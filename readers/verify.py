@@ -11,6 +11,7 @@ from functools import partial
 import google_crc32c
 import numpy as np
 
+from readers.files.files import RefusedError
 from readers.files.local import path_text
 from readers.files.of_path import files_of, read_file
 from readers.files.processors import processors
@@ -97,11 +98,13 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     manifest = Manifest.read(directory)
     shards = manifest.shards
     with ThreadPoolExecutor(processors()) as threads:
-        found = list(threads.map(partial(_checked, directory), shards))
+        found = list(threads.map(partial(_problems_of, directory), shards))
     problems = [problem for several in found for problem in several]
-    for name in manifest.files:
-        problems += _check_file(directory, manifest, name)
-    problems += _check_generation(join(directory, generation_file(manifest.generation)))
+    for name, file in manifest.files.items():
+        path = join(directory, file.path)
+        problems += _problems(path, _check_file(path, manifest, name))
+    path = join(directory, generation_file(manifest.generation))
+    problems += _problems(path, _check_generation(path))
     return Verification(
         shards=len(shards),
         records=sum(shard.records for shard in shards),
@@ -110,23 +113,25 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     )
 
 
-def _checked(directory: str, shard: Shard) -> list[Problem]:
-    """The problems of a shard, of which one may be that it cannot be read: others are checked even so."""
+def _problems(path: str, checks: Iterator[Problem]) -> list[Problem]:
+    """The problems of a file. That it cannot be read is one of them: other files are checked even so."""
     found = list[Problem]()
     try:
-        found.extend(_check(directory, shard))
+        found.extend(checks)
+    except FileNotFoundError:
+        found.append(Problem(path, "missing"))
     except OSError as error:
-        found.append(Problem(join(directory, shard.path), f"cannot be read: {error}"))
+        found.append(Problem(path, f"cannot be read: {error}"))
     return found
 
 
-def _check(directory: str, shard: Shard) -> Iterator[Problem]:
+def _problems_of(directory: str, shard: Shard) -> list[Problem]:
     path = join(directory, shard.path)
-    try:
-        size = files_of(path).stat(path).size
-    except FileNotFoundError:
-        yield Problem(path, "missing")
-        return
+    return _problems(path, _check_shard(path, shard))
+
+
+def _check_shard(path: str, shard: Shard) -> Iterator[Problem]:
+    size = files_of(path).stat(path).size
     index, problem = _index(path + INDEX_SUFFIX, shard)
     if problem:
         yield Problem(path + INDEX_SUFFIX, problem)
@@ -142,7 +147,7 @@ def _check(directory: str, shard: Shard) -> Iterator[Problem]:
 
 
 def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:
-    """The (offset, length) of each record, int64 [n, 2], from the index that was written; or its problem."""
+    """The (offset, length) of each record, int64 [n, 2], if the index is the one that was written; or its problem."""
     try:
         data = read_file(path)
         head = parse_head(data, path)
@@ -215,22 +220,21 @@ def _damaged_records(path: str, index: np.ndarray, size: int) -> Iterator[Proble
             yield Problem(path, "truncated or missing", int(first) + row, int(rows[row, 0]))
 
 
-def _check_file(directory: str, manifest: Manifest, name: str) -> Iterator[Problem]:
+def _check_file(path: str, manifest: Manifest, name: str) -> Iterator[Problem]:
     """The problem of a vocabulary or a tokenizer, if there is one."""
-    path = join(directory, manifest.files[name].path)
     try:
         manifest.check_file(name, read_file(path))
-    except FileNotFoundError:
-        yield Problem(path, "missing")
     except ValueError as error:
         yield Problem(path, str(error))
 
 
 def _check_generation(path: str) -> Iterator[Problem]:
-    """The problem of the newest generation's manifest, of which readers take the copy; it may be missing."""
+    """The problem of the newest generation's manifest. Readers take its copy, so it may be missing."""
     try:
         Manifest.from_bytes(read_file(path))
-    except FileNotFoundError:
-        return
+    except (FileNotFoundError, PermissionError) as error:
+        # Stores forbid a file that is missing, if the reader may not list.
+        if isinstance(error, RefusedError):
+            raise
     except (ValueError, RecursionError) as error:
         yield Problem(path, str(error))

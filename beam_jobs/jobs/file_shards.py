@@ -46,7 +46,7 @@ from beam_jobs.sources.source import Source, reference_key, unpack_reference
 from beam_jobs.storage.atomic import Piece
 from beam_jobs.storage.files import reading_ahead
 from readers.files.stores.ahead import Window
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.schema import Schema
 
 

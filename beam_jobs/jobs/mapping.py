@@ -21,7 +21,7 @@ from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.mapping import Mapper, feature_of, load_function, merged, stated
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, Task
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.schema import Feature, Schema
 
 # The records from which features are learned, and the files in which they are looked for.

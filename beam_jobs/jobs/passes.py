@@ -33,7 +33,7 @@ from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.labels import LABEL, ClassIds, LabelIds, Names, count_labels
 from beam_jobs.sources.source import Label
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.schema import Schema
 
 

@@ -49,7 +49,7 @@ from beam_jobs.records.runs import RunBuilder
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import make_directory
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.manifest import Manifest, join
 from readers.format.schema import Feature, Schema
 

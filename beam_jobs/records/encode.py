@@ -10,8 +10,8 @@ import numpy as np
 
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.statistics import Statistics
-from readers.format.encode import Encoder
 from readers.format.encode.index_rows import IndexRows
+from readers.format.encode.records import Encoder
 from readers.format.schema import Feature
 from readers.format.tfrecord import frame_all, frame_parts
 

@@ -68,7 +68,7 @@ def with_tensorflow() -> Records:
 def with_own_encoder() -> Records:
     """Framed Examples, and plain files."""
     from readers import Feature, Schema
-    from readers.format.encode import Encoder
+    from readers.format.encode.records import Encoder
     from readers.format.tfrecord import frame
 
     @functools.cache

@@ -29,7 +29,7 @@ SEGMENT_IDS, POSITIONS = "_segment_ids", "_positions"
 
 @dataclass(frozen=True)
 class BatchFormat:
-    """How features of unknown shape are batched: not at all, which is `"dense"`, or as `Padded`, `Ragged` or `Packed` say."""
+    """How features of unknown shape are batched. This class itself is `"dense"`, which has none."""
 
     max_length: int | Mapping[str, int] | None = None
     values: Any = None
@@ -42,7 +42,7 @@ class BatchFormat:
 
     @staticmethod
     def of(batching: object) -> BatchFormat:
-        """The format that the argument `batching` of a reader asks for; raises ValueError for any other value."""
+        """The format that the argument `batching` of a reader means; raises ValueError for any other value."""
         if isinstance(batching, BatchFormat):
             return batching
         if isinstance(batching, str) and batching in _FORMATS:
@@ -77,7 +77,7 @@ class BatchFormat:
         return self.max_length
 
     def pad_sizes(self, name: str) -> list[int]:
-        """The sizes to which a feature may be padded, increasing: the first that holds the longest record is taken, or without any its own."""
+        """Increasing sizes: a batch is padded to the first that holds its longest record; without any, to that record."""
         limit = self.limit(name)
         if self.to == "longest" or limit is None:
             return []
@@ -86,14 +86,14 @@ class BatchFormat:
         return [*(end for end in ends if end < limit), limit]
 
     def rows(self, schema: Mapping[str, Feature]) -> dict[str, RowFormat]:
-        """How the values of features become rows, of those that are rows."""
-        found = {}
+        """How the kernel makes rows, of each feature of which only the first size is unknown."""
+        rows = {}
         for name, feature in schema.items():
             if feature.is_rows:
                 pads = self.batching == "padded" and 0 not in feature.shape
                 padding = self.padding_value(name, feature).tobytes() if pads else b""
-                found[name] = RowFormat(self.limit(name), padding, self.pad_sizes(name))
-        return found
+                rows[name] = RowFormat(self.limit(name), padding, self.pad_sizes(name))
+        return rows
 
     def padded_shape(self, name: str, feature: Feature) -> tuple[int | None, ...]:
         """The shape of a feature in padded batches; None is a size that varies between them."""
@@ -111,7 +111,7 @@ class BatchFormat:
         return numpy_dtype(feature.dtype).type(value or 0)
 
     def _value(self, name: str, feature: Feature) -> Any:
-        """The padding that is given for a feature; None if none is."""
+        """The padding that the user gives for a feature; None for the default."""
         if isinstance(self.values, Mapping):
             return self.values.get(name)
         # A single value is meant for the features of its kind.
@@ -260,7 +260,7 @@ _FORMATS = {"dense": BatchFormat, "padded": Padded, "ragged": Ragged}
 
 
 def _checked_buckets(given: Any) -> Any:
-    """The buckets of a format, with the numbers of Python; raises ValueError if they are none."""
+    """The buckets of a format, in numbers of Python; raises ValueError if they are not valid."""
     buckets = plain(given)
     if buckets is None:
         return None

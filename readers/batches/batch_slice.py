@@ -35,7 +35,10 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchSlice:
-    """This host's records of one batch, all of one epoch. `mask`, bool [B], is true for rows that hold records; None if no mask is wanted."""
+    """This host's records of one batch, all of one epoch.
+
+    `mask`, bool [B], is true for rows that hold records; None if the batch has no mask.
+    """
 
     columns: Mapping[str, FeatureColumn]
     epoch: int
@@ -43,7 +46,7 @@ class BatchSlice:
     mask: np.ndarray | None = None
 
     def padded(self, schema: Mapping[str, Feature]) -> BatchSlice:
-        """The slice with a mask, filled up to its full size with rows of zeros and empty strings, of size 0 wherever it is unknown."""
+        """The slice with a mask, filled up with rows of zeros and empty strings, whose unknown sizes are 0."""
         rows, size, columns = self.group.rows, self.group.size, self.columns
         count = len(self.group.places) if rows is None else int(rows.max(initial=-1)) + 1
         if rows is None and count < size:
@@ -57,11 +60,11 @@ class BatchSlice:
         return replace(self, columns=columns, mask=np.arange(size) < count)
 
     def keys(self, seed: int, part: int) -> np.ndarray:
-        """A pseudo-random number for each row, int64 [B]: that of its first record, 0 for padding. `part` is the part that this host reads alone."""
+        """A pseudo-random number for each row, int64 [B]: that of its first record, 0 for padding."""
         places, rows = self.group.places, self.group.rows
         if rows is not None:
             places = places[np.unique(rows, return_index=True)[1]]
-        keys = np.asarray(record_keys(places, (seed, self.epoch, part)))
+        keys = record_keys(places, (seed, self.epoch, part))
         return keys if self.mask is None else np.pad(keys, (0, len(self.mask) - len(keys)))
 
     def arrays(
@@ -93,7 +96,7 @@ Transform = Callable[[dict[str, Any], np.ndarray], dict[str, Any]]
 
 @dataclass(frozen=True)
 class ToArrays:
-    """Makes a dict of arrays, or what the transform makes of it, or a tuple of some of them."""
+    """Makes the batch of some records: a dict of arrays, transformed, or a tuple of some of them."""
 
     schema: Schema
     options: ReadOptions

@@ -1,4 +1,4 @@
-"""A source of batches: which records each batch has, and how those of several batches are read together."""
+"""The batches of one host: which records each has, and how those of several are read together."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _Cursor = TypeVar("_Cursor")
 
 
 class BatchSource(abc.ABC, Generic[_Cursor]):
-    """The batches of one host, each found by a cursor, of the part of a plan that it reads; any number of iterators may share them."""
+    """The batches of one host, for any number of iterators. A cursor is the place of a batch among them."""
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         self.plan, self.options, self.order = plan, options, _order_of(plan, options)
         self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
-        # How features become rows, as far as this can be done where they are read.
-        self._rows = options.format.rows(plan.schema)
+        # Work on records needs them whole.
+        self._rows = {} if plan.work else options.format.rows(plan.schema)
 
     @abc.abstractmethod
     def epochs(self, cursor: _Cursor, end: _Cursor | None) -> Iterator[tuple[int, Iterator[Group]]]:
-        """Yields each epoch from a cursor to before another, with this host's records of its batches."""
+        """Yields the number and the batches of each epoch, from a cursor to before another."""
 
     @abc.abstractmethod
     def following(self, epoch: int, place: int, first: int, end: int) -> np.ndarray:
-        """The numbers of the records, int64 [k], that may take the place of a damaged one, from the `first` on."""
+        """The numbers of the records that may replace a damaged one, int64 [k], from the `first` to before the `end`."""
 
     @abc.abstractmethod
     def state(self, cursor: _Cursor) -> State:
@@ -49,19 +49,24 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
 
     @abc.abstractmethod
     def after(self, steps: int, end: _Cursor | None) -> tuple[_Cursor, int]:
-        """The cursor after the first batches, and how many these are: fewer than `steps` if the end comes before."""
+        """The cursor after `steps` batches, or after as many as there are before the end; and their number."""
 
     @abc.abstractmethod
     def _batches_of_pass(self, number: int) -> int: ...
 
     def batches_of_pass(self, number: int = 0) -> int:
-        """The number of batches in a pass from the beginning of an epoch; TypeError without an end, ValueError if by length there are too few records for one."""
+        """The number of batches in a pass that begins with an epoch.
+
+        Raises:
+            TypeError: The passes have no end.
+            ValueError: By length, an epoch has too few records for one batch.
+        """
         if self.options.repeat is None:
             raise TypeError("repeat=None: the batches have no end, so they have no number")
         return self._batches_of_pass(number)
 
     def state_after(self, steps: int) -> State:
-        """The state after the first batches, over all passes; ValueError if there are fewer before the end."""
+        """The state after the first `steps` batches of all passes; ValueError if there are fewer."""
         end = None if self.options.order.each_pass else self.bounds_of(0)[1]
         cursor, last = self.after(steps, end)
         if last < steps:
@@ -71,14 +76,14 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
     def slices(
         self, epoch: int, groups: Sequence[Group], fetched: Sequence[FramedRecords]
     ) -> list[BatchSlice]:
-        """Reads the batches of numbered groups of one epoch together, from memory as far as they were fetched; errors are those of `Records.batches`."""
+        """Reads several batches of one epoch together, from numbered groups; errors as of `Records.batches`."""
         options, schema = self.options, self.plan.schema
         places = np.concatenate([group.places for group in groups])
         numbers = np.concatenate([group.numbers for group in groups])
         bounds, keys = np.cumsum([0, *[len(group.places) for group in groups]]).tolist(), None
         if self.plan.work is not None:
             draws = (options.seed or 0, epoch, options.part_of_host or 0)
-            keys = np.asarray(record_keys(places, draws))
+            keys = record_keys(places, draws)
 
         def following(row: int, first: int, end: int) -> np.ndarray:
             return self.following(epoch, int(places[row]), first, end)

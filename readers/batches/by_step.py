@@ -1,4 +1,4 @@
-"""Batches found by the number of their step, which no other batch has to be known for."""
+"""Batches that follow from the numbers of their steps, without those before them."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class BatchesByStep(BatchSource[int]):
 
     def epochs(self, cursor: int, end: int | None) -> Iterator[tuple[int, Iterator[Group]]]:
         numbers = itertools.count(cursor) if end is None else range(cursor, end)
-        found = map(self._group, numbers)
-        for epoch, several in itertools.groupby(found, operator.itemgetter(0)):
+        groups = map(self._group, numbers)
+        for epoch, several in itertools.groupby(groups, operator.itemgetter(0)):
             yield epoch, (group for _, group in several)
 
     def _group(self, number: int) -> tuple[int, Group]:

@@ -28,7 +28,7 @@ def collate(
     empty: Allocator = np.empty,
     bucket: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """The arrays of a batch by name, each with a leading batch dimension, from columns that are truncated to their limits.
+    """The arrays [B, ...] of a batch by name, from columns that are truncated to their limits.
 
     Features of fixed shape are dense in every format. `ragged` gives an object array [B] of arrays, or of
     object arrays of arrays for a sequence of arrays of unknown shape. `<name>_mask` is bool, true where

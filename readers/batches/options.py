@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from readers.batches.batch_format import BATCH_MASK, BatchFormat, check_one_of, is_number, plain
 from readers.decoders.decoder import Decoder
-from readers.decoders.record_work import Map
+from readers.decoders.record_work import Map, check_decoders
 from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.cache import Cache
@@ -66,7 +66,7 @@ class Order:
 
     @classmethod
     def of(cls, shuffle: object) -> Order:
-        """The order that the argument `shuffle` of a reader asks for; raises ValueError for any other value."""
+        """The order that the argument `shuffle` of a reader means; raises ValueError for any other value."""
         shuffle = plain(shuffle)
         if isinstance(shuffle, Order):
             return shuffle
@@ -82,10 +82,12 @@ class Order:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How records become batches, from the arguments of `readers.load`, which describes them; ValueError names one that is not allowed.
+    """How records become batches: the arguments of `readers.load`, which describes them.
 
-    `state` is a state of a reader or a number of steps; `keys` is whether each batch comes with a pseudo-random number for
-    each record.
+    `state` may be a number of steps. `keys` says whether each batch comes with a pseudo-random number for each record.
+
+    Raises:
+        ValueError: An argument is not valid; the message names it.
     """
 
     batch_size: int | Sequence[int]
@@ -107,13 +109,7 @@ class ReadOptions:
         for name in _NUMBERS:
             self._set(name, plain(getattr(self, name)))
         self._check_batch_size()
-        if not isinstance(self.decoders, Mapping) or not all(
-            isinstance(decoder, Decoder) for decoder in self.decoders.values()
-        ):
-            raise ValueError(
-                f"decoders={self.decoders!r}: expected decoders by feature name, such as "
-                '{"image": readers.decoders.Resize(224)}'
-            )
+        check_decoders(self.decoders)
         if self.repeat is True:
             self._set("repeat", None)
         if self.repeat is not None and not is_number(self.repeat, 1):

@@ -20,7 +20,7 @@ from readers.shards.resolve import resolve
 
 
 def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, ReadOptions]:
-    """The plan of what to read, and how to read it, checked against each other, from the arguments of `readers.load` by name.
+    """What to read, and how, from the arguments of `readers.load` by name.
 
     Without `strings`, features of strings are read only if an argument names them, or a `map` may need them. Raises what
     `resolve` raises, or ValueError for an argument that is not valid or does not suit the dataset.
@@ -63,7 +63,7 @@ def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, R
 
 
 def _known_order(plan: Plan, options: ReadOptions) -> Order:
-    """The order to read a plan in, with the size of its windows; by default `global` if all shards are on local disks or in the cache."""
+    """The order of a plan, with the size of its windows: by default `global` if all shards are on disks or in the cache."""
     by = options.order.by
     if plan.mixed:
         if by == "interleave":

@@ -16,7 +16,7 @@ _Answer = TypeVar("_Answer")
 
 
 def prefetched(items: Iterator[_Item], count: int) -> Iterator[_Item]:
-    """The same items, up to `count` of them, at least 1, made by a thread before they are asked for.
+    """The same items. A thread makes up to `count` of them, at least 1, before they are asked for.
 
     An exception is raised at its place. The thread ends when the iterator is closed or no longer referred to.
     """
@@ -43,13 +43,13 @@ def _make(
     items: Iterator[Any], made: queue.SimpleQueue[Any], room: queue.SimpleQueue[bool]
 ) -> None:
     """Makes an item for each True in `room`."""
-    end: Exception | None = None
+    end: BaseException | None = None
     try:
         while room.get():
             made.put((True, next(items)))
     except StopIteration:
         pass
-    except Exception as error:
+    except BaseException as error:  # Whatever it is, somebody waits for an item.
         end = error
     made.put((False, end))
 
@@ -57,7 +57,7 @@ def _make(
 def mapped_ahead(
     make: Callable[[_Item], _Answer], items: Iterable[_Item], count: int
 ) -> Iterator[_Answer]:
-    """Yields the answer for each item, in order; threads make the next ones meanwhile, `count` of them, at least 1.
+    """Yields the answer for each item, in order. Up to `count` threads, at least 1, make the next answers.
 
     An exception of `make` is raised at the place of its item. If the iterator is no longer referred
     to, each thread ends with the item that it has begun.

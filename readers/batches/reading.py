@@ -20,7 +20,7 @@ from readers.batches.read_sizes import (
 from readers.shards.framed import FramedRecords
 from readers.shards.records import RECORD_ERRORS
 
-# Groups; the numbers of the records to fetch for them; and of those among these that the group after them needs, too.
+# Groups; the numbers of the records to fetch for them; and those of records among these that the next group needs, too.
 _Window = tuple[list[Group], np.ndarray, np.ndarray]
 
 
@@ -45,7 +45,7 @@ def batches_from(
 
 
 def _taken(groups: Iterator[Group], records: int, most: int = CHUNK_RECORDS) -> list[Group]:
-    """The next groups, at least one: up to `most` of them, with about as many records as given."""
+    """The next groups, at most `most`, with about so many records; at least one, unless there are no more."""
     taken, total, size = list[Group](), 0, 0
     while len(taken) < most and total + size <= records and (group := next(groups, None)):
         taken.append(group)
@@ -88,9 +88,9 @@ def _fetched(
 
 
 def _windows(source: BatchSource[Any], groups: Iterator[Group]) -> Iterator[_Window]:
-    """Yields what to fetch together: whole shuffle windows, whose records lie in a few ranges of the files.
+    """Yields what to fetch together: shuffle windows, whose records are in a few ranges of the files.
 
-    A batch across the edge of a window is among those of the next one, which has only the rest of its records.
+    A batch of two windows is among the groups of the second. The first fetches its records that are in it.
     """
     window, nothing = source.options.order.buffer, np.empty(0, np.int64)
     if window is None or source.options.by_length:
@@ -116,7 +116,7 @@ def _windows(source: BatchSource[Any], groups: Iterator[Group]) -> Iterator[_Win
 def _read(
     source: BatchSource[Any], epoch: int, groups: list[Group], fetched: list[FramedRecords]
 ) -> Iterator[tuple[BatchSlice, Any]]:
-    """Reads the batches of groups together, and one by one if a record of them is bad."""
+    """Reads the batches of groups together; one by one if a record is bad, so that those before it are returned."""
     try:
         batches = source.slices(epoch, groups, fetched)
     except RECORD_ERRORS:

@@ -121,11 +121,11 @@ def made_from(
     end: Any,
     turn: tuple[int, int] = (0, 1),
 ) -> Iterator[tuple[_Batch, tuple[Any, int]]]:
-    """Yields a worker's batches of a pass, each with the cursor and the number in the pass of the batch after it.
+    """Yields a worker's batches of a pass, each with the cursor and the number of the next batch.
 
-    `first` is the cursor and the number of the first batch, whichever worker reads it; `turn` the number of this worker and
-    how many there are. Not a method: a generator that refers to the object which holds it would keep files open until the
-    garbage collector finds the cycle.
+    `first` is the cursor and the number of the first batch of all workers, `turn` the number of this worker and of all
+    workers. Not a method: a generator that refers to the object which holds it would keep files open until the garbage
+    collector finds the cycle.
     """
     (cursor, number), (worker, workers) = first, turn
     for records, after in batches_from(source, cursor, end, turn, number):
@@ -140,10 +140,9 @@ def open_batches(plan: Plan, options: ReadOptions) -> BatchSource[Any]:
 
 def described(plan: Plan, options: ReadOptions, batches: Sized) -> str:
     """The text of `repr(batches)`: the split, how many batches of what size, the order, the features."""
-    try:
+    count = "batches without end" if options.repeat is None else "batches"
+    if options.repeat is not None and not options.by_length:  # To count those takes all lengths.
         count = f"{len(batches):,} batches"
-    except (TypeError, ValueError):
-        count = "batches without end" if options.repeat is None else "batches"
     order = "shuffled" if options.order.shuffle else "in order"
     features = ", ".join(
         f"{name}: {feature.dtype} {format_shape(feature.shape)}"

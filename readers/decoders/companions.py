@@ -18,7 +18,7 @@ from readers.format.schema import Feature, Schema
 def companion_features(
     boxes: Sequence[str], masks: Sequence[str], stored: Schema, size: tuple[int, int]
 ) -> dict[str, Feature]:
-    """The features that boxes and masks become, given the (height, width) of the decoded image; ValueError if one is missing or holds neither."""
+    """The features of boxes and masks beside a decoded image of a (height, width); ValueError if one is of no such kind."""
     found = {}
     for name in (*boxes, *masks):
         if name not in stored:
@@ -54,7 +54,10 @@ def moved_masks(
     image: tuple[int, int],
     size: tuple[int, int],
 ) -> dict[str, np.ndarray]:
-    """The masks of one record, moved from an image of a size to its window of another; ValueError if one cannot be decoded or has another size."""
+    """The masks of one record, cut to the window of its image and resized. `image` and `size` are (height, width).
+
+    Raises ValueError if a mask cannot be decoded, or is not as large as its image.
+    """
     found = {}
     for name, mask in masks.items():
         feature = stored[name]

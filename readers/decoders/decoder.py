@@ -24,9 +24,9 @@ from readers.format.schema import Feature, Schema
 
 @dataclass(frozen=True)
 class Batch:
-    """Records whose features are decoded together: images as bytes, or views of bytes; and their keys, int64 [B].
+    """Records to decode together: their features as they are stored, and their keys, int64 [B].
 
-    `rows` allocates the pixels of each record by itself; None if they may be in one array.
+    `rows` allocates the pixels of each record by themselves; None if they may be in one array.
     """
 
     columns: Mapping[str, FeatureColumn]
@@ -67,7 +67,7 @@ class Decoder(ABC):
 
 
 def image_of(name: str, feature: Feature, channels: int | None = None) -> Feature:
-    """The feature of whole images that an image feature, or one of bytes, is decoded to; raises ValueError for others."""
+    """The feature of the whole images that a feature stores; raises ValueError unless it has images or bytes."""
     if feature.step is None and feature.is_image:
         shape = (*feature.shape[:2], channels or feature.shape[2])
         return Feature(feature.dtype, shape, "png" if feature.dtype == "uint16" else "source")
@@ -160,7 +160,7 @@ BY_DECODER: MadeBy = "its decoder", "the decoder's shape"
 
 
 def checked_value(name: str, feature: Feature, value: Any, made_by: MadeBy) -> Any:
-    """A value that a function returned, as `column_of` takes it; raises ValueError if it does not fit its feature."""
+    """A value that a function returned, in the form for `column_of`; ValueError if it does not fit its feature."""
     check_no_tensor(name, value, made_by)
     if feature.is_sequence:
         each = Feature(feature.dtype, feature.shape[1:])
@@ -191,7 +191,7 @@ def checked_value(name: str, feature: Feature, value: Any, made_by: MadeBy) -> A
 
 
 def check_no_tensor(name: str, value: Any, made_by: MadeBy) -> None:
-    """Raises ValueError if a value is a tensor of TensorFlow, which may be symbolic, and is made slowly one by one."""
+    """Raises ValueError if a value is a tensor of TensorFlow, which may be symbolic, and is slow for single records."""
     if type(value).__module__.startswith("tensorflow."):
         raise ValueError(
             f"feature {name!r}: {made_by[0]} returned a tensor of TensorFlow, expected a NumPy array; a "
@@ -201,6 +201,8 @@ def check_no_tensor(name: str, value: Any, made_by: MadeBy) -> None:
 
 def _holds(dtype: np.dtype[Any], numbers: np.ndarray) -> bool:
     """Whether a dtype holds Python's numbers: every integer, and floats as far as they are finite."""
+    if not numbers.size:
+        return True  # NumPy takes an empty list for floats.
     if dtype.kind in "iu":
         with np.errstate(all="ignore"):
             return numbers.dtype.kind in "iub" and bool((numbers.astype(dtype) == numbers).all())

@@ -54,7 +54,10 @@ class Map:
 
 @dataclass(frozen=True)
 class RecordWork:
-    """The work on each record: decoders of `stored` features, and perhaps a function after them; `schema` is that of the result."""
+    """The work on each record: decoders, and perhaps a function after them.
+
+    Features are `stored` before the work, and those of `schema` after it. The decoders make those in `made`.
+    """
 
     stored: Schema
     decoders: Mapping[str, Decoder]
@@ -64,17 +67,12 @@ class RecordWork:
 
     @classmethod
     def of_decoders(cls, stored: Schema, decoders: Mapping[str, Decoder]) -> RecordWork:
-        """The work of decoders alone; ValueError if there is no such feature, or a decoder does not suit it."""
+        """The work of decoders alone; ValueError if a feature does not exist, or does not suit its decoder."""
         made: dict[str, Feature] = {}
         for name, decoder in decoders.items():
             if name not in stored:
                 raise ValueError(
                     f"decoders: {name!r} is not among the features that are read: {', '.join(stored)}"
-                )
-            if not isinstance(decoder, Decoder):
-                raise ValueError(
-                    f"decoders: {name!r} has {decoder!r}; expected a decoder such as "
-                    "readers.decoders.Resize(224), or readers.decoders.Function(function, dtype, shape)"
                 )
             found = decoder.features(name, stored)
             others = {*made, *decoders} - {name}
@@ -84,12 +82,8 @@ class RecordWork:
             made |= found
         return cls(stored, decoders, Schema({**stored, **made}), made)
 
-    def with_function(self, function: RecordFunction, schema: Schema) -> RecordWork:
-        """The same decoders, and after them a function that returns records with a schema."""
-        return replace(self, function=function, schema=schema)
-
     def columns(self, batch: Batch) -> dict[str, FeatureColumn]:
-        """The columns after the work; ValueError if a value cannot be decoded, or the function fails or returns other features."""
+        """The columns after the work; ValueError if it fails, or if the function returns other features than stated."""
         columns = dict(batch.columns)
         for name, decoder in self.decoders.items():
             columns |= decoder.columns(name, self.stored, batch)
@@ -121,10 +115,21 @@ class RecordWork:
         return {n: checked_value(n, f, record[n], _BY_MAP) for n, f in self.schema.items()}
 
 
-def schema_of_record(record: Any, decoded: Schema) -> Schema:
-    """The features of records like one that a function returned, given those before it; ValueError if it is no dict of arrays.
+def check_decoders(decoders: Any) -> None:
+    """Raises ValueError if the argument `decoders` of a reader is not a dict of decoders."""
+    if not isinstance(decoders, Mapping) or not all(
+        isinstance(decoder, Decoder) for decoder in decoders.values()
+    ):
+        raise ValueError(
+            f"decoders={decoders!r}: expected decoders by feature name, such as "
+            '{"image": readers.decoders.Resize(224)}'
+        )
 
-    A feature that fits the one of its name is that one. All others have the sizes of this record.
+
+def schema_of_record(record: Any, decoded: Schema) -> Schema:
+    """The features of a record that a function returned; ValueError if it is no dict of arrays.
+
+    A value that fits the feature of its name in `decoded` has that feature. All others have the sizes of this record.
     """
     if not isinstance(record, Mapping):
         raise ValueError(f"map returned {type(record).__name__}; expected a dict of arrays by name")

@@ -24,7 +24,7 @@ class ArrayImage:
 
 @cache
 def opencv() -> ModuleType:
-    """The module `cv2`; ImportError without it, or without the codec without which JPEGs would have other pixels."""
+    """The module `cv2`. Raises ImportError without it, or without simplejpeg: JPEGs would have other pixels."""
     try:
         import cv2
         import simplejpeg  # noqa: F401
@@ -37,7 +37,7 @@ def opencv() -> ModuleType:
 
 
 def read_view(image: EncodedImage | ArrayImage, view: View, out: np.ndarray) -> View:
-    """Writes a window of an image, resized, into a C-contiguous array [height, width, channels] of its dtype; returns the window used.
+    """Writes a window of an image, resized, to a C-contiguous array [height, width, channels]; returns the window.
 
     The image becomes a half, a quarter or an eighth of its size where that still has as many pixels as the
     result: each pixel is the mean of 2x2, 4x4 or 8x8, which the codec of JPEGs finds without decoding them all, and the

@@ -37,9 +37,10 @@ class View:
         return View(top, left, bottom - top, right - left, self.mirrored)
 
     def moved_boxes(self, boxes: np.ndarray, image: tuple[int, int], x_first: bool) -> np.ndarray:
-        """Boxes, float [n, 4], as parts of the window instead of an image of a (height, width), cut off at its edges, in their order.
+        """The boxes of an image of a (height, width) as boxes of the window, in the same order.
 
-        A box is two corners, as parts of the image from 0 to 1, each x, y or else y, x; one outside has no area.
+        Boxes are float [n, 4], two corners as parts of the image from 0 to 1, each x, y or else y, x. They are cut off
+        at the edges of the window; one outside of it has no area.
         """
         corners = boxes.reshape(-1, 2, 2)[..., ::-1] if x_first else boxes.reshape(-1, 2, 2)
         places = corners * np.array(image, boxes.dtype) - (self.top, self.left)
@@ -51,7 +52,7 @@ class View:
 
 
 def central_view(image: tuple[int, int], size: tuple[int, int], fraction: float) -> View:
-    """The window at the center with the shape of `size` that has a fraction of the height of the largest such window."""
+    """The window at the center with the shape of `size`, and a fraction of the height of the largest such window."""
     scale = fraction * min(image[0] / size[0], image[1] / size[1])
     height = min(max(round(size[0] * scale), 1), image[0])
     width = min(max(round(size[1] * scale), 1), image[1])
@@ -64,7 +65,10 @@ def random_view(
     ratio: tuple[float, float],
     draws: Sequence[float],
 ) -> View:
-    """A random window, found as torchvision's `RandomResizedCrop` does; `draws` are `ATTEMPTS` pairs and two more numbers from 0 to below 1."""
+    """A random window, drawn as by torchvision's `RandomResizedCrop`.
+
+    `draws` are random numbers from 0 to below 1: `ATTEMPTS` pairs, and two more.
+    """
     low, high = math.log(ratio[0]), math.log(ratio[1])
     *pairs, down, across = draws
     for area, shape in zip(pairs[::2], pairs[1::2], strict=True):

@@ -1,4 +1,4 @@
-"""The `.index` of a TFRecord file: where its records are, and some numbers of each, in arrays that are mapped.
+"""The `.index` of a TFRecord file: where its records are, and some numbers of each, in arrays to map.
 
 A head, which names the sections and has a checksum for each block of them, and the sections: one array
 each, with a number for each record (docs/format.md).
@@ -123,7 +123,7 @@ class Index:
 
     @classmethod
     def of_bytes(cls, data: Any, file: str) -> Index:
-        """The numbers in an `.index`, all of which is checked; ValueError, which names the file, if it is damaged."""
+        """The numbers in an `.index`, all of it checked; ValueError, with the name of the file, if it is damaged."""
         head = parse_head(data, file)
         lengths = np.diff(checked_offsets(data, head, file))
         sections = {name: head.numbers(data, name) for name in head.sections if name != OFFSET}
@@ -173,7 +173,7 @@ def _formatted(records: int, size: int, arrays: Mapping[str, np.ndarray]) -> byt
 
 
 def parse_head(data: Any, file: str) -> Head:
-    """The head of an index, whose blocks are not looked at; ValueError, which names the file, if it is damaged."""
+    """The head of an index. Its blocks are not checked; ValueError, with the name of the file, if the head is damaged."""
     try:
         return _head(np.frombuffer(data, np.uint8))
     except (ValueError, struct.error) as error:

@@ -17,7 +17,7 @@ _VARIABLE = re.compile(r"""(?<!\w)'[^']*'|"[^"]*"|(?<!\w)(?<!\w-)-?\d[\d,.]*""")
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason of rejects: how many have it; its text, with … for names and numbers, which differ; and the key of one."""
+    """A reason of rejects: how many have it, its text with … for names and numbers, and the key of one of them."""
 
     count: int
     reason: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import re
 from collections.abc import ItemsView, Iterator, Mapping, Sequence
@@ -29,6 +30,9 @@ IMAGE_ENCODINGS = tuple(
 
 # Slashes are allowed because other writers use them (image/encoded); 255 characters are generous.
 _NAME = re.compile(r"[^\x00-\x1f\\\ud800-\udfff]{1,255}")
+
+# Of one feature: a record has at most so many bytes.
+_MOST_VALUES = (1 << 31) - 1
 
 # NumPy 1 has no more. TensorFlow takes minutes for ragged tensors of a thousand.
 MAX_DIMENSIONS = 32
@@ -86,6 +90,8 @@ class Feature(Spec):
             raise ValueError(
                 f"shape {format_shape(shape)}: a size is negative; use None if it varies"
             )
+        if math.prod(size or 1 for size in shape) > _MOST_VALUES:
+            raise ValueError(f"shape {format_shape(shape)}: more than a record holds")
         if self.encoding == "":
             object.__setattr__(self, "encoding", _default_encoding(self.dtype, shape))
         if self.encoding not in list(ENCODINGS):  # It may be anything, of JSON.
@@ -213,7 +219,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def _shape_in_example(spec: Any) -> tuple[int | None, ...]:
-    """The shape of the values that a feature spec of `tf.io` finds in an Example; ValueError if it has no single one."""
+    """The shape of the values that a feature spec of `tf.io` reads; ValueError if they have no single shape."""
     kind = type(spec).__name__
     if kind in ("VarLenFeature", "RaggedFeature") and not getattr(spec, "partitions", ()):
         return (None,)

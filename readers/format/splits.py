@@ -19,6 +19,9 @@ _NUMBER = re.compile(r"[0-9a-f]{8}")
 # A part of a path, on any filesystem and in any URL.
 _PART = re.compile(r"(?!\.\.?\Z)[^/\\:%?#\x00-\x1f]+")
 
+# Records or bytes: the sums of several still fit into 63 bits.
+_MOST = 1 << 60
+
 # Counts that a split need not have.
 _MORE_COUNTS = ("more_frames", "unannotated")
 
@@ -36,7 +39,7 @@ def check_split_name(name: str) -> str:
 
 
 def checked_path(path: Any) -> str:
-    """A path in a dataset; ValueError if it is no text, or could point outside of the dataset's directory."""
+    """A path in a dataset; ValueError if it is no text, or may lead out of the dataset's directory."""
     if not isinstance(path, str) or not all(map(_PART.fullmatch, path.split("/"))):
         raise ValueError(f"path {str(path)[:200]!r}: expected one inside the dataset")
     return path
@@ -189,9 +192,9 @@ def typed(value: Mapping[str, Any], key: str, kind: type) -> Any:
 
 
 def _count(value: Mapping[str, Any], key: str) -> int:
-    """The value of a key, which must be a whole number of at least 0."""
+    """The value of a key, which must be a whole number from 0 to below 2 ** 60."""
     number: int = typed(value, key, int)
-    if number < 0:
+    if not 0 <= number < _MOST:
         raise ValueError(f"{key}: expected a count, found {number}")
     return number
 

@@ -21,7 +21,7 @@ RecordOrder = Callable[[int, np.ndarray], np.ndarray]
 
 
 class SequentialOrder:
-    """The order in which the records are stored, in every epoch; places of several epochs may be mixed."""
+    """The order in which the records are stored, the same in every epoch."""
 
     def __call__(self, epoch: int | np.ndarray, places: np.ndarray) -> np.ndarray:
         return places
@@ -97,7 +97,11 @@ class InterleavedOrder:
 
 
 def round_robin(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The shard of each place, int64 [k], of a stream of `BLOCK` records of each in turn, and its number in it."""
+    """The records at some places, int64 [k], of a stream that takes `BLOCK` records of each shard in turn.
+
+    Returns:
+        The shard of each record, and its number in the shard, int64 [k] each.
+    """
     rounds = _rounds(counts, places)
     before = np.minimum(counts, rounds[:, None] * BLOCK)
     turns = np.cumsum(np.minimum(counts, (rounds[:, None] + 1) * BLOCK) - before, axis=1)

@@ -49,7 +49,7 @@ def round_keys(key: Sequence[Any]) -> np.ndarray:
 
 
 def record_keys(places: np.ndarray, key: Sequence[int]) -> np.ndarray:
-    """A pseudo-random number below 2**63 for each place of an epoch, int64 [k], from numbers such as a seed."""
+    """A pseudo-random number below 2**63 for each place of an epoch, int64 [k]; the key is numbers such as a seed."""
     keys = round_keys(key)
     low = hash32(hash32(places ^ keys[0]) ^ places // _TWO_32 ^ keys[1])
     high = hash32(low ^ places ^ keys[2]) & 0x7FFFFFFF

@@ -82,7 +82,7 @@ class Schedule:
         return self.steps_of_pass(0)[1]
 
     def steps_of_pass(self, number: int) -> tuple[int, int | None]:
-        """The first step of a pass, by its number from 0, and the step after its last (None if it is endless).
+        """The first step of a pass, and the step after its last one; None if it is endless. Passes count from 0.
 
         Passes follow one another. Each ends after an epoch whose count is a multiple of `epochs`,
         so the first is shorter if it begins in a later epoch.

@@ -17,7 +17,7 @@ _FORMS = "'train', 'train[:10%]', 'train[1000:2000]', 'train[-100:]' or 'train[5
 
 
 def parse_split(text: str, counts: Mapping[str, int]) -> list[tuple[str, int, int]]:
-    """The runs (name, start, stop) of records in a sum of splits and of slices of them, as in TensorFlow Datasets.
+    """The runs (name, start, stop) of records in a sum of splits and slices, written as for TensorFlow Datasets.
 
     Percentages are rounded to the closest record, so that `[:10%]` and `[10%:]` share no record and
     lose none. Source: `tensorflow_datasets/core/splits.py`, rounding "closest".
@@ -79,7 +79,7 @@ def _bound(text: str, bound: str, records: int, default: int) -> int:
 
 
 def shard_ranges(counts: Sequence[int], start: int, stop: int) -> list[tuple[int, int, int]]:
-    """(shard, skip, take) for each shard that has records from `start` to before `stop` of all shards together."""
+    """(shard, skip, take) for each shard of the records `start` to before `stop` of all shards together."""
     ranges, first = [], 0
     for shard, count in enumerate(counts):
         low, high = max(start - first, 0), min(stop - first, count)

@@ -67,11 +67,6 @@ class State:
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"not a reader's state: {name}={getattr(self, name)!r} is no text")
 
-    @property
-    def cursor(self) -> Cursor:
-        """The position in the run."""
-        return Cursor(self.epoch, self.place, self.held)
-
     def to_json(self) -> str:
         """The state as one line of JSON."""
         return json.dumps({"version": _VERSION, **asdict(self)})

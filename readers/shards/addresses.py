@@ -11,17 +11,14 @@ from readers.format.compiled import library
 from readers.format.tfrecord import MAX_FRAMED_BYTES
 from readers.shards.opened.fetch import ShardBytes
 from readers.shards.opened.local_shard import LONG_RUN
-from readers.shards.opened.open_shards import OpenShards
+from readers.shards.opened.open_shards import MOST_OPEN, OpenShards
 
 # Numbers of calls of the kernel, which asks once a call whether a file was truncated.
 _CALLS = itertools.count(1)
 
-# Their maps stay open; Linux allows a process 65,530, and a process may read several datasets.
-_MOST_FILES = 8_192
-
 
 class Addresses(NamedTuple):
-    """The addresses of framed records, int64 [B], and their sizes in bytes, int64 [B]; the owner keeps the memory."""
+    """The addresses of framed records and their sizes in bytes, int64 [B] each. `owner` keeps their memory."""
 
     addresses: np.ndarray
     sizes: np.ndarray
@@ -43,11 +40,11 @@ class MappedRecords:
     def of(self, numbers: np.ndarray) -> Addresses | None:
         """Where the records of some numbers, int64 [B], are.
 
-        None if one of them is not on a local disk, or is cut off, or if they are in long runs, which are read faster
-        than they are mapped. DatasetError if a file or its index was changed, or an index is damaged.
+        None if a record is not on a local disk or is cut off; and if records are in long runs, which are faster to read.
+        Raises DatasetError if a file or its index was changed, or an index is damaged.
         """
         shards, (files, owners) = self._shards, self._known
-        if not shards.is_fetched or len(files) > _MOST_FILES:
+        if not shards.is_fetched or len(files) > MOST_OPEN:
             return None
         numbers = np.ascontiguousarray(numbers)
         for _ in range(2):
@@ -61,7 +58,7 @@ class MappedRecords:
         return None
 
     def _open(self, numbers: np.ndarray, files: np.ndarray, owners: list[ShardBytes]) -> bool:
-        """Maps the shards of some records, and checks the blocks of their indexes; false if one cannot be mapped."""
+        """Maps the shards of some records, and checks the blocks of their indexes; false if it cannot map a shard."""
         shards = self._shards
         parts, rows = shards.locate(numbers)
         found = np.flatnonzero(np.bincount(parts, minlength=len(files))).tolist()

@@ -27,9 +27,8 @@ class RecordError(ValueError):
 class RecordDecoder:
     """Decodes a plan's records. It is safe to share between threads.
 
-    `place` finds where a record is stored, by its number, for errors. `rows` allocates the pixels of each record by
-    itself; None if they may be in one array. `works` says whether there is work on records, or images of which the
-    pixels are asked for.
+    `place` returns where the record of a number is stored, for the messages of errors. `rows` allocates the pixels of
+    each record by themselves; None if they may be in one array. `works` says whether `worked` changes the columns.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class RecordDecoder:
         self.works = bool(self._images or plan.work)
 
     def one(self, data: memoryview) -> dict[str, Any]:
-        """The record in a serialized Example, before any work; ValueError, which does not name it, if it is wrong."""
+        """The record in a serialized Example, before any work; ValueError, without its place, if it is wrong."""
         return with_pixels(self._records.decode(data), self._schema)
 
     def record(self, framed: FramedRecords, row: int) -> dict[str, Any]:
@@ -66,9 +65,9 @@ class RecordDecoder:
         return columns
 
     def worked(self, columns: Columns, numbers: np.ndarray, keys: np.ndarray | None) -> Columns:
-        """The columns after the work on records, or with the pixels of their images; RecordError if one fails.
+        """The columns after the work on records, and with the pixels of images; RecordError if one fails.
 
-        The numbers of the records, and their keys, which the work needs, are int64 [B].
+        The numbers of the records are int64 [B]; so are their keys, which only work on records needs.
         """
 
         def located(row: int) -> contextlib.AbstractContextManager[None]:

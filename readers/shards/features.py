@@ -59,7 +59,7 @@ def _fixes(stored: tuple[int | None, ...], given: tuple[int | None, ...]) -> boo
 
 
 def with_decoders(plan: Plan, decoders: Mapping[str, Decoder]) -> Plan:
-    """The plan with decoders for some features; ValueError if one does not exist, or a decoder does not suit it."""
+    """The plan with decoders; ValueError if a feature does not exist, or does not suit its decoder."""
     if not decoders:
         return plan
     work = RecordWork.of_decoders(plan.schema, dict(decoders))
@@ -67,9 +67,10 @@ def with_decoders(plan: Plan, decoders: Mapping[str, Decoder]) -> Plan:
 
 
 def with_function(plan: Plan, mapped: Map, skip: bool, cache: Cache | None) -> Plan:
-    """The plan with a function of its records, which is called for the first one if its features are unknown.
+    """The plan with a function of each record.
 
-    Raises ValueError if the function fails for the first record, or returns no dict of arrays.
+    If the user does not state the features that it returns, they are those of its result for the first record. Raises
+    ValueError if it fails for that record, or returns no dict of arrays.
     """
     work = plan.work or RecordWork(plan.schema, {}, plan.schema)
     if mapped.schema is not None:
@@ -84,7 +85,7 @@ def with_function(plan: Plan, mapped: Map, skip: bool, cache: Cache | None) -> P
         record = {name: column.arrays()[0] for name, column in columns.items()}
         result = called(mapped.function, "map, for the first record,", record, 0)
         schema = schema_of_record(result, plan.schema)
-    return replace(plan, schema=schema, work=work.with_function(mapped.function, schema))
+    return replace(plan, schema=schema, work=replace(work, function=mapped.function, schema=schema))
 
 
 def with_fixed_shapes(plan: Plan) -> Plan:
@@ -99,9 +100,9 @@ def with_fixed_shapes(plan: Plan) -> Plan:
 
 
 def sizes_of(manifest: Manifest) -> dict[str, Sizes]:
-    """The smallest and the largest shape in all splits of the features of unknown shape.
+    """The smallest and the largest shape of each feature of unknown shape in all splits.
 
-    Those of which the statistics do not hold every unknown size are left out.
+    Features are left out if the statistics do not state all of their unknown sizes.
     """
     splits = [split.statistics for split in manifest.splits.values() if split.records]
     found = {
@@ -113,7 +114,7 @@ def sizes_of(manifest: Manifest) -> dict[str, Sizes]:
 
 
 def common_sizes(found: Mapping[str, Sequence[Sizes | None]]) -> dict[str, Sizes]:
-    """The smallest and the largest shape of each feature in several parts of the data; None is an unknown one."""
+    """The smallest and the largest shape of each feature in several parts of the data; None if one is not known."""
     common = {}
     for name, parts in found.items():
         known = [part for part in parts if part]

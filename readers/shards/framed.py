@@ -41,11 +41,6 @@ class FramedRecords:
         """Where the records are in memory."""
         return Addresses(address(self.data) + self.starts, self.stops - self.starts, self.data)
 
-    def select(self, kept: np.ndarray) -> FramedRecords:
-        """The records for which `kept`, bool [B], is true."""
-        columns = self.starts, self.stops, self.numbers
-        return FramedRecords(self.data, *(column[kept] for column in columns))
-
     def find(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The row of each number, int64 [k], among these records; and bool [k], whether it is here.
 
@@ -58,7 +53,7 @@ class FramedRecords:
 
 
 class Place(NamedTuple):
-    """Where a record is stored: the part of the plan, its number in the file, and its position there in bytes."""
+    """Where a record is stored: the part of the plan, the number of the record in the file, and its first byte."""
 
     part: Part
     row: int
@@ -77,7 +72,7 @@ class FramedReader:
         self._local = threading.local()
 
     def read(self, numbers: np.ndarray, fetched: Sequence[FramedRecords] = ()) -> FramedRecords:
-        """The records of some numbers, int64 [B], from memory as far as they were fetched before."""
+        """The records of some numbers, int64 [B]. Those among `fetched` are copied from memory."""
         pieces, left = list[_Piece](), np.ones(len(numbers), bool)
         for records in fetched:
             rows, is_here = records.find(numbers)
@@ -108,10 +103,7 @@ class FramedReader:
 
     def read_one(self, number: int) -> memoryview:
         """One record, in memory that the thread's next call uses again."""
-        part = int(self._shards.ends.searchsorted(number, side="right"))
-        self._shards.load_index(part)
-        row = number - int(self._shards.firsts[part])
-        offset, length = self._shards.indexes.of_one(row, part)
+        part, _, offset, length = self._found(number)
         framed = memoryview(self._buffer(length))[:length]
         shard = self._shards.open(self._shards.parts[part].path)
         shard.read([(part, offset, length, 0)], framed)
@@ -119,11 +111,15 @@ class FramedReader:
 
     def place(self, number: int) -> Place:
         """Where a record is stored."""
+        part, row, offset, _ = self._found(number)
+        return Place(self._shards.parts[part], row, offset)
+
+    def _found(self, number: int) -> tuple[int, int, int, int]:
+        """The part of a record, its number in the part's file, and its offset and length there in bytes."""
         part = int(self._shards.ends.searchsorted(number, side="right"))
         self._shards.load_index(part)
         row = number - int(self._shards.firsts[part])
-        offset, _ = self._shards.indexes.of_one(row, part)
-        return Place(self._shards.parts[part], row, offset)
+        return part, row, *self._shards.indexes.of_one(row, part)
 
     def _read(self, numbers: np.ndarray) -> FramedRecords:
         """Reads records file by file, each into its position in one buffer."""

@@ -1,4 +1,4 @@
-"""Where records are in their files, and other numbers of each, from the `.index` of a file or by a scan."""
+"""Where records are in their files: from the `.index` of a file, or from a scan of its headers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _copy_of(part: Part) -> tuple[Any, Callable[[], bytes]]:
 
 
 def _fetched(part: Part) -> bytes:
-    """The bytes of an index: only those that are right become a copy, which would outlive their repair."""
+    """The bytes of an index, checked: a copy of damaged ones would outlive their repair."""
     path = part.path + INDEX_SUFFIX
     try:
         data = files_of(path).read(path, 0, part.index_bytes or None)
@@ -101,7 +101,7 @@ def forget(part: Part) -> bool:
 
 
 def scanned(path: str) -> Index:
-    """The lengths of all records of a file, from their headers: 12 bytes per record, whose CRC32C is checked.
+    """The lengths of all records of a file, from their headers of 12 bytes, whose CRC32C is checked.
 
     Raises:
         CorruptRecordError: The header of a record is wrong, or the file ends within a record.
@@ -137,9 +137,9 @@ def _refuse_compressed(header: bytes, path: str) -> None:
 
 
 def read_offsets(part: Part) -> np.ndarray:
-    """Where each record of a part's file begins and where the last one ends, int64 [records + 1], checked.
+    """Where each record of a part's file begins and where the last one ends, int64 [records + 1].
 
-    It raises DatasetError if the index is damaged, or not that of the file, and what `open_index` raises.
+    Raises DatasetError if the index is damaged, or not that of the file, and what `open_index` raises.
     """
     with open_index(part) as file:
         data = file.read()

@@ -105,9 +105,10 @@ class Plan:
         )
         return replace(self, parts=parts, records=stop - start)
 
-    def without_versions(self) -> Plan:
-        """The plan for a process that may be on another machine, where files have other inodes."""
-        return replace(self, parts=tuple(replace(part, version=None) for part in self.parts))
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process may be on another machine, where files have other inodes.
+        parts = tuple(replace(part, version=None) for part in self.parts)
+        return {**self.__dict__, "parts": parts}
 
     @functools.cached_property
     def digest(self) -> str:

@@ -40,26 +40,30 @@ def resolve(
     how = split, schema, columns, accept_cut
     if isinstance(path, Mix):
         return _mixed(path, [resolve(directory, *how) for directory in path.weights])
-    is_path = isinstance(path, os.PathLike) or (isinstance(path, Sequence) and len(path) > 0)
-    if not is_path:
-        raise ValueError(
-            f"path={path!r:.200}: expected a directory, a list of directories or files, or a readers.Mix"
-        )
-    if isinstance(path, (str, os.PathLike)):
-        name = path_text(path)
-        if schema is None or _is_dataset(name):
-            if is_glob(name):
-                raise ValueError(f"{name}: a glob needs schema=; a dataset is a directory")
-            plan = dataset_plan(name, Manifest.read(name), split, schema, accept_cut)
-        else:
-            plan = files_plan(found_files(name), split, schema)
-    elif schema is None or _is_dataset(path_text(path[0])):
-        return _joined(path, [resolve(directory, *how) for directory in path])
+    is_one = isinstance(path, (str, os.PathLike))
+    names = _names(path)
+    if schema is not None and not _is_dataset(names[0]):
+        plan = files_plan(found_files(names[0]) if is_one else names, split, schema)
+    elif not is_one:
+        return _joined(names, [resolve(name, *how) for name in names])
+    elif is_glob(names[0]):
+        raise ValueError(f"{names[0]}: a glob needs schema=; a dataset is a directory")
     else:
-        plan = files_plan([path_text(file) for file in path], split, schema)
+        plan = dataset_plan(names[0], Manifest.read(names[0]), split, schema, accept_cut)
     if columns is None:
         return plan
     return replace(plan, schema=plan.schema.select(name_list("columns", columns)))
+
+
+def _names(path: Any) -> list[str]:
+    """One path, or those of a list, as text; raises ValueError for anything else."""
+    paths = [path] if isinstance(path, (str, os.PathLike)) else path
+    is_list = isinstance(paths, Sequence) and len(paths) > 0
+    if not is_list or not all(name and isinstance(name, (str, os.PathLike)) for name in paths):
+        raise ValueError(
+            f"path={path!r:.200}: expected a directory, a list of directories or files, or a readers.Mix"
+        )
+    return list(map(path_text, paths))
 
 
 def _mixed(mix: Mix, plans: Sequence[Plan]) -> Plan:

@@ -158,7 +158,7 @@ class TorchPass(Iterator[Any]):
         return {**self._fits(), "pass": self._number, "batch": number, "cursor": held}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resumes the pass of a state; ValueError if it is of another dataset, order, host or number of workers."""
+        """Resumes a pass; ValueError if the state is of another dataset, order, host or number of workers."""
         for name, mine in self._fits().items():
             if state.get(name) != mine:
                 raise ValueError(f"the state is of {name}={state.get(name)!r}, not {mine!r}")
@@ -218,7 +218,7 @@ class _PassCounter:
         self._mine: tuple[int, int] | None = None
 
     def begin(self, seed: int | None, worker: int = 0) -> int:
-        """The number of the pass that a worker begins, from 0 on; all workers of a loader's pass give the same seed."""
+        """The number of the pass that a worker begins, from 0 on. All workers of one pass have the same seed."""
         mark = 0 if seed is None else 1 + seed % (2**31 - 1)
         words = self._words.numpy()
         counts, marks = words >> 31, words & (2**31 - 1)

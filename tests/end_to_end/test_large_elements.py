@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from PIL import Image
 
 from beam_jobs import WriteShards
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.format.tfrecord import frame

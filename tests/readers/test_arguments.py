@@ -181,10 +181,13 @@ def test_a_shuffle_buffer_is_explained(tmp_path):
     [readers.RecordSource, lambda *how, **more: readers.as_numpy(*how, batch_size=1, **more)],
 )
 def test_what_is_no_path_and_no_cache_is_refused_by_all_readers(dataset, reader):
-    for path in (None, []):
-        expected = f"path={path}: expected a directory, a list of directories"
-        with pytest.raises(ValueError, match=re.escape(expected)):
-            reader(path)
+    for path in (None, [], b"ab", "", [5], [readers.Mix({dataset: 1})]):
+        expected = f"path={path!r}: expected a directory, a list of directories"
+        for more in ({}, {"schema": {"id": "int64"}}):
+            with pytest.raises(ValueError, match=re.escape(expected)):
+                reader(path, **more)
+    with pytest.raises(ValueError, match="decoders=224: expected decoders by feature name"):
+        reader(dataset, decoders=224)
     with pytest.raises(ValueError, match=r"cache='/tmp': expected readers\.Cache"):
         reader(dataset, cache="/tmp")
 

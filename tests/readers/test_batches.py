@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 import threading
 
 import numpy as np
@@ -54,6 +55,9 @@ def test_the_length_is_that_of_a_pass_if_it_is_known(tmp_path):
         len(readers.as_numpy(path, **STEPS, repeat=None))
     runs = write_signals(tmp_path / "signals")
     by_length = readers.as_numpy(runs, **BY_LENGTH)
+    assert repr(by_length).startswith(
+        "Batches(train, batches of "
+    )  # Without a look at all lengths.
     assert len(by_length) == len(list(by_length))
 
 
@@ -99,6 +103,17 @@ def test_an_error_does_not_end_the_loop_as_if_all_were_read(tmp_path, prefetch):
         with pytest.raises(readers.CorruptRecordError):
             next(batches)
     assert batches.state().place == 8
+
+
+def test_a_thread_hands_on_whatever_a_function_of_the_user_raises():
+    def leave():
+        yield 1
+        sys.exit("no more")
+
+    items = prefetched(leave(), 1)
+    assert next(items) == 1
+    with pytest.raises(SystemExit, match="no more"):
+        next(items)
 
 
 def test_a_thread_ends_with_its_iterator():

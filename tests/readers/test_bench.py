@@ -92,7 +92,10 @@ def test_a_dataset_is_measured_in_every_way(dataset, capsys, tmp_path, monkeypat
         "def twice(record, key):\n    return {**record, 'id': record['id'] * 2}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert main([*small, "--split", "train[4:]", "--map", "changes:twice", "--json"]) == 0
+    assert (
+        main([*small, "--split", "val[1:]+train[4:]+val[:1]", "--map", "changes:twice", "--json"])
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert [part["name"] for part in found["parts"]][2:] == ["map"]
     assert all(each["rate"] > 0 for each in found["parts"] + found["ways"]) and found["idle"] == {}
@@ -120,10 +123,12 @@ def test_decoders_are_spelled_with_their_sizes():
         (["--map", "json:nothing"], "--map 'json:nothing': expected MODULE:FUNCTION"),
         (["--map", "json:loads"], "map raised TypeError"),
         (["--split", "nothing"], "unknown split 'nothing'"),
+        (["--split", "val"], "val holds no records to measure"),
         (["--batching", "packed"], "batching='packed'"),
         (["--batch_size", "21"], "too few for one batch: batch_size=21"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_an_error_of_one_line(dataset, capsys, flags, message):
+def test_what_is_wrong_is_an_error_of_one_line(tmp_path, capsys, flags, message):
+    dataset = str(write_numbers(tmp_path / "numbers", val=0))
     assert main(["bench", dataset, "--batch_size", "4", "--seconds", "0", *flags]) == 2
     assert message in capsys.readouterr().err

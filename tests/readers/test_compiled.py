@@ -19,6 +19,7 @@ SCHEMA = readers.Schema(
         "tokens": ("int32", (None,), "list"),
         "icon": ("uint8", (2, None, 1), "png"),
         "key": ("string", ()),
+        "masks": ("uint8", (None, None, None)),
     }
 )
 
@@ -32,7 +33,12 @@ def record(number):
         "tokens": rng.integers(-9, 300, number % 5).astype(np.int32),
         "icon": encoded(rng.integers(0, 256, (2, 1 + number % 3)).astype(np.uint8), "PNG"),
         "key": f"key {number**3}",
+        "masks": rng.integers(0, 2, (number % 4, 2, 1 + number % 3)).astype(np.uint8),
     }
+
+
+def reversed_tokens(record, key):
+    return {**record, "tokens": record["tokens"][::-1]}
 
 
 @pytest.fixture
@@ -95,8 +101,13 @@ def by_definition(path, **options):
         {"batching": "ragged", "shuffle": readers.Order(False, by="interleave")},
         {"batching": readers.Ragged(max_length={"signal": 3, "tokens": 2})},
         {"columns": ["vector", "label"], "remainder": "pad"},
+        {"batching": readers.Padded(max_length=2), "map": reversed_tokens},
+        {
+            "batching": "padded",
+            "decoders": {"icon": readers.decoders.Resize(2, with_masks="masks")},
+        },
     ],
-    ids=str,
+    ids="-".join,
 )
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_batches_are_those_of_the_definition(dataset, asked, options, shuffle):

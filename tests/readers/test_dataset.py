@@ -97,6 +97,11 @@ def test_class_weights_are_those_of_scikit_learn(labelled):
     np.testing.assert_allclose(readers.open(labelled).class_weights("val"), [1, 0, 0, 0])
     with pytest.raises(ValueError, match="unknown split 'test': the dataset has train, val"):
         readers.open(labelled).class_weights("test")
+    manifest = Manifest.read(labelled)
+    splits = {"train": replace(manifest.splits["train"], statistics=counted([1, 10**15]))}
+    dataset = readers.Dataset(str(labelled), replace(manifest, splits=splits))
+    with pytest.raises(ValueError, match="but they are as large as 1000000000000000"):
+        dataset.class_weights()
 
 
 def test_shards_and_other_files_have_paths(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import readers
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.encodings.spec import MAX_EMPTY_SIZE
 from readers.format.protobuf.tensor import serialize_tensor
 from readers.format.tfrecord import frame

@@ -83,6 +83,7 @@ def table_in(out, first):
         ({"0": 2, "9" * 18: 1}, 10**18, "0 to 9"),
         ({"-1": 2, "1": 1}, None, "-1 to 1 some are negative: a loss that needs ids from 0 needs"),
         (None, 6, "labels whole numbers, 1 to 5 classes 6 rejected"),
+        ({"0": 1, str(10**15): 2}, 10**15 + 1, "have no record, such as 1 classes 1,000,000,000,"),
     ],
 )
 def test_info_shows_the_number_of_classes(tmp_path, capsys, values, classes, lines):
@@ -335,15 +336,13 @@ def test_credentials_in_a_url_are_not_shown(capsys):
 
 
 def test_other_programs_get_paths_and_text_indexes(tmp_path, capsys):
-    path = write_numbers(tmp_path / "d", (2, 3))
-    shards = [
-        f"{path}/{split}.tfrecord"
-        for split in ("train-00000-of-00002", "train-00001-of-00002", "val-00000-of-00001")
-    ]
+    path = write_numbers(tmp_path / "d", (2, 0, 3))
+    shards = [f"{path}/train-0000{number}-of-00003.tfrecord" for number in range(3)]
+    shards.append(f"{path}/val-00000-of-00001.tfrecord")
     assert run("files", str(path), capsys=capsys)[:2] == (0, "\n".join([*shards, ""]))
     assert (
         run("files", str(path), "--split", "val", "--json", capsys=capsys)[1]
-        == json.dumps({"files": shards[2:]}) + "\n"
+        == json.dumps({"files": shards[3:]}) + "\n"
     )
     assert (
         run("index", str(path), "--text", "--output", str(tmp_path / "texts"), capsys=capsys)[0]

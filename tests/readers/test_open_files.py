@@ -132,7 +132,8 @@ def test_an_index_that_is_truncated_while_open_raises_an_error(tmp_path, monkeyp
 def test_a_dataset_that_is_replaced_before_its_shards_are_opened_is_noticed(tmp_path, way, read):
     source = readers.RecordSource(write_numbers(tmp_path / "old"), "train")
     assert source[0]["id"] == 0
-    pickled = pickle.dumps(source)
+    batches = readers.as_numpy(tmp_path / "old", 1, split="train[19:]")
+    pickled = pickle.dumps((source, batches))
     new = write_dataset(tmp_path / "new", NUMBERS, {"train": [[]] * 3 + [numbers(26, 4)]})
     name = "train-00003-of-00004.tfrecord"
     if way == "replaced":
@@ -143,7 +144,8 @@ def test_a_dataset_that_is_replaced_before_its_shards_are_opened_is_noticed(tmp_
     with pytest.raises(readers.DatasetError, match=rf"{name}: the file was changed or replaced"):
         read(source)
     # A copy in another process may be on another machine, where files have other inodes.
-    assert pickle.loads(pickled)[19]["id"] == 29
+    copy, (batch,) = pickle.loads(pickled)
+    assert copy[19]["id"] == batch["id"] == 29
 
 
 @pytest.mark.parametrize("mapped", [True, False])

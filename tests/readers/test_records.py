@@ -323,12 +323,14 @@ def test_functions_of_tensors_are_mapped_over_batches_or_records(photos):
 
 def test_a_map_may_return_numbers_of_python_that_fit(tmp_path):
     directory = write_signals(tmp_path)
-    schema = {"a": ("uint8",), "b": ("uint64",), "c": ("float32",)}
+    schema = {"a": ("uint8",), "b": ("uint64",), "c": ("float32",), "d": ("int64", [None])}
 
     def function(record, key):
-        return {"a": 255, "b": 2**63, "c": 1.5}
+        return {"a": 255, "b": 2**63, "c": 1.5, "d": [record["label"]] * (record["label"] % 2)}
 
-    (batch,) = readers.as_numpy(directory, batch_size=5, map=readers.Map(function, schema))
+    mapped = readers.Map(function, schema)
+    (batch,) = readers.as_numpy(directory, batch_size=5, batching="ragged", map=mapped)
+    assert [value.tolist() for value in batch["d"]] == [[], [1], [], [3], []]
     assert batch["a"].tolist() == [255] * 5 and batch["b"].tolist() == [2**63] * 5
 
 

@@ -12,7 +12,7 @@ import readers
 from beam_jobs import WriteShards
 from beam_jobs.errors import UsageError
 from readers.format.decode.records import Decoder
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.schema import Feature, Schema
 from tests.support.arrays import as_lists, assert_same, nested, random_array
 from tests.support.plain import example, jpeg, sequence_example, tensor, write_plain

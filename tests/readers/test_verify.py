@@ -66,7 +66,7 @@ def test_every_byte_matters(dataset):
     for row in (0, 5):
         for place in range(index[row, 0], index[row].sum(), 2):
             path.write_bytes(data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :])
-            (problem,) = VERIFY._check(str(dataset), shard)
+            (problem,) = VERIFY._problems_of(str(dataset), shard)
             assert (problem.file, problem.record) == (str(path), row)
             assert problem.offset == index[row, 0]
 
@@ -116,7 +116,7 @@ def test_every_byte_of_an_index_matters(dataset):
     others = b"", data[:8], data[:-1], data[:-64], data + b"\0", data * 2
     for wrong in (*itertools.islice(flipped, 0, None, 3), *others):
         path.write_bytes(wrong)
-        (problem,) = VERIFY._check(str(dataset), shard)
+        (problem,) = VERIFY._problems_of(str(dataset), shard)
         assert (problem.file, problem.record) == (str(path), None)
     path.write_bytes(data)
     assert readers.verify(dataset).ok
@@ -187,10 +187,16 @@ def test_a_changed_word_of_a_vocabulary_is_reported(tmp_path):
     assert problem.message.startswith("its CRC32C is ")
 
 
-def test_a_shard_that_cannot_be_read_hides_no_other_problem(tmp_path, monkeypatch):
+def test_a_file_that_cannot_be_read_hides_no_other_problem(tmp_path, monkeypatch):
     dataset = write_numbers(tmp_path / "numbers", (5, 6, 7, 4))
     damage(dataset / SHARD, 2)
     first, stat = "train-00000-of-00004.tfrecord", VERIFY.files_of
+
+    (dataset / "vocabulary.txt").mkdir()
+    (dataset / "generations" / "1.json").mkdir(parents=True)
+    files = {"vocabulary.txt": File("vocabulary.txt", 0)}
+    stated = dataclasses.replace(Manifest.read(dataset), vocabulary=5, files=files)
+    (dataset / "manifest.json").write_bytes(stated.to_bytes())
 
     def refused(path):
         if path.endswith(first):
@@ -200,5 +206,13 @@ def test_a_shard_that_cannot_be_read_hides_no_other_problem(tmp_path, monkeypatc
     monkeypatch.setattr(VERIFY, "files_of", refused)
     problems = [str(problem) for problem in readers.verify(dataset).problems]
     assert problems[0].startswith(f"{dataset}/{first}: cannot be read: [Errno 13]")
-    assert problems[1].endswith("damaged") and len(problems) == 2
+    assert problems[1].endswith("damaged")
+    assert problems[2].startswith(f"{dataset}/vocabulary.txt: cannot be read: ")
+    assert problems[3].startswith(f"{dataset}/generations/1.json: cannot be read: ")
     assert main(["verify", str(dataset)]) == 1
+
+    def forbidden(path):  # As a store forbids a missing file to a reader that may not list.
+        raise PermissionError(13, "Forbidden", path)
+
+    monkeypatch.setattr(VERIFY, "read_file", forbidden)
+    assert not [p for p in readers.verify(dataset).problems if "generations" in p.file]

@@ -16,7 +16,7 @@ import google_crc32c
 import numpy as np
 
 import readers
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.index import Index, head_crc32c
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema

@@ -1,4 +1,4 @@
-"""Batches of records grouped by length, found from a cursor: each host finds those of all hosts, and reads its own records."""
+"""Batches of records of similar length. Each host computes those of all hosts, and reads its share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from readers.shards.plan import Plan
 
 
 class BatchesByLength(BatchSource[Cursor]):
-    """Batches in sequence, in buckets or packed, each found from the cursor before it."""
+    """The batches in buckets, or packed. Each follows from the cursor before it."""
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         super().__init__(plan, options)
@@ -28,8 +28,9 @@ class BatchesByLength(BatchSource[Cursor]):
         self._order_name = f"{order_name(plan, options)}, {self._grouping.name}"
         self._begin = Cursor()
         if isinstance(options.state, State):
-            check_state(options.state, self._order_name, plan)
-            self._begin = options.state.cursor
+            state = options.state
+            check_state(state, self._order_name, plan)
+            self._begin = Cursor(state.epoch, state.place, state.held)
         elif options.state:
             self._begin, _ = self.after(options.state, None)
 
@@ -67,7 +68,7 @@ class BatchesByLength(BatchSource[Cursor]):
             cursor = Cursor(cursor.epoch + 1)
 
     def _rest_of_epoch(self, cursor: Cursor) -> Iterator[Group]:
-        """This host's share of each batch from a cursor to the end of its epoch; ValueError if there is none."""
+        """This host's share of each batch, from a cursor to the end of its epoch; ValueError if an epoch has no batch."""
         epoch, total, any_batch = cursor.epoch, self.plan.records, cursor.place > 0
         drop = self.options.remainder == "drop"
         for group, end, held in self._grouping.groups(self._chunks(cursor), total, drop):
@@ -119,11 +120,11 @@ class BatchesByLength(BatchSource[Cursor]):
     def following(self, epoch: int, place: int, first: int, end: int) -> np.ndarray:
         """The next records of its bucket, or that are not longer."""
         total = self.plan.records
-        lengths, found = self._lengths_of(epoch, np.array([place]))[0], [np.empty(0, np.int64)]
+        lengths, fitting = self._lengths_of(epoch, np.array([place]))[0], [np.empty(0, np.int64)]
         for begin in range(1, total, CHUNK_RECORDS):
             places = (place + np.arange(begin, min(begin + CHUNK_RECORDS, total))) % total
             numbers = self.order(epoch, places)
-            found.append(numbers[self._grouping.fits(self._lengths.of(numbers), lengths)])
-            if sum(map(len, found)) >= end:
+            fitting.append(numbers[self._grouping.fits(self._lengths.of(numbers), lengths)])
+            if sum(map(len, fitting)) >= end:
                 break
-        return np.concatenate(found)[first:end]
+        return np.concatenate(fitting)[first:end]

@@ -1,4 +1,4 @@
-"""Buckets and packed rows: which records share a batch follows from their lengths, so any number of hosts finds the same groups."""
+"""Buckets and packed rows: which records share a batch. It follows from their lengths, on any number of hosts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NONE = np.empty(0, np.int64)
 
 
 class Buckets:
-    """Batches of records of similar length, from one more buckets than there are boundaries; `sizes` are records of all hosts.
+    """Batches of records of similar length. `sizes` are the records in a batch of each bucket, of all hosts together.
 
-    `features` are those whose lengths decide, `name` is the rule's in a saved state.
+    The lengths of `features` decide on the bucket. `name` is what a saved state calls this way of batching.
     """
 
     def __init__(self, feature: str, boundaries: Sequence[int], sizes: Sequence[int]) -> None:
@@ -67,9 +67,10 @@ class Buckets:
 
 
 class Packing:
-    """Batches of some rows, of all hosts, with several records each; a record goes to the first row with room for it.
+    """Batches of rows with several records each. A record goes to the first row with room for it.
 
-    A batch is complete when a record fits none of its rows. Attributes and methods are those of `Buckets`.
+    A batch is complete when a record fits none of its rows. `limits` are the lengths of a row, `rows` is the number of
+    rows of all hosts together. Attributes and methods are those of `Buckets`.
     """
 
     def __init__(self, limits: Mapping[str, int], rows: int) -> None:
@@ -97,7 +98,7 @@ class Packing:
             yield self._group(places, rows), end, _NONE
 
     def _fitting(self, room: Sequence[Sequence[int]], needed: Sequence[int]) -> int | None:
-        """The first row with room for a record; None if there is none."""
+        """The first row with room for a record; None if the batch is complete."""
         for row, frees in enumerate(room):
             for free, length in zip(frees, needed, strict=True):
                 if free < length:

@@ -1,4 +1,4 @@
-"""The lengths of records by their numbers: from the indexes of their files, or found once by decoding them."""
+"""The lengths of records: from the indexes of their files, or from the records, which are decoded once."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _TOGETHER = 4096
 
 
 class Lengths:
-    """The sizes of the first unknown dimension of some features of records, cut to a limit for each feature.
+    """The lengths of records: the size of the first unknown dimension of some features, at most its limit.
 
-    Where an index has none, all records are decoded; CorruptRecordError or ValueError if one is damaged or does not fit.
+    If an index does not state them, all records are decoded. Raises CorruptRecordError if one is damaged, and
+    ValueError if one does not fit the schema.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Lengths:
 
 
 def _decoded(records: Records, part: Part, features: Sequence[str]) -> np.ndarray:
-    """The lengths of the records of a part, uint32 [take, features]; they are kept for the file as a whole."""
+    """The lengths of the records of a part, uint32 [take, features], which a kept file states of its whole file."""
     schema = records.plan.stored.select(tuple(features))
     key = "lengths", part.path, files_of(part.path).stat(part.path).version, schema.to_json()
     with kept(key, lambda: _index_of(records, part, schema).to_bytes()) as file:
@@ -57,7 +58,10 @@ def _decoded(records: Records, part: Part, features: Sequence[str]) -> np.ndarra
 
 
 def _index_of(records: Records, part: Part, schema: Schema) -> Index:
-    """The index of a part's file with the lengths of features; of a damaged record that is skipped, those of the next one."""
+    """The index of a part's file, with the lengths of features.
+
+    A damaged record that is skipped has the lengths of the next one.
+    """
     total = part.total or 0
     plan = Plan("all", schema, (part.whole(),), total, records.plan.record_bytes, ())
     whole = records.of_plan(plan)

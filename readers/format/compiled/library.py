@@ -140,7 +140,7 @@ def locate(
     most_framed: int,
     long_run: int,
 ) -> tuple[int, np.ndarray, np.ndarray]:
-    """How many of the first records were found in mapped files, and their addresses and sizes, int64 [B] each.
+    """The number of records, from the first on, that are in mapped files; their addresses and sizes, int64 [B] each.
 
     Before a record that was not found, a file was not opened, or a block of its index not checked, or the record does
     not exist. The number is -1 if records are in long runs.
@@ -178,9 +178,9 @@ def permuted(
 
 
 def new_texts(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes objects of some sizes, int64 [B]: object [B], and int64 [B], where their bytes are, which are to be set.
+    """New bytes objects of some sizes, int64 [B]: object [B], and the addresses of their bytes, int64 [B].
 
-    Nothing else may know these objects before.
+    The caller writes the bytes before anything else has the objects.
     """
     objects, at = np.empty(len(sizes), object), np.empty(len(sizes), np.int64)
     pointers = address(objects), address(at), address(sizes), len(sizes)

@@ -91,7 +91,7 @@ class ColumnDecoder:
     def _by_kernel(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
     ) -> tuple[dict[str, FeatureColumn], np.ndarray]:
-        """The columns of the features that the kernel can read, and int64 [R], ascending, which records they hold."""
+        """The columns of the features that the kernel can read, and the rows of their records, int64 [R], ascending."""
         records, sizes = address(data) + starts, stops - starts
         rows = np.arange(len(starts))
         for _ in range(_ATTEMPTS):

@@ -25,7 +25,7 @@ _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
 
 
 class EncodedImage:
-    """An encoded image, a JPEG, PNG, GIF, BMP or WebP, whose header has been read; errors give its feature's name.
+    """An encoded image whose header has been read: a JPEG, PNG, GIF, BMP or WebP. Errors name its feature.
 
     Its pixels have the `shape` (height, width, channels): 1 channel for gray, 3 for RGB, 4 for RGBA.
 

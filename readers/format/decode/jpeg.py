@@ -60,7 +60,7 @@ def decode_jpeg_into(data: bytes | memoryview, out: np.ndarray) -> bool:
 def decode_jpeg_reduced(
     data: bytes | memoryview, channels: int, size: tuple[int, int], factor: int
 ) -> np.ndarray:
-    """Decodes a JPEG of a (height, width) at a fraction of it, in a fraction of the time; ValueError if it is damaged.
+    """Decodes a JPEG of a (height, width) at a fraction of its size, which takes less time; ValueError if it is damaged.
 
     libjpeg-turbo makes each block of 8x8 pixels smaller from its frequencies, without aliasing. The factor is 1, 2, 4
     or 8. Pixels are uint8 [ceil(height / factor), ceil(width / factor), channels], 1 channel for gray and 3 for RGB, in

@@ -39,7 +39,7 @@ _UNPACKED = {BYTES_LIST: 2, FLOAT_LIST: 5, INT64_LIST: 0}
 def parse_example(
     data: bytes | memoryview, wanted: Container[str] | None = None
 ) -> dict[str, RawList]:
-    """The raw lists of a serialized Example by feature name; ValueError if the bytes are none.
+    """The raw lists of a serialized Example by feature name; ValueError if the bytes are not one.
 
     For a SequenceExample, they are the features of its context. Features not in `wanted` are (0, []); None wants all.
     """
@@ -56,7 +56,7 @@ def parse_example(
 def parse_feature_lists(
     data: bytes | memoryview, wanted: Container[str] | None = None
 ) -> dict[str, list[RawList]]:
-    """The feature lists of a serialized SequenceExample: name -> the raw list of each step; ValueError if it is none.
+    """The raw list of each step of each feature list of a serialized SequenceExample; ValueError if it is not one.
 
     Those that are not wanted are left out; None wants all.
     """
@@ -226,7 +226,7 @@ def owned(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def owned_value(value: Any) -> Any:
-    """A value of a record as users get it, in memory of its own.
+    """A value of a record as users get it, in memory that it shares with no other.
 
     A number of shape [] is a NumPy scalar, a string of shape [] and an encoded image are `bytes`, and other
     strings, several images, and arrays of a sequence are in a list. Any other value is a writable array.

@@ -1,4 +1,4 @@
-"""Rows of an index: the numbers of each record that its shard's index has, on their way beside the record."""
+"""Rows of an index: the numbers of a record for the index of its shard, which travel beside the record."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class _UncommonForm(Exception):
 def fast_lists(
     data: memoryview, wanted: Mapping[bytes, str]
 ) -> dict[str, tuple[int, list[memoryview]]] | None:
-    """The features that `parse_example` would find, if each is some values of bytes or one run of numbers.
+    """What `parse_example` returns, if each feature has some values of bytes or one run of numbers.
 
     `wanted` is name in UTF-8 -> name, the result name -> (kind of list, its chunks); None if a feature is missing or
     anything is not in the common form.

@@ -112,7 +112,7 @@ def _scheme(request: _Request) -> str:
 
 
 def merged_ranges(rows: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """The fewest (start, stop) that cover every (offset, length), ascending; gaps of up to `_GAP_BYTES` are in them."""
+    """The fewest ranges (start, stop), ascending, that cover every (offset, length) and gaps of up to `_GAP_BYTES`."""
     ranges: list[tuple[int, int]] = []
     for offset, length in sorted((row[0], row[1]) for row in rows):
         if ranges and offset <= ranges[-1][1] + _GAP_BYTES:

@@ -27,7 +27,7 @@ _OFFSET_DTYPES = ("<u4", "<u8")
 
 
 class ShardIndexes:
-    """The numbers in the indexes of parts, which are mapped when they are first needed; safe to share between threads.
+    """The numbers in the indexes of parts, each mapped when it is first needed. It is safe to share between threads.
 
     The processes of a machine share their pages. `descriptors` says whether to keep a file descriptor of each
     index on a local disk.
@@ -179,7 +179,10 @@ class ShardIndexes:
     def numbers(
         self, name: str, dtypes: Sequence[str], rows: np.ndarray, parts: np.ndarray
     ) -> np.ndarray:
-        """The numbers of a section of one of several dtypes, int64 [B], of records as for `of`; DatasetError without."""
+        """The numbers of a section, int64 [B], of records as for `of`.
+
+        Each index has the section in one of the dtypes; DatasetError if one has not.
+        """
         found, missing = np.empty(len(rows), np.int64), np.True_
         for dtype in dtypes:
             at = self._starts(name, dtype)[parts]

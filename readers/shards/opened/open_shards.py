@@ -20,12 +20,12 @@ from readers.shards.opened.local_shard import CHANGED
 from readers.shards.plan import Part, Plan
 
 # Linux allows a process 65,530 maps, and a process may read several datasets.
-_OPEN_SHARDS = 8_192
+MOST_OPEN = 8_192
 
 # A plan of more shards keeps no descriptors. The limit is an eighth of the descriptors that the process
 # may have, often 1,024.
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-_DESCRIPTORS = _OPEN_SHARDS if _FILES == resource.RLIM_INFINITY else _FILES // 8
+_DESCRIPTORS = MOST_OPEN if _FILES == resource.RLIM_INFINITY else _FILES // 8
 
 # Shards that the cache fetches at a time, each with 32 MiB of requests. Four give 1.3 times the records a
 # second of two.
@@ -56,7 +56,7 @@ class OpenShards:
         self.indexes = ShardIndexes(plan.parts, has_descriptors)
         # The least recently used shard is dropped; it closes once its last reader is done with it.
         opener = _opener(plan.parts, cache, self._cached, has_descriptors)
-        self.open = functools.lru_cache(_OPEN_SHARDS)(opener)
+        self.open = functools.lru_cache(MOST_OPEN)(opener)
         self._lock = threading.Lock()
 
     @property
@@ -96,7 +96,7 @@ class OpenShards:
         return True
 
     def has_section(self, name: str, dtype: np.dtype[Any]) -> bool:
-        """Whether the index of every file has a section of a dtype. Those of a dataset are alike: one shows it."""
+        """Whether the index of every file has a section of a dtype. The indexes of a dataset are alike: one is asked."""
         numbers = [number for number, part in enumerate(self.parts) if part.take]
         foreign = [number for number in numbers if self.parts[number].index_crc32c is None]
         asked = numbers[:1] + foreign

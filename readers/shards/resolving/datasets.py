@@ -45,17 +45,7 @@ def dataset_plan(
 
     def part(run: tuple[Shard, int, int]) -> Part:
         shard, skip, take = run
-        path = join(directory, shard.path)
-        found = Part(
-            path,
-            skip,
-            take,
-            shard.records,
-            shard.bytes,
-            crc32c=shard.crc32c,
-            index_bytes=shard.index_bytes,
-            index_crc32c=shard.index_crc32c,
-        )
+        found = replace(whole_shard(directory, shard), skip=skip, take=take)
         return replace(found, version=_check_shard(found, accept_cut)) if on_disk else found
 
     # For a store the sizes cost requests, so they wait.
@@ -75,6 +65,20 @@ def dataset_plan(
         record_bytes=sum(shard.bytes for shard in shards) / records if records else None,
         fingerprint=(*((s.records, s.crc32c) for s in shards), *chosen),
         sizes=sizes_of(manifest),
+    )
+
+
+def whole_shard(directory: str, shard: Shard) -> Part:
+    """All records of a shard, of which nothing is checked."""
+    return Part(
+        join(directory, shard.path),
+        0,
+        shard.records,
+        shard.records,
+        shard.bytes,
+        crc32c=shard.crc32c,
+        index_bytes=shard.index_bytes,
+        index_crc32c=shard.index_crc32c,
     )
 
 
@@ -98,7 +102,7 @@ def _check_shard(part: Part, accept_cut: bool) -> tuple[int, int]:
 
 
 def _first_missing(part: Part, size: int) -> str | None:
-    """Which record of a truncated shard is the first that is incomplete, in words; None if its index is damaged."""
+    """A sentence on the first incomplete record of a truncated shard; None if its index is damaged."""
     try:
         offsets = read_offsets(part)
     except (ValueError, OSError):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from readers.files.in_threads import map_in_threads
-from readers.files.local import is_local, path_text
+from readers.files.local import is_local
 from readers.files.of_path import files_of
 from readers.format.manifest import INDEX_SUFFIX, TEXT_INDEX_SUFFIX, join
 from readers.format.schema import Schema
@@ -36,7 +36,7 @@ def is_glob(path: str) -> bool:
 
 
 def found_files(path: str) -> list[str]:
-    """The sorted TFRecord files of a glob or a directory, else the path itself; FileNotFoundError if there are none."""
+    """The sorted TFRecord files of a glob or a directory, or the path itself; FileNotFoundError if a folder has none."""
     files = files_of(path)
     if is_glob(path):
         pattern = path
@@ -53,9 +53,6 @@ def found_files(path: str) -> list[str]:
 
 def files_plan(paths: list[str], split: str | None, schema: Schema) -> Plan:
     """The plan for files without a manifest; arguments and errors as of `resolve`."""
-    if not paths:
-        raise ValueError("an empty list of files: there is nothing to read")
-    paths = list(map(path_text, paths))
     are_local = all(map(is_local, paths))
     files = map_in_threads(_uncounted, paths, are_local)
     with _progress(len(files)) as advance:

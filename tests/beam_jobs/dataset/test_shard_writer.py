@@ -37,7 +37,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source, pack_reference
 from readers.format.decode.records import Decoder
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
 from tests.support.datasets import flip, plain_sections, sections_of, write_recordings

@@ -14,7 +14,7 @@ from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from readers.format.decode.records import Decoder
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.schema import Feature
 from tests.support.commands import run
 from tests.support.images import encoded

@@ -24,7 +24,7 @@ from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source, pack_reference, reference_key, unpack_reference
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
 

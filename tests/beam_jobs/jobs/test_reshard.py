@@ -33,7 +33,7 @@ from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.manifest import File, Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame

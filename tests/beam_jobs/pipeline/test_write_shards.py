@@ -24,7 +24,7 @@ from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import frame_checksums, frame_lengths, pack_record, unpack_reject
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import SplitStatistics, Statistics
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.manifest import File, Manifest
 from readers.format.splits import Shard, Split
 from readers.format.tfrecord import frame

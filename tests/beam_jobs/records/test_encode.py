@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.statistics import Statistics
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
 

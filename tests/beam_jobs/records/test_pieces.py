@@ -17,7 +17,7 @@ from beam_jobs.plan.summary import SampledRecord, Summary
 from beam_jobs.records.pieces import PIECE_BYTES, Divisible, checksum_of, cut, joined, merged
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import MAX_COUNTED, SplitStatistics, Statistics
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.schema import Schema
 
 LIMIT = 1 << 20

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from beam_jobs.records.numbers import Numbers, exact, exact_text, sums_exactly
 from beam_jobs.records.statistics import MAX_COUNTED, FeatureStatistics, Statistics
 from readers.format.dtypes import numpy_dtype
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.schema import Feature, Schema
 from tests.support.memory import peak_below
 

@@ -14,7 +14,7 @@ from beam_jobs.sources.extra_features import (
     parse_extra_features,
     parse_target,
 )
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.schema import Feature, Schema
 
 INTEGERS = [name for name in DTYPES if "int" in name]

@@ -10,7 +10,7 @@ from readers.batches.collate import collate, truncate
 from readers.format.decode.column import column_of
 from readers.format.decode.records import Decoder
 from readers.format.dtypes import numpy_dtype
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.schema import Feature, Schema
 
 

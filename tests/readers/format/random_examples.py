@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from readers.format.dtypes import numpy_dtype
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 
 FEATURES = {
     "image": ("uint8", (2, 3, 1)),

@@ -14,7 +14,7 @@ from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.column import column_of, merged
 from readers.format.decode.records import Decoder, owned_value
 from readers.format.dtypes import numpy_dtype
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
 from tests.readers.format.mutations import mutated

@@ -630,7 +630,7 @@ def test_a_failed_record_does_not_affect_later_ones():
 
 
 def test_a_companion_with_too_many_dimensions_is_refused_without_multiplying_them(monkeypatch):
-    data = shaped([7], [1] * 1_000)
+    data, feature = shaped([7], [1] * 1_000), Feature("int64", (None, None), "list")
     monkeypatch.setattr(math, "prod", lambda _: pytest.fail("a product that takes very long"))
     with pytest.raises(ValueError, match="1000 dimensions, expected 2"):
-        read(Feature("int64", (None, None), "list"), data)
+        read(feature, data)

@@ -5,8 +5,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.format.encode import Encoder
 from readers.format.encode.index_rows import IndexRows
+from readers.format.encode.records import Encoder
 from readers.format.schema import Feature, Schema
 from tests.support.datasets import plain_sections
 

@@ -420,6 +420,7 @@ def test_values_of_the_wrong_type_are_refused_in_every_field(wrong):
         ((*TRAIN, "bytes"), 501, "split train: 501 bytes, but its shards add up to 500"),
         ((*TRAIN, "rejected"), float("inf"), "rejected: expected int, found 'inf'"),
         ((*SHARD, "records"), -3, "train-00000-of-00002.tfrecord: records: expected a count"),
+        ((*SHARD, "records"), 10**30, "train-00000-of-00002.tfrecord: records: expected a count"),
         ((*SHARD, "crc32c"), "xyz", "crc32c must be 8 hex digits, found 'xyz'"),
         ((*SHARD, "crc32c"), "-0000001", "crc32c must be 8 hex digits"),
         ((*SHARD, "index", "bytes"), -3, "train-00000-of-00002.tfrecord: bytes: expected a count"),
@@ -604,7 +605,7 @@ def test_generations_before_the_copy_need_not_be_there(tmp_path):
 def test_a_generation_that_states_another_number_is_an_error_that_names_its_file(tmp_path, copy):
     write_generations(tmp_path, 2, copy)
     wrong = tmp_path / generation_file(2)
-    for number in (1, 3, 10**30):
+    for number in (1, 3, 10**15):
         wrong.write_bytes(dataclasses.replace(MANIFEST, generation=number).to_bytes())
         with pytest.raises(DatasetError) as caught:
             Manifest.read(tmp_path)

@@ -84,6 +84,8 @@ def test_the_default_encoding_follows_from_dtype_and_shape(dtype, shape, encodin
         (("float128",), "unknown dtype 'float128'"),
         ((np.float32,), "expected a name such as 'float32'"),
         (("int64", (-1,)), r"shape \[-1\]: a size is negative; use None"),
+        (("bool", (None, 2**16, 2**15)), r"shape \[None, 65536, 32768\]: more than a record holds"),
+        (("bool", (0, 2**31)), r"shape \[0, 2147483648\]: more than a record holds"),
         (("int64", (1,) * 33), "a shape of 33 dimensions: expected at most 32"),
         (("int64", 3), "shape 3: expected a list of sizes"),
         (("int64", "28"), "shape '28': expected a list of sizes"),

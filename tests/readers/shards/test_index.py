@@ -12,7 +12,7 @@ import pytest
 
 import readers
 from readers.files import kept_files
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.manifest import DatasetError
 from readers.format.tfrecord import CorruptRecordError, frame
 from readers.shards import index

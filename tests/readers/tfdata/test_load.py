@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import readers
 from readers.batches.read_sizes import default_window
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.shards.resolve import resolve
 from tests.support.arrays import ids
 from tests.support.datasets import (

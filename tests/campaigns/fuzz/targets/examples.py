@@ -13,7 +13,7 @@ from readers.format.compiled.columns import CompiledDecoder
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import Decoder, parse_example, parse_feature_lists
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.protobuf.tensor import parse_tensor, serialize_tensor
 from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, fields, unpacked_varints
 from readers.format.schema import Schema

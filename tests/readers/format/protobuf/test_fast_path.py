@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.format.decode.records import parse_example
-from readers.format.encode import Encoder
+from readers.format.encode.records import Encoder
 from readers.format.protobuf import tensor
 from readers.format.protobuf.fast_path import fast_lists, fast_tensor
 from readers.format.protobuf.tensor import parse_tensor, serialize_tensor
