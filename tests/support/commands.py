@@ -18,7 +18,7 @@ TWO = ["--direct_num_workers", "2"]
 BEAM_WORKERS = ["--direct_running_mode", "multi_processing", *TWO]
 
 _PROGRESS = re.compile(
-    r"[\w ]+: [\d.,]+( [KM]?i?B)?( of [\d.,]+( [KM]?i?B)?)?( files| records|)(, [\d.,]+( \w+)?/s|$)"
+    r"[\w ]+: [\d.,]+( [KM]?i?B)?( of [\d.,]+( [KM]?i?B)?)?( files?| records?|)(, [\d.,]+( \w+)?/s|$)"
     r"|starting \.\.\.$|time: starting |written to |[\d.]+ [KMGT]?i?B of records from "
 )
 
