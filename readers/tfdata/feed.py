@@ -41,7 +41,7 @@ _CLOSED, _READ, _FORGET, _NOTHING = range(4)
 _INVALID_ARGUMENT, _OUT_OF_RANGE = 3, 11
 
 # Functions of every Python, for `register`.
-_OF_PYTHON = ["Py_IncRef", "Py_DecRef", "PyBytes_AsString", "PyBytes_Size"]
+_OF_PYTHON = ["Py_IncRef", "Py_DecRef", "PyBytes_AsStringAndSize", "Py_AddPendingCall"]
 
 # TensorFlow shows where the first operation that a message names was made, which in a user's graph is twenty lines.
 # No graph has this one.
@@ -125,7 +125,8 @@ def _register() -> None:
     (path,) = Path(tf.sysconfig.get_lib()).glob("libtensorflow_framework.*")
     of_python = (getattr(ctypes.pythonapi, name) for name in _OF_PYTHON)
     pointers = (ctypes.cast(function, _POINTER) for function in of_python)
-    register = _function(LIBRARY, "register")
+    # With the lock, so that of several threads one registers them.
+    register = _function(WITH_LOCK, "register")
     if not register(ctypes.CDLL(str(path))._handle, *pointers):
         raise ImportError(
             f"readers.load cannot use TensorFlow {tf.__version__}, whose C API lacks a function: "
@@ -139,6 +140,7 @@ def _read(
     """Reads what a feed asks for until it is closed."""
     answer, streams = np.empty(3, np.int64), dict[int, Iterator[Batch]]()
     arguments = feed, address(answer)
+    batch: Batch | None
     of_specs = [(spec.dtype.as_datatype_enum, _dtype(spec), len(spec.shape)) for spec in specs]
     while True:
         _release()
@@ -157,12 +159,13 @@ def _read(
             if isinstance(batch, Exception):
                 raise batch
             _hand_over(feed, number, batch, of_specs)
-            del batch  # Its memory is used again as soon as TensorFlow has released it.
         except StopIteration:
             streams.pop(number, None)
             _fail(feed, number, _OUT_OF_RANGE, b"")
-        except Exception as error:
+        except BaseException as error:  # If this thread ended, operations would wait for ever.
             _fail(feed, number, _INVALID_ARGUMENT, _message(error))
+        finally:
+            batch = None  # Its memory is used again as soon as TensorFlow has released it.
 
 
 def _dtype(spec: tf.TensorSpec) -> np.dtype[Any]:
@@ -192,7 +195,7 @@ def _hand_over(
         raise MemoryError("no memory is left for a batch")
 
 
-def _message(error: Exception) -> bytes:
+def _message(error: BaseException) -> bytes:
     """The text of an error, on a line of its own.
 
     An exception of Python would be shown with twenty lines of its stack.

@@ -6,7 +6,8 @@
  * each other are a stream, and a few of each are read ahead.
  *
  * TensorFlow takes over arrays of numbers without a copy: a tensor keeps a reference to its array. TensorFlow may release
- * it in any thread, so the reference goes to a list, which the thread of Python empties.
+ * it in any thread, so the reference goes to a list. The thread of Python empties it whenever it reads, and the main
+ * thread of Python, because the other one may wait, or have ended.
  *
  * The functions of TensorFlow's C API are looked up in the library that Python has loaded: no header is needed. */
 
@@ -33,7 +34,6 @@ typedef void Release(void *data, size_t size, void *argument);
     X(int, GetCode, (const Status *))                                                                    \
     X(void, DeleteStatus, (Status *))                                                                    \
     X(Tensor *, NewTensor, (int, const int64_t *, int, void *, size_t, Release *, void *))               \
-    X(Tensor *, AllocateTensor, (int dtype, const int64_t *dims, int rank, size_t size))                 \
     X(void *, TensorData, (const Tensor *))                                                              \
     X(void, DeleteTensor, (Tensor *))                                                                    \
     X(Builder *, NewOpDefinitionBuilder, (const char *))                                                 \
@@ -55,8 +55,8 @@ static struct {
 
 static struct {
     void (*keep)(Object *), (*release)(Object *);
-    char *(*bytes)(Object *);
-    intptr_t (*size)(Object *);
+    int (*text)(Object *, char **bytes, intptr_t *size);
+    int (*call_later)(int (*function)(void *), void *argument);
 } python;
 
 /* What the thread of Python is to do; the same numbers as in feed.py. */
@@ -91,44 +91,42 @@ typedef struct Stream {
     int is_asked, has_failed;
 } Stream;
 
-typedef struct Numbers {
-    struct Numbers *next;
-    int64_t number;
-} Numbers;
+/* The memory of the tensor of a pass, whose value is its number. */
+typedef struct Pass {
+    int64_t number, feed;
+    struct Pass *next;
+} Pass;
 
 typedef struct Feed {
     struct Feed *next;
     int64_t number, passes, made;
     int64_t users; /* Its owner, and the threads that wait. */
     int is_closed;
-    pthread_cond_t changed;
-    Stream *streams;    /* The last one used is the first. */
-    Numbers *alive;     /* The passes that TensorFlow has not released. */
-    Numbers *forgotten; /* Streams that ended. */
+    pthread_cond_t asked, put; /* The thread of Python waits for the first, operations for the second. */
+    Stream *streams;           /* The last one used is the first. */
+    Stream *forgotten;         /* The thread of Python is to forget these. */
+    Pass *alive;               /* TensorFlow has not released these. */
 } Feed;
 
-static pthread_mutex_t LOCK = PTHREAD_MUTEX_INITIALIZER; /* Of all feeds; nothing of TensorFlow is called with it. */
-static Feed *FEEDS;
-static int64_t OPENED;
-static int IS_ENDING; /* The interpreter. */
-
-/* References that the thread of Python is to release. */
+/* References to be released with the interpreter's lock. */
 typedef struct Kept {
     struct Kept *next;
     Object *object;
 } Kept;
 
+/* Of all that follows, and of feeds; nothing of TensorFlow is called with it. */
+static pthread_mutex_t LOCK = PTHREAD_MUTEX_INITIALIZER;
+static Feed *FEEDS;
+static int64_t OPENED;
 static Kept *RELEASED;
-
-static void release_later(void *data, size_t size, void *kept) {
-    (void)data, (void)size;
-    Kept *added = kept;
-    added->next = __atomic_load_n(&RELEASED, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(&RELEASED, &added->next, added, 1, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {}
-}
+static int IS_CALLED;          /* The main thread, to empty this list. */
+static _Atomic int IS_ENDING; /* The interpreter. */
 
 EXPORT void readers_feed_release(void) {
-    Kept *kept = __atomic_exchange_n(&RELEASED, NULL, __ATOMIC_ACQ_REL);
+    pthread_mutex_lock(&LOCK);
+    Kept *kept = RELEASED;
+    RELEASED = NULL;
+    pthread_mutex_unlock(&LOCK);
     while (kept) {
         Kept *next = kept->next;
         python.release(kept->object);
@@ -137,28 +135,28 @@ EXPORT void readers_feed_release(void) {
     }
 }
 
-static void add(Numbers **list, int64_t number) {
-    Numbers *added = malloc(sizeof *added);
-    if (!added) abort();
-    *added = (Numbers){*list, number};
-    *list = added;
-}
-
-static int take(Numbers **list, int64_t number) {
-    for (; *list; list = &(*list)->next) {
-        if ((*list)->number == number) {
-            Numbers *taken = *list;
-            *list = taken->next;
-            free(taken);
-            return 1;
-        }
-    }
+static int release_in_main_thread(void *argument) {
+    (void)argument;
+    pthread_mutex_lock(&LOCK);
+    IS_CALLED = 0;
+    pthread_mutex_unlock(&LOCK);
+    readers_feed_release();
     return 0;
 }
 
-static int is_in(const Numbers *list, int64_t number) {
-    while (list && list->number != number) list = list->next;
-    return list != NULL;
+static void release_later(void *data, size_t size, void *argument) {
+    (void)data, (void)size;
+    Kept *kept = argument;
+    pthread_mutex_lock(&LOCK);
+    kept->next = RELEASED;
+    RELEASED = kept;
+    if (!IS_CALLED && !IS_ENDING) IS_CALLED = !python.call_later(release_in_main_thread, NULL);
+    pthread_mutex_unlock(&LOCK);
+}
+
+static void *aligned(size_t size) {
+    void *memory = NULL;
+    return posix_memalign(&memory, ALIGNMENT, size) ? NULL : memory;
 }
 
 static void delete_batches(Batch *batch) {
@@ -185,9 +183,13 @@ static void leave(Feed *feed) {
     Feed **at = &FEEDS;
     while (*at != feed) at = &(*at)->next;
     *at = feed->next;
-    while (feed->alive) take(&feed->alive, feed->alive->number);
-    while (feed->forgotten) take(&feed->forgotten, feed->forgotten->number);
-    pthread_cond_destroy(&feed->changed);
+    while (feed->forgotten) {
+        Stream *next = feed->forgotten->next;
+        free(feed->forgotten);
+        feed->forgotten = next;
+    }
+    pthread_cond_destroy(&feed->asked);
+    pthread_cond_destroy(&feed->put);
     free(feed);
 }
 
@@ -198,8 +200,14 @@ static void forget(Feed *feed, Stream **at, Batch **deleted) {
     while (*end) end = &(*end)->next;
     *end = *deleted;
     *deleted = stream->batches;
-    add(&feed->forgotten, stream->number);
-    free(stream);
+    stream->next = feed->forgotten;
+    feed->forgotten = stream;
+}
+
+static int is_alive(const Feed *feed, int64_t number) {
+    const Pass *pass = feed->alive;
+    while (pass && pass->number != number) pass = pass->next;
+    return pass != NULL;
 }
 
 static Stream *stream_of(Feed *feed, int64_t pass, int64_t number, Batch **deleted) {
@@ -208,16 +216,15 @@ static Stream *stream_of(Feed *feed, int64_t pass, int64_t number, Batch **delet
     Stream *stream = *at;
     if (stream) {
         *at = stream->next;
-    } else if ((stream = calloc(1, sizeof *stream))) {
-        *stream = (Stream){.number = feed->made++, .pass = pass, .first = number};
     } else {
-        abort();
+        if (!(stream = malloc(sizeof *stream))) abort();
+        *stream = (Stream){.number = feed->made++, .pass = pass, .first = number};
     }
     stream->next = feed->streams;
     feed->streams = stream;
     int restored = 0;
     for (at = &feed->streams; *at;) {
-        if (!is_in(feed->alive, (*at)->pass) && ++restored > MOST_RESTORED && !(*at)->is_asked) {
+        if (!is_alive(feed, (*at)->pass) && ++restored > MOST_RESTORED && !(*at)->is_asked) {
             forget(feed, at, deleted);
         } else {
             at = &(*at)->next;
@@ -231,7 +238,8 @@ static Stream *stream_of(Feed *feed, int64_t pass, int64_t number, Batch **delet
 EXPORT int64_t readers_feed_open(void) {
     Feed *feed = calloc(1, sizeof *feed);
     if (!feed) return -1;
-    pthread_cond_init(&feed->changed, NULL);
+    pthread_cond_init(&feed->asked, NULL);
+    pthread_cond_init(&feed->put, NULL);
     pthread_mutex_lock(&LOCK);
     int64_t number = feed->number = OPENED++;
     feed->users = 1;
@@ -244,15 +252,18 @@ EXPORT int64_t readers_feed_open(void) {
 static void close_feed(Feed *feed, Batch **deleted) {
     feed->is_closed = 1;
     while (feed->streams) forget(feed, &feed->streams, deleted);
-    pthread_cond_broadcast(&feed->changed);
+    pthread_cond_broadcast(&feed->asked);
+    pthread_cond_broadcast(&feed->put);
 }
 
 EXPORT void readers_feed_close(int64_t number) {
     Batch *deleted = NULL;
     pthread_mutex_lock(&LOCK);
     Feed *feed = feed_of(number);
-    close_feed(feed, &deleted);
-    leave(feed);
+    if (feed) { /* Not in a child of the process that opened it. */
+        close_feed(feed, &deleted);
+        leave(feed);
+    }
     pthread_mutex_unlock(&LOCK);
     delete_batches(deleted);
 }
@@ -281,13 +292,16 @@ EXPORT int64_t readers_feed_next(int64_t number, int64_t waits, int64_t *answer)
     while (feed && !feed->is_closed) {
         if (feed->forgotten) {
             found = FORGET;
-            answer[0] = feed->forgotten->number;
-            take(&feed->forgotten, answer[0]);
+            Stream *forgotten = feed->forgotten;
+            answer[0] = forgotten->number;
+            feed->forgotten = forgotten->next;
+            free(forgotten);
             break;
         }
         Stream *next = NULL;
         for (Stream *stream = feed->streams; stream; stream = stream->next)
-            if (lacks(stream) && (!next || stream->ready < next->ready)) next = stream;
+            /* Of several that have as few, the one that was used before the others, so that none waits for ever. */
+            if (lacks(stream) && (!next || stream->ready <= next->ready)) next = stream;
         if (next) {
             found = READ;
             answer[0] = next->number, answer[1] = next->pass, answer[2] = next->first + next->ready;
@@ -297,7 +311,7 @@ EXPORT int64_t readers_feed_next(int64_t number, int64_t waits, int64_t *answer)
             found = NOTHING;
             break;
         }
-        pthread_cond_wait(&feed->changed, &LOCK);
+        pthread_cond_wait(&feed->asked, &LOCK);
     }
     if (feed) leave(feed);
     pthread_mutex_unlock(&LOCK);
@@ -316,7 +330,7 @@ static void put(int64_t number, int64_t stream_number, Batch *batch) {
         stream->ready++;
         stream->bytes += batch->bytes;
         stream->has_failed = batch->failure != NULL;
-        pthread_cond_broadcast(&feed->changed);
+        pthread_cond_broadcast(&feed->put);
         batch = NULL;
     }
     pthread_mutex_unlock(&LOCK);
@@ -332,36 +346,59 @@ EXPORT int64_t readers_feed_fail(int64_t number, int64_t stream, int64_t code, c
     return 0;
 }
 
-/* A string of TensorFlow, of 24 bytes: up to 22 bytes in place after their number times 4; or that plus 1, a capacity,
- * and where they are. All end with 0. */
-static int set_text(uint8_t *string, const char *bytes, uint64_t size) {
-    if (size <= 22) {
-        string[0] = (uint8_t)(size << 2);
-        memcpy(string + 1, bytes, size);
-        return 0;
-    }
-    uint64_t capacity = (size + 16) / 16 * 16 - 1;
-    char *copy = malloc(capacity + 1);
-    if (!copy) return -1;
-    memcpy(copy, bytes, size);
-    copy[size] = 0;
-    uint64_t large[3] = {size << 2 | 1, capacity, (uint64_t)(uintptr_t)copy};
-    memcpy(string, large, sizeof large);
-    return 0;
+/* A string of TensorFlow: up to 22 bytes after their number times 4; or that plus 1, a capacity, and where they are. Both
+ * end with 0. TensorFlow has views of other memory as well, but copies of them would outlive it. */
+typedef union Text {
+    uint8_t small[24];
+    struct {
+        uint64_t size, capacity;
+        char *bytes;
+    } large;
+} Text;
+
+enum { MOST_SMALL = 22 };
+
+static int is_large(const Text *text) { return (text->small[0] & 3) == 1; }
+
+static void free_texts(void *data, size_t size, void *argument) {
+    (void)argument;
+    Text *texts = data;
+    for (size_t n = 0; n < size / sizeof *texts; n++)
+        if (is_large(&texts[n])) free(texts[n].large.bytes);
+    free(data);
 }
 
-static Tensor *texts(Object **objects, const int64_t *dims, int rank) {
-    int64_t count = 1;
-    for (int n = 0; n < rank; n++) count *= dims[n];
-    Tensor *tensor = tf.AllocateTensor(STRING, dims, rank, 24 * (size_t)count);
-    uint8_t *strings = tensor ? tf.TensorData(tensor) : NULL;
-    for (int64_t n = 0; tensor && n < count; n++) {
-        if (set_text(strings + 24 * n, python.bytes(objects[n]), (uint64_t)python.size(objects[n]))) {
-            tf.DeleteTensor(tensor);
-            return NULL;
-        }
+/* Returns how many bytes there are; -1 if there is no memory, or an exception of Python. */
+static intptr_t set_text(Text *text, Object *object) {
+    char *bytes;
+    intptr_t size;
+    if (python.text(object, &bytes, &size)) return -1;
+    if (size <= MOST_SMALL) {
+        text->small[0] = (uint8_t)(size << 2);
+        memcpy(text->small + 1, bytes, (size_t)size);
+        return size;
     }
-    return tensor;
+    uint64_t capacity = (uint64_t)size | 15;
+    char *copy = malloc(capacity + 1);
+    if (!copy) return -1;
+    memcpy(copy, bytes, (size_t)size + 1);
+    text->large.size = (uint64_t)size << 2 | 1;
+    text->large.capacity = capacity;
+    text->large.bytes = copy;
+    return size;
+}
+
+static Tensor *texts(Object **objects, size_t count, const int64_t *dims, int rank, int64_t *bytes) {
+    size_t size = count * sizeof(Text);
+    Text *made = aligned(size);
+    if (!made) return NULL;
+    memset(made, 0, size);
+    for (size_t n = 0; n < count; n++) {
+        intptr_t added = set_text(&made[n], objects[n]);
+        if (added < 0) return free_texts(made, size, NULL), NULL;
+        *bytes += added;
+    }
+    return tf.NewTensor(STRING, dims, rank, made, size, free_texts, NULL);
 }
 
 static Tensor *numbers(Object *array, void *data, size_t size, int dtype, const int64_t *dims, int rank) {
@@ -376,21 +413,20 @@ EXPORT int64_t readers_feed_put(int64_t number, int64_t stream, const int64_t *a
     Batch *batch = calloc(1, sizeof *batch + (size_t)count * sizeof(Tensor *));
     if (!batch) return -1;
     batch->count = count;
-    int failed = 0;
     for (int64_t n = 0; n < count; n++) {
         Object *array = (Object *)(uintptr_t)arrays[0];
         void *data = (void *)(uintptr_t)arrays[1];
+        size_t size = (size_t)arrays[2];
         int dtype = (int)arrays[3], rank = (int)arrays[4];
         const int64_t *dims = arrays + 5;
-        batch->tensors[n] =
-            dtype == STRING ? texts(data, dims, rank) : numbers(array, data, (size_t)arrays[2], dtype, dims, rank);
-        failed |= !batch->tensors[n];
         batch->bytes += arrays[2];
+        batch->tensors[n] = dtype == STRING ? texts(data, size / sizeof(Object *), dims, rank, &batch->bytes)
+                                            : numbers(array, data, size, dtype, dims, rank);
+        if (!batch->tensors[n]) {
+            delete_batches(batch);
+            return -1;
+        }
         arrays = dims + rank;
-    }
-    if (failed) {
-        delete_batches(batch);
-        return -1;
     }
     put(number, stream, batch);
     return 0;
@@ -407,22 +443,25 @@ static int64_t input(Context *context, int number, Status *status) {
     return value;
 }
 
-/* A pass in memory: its number, which is the tensor, and that of its feed. */
 static void end_pass(void *data, size_t size, void *argument) {
     (void)size, (void)argument;
-    int64_t *pass = data;
+    Pass *pass = data;
     Batch *deleted = NULL;
     pthread_mutex_lock(&LOCK);
-    Feed *feed = feed_of(pass[1]);
-    if (feed && take(&feed->alive, pass[0])) {
+    Feed *feed = feed_of(pass->feed);
+    Pass **alive = feed ? &feed->alive : NULL;
+    while (alive && *alive && *alive != pass) alive = &(*alive)->next;
+    if (alive && *alive) {
+        *alive = pass->next;
         for (Stream **at = &feed->streams; *at;) {
-            if ((*at)->pass == pass[0]) {
+            if ((*at)->pass == pass->number) {
                 forget(feed, at, &deleted);
             } else {
                 at = &(*at)->next;
             }
         }
-        pthread_cond_broadcast(&feed->changed);
+        pthread_cond_broadcast(&feed->asked);
+        pthread_cond_broadcast(&feed->put); /* An iterator that was restored may wait for a stream of this pass. */
     }
     pthread_mutex_unlock(&LOCK);
     delete_batches(deleted);
@@ -439,15 +478,19 @@ static void set_closed(Status *status) {
 static void begin(void *kernel, Context *context) {
     (void)kernel;
     Status *status = tf.NewStatus();
-    int64_t *pass = NULL, number = input(context, 0, status);
-    if (posix_memalign((void **)&pass, ALIGNMENT, ALIGNMENT)) abort();
-    pass[0] = -1, pass[1] = number;
+    Pass *pass = aligned(sizeof *pass);
+    if (!pass) abort();
+    *pass = (Pass){-1, input(context, 0, status), NULL};
     pthread_mutex_lock(&LOCK);
-    Feed *feed = feed_of(number);
-    if (feed && !feed->is_closed) add(&feed->alive, pass[0] = feed->passes++);
+    Feed *feed = feed_of(pass->feed);
+    if (feed && !feed->is_closed) {
+        pass->number = feed->passes++;
+        pass->next = feed->alive;
+        feed->alive = pass;
+    }
     pthread_mutex_unlock(&LOCK);
-    if (pass[0] < 0) set_closed(status);
-    Tensor *tensor = tf.NewTensor(INT64, NULL, 0, pass, sizeof *pass, end_pass, NULL);
+    if (pass->number < 0) set_closed(status);
+    Tensor *tensor = tf.NewTensor(INT64, NULL, 0, pass, sizeof pass->number, end_pass, NULL);
     if (tf.GetCode(status) == OK) tf.SetOutput(context, 0, tensor, status);
     tf.DeleteTensor(tensor);
     if (tf.GetCode(status) != OK) tf.OpKernelContext_Failure(context, status);
@@ -469,9 +512,9 @@ static Batch *batch_of(int64_t feed_number, int64_t pass, int64_t number) {
             stream->ready--;
             stream->bytes -= batch->bytes;
         }
-        pthread_cond_broadcast(&feed->changed);
+        pthread_cond_broadcast(&feed->asked);
         if (batch) break;
-        pthread_cond_wait(&feed->changed, &LOCK);
+        pthread_cond_wait(&feed->put, &LOCK);
     }
     if (feed) leave(feed);
     pthread_mutex_unlock(&LOCK);
@@ -496,12 +539,12 @@ static void next(void *kernel, Context *context) {
     delete_batches(batch);
 }
 
-static int is_registered(const char *name, const char *const *inputs, const char *output, Compute *compute) {
+static int is_registered(const char *name, const char *const *inputs, Compute *compute) {
     Status *status = tf.NewStatus();
     Builder *operation = tf.NewOpDefinitionBuilder(name);
     tf.OpDefinitionBuilderAddAttr(operation, "dtypes: list(type)");
     while (*inputs) tf.OpDefinitionBuilderAddInput(operation, *inputs++);
-    tf.OpDefinitionBuilderAddOutput(operation, output);
+    tf.OpDefinitionBuilderAddOutput(operation, "results: dtypes");
     tf.OpDefinitionBuilderSetIsStateful(operation, 1);
     tf.RegisterOpDefinition(operation, status);
     Builder *kernel = tf.NewKernelBuilder(name, "CPU", NULL, compute, NULL);
@@ -511,14 +554,26 @@ static int is_registered(const char *name, const char *const *inputs, const char
     return is_done;
 }
 
-/* Whether the operations are known to TensorFlow from now on. */
-EXPORT int64_t readers_feed_register(void *library, void *keep, void *release, void *bytes, void *size) {
-    python.keep = keep, python.release = release, python.bytes = bytes, python.size = size;
+static void before_fork(void) { pthread_mutex_lock(&LOCK); }
+
+static void after_fork(void) { pthread_mutex_unlock(&LOCK); }
+
+/* No thread of a child reads, so its operations fail rather than wait. */
+static void in_child(void) {
+    FEEDS = NULL;
+    pthread_mutex_unlock(&LOCK);
+}
+
+/* Whether the operations are known to TensorFlow from now on. The process ends if they are registered twice. */
+EXPORT int64_t readers_feed_register(void *library, void *keep, void *release, void *text, void *call_later) {
+    static int64_t is_done;
+    if (is_done) return 1;
+    python.keep = keep, python.release = release, python.text = text, python.call_later = call_later;
 #define LOOK_UP(result, name, arguments) \
     if (!(*(void **)&tf.name = dlsym(library, "TF_" #name))) return 0;
     FUNCTIONS_OF_TENSORFLOW(LOOK_UP)
     const char *const feed[] = {"feed: int64", NULL};
     const char *const batch[] = {"feed: int64", "pass: int64", "number: int64", NULL};
-    return is_registered("BeamShardsBegin", feed, "results: dtypes", begin) &&
-           is_registered("BeamShardsNext", batch, "results: dtypes", next);
+    pthread_atfork(before_fork, after_fork, in_child);
+    return is_done = is_registered("BeamShardsBegin", feed, begin) && is_registered("BeamShardsNext", batch, next);
 }

@@ -1,13 +1,22 @@
 #!/usr/bin/env bash
 # Builds the fuzz target of the kernel and runs it: build.sh SECONDS [FLAGS OF LIBFUZZER], or build.sh coverage, memory,
-# threads or gcc.
+# threads or gcc; or those of readers/tfdata/operations.c: build.sh feed SECONDS.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-CLANG=$(command -v clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14 | head -1) ||
-  { echo "clang is missing: apt-get install clang-19 libclang-rt-19-dev llvm-19"; exit 2; }
 FOLDER=${NATIVE_FUZZ:-build}
 mkdir -p "$FOLDER/corpus"
+
+if [[ ${1:-} == feed ]]; then
+  for checks in address,undefined thread; do
+    gcc -O1 -g -Wall -Wextra -fsanitize=$checks -fno-sanitize-recover=all feed_threads.c -o "$FOLDER/feed" -lpthread -ldl
+    "$FOLDER/feed" "${2:-60}" "$RANDOM"
+  done
+  exit
+fi
+
+CLANG=$(command -v clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14 | head -1) ||
+  { echo "clang is missing: apt-get install clang-19 libclang-rt-19-dev llvm-19"; exit 2; }
 # An address is checked by the kernel's own code alone, and nothing of the heap is left in use.
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0
 
