@@ -276,7 +276,7 @@ def records_of(directory: Path, split: str = "", seed: int | None = None) -> dic
 
 def _records(directory: Path, split: str) -> list[Record]:
     source = Records(resolve(str(directory), split, None, None))
-    return source.read(range(len(source)))
+    return list(source.read(range(len(source))))
 
 
 def key_of(record: Record) -> str:
