@@ -139,13 +139,13 @@ def _read(
 ) -> None:
     """Reads what a feed asks for until it is closed."""
     answer, streams = np.empty(3, np.int64), dict[int, Iterator[Batch]]()
-    arguments = feed, address(answer)
+    at = address(answer)
     batch: Batch | None
     of_specs = [(spec.dtype.as_datatype_enum, _dtype(spec), len(spec.shape)) for spec in specs]
     while True:
         _release()
-        if (what := _next(feed, 0, arguments[1])) == _NOTHING:
-            what = _wait_for_next(feed, 1, arguments[1])
+        if (what := _next(feed, 0, at)) == _NOTHING:
+            what = _wait_for_next(feed, 1, at)
         number, of_pass, first = answer.tolist()
         if what == _CLOSED:
             break

@@ -35,6 +35,7 @@ typedef void Release(void *data, size_t size, void *argument);
     X(void, DeleteStatus, (Status *))                                                                    \
     X(Tensor *, NewTensor, (int, const int64_t *, int, void *, size_t, Release *, void *))               \
     X(void *, TensorData, (const Tensor *))                                                              \
+    X(size_t, TensorByteSize, (const Tensor *))                                                          \
     X(void, DeleteTensor, (Tensor *))                                                                    \
     X(Builder *, NewOpDefinitionBuilder, (const char *))                                                 \
     X(void, OpDefinitionBuilderAddInput, (Builder *, const char *))                                      \
@@ -438,7 +439,8 @@ static int64_t input(Context *context, int number, Status *status) {
     Tensor *tensor = NULL;
     tf.GetInput(context, number, &tensor, status);
     if (!tensor) return -1;
-    int64_t value = *(const int64_t *)tf.TensorData(tensor);
+    int64_t value = -1; /* Of a tensor without values, as a damaged checkpoint may hold. */
+    if (tf.TensorByteSize(tensor) >= sizeof value) memcpy(&value, tf.TensorData(tensor), sizeof value);
     tf.DeleteTensor(tensor);
     return value;
 }

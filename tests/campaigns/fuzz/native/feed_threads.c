@@ -47,6 +47,8 @@ static Tensor *new_tensor(int dtype, const int64_t *dims, int rank, void *data, 
 
 static void *tensor_data(const Tensor *tensor) { return tensor->data; }
 
+static size_t tensor_size(const Tensor *tensor) { return tensor->size; }
+
 static void delete_tensor(Tensor *tensor) {
     if (--tensor->references) return;
     if (!(tensor = atomic_exchange(&DELETED[draw(TRASH)], tensor))) return;
@@ -173,7 +175,8 @@ static void *user(void *seed) {
 
 int main(int count, char **arguments) {
     tf.NewStatus = new_status, tf.SetStatus = set_status, tf.GetCode = get_code, tf.DeleteStatus = delete_status;
-    tf.NewTensor = new_tensor, tf.TensorData = tensor_data, tf.DeleteTensor = delete_tensor;
+    tf.NewTensor = new_tensor, tf.TensorData = tensor_data, tf.TensorByteSize = tensor_size,
+    tf.DeleteTensor = delete_tensor;
     tf.GetInput = get_input, tf.SetOutput = set_output, tf.OpKernelContext_Failure = set_failure;
     python.keep = keep, python.release = release, python.text = text_of, python.call_later = call_later;
     long seconds = count > 1 ? atol(arguments[1]) : 60, seed = count > 2 ? atol(arguments[2]) : 1;
