@@ -154,7 +154,7 @@ _COMMANDS = {
     "check": "look for what may be wrong with the data; exit code 1 if there is an error",
     "report": "write one HTML file that shows the records, their values and what is odd",
     "export": "write features as .npy files, which may exceed memory",
-    "card": "write README.md, croissant.json, and what TensorFlow Datasets needs to open it",
+    "card": "write README.md, and what TensorFlow Datasets needs to open it",
     "files": "print the path of each shard, for other programs",
     "index": "write the index of each shard as text, for DALI and the tfrecord package",
     "bench": "measure reading here, and say what its limit is",
