@@ -82,7 +82,6 @@ TEST_FRAMEWORKS = [
     "orbax-checkpoint>=0.11",
     "nvidia-dali-cuda130>=1.52",
     # They read the cards of datasets.
-    "mlcroissant>=1.1",
     "tensorflow-datasets>=4.9.10",
 ]
 

@@ -28,7 +28,6 @@ from readers.check import check
 from readers.dataset import Dataset
 from readers.dataset import open as open
 from readers.decoders.record_work import Map
-from readers.export import export_npy
 from readers.files.files import StoreError
 from readers.format.findings import CheckResult, Finding
 from readers.format.manifest import DatasetError, File, Manifest
@@ -77,7 +76,6 @@ __all__ = [
     "as_numpy",
     "check",
     "decoders",
-    "export_npy",
     "jax_batches",
     "load",
     "report",

@@ -1,4 +1,4 @@
-"""`python -m readers`: inspects, verifies, reports on and exports datasets from the command line."""
+"""`python -m readers`: inspects, verifies and reports on datasets from the command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from readers.card.readme import write_card
 from readers.check import check
 from readers.dataset import Dataset
 from readers.describe import describe
-from readers.export import export_npy
 from readers.files.files import StoreError
 from readers.files.local import path_text
 from readers.format.display import visible, visible_line, without_credentials
@@ -128,10 +127,7 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
         page = report(directory, parsed.output, records=parsed.records, against=parsed.against)
         return [json.dumps({"file": str(page)}) if parsed.json else str(page)]
     written = list(map(str, _written(parsed)))
-    if not parsed.json:
-        return written
-    files = dict(zip(parsed.feature, written, strict=True)) if "feature" in parsed else written
-    return [json.dumps({"files": files}, ensure_ascii=False)]
+    return [json.dumps({"files": written}, ensure_ascii=False)] if parsed.json else written
 
 
 def _written(parsed: argparse.Namespace) -> Iterable[str | Path]:
@@ -140,11 +136,7 @@ def _written(parsed: argparse.Namespace) -> Iterable[str | Path]:
         return Dataset(parsed.directory, Manifest.read(parsed.directory)).files(parsed.split)
     if parsed.command == "index":
         return write_text_indexes(parsed.directory, parsed.output)
-    if parsed.command == "card":
-        return write_card(parsed.directory, parsed.output, parsed.license)
-    features = parsed.feature if len(parsed.feature) > 1 else parsed.feature[0]
-    exported = export_npy(parsed.directory, features, parsed.output, split=parsed.split)
-    return exported if isinstance(exported, list) else [exported]
+    return write_card(parsed.directory, parsed.output, parsed.license)
 
 
 _COMMANDS = {
@@ -153,8 +145,7 @@ _COMMANDS = {
     "verify": "check every byte; exit code 1 if there is a problem",
     "check": "look for what may be wrong with the data; exit code 1 if there is an error",
     "report": "write one HTML file that shows the records, their values and what is odd",
-    "export": "write features as .npy files, which may exceed memory",
-    "card": "write README.md, croissant.json, and what TensorFlow Datasets needs to open it",
+    "card": "write README.md, and what TensorFlow Datasets needs to open it",
     "files": "print the path of each shard, for other programs",
     "index": "write the index of each shard as text, for DALI and the tfrecord package",
     "bench": "measure reading here, and say what its limit is",
@@ -164,7 +155,7 @@ _COMMANDS = {
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m readers",
-        description="Inspects, verifies and exports datasets of TFRecord shards.",
+        description="Inspects and verifies datasets of TFRecord shards.",
     )
     parser.add_argument("--version", action="version", version=f"beam-shards {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -181,8 +172,8 @@ def _parser() -> argparse.ArgumentParser:
         if name == "info":
             text = "list all classes (default: the first ones)"
             shown.add_argument("--labels", action="store_true", help=text)
-    _, head, _, look, page, export, card, files, index, timed = parsers.values()
-    for command in (head, export, timed):
+    _, head, _, look, page, card, files, index, timed = parsers.values()
+    for command in (head, timed):
         command.add_argument(
             "--split",
             help="a split or a slice, as 'train[100:]' (default: the only split, or train)",
@@ -217,17 +208,6 @@ def _parser() -> argparse.ArgumentParser:
         choices=SEVERITIES,
         default=SEVERITIES[0],
         help="the mildest finding with which the exit code is 1 (default: %(default)s)",
-    )
-    export.add_argument(
-        "--feature",
-        required=True,
-        action="append",
-        help="the feature's name; repeat the option for several",
-    )
-    export.add_argument(
-        "--output",
-        required=True,
-        help="the .npy file; with several features, a directory for one FEATURE.npy each",
     )
     card.add_argument(
         "--output",

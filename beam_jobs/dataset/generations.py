@@ -46,7 +46,7 @@ _OF_A_JOB = re.compile(
 _OF_OTHERS = re.compile(r"[^/]+/([^/]+\.tfrecord\.idx|dataset_info\.json|features\.json)")
 
 # What `python -m readers card` writes beside a complete dataset.
-_CARD = frozenset(["README.md", "croissant.json"])
+_CARD = frozenset(["README.md"])
 
 _NOTE = re.compile(rf"([0-9a-f]{{8}})/[^/]+{DONE}")
 

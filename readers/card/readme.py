@@ -9,12 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from readers.card.croissant import croissant
 from readers.card.tfds import tfds_files, tfds_folder, tfds_problem
 from readers.files.local import is_local, path_text
-from readers.files.of_path import read_file
 from readers.format.display import counted, features_table, shortened, splits_table
-from readers.format.manifest import MANIFEST, Manifest, join, newest_manifest
+from readers.format.manifest import MANIFEST, Manifest, join
 
 # Rows of a table: a card of a dataset with 10,000 classes is still read by people.
 _MOST_ROWS = 100
@@ -124,12 +122,8 @@ def write_card(directory: str, output: str | None, licence: str) -> list[Path]:
     folder = directory if output is None else path_text(output)
     if not is_local(folder):
         raise ValueError(f"{folder} is in a store: add --output with a folder on this machine")
-    content, manifest = newest_manifest(directory, read_file) or (b"", Manifest.read(directory))
-    files = {
-        "README.md": readme(manifest, licence),
-        "croissant.json": croissant(manifest, content, licence),
-        **tfds_files(manifest, licence),
-    }
+    manifest = Manifest.read(directory)
+    files = {"README.md": readme(manifest, licence), **tfds_files(manifest, licence)}
     paths = [Path(folder, name) for name in files]
     for path in filter(os.path.lexists, paths):
         raise ValueError(f"{path} is there already: move it away, or name another --output")

@@ -5,13 +5,12 @@ images of many sizes become dense batches. They run on all processors, without t
 give the same pixels in `load`, `as_numpy`, `torch_batches` and `jax_batches`.
 """
 
-from readers.decoders.decoder import Decoder, Function, Skip
+from readers.decoders.decoder import Decoder, Skip
 from readers.decoders.resized import CenterCrop, RandomResizedCrop, Resize
 
 __all__ = [
     "CenterCrop",
     "Decoder",
-    "Function",
     "RandomResizedCrop",
     "Resize",
     "Skip",

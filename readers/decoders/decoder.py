@@ -1,10 +1,10 @@
-"""What every decoder of a feature has, and those that do not resize: `Skip` and `Function`."""
+"""What every decoder of a feature has, and `Skip`, which leaves the bytes as they are."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,9 @@ from readers.format.decode.column import (
     Allocator,
     FeatureColumn,
     Rows,
-    column_of,
     object_array,
 )
-from readers.format.decode.image_columns import Located, of_each_row
+from readers.format.decode.image_columns import Located
 from readers.format.dtypes import numpy_dtype
 from readers.format.encodings.spec import fits, format_shape
 from readers.format.schema import Feature, Schema
@@ -83,11 +82,6 @@ def is_bytes(feature: Feature) -> bool:
     return feature.dtype == "string" and not feature.shape
 
 
-def encoded_values(name: str, batch: Batch) -> list[bytes]:
-    """The bytes of a feature in each record, copied out of the memory of the batch."""
-    return [bytes(value) for value in batch.columns[name].flat().tolist()]
-
-
 @dataclass(frozen=True)
 class Skip(Decoder):
     """Leaves the bytes as they are stored."""
@@ -99,50 +93,9 @@ class Skip(Decoder):
 
     def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
         """The bytes of each image."""
-        return {name: FeatureColumn(object_array(encoded_values(name, batch)))}
-
-
-@dataclass(frozen=True)
-class Function(Decoder):
-    """Decodes with a function of your own, which several threads call at once.
-
-    Args:
-        function: Takes the bytes of a record and its key, an int; returns an array.
-        dtype: The dtype of the arrays, such as "float32".
-        shape: Their shape; None is a size that varies between records.
-
-    Example:
-        >>> {"scan": readers.decoders.Function(lambda data, key: read_dicom(data), "int16", (512, 512))}
-    """
-
-    function: Callable[[bytes, int], Any] = field(repr=False)
-    dtype: str
-    shape: Sequence[int | None] = ()
-
-    def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise ValueError(f"Function: {self.function!r} is not a function of (data, key)")
-        try:
-            Feature(self.dtype, self.shape)
-        except ValueError as error:
-            raise ValueError(f"Function: {error}") from None
-
-    def features(self, name: str, stored: Schema) -> dict[str, Feature]:
-        """The feature that the arguments state."""
-        if not is_bytes(stored[name]):
-            image_of(name, stored[name])
-        return {name: Feature(self.dtype, self.shape)}
-
-    def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
-        """The function's result for each record."""
-        feature = self.features(name, stored)[name]
-        encoded, keys = encoded_values(name, batch), batch.keys.tolist()
-
-        def decode(row: int) -> Any:
-            value = called(self.function, f"the decoder of {name!r}", encoded[row], keys[row])
-            return checked_value(name, feature, value, BY_DECODER)
-
-        return {name: column_of(feature, of_each_row(decode, len(encoded), batch.located))}
+        # Copied out of the memory of the batch.
+        values = [bytes(value) for value in batch.columns[name].flat().tolist()]
+        return {name: FeatureColumn(object_array(values))}
 
 
 def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
@@ -153,48 +106,40 @@ def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
         raise ValueError(f"{what} raised {type(error).__name__}: {error}") from error
 
 
-# What returned a value, and where the feature is stated that it should fit.
-MadeBy = tuple[str, str]
-
-BY_DECODER: MadeBy = "its decoder", "the decoder's shape"
-
-
-def checked_value(name: str, feature: Feature, value: Any, made_by: MadeBy) -> Any:
+def checked_value(name: str, feature: Feature, value: Any) -> Any:
     """A value that a function returned, in the form for `column_of`; ValueError if it does not fit its feature."""
-    check_no_tensor(name, value, made_by)
+    check_no_tensor(name, value)
     if feature.is_sequence:
         each = Feature(feature.dtype, feature.shape[1:])
         if not isinstance(value, (list, tuple, np.ndarray)):
             raise ValueError(
-                f"feature {name!r}: {made_by[0]} returned {type(value).__name__}, expected a list of arrays"
+                f"feature {name!r}: map returned {type(value).__name__}, expected a list of arrays"
             )
-        return [checked_value(name, each, array, made_by) for array in value]
+        return [checked_value(name, each, array) for array in value]
     if feature.dtype == "string":
-        return _checked_strings(name, feature, value, made_by)
+        return _checked_strings(name, feature, value)
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise ValueError(f"feature {name!r}: {made_by[0]} returned no array: {error}") from None
+        raise ValueError(f"feature {name!r}: map returned no array: {error}") from None
     # Python's numbers have no dtype of their own.
     is_plain = not isinstance(value, (np.ndarray, np.generic))
     dtype = numpy_dtype(feature.dtype)
     if array.dtype != dtype and not (is_plain and _holds(dtype, array)):
-        raise ValueError(
-            f"feature {name!r}: {made_by[0]} returned {array.dtype}, expected {feature.dtype}"
-        )
+        raise ValueError(f"feature {name!r}: map returned {array.dtype}, expected {feature.dtype}")
     if not fits(feature.shape, array.shape):
         raise ValueError(
-            f"feature {name!r}: {made_by[0]} returned the shape {format_shape(array.shape)}, expected "
-            f"{format_shape(feature.shape)}; a size that varies is None in {made_by[1]}"
+            f"feature {name!r}: map returned the shape {format_shape(array.shape)}, expected "
+            f"{format_shape(feature.shape)}; a size that varies is None in readers.Map(function, schema)"
         )
     return array.astype(dtype, copy=False)
 
 
-def check_no_tensor(name: str, value: Any, made_by: MadeBy) -> None:
+def check_no_tensor(name: str, value: Any) -> None:
     """Raises ValueError if a value is a tensor of TensorFlow, which may be symbolic, and is slow for single records."""
     if type(value).__module__.startswith("tensorflow."):
         raise ValueError(
-            f"feature {name!r}: {made_by[0]} returned a tensor of TensorFlow, expected a NumPy array; a "
+            f"feature {name!r}: map returned a tensor of TensorFlow, expected a NumPy array; a "
             "function of TensorFlow's operations goes into transform=, which is given whole batches"
         )
 
@@ -212,18 +157,16 @@ def _holds(dtype: np.dtype[Any], numbers: np.ndarray) -> bool:
         return bool((np.isfinite(numbers.astype(dtype)) == np.isfinite(numbers)).all())
 
 
-def _checked_strings(name: str, feature: Feature, value: Any, made_by: MadeBy) -> Any:
+def _checked_strings(name: str, feature: Feature, value: Any) -> Any:
     if not feature.shape:
         value = value.encode() if isinstance(value, str) else value
         if not isinstance(value, bytes):
             raise ValueError(
-                f"feature {name!r}: {made_by[0]} returned {type(value).__name__}, expected bytes or str"
+                f"feature {name!r}: map returned {type(value).__name__}, expected bytes or str"
             )
         return value
     array = np.array(value, object)
     flat = [item.encode() if isinstance(item, str) else item for item in array.reshape(-1)]
     if not fits(feature.shape, array.shape) or not all(isinstance(item, bytes) for item in flat):
-        raise ValueError(
-            f"feature {name!r}: {made_by[0]} returned {value!r:.80}, expected {feature}"
-        )
+        raise ValueError(f"feature {name!r}: map returned {value!r:.80}, expected {feature}")
     return object_array(flat).reshape(array.shape)

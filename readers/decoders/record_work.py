@@ -11,7 +11,6 @@ import numpy as np
 from readers.decoders.decoder import (
     Batch,
     Decoder,
-    MadeBy,
     called,
     check_no_tensor,
     checked_value,
@@ -20,8 +19,6 @@ from readers.format.decode.column import FeatureColumn, column_of
 from readers.format.decode.image_columns import of_each_row
 from readers.format.dtypes import TENSORFLOW_DTYPES
 from readers.format.schema import Feature, Schema
-
-_BY_MAP: MadeBy = "map", "readers.Map(function, schema)"
 
 # (record, key) -> the record to use instead.
 RecordFunction = Callable[[dict[str, Any], int], dict[str, Any]]
@@ -112,7 +109,7 @@ class RecordWork:
                 f"map returned {found:.200}; expected a dict of {', '.join(self.schema)}: name the "
                 "features that it returns with readers.Map(function, schema)"
             )
-        return {n: checked_value(n, f, record[n], _BY_MAP) for n, f in self.schema.items()}
+        return {n: checked_value(n, f, record[n]) for n, f in self.schema.items()}
 
 
 def check_decoders(decoders: Any) -> None:
@@ -137,10 +134,10 @@ def schema_of_record(record: Any, decoded: Schema) -> Schema:
 
 
 def _feature_of(name: str, value: Any, decoded: Schema) -> Feature:
-    check_no_tensor(name, value, _BY_MAP)
+    check_no_tensor(name, value)
     if name in decoded:
         try:
-            checked_value(name, decoded[name], value, _BY_MAP)
+            checked_value(name, decoded[name], value)
         except ValueError:
             pass
         else:
@@ -152,5 +149,5 @@ def _feature_of(name: str, value: Any, decoded: Schema) -> Feature:
             f"map returned {name!r} with the dtype {array.dtype}, which no feature has"
         )
     found = Feature(dtype, array.shape)
-    checked_value(name, found, value, _BY_MAP)
+    checked_value(name, found, value)
     return found

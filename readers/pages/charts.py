@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -14,7 +14,6 @@ from readers.pages.numbers import short, ticks
 # Units of the viewBox, which are pixels unless the screen is narrower.
 _WIDTH, _HEIGHT = 340, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50, 8, 6, 20
-_SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_BARS = 96, 24, 24
 
 # Series with different colours; `style.css` has a class for each.
 _SERIES = 6
@@ -48,27 +47,6 @@ def histogram(parts: Mapping[str, np.ndarray], title: str) -> Element | None:
         names = [element("li", *pair) for pair in zip(squares, counts, strict=True)]
         figure.append(element("ul", *names, class_="keys"))
     return element("figure", *figure, class_="chart")
-
-
-def spark(parts: Sequence[np.ndarray]) -> Element | None:
-    """Bars of all numbers together, without axes, of the size of a word; None without finite numbers."""
-    bins = bins_of(parts)
-    if bins is None:
-        return None
-    counts = bins.counts(np.concatenate(parts))
-    heights = np.add.reduceat(counts, np.arange(0, len(counts), -(-len(counts) // _SPARK_BARS)))
-    x = _Scale(0, len(heights), 0, _SPARK_WIDTH)
-    y = _Scale(0, heights.max(), _SPARK_HEIGHT, 1)
-    outline = _steps(heights, np.arange(len(heights) + 1.0), x, y)
-    return element(
-        "svg",
-        element("path", d=outline, class_="bar s0"),
-        viewBox=f"0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}",
-        width=str(_SPARK_WIDTH),
-        height=str(_SPARK_HEIGHT),
-        class_="spark",
-        aria_hidden="true",
-    )
 
 
 def bar_cell(value: float, most: float, text: str, series: int = 0) -> Element:

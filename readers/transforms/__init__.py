@@ -8,14 +8,13 @@ enough for arrays.
 """
 
 from readers.transforms.draws import below, uniform
-from readers.transforms.images import random_brightness, random_crop, random_flip, to_float
+from readers.transforms.images import random_crop, random_flip, to_float
 from readers.transforms.normalize import Moments, normalize
 
 __all__ = [
     "Moments",
     "below",
     "normalize",
-    "random_brightness",
     "random_crop",
     "random_flip",
     "to_float",

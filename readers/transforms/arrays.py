@@ -81,17 +81,6 @@ def cropped(
     return windows[np.arange(len(images)), tops, lefts, 0]
 
 
-def brightened(images: np.ndarray, deltas: np.ndarray) -> np.ndarray:
-    """The images with a number, float32 [B], added to each, in the range of their dtype."""
-    deltas = deltas[:, None, None, None]
-    if images.dtype.kind == "f":
-        return np.clip(images + deltas.astype(images.dtype), 0, 1)
-    # As TensorFlow converts: 255.5 instead of 255 rounds the integers that the cast would cut off.
-    highest = np.iinfo(images.dtype).max
-    scaled = (to_float(images) + deltas) * (highest + 0.5)
-    return np.clip(scaled, 0, highest).astype(images.dtype)
-
-
 def to_float(images: Any) -> np.ndarray:
     """The images as float32; integers are divided by the highest of their dtype."""
     images = np.asarray(images)

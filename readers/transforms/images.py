@@ -77,31 +77,6 @@ def random_crop(
     return ops.cropped(images, size, *corners)
 
 
-def random_brightness(
-    images: Array, keys: Array, max_delta: float, *, salt: str = "brightness"
-) -> Array:
-    """Brightens or darkens each image by a random amount, as `tf.image.adjust_brightness` does.
-
-    Adds a number from -max_delta to max_delta to float32 images and clips them to 0 to 1; for
-    uint8, the number is multiplied by 255 and the images are clipped to 0 to 255. Use it before
-    `normalize`.
-
-    Args:
-        images: uint8, or float32 from 0 to 1, [B, H, W, C], a `tf.Tensor` or `np.ndarray`.
-        keys: int64 [B], the keys of the records.
-        max_delta: The largest change, from 0 to 1.
-        salt: Give each use in a pipeline its own salt to make them independent.
-
-    Raises:
-        ValueError: `images` is not a batch of images, or `max_delta` is not from 0 to 1.
-    """
-    if not 0 <= max_delta <= 1:
-        raise ValueError(f"max_delta={max_delta!r}: expected a number from 0 to 1")
-    ops = operations_of(images, keys)
-    images = ops.checked_batch(images)
-    return ops.brightened(images, (2 * uniform(keys, salt) - 1) * float(max_delta))
-
-
 def _height_width(size: Size) -> tuple[int, int]:
     sides = size if isinstance(size, (tuple, list)) else ()
     if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):

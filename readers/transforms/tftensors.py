@@ -64,12 +64,6 @@ def cropped(
     return images
 
 
-def brightened(images: tf.Tensor, deltas: tf.Tensor) -> tf.Tensor:
-    """The images with a number, float32 [B], added to each, in the range of their dtype."""
-    adjusted = tf.image.adjust_brightness(images, deltas[:, None, None, None])
-    return tf.clip_by_value(adjusted, 0, 1) if adjusted.dtype.is_floating else adjusted
-
-
 def to_float(images: tf.Tensor) -> tf.Tensor:
     """The images as float32; integers are divided by the highest of their dtype."""
     return tf.image.convert_image_dtype(images, tf.float32)

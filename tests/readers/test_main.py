@@ -283,14 +283,7 @@ def test_every_command_prints_json(labelled, capsys):
     assert (code, json.loads(out)["problems"]) == (1, [problem])
 
 
-def test_export_and_errors_are_json_too(labelled, tmp_path, capsys):
-    arguments = ["export", labelled, "--feature", "kind", "--output", str(tmp_path / "x.npy")]
-    code, out, _ = run(*arguments, "--json", capsys=capsys)
-    assert (code, json.loads(out)) == (0, {"files": {"kind": str(tmp_path / "x.npy")}})
-    code, out, error = run(*arguments, "--json", capsys=capsys)
-    found = json.loads(out)
-    assert (code, found["exit_code"]) == (2, 2)
-    assert error == f"error: {found['error']}\n" and "x.npy" in found["error"]
+def test_errors_are_json_too(tmp_path, capsys):
     code, out, error = run("head", str(tmp_path), "--json", capsys=capsys)
     found = json.loads(out)
     assert (code, found["exit_code"], error) == (2, 2, f"error: {found['error']}\n")

@@ -80,10 +80,6 @@ READING = {
         "batching": "padded",
         "decoders": {"image": decoders.Skip()},
     },
-    "a function": {
-        "columns": ["image", "name"],
-        "decoders": {"image": decoders.Function(lambda data, key: [len(data), key], "int64", (2,))},
-    },
     "a map": {
         "columns": ["image", "name"],
         "decoders": {"image": decoders.Resize(8)},

@@ -47,7 +47,7 @@ def signals(directory: Path) -> Iterator[NDArray[np.float32]]:
         directory,
         batch_size=[8, 4],
         batching=readers.Padded(max_length={"signal": 400}, mask=True),
-        decoders={"scan": decoders.Function(lambda data, key: len(data), "int64", shape=())},
+        decoders={"scan": decoders.Skip()},
     )
     for batch in batches:
         signal: NDArray[np.float32] = batch["signal"]

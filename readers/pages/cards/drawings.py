@@ -17,7 +17,7 @@ from readers.format.schema import Feature, format_shape
 from readers.head import value_range
 from readers.pages.cards.lines import channel_keys, lines
 from readers.pages.cards.look import Look
-from readers.pages.cards.overlays import Marks, legend, marked, mask_of_objects
+from readers.pages.cards.overlays import Marks, legend, marked
 from readers.pages.cards.thumbnails import SIDE, thumbnail
 from readers.pages.markup import element
 
@@ -27,7 +27,7 @@ TEXT = 400
 # Features of a record that are drawn, and captions.
 _FEATURES, _CAPTIONS = 6, 5
 
-_MARKS = ("boxes", "box_labels", "mask", "instance_masks", "keypoints")
+_MARKS = ("boxes", "box_labels", "mask")
 
 
 @dataclass
@@ -139,21 +139,16 @@ def _marks(record: Mapping[str, Any], look: Look, others: Mapping[str, str]) -> 
     if isinstance(found["mask"], bytes):
         name = others["mask"]
         found["mask"] = _pixels(name, look.features.schema[name], found["mask"])[0]
-    boxes, ids, mask, objects, points = (
+    boxes, ids, mask = (
         value if isinstance(value, np.ndarray) and value.ndim == rank else None
-        for value, rank in zip(found.values(), (2, 1, 3, 3, 3), strict=True)
+        for value, rank in zip(found.values(), (2, 1, 3), strict=True)
     )
     labels = () if ids is None else ids.tolist()
     mask = None if mask is None or not mask.size else mask[..., 0]
-    if mask is None and objects is not None and objects.size:
-        mask = mask_of_objects(objects, labels)
-    if points is not None:
-        points = points.reshape(-1, points.shape[2])[:, :2].astype(np.float64)
-        points = points[:, ::-1] if look.is_x_first else points
     if boxes is not None and look.is_x_first:
         boxes = boxes[:, [1, 0, 3, 2]]
     names, mask_names = (look.features.classes.get(others[r], ()) for r in ("box_labels", "mask"))
-    return Marks(boxes, labels, names, mask, mask_names, points)
+    return Marks(boxes, labels, names, mask, mask_names)
 
 
 def _frames(name: str, feature: Feature, value: Sequence[Any]) -> list[Element]:

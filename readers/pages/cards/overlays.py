@@ -1,4 +1,4 @@
-"""Boxes, masks and keypoints over a small picture, as SVG."""
+"""Boxes and masks over a small picture, as SVG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from readers.pages.cards.thumbnails import Thumbnail, saved
 from readers.pages.markup import bright, data_uri, element, keys, svg
 
 # What is drawn over a picture at most, and the classes below it.
-_BOXES, _POINTS, _CLASSES = 40, 200, 8
+_BOXES, _CLASSES = 40, 8
 _NAME = 24
 
 # Of 255, so that the picture is seen through the mask.
@@ -26,7 +26,7 @@ _VOID = 255
 
 @dataclass(frozen=True)
 class Marks:
-    """What is marked in a picture, in parts of it: boxes, float [n, 4], upper, left, lower, right; points, float [points, 2], y and x.
+    """What is marked in a picture, in parts of it: boxes, float [n, 4], upper, left, lower, right.
 
     `labels` are the classes of boxes, if they have any. `mask` has a class for each pixel, integers [height, width]; 0 has no
     colour unless it has a name.
@@ -37,10 +37,9 @@ class Marks:
     names: Sequence[str] = ()
     mask: np.ndarray | None = None
     mask_names: Sequence[str] = ()
-    points: np.ndarray | None = None
 
     def __bool__(self) -> bool:
-        return any(each is not None for each in (self.boxes, self.mask, self.points))
+        return self.boxes is not None or self.mask is not None
 
     def label(self, box: int) -> int:
         """The class of a box; its own number without classes."""
@@ -50,14 +49,6 @@ class Marks:
     def colors_zero(self) -> bool:
         """Whether 0 is a class like others in the mask, and not the background."""
         return bool(self.mask_names) and self.mask_names[0] != "background"
-
-
-def mask_of_objects(masks: np.ndarray, labels: Sequence[int]) -> np.ndarray:
-    """One mask of the masks of objects, [n, height, width], in which the first is on top: one more than their classes."""
-    mask = np.zeros(masks.shape[1:], np.int64)
-    for number in reversed(range(min(len(masks), _BOXES))):
-        mask[masks[number] != 0] = 1 + (labels[number] if number < len(labels) else number)
-    return mask
 
 
 def marked(shown: Thumbnail, marks: Marks) -> Element:
@@ -72,11 +63,6 @@ def marked(shown: Thumbnail, marks: Marks) -> Element:
         path = f"M{x0 * width:.1f} {y0 * height:.1f}H{x1 * width:.1f}V{y1 * height:.1f}H{x0 * width:.1f}z"
         for color, stroke in (("#000", "3"), (bright(marks.label(number)), "1.5")):
             layers.append(element("path", d=path, fill="none", stroke=color, stroke_width=stroke))
-    if marks.points is not None:
-        inside = ((marks.points > 0) & (marks.points < 1)).all(axis=1)
-        for y, x in marks.points[inside][:_POINTS]:
-            place = {"cx": f"{x * width:.1f}", "cy": f"{y * height:.1f}"}
-            layers.append(element("circle", r="2", fill="#fff", stroke="#000", **place))
     style = "max-width:100%;height:auto;image-rendering:pixelated"
     return svg(", ".join([shown.words, *words]), layers, width, height, style=style)
 

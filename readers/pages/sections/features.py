@@ -12,7 +12,7 @@ import numpy as np
 from readers.format.schema import Feature, format_shape
 from readers.measures.sample import LARGEST
 from readers.pages.bins import finite
-from readers.pages.charts import histogram, spark
+from readers.pages.charts import histogram
 from readers.pages.figures import Figures, of_all
 from readers.pages.numbers import percent, spread
 from readers.pages.section import Section
@@ -63,7 +63,6 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, 
         "anchor": study.anchor(name),
         "name": name,
         "type": f"{feature.dtype} {format_shape(feature.shape)}",
-        "spark": None,
         "cells": {},
         "words": _instead_of_figures(study, name),
         "drawings": [],
@@ -74,14 +73,12 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, 
         kind, (("mean", "Mean of each record" if feature.shape else "Values", ""),)
     )
     measure, title, _ = measures[0]
-    parts = list(study.measures(name, measure).values())
-    row["spark"] = spark(parts)
+    every = finite(study.measures(name, measure).values())
     if found := of_all(list(study.manifest.splits.values()), name):
         row["cells"] = found.cells()
     else:
-        every = finite(parts)
         row["words"] = f"{title.lower()}: {spread(every)}" if len(every) else "no record was seen"
-    if is_open and row["spark"] is not None:
+    if is_open and len(every):
         drawings = [drawn for m in measures for drawn in _drawn(study.measures(name, m[0]), *m[1:])]
         row["drawings"] = [*drawings, *_lengths(study, name, feature)]
     return row

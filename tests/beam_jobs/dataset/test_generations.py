@@ -162,7 +162,7 @@ def test_a_job_that_finds_an_older_generation_deletes_nothing_of_the_newer_one(
 
 def test_a_card_keeps_a_dataset_from_being_replaced_and_is_no_strange_file(tmp_path):
     written(output_of(tmp_path), "0123abcd")
-    write(tmp_path, "README.md", "croissant.json")
+    write(tmp_path, "README.md")
     assert begun(output_of(tmp_path), repeats=True).written == "j"
     with pytest.raises(UsageError, match=r"README\.md describes the dataset .*; move it away"):
         begun(replace(output_of(tmp_path), overwrite=True))

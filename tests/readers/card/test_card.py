@@ -1,7 +1,6 @@
 """`python -m readers card`: files that describe a dataset, which the programs that they are for read."""
 
 import ast
-import hashlib
 import json
 import re
 from dataclasses import replace
@@ -15,7 +14,6 @@ from markdown_it import MarkdownIt
 
 import readers
 from readers.__main__ import main
-from readers.card.croissant import croissant
 from readers.card.readme import escaped, readme
 from readers.card.tfds import tfds_files, tfds_problem
 from readers.format.manifest import Manifest
@@ -167,32 +165,6 @@ def test_any_text_is_one_cell_of_plain_text(text):
     assert not re.search(r"(?<!\\)[:@]|(?i:www)(?<!\\)\.", escaped(text))
 
 
-def of_croissant(**changes):
-    return json.loads(croissant(manifest(**changes), b"{}", "CC-BY-4.0"))
-
-
-def test_croissant_has_the_checksum_of_the_manifest_alone():
-    stated, found = of_croissant()["distribution"]
-    assert (stated["sha256"], stated["contentSize"]) == (hashlib.sha256(b"{}").hexdigest(), "2 B")
-    # val has no shard.
-    assert found["includes"] == ["4f2a9c01/train-*-of-00002*.tfrecord"]
-    assert "sha256" not in found
-
-
-def test_each_feature_has_a_type_and_an_identifier_of_its_own():
-    names = ("split", "a/b", "a b", "<&>", "ü", "a%2Fb", "@id")
-    dtypes = ("int8", "uint64", "bool", "string", "float16", "complex64", "int64")
-    features = {name: (dtype,) for name, dtype in zip(names, dtypes, strict=True)}
-    features["image"] = ("uint8", (None, None, 3), "jpeg")
-    fields = of_croissant(schema=Schema(features))["recordSet"][0]["field"]
-    assert len({field["@id"] for field in fields}) == len(features)
-    expected = ["Integer", "Integer", "Boolean", "Text", "Float", "Float", "Integer"]
-    assert {field["name"]: field["dataType"] for field in fields} == {
-        "image": "sc:ImageObject",
-        **{n: f"sc:{kind}" for n, kind in zip(names, expected, strict=True)},
-    }
-
-
 def of_tfds(**changes):
     return json.loads(tfds_files(manifest(**changes), "CC-BY-4.0")["4f2a9c01/features.json"])
 
@@ -335,7 +307,6 @@ def dataset(tmp_path):
 
 NAMES = [
     "README.md",
-    "croissant.json",
     "4f2a9c01/dataset_info.json",
     "4f2a9c01/features.json",
 ]
@@ -401,20 +372,3 @@ def test_tensorflow_datasets_reads_the_records_that_the_readers_read(dataset):
             # The sizes of two unknown dimensions are in `grid/shape`.
             one["grid"] = one["grid"].reshape(wanted["grid"].shape)
             assert [name for name in wanted if not same(one[name], wanted[name])] == []
-
-
-@pytest.mark.frameworks
-def test_croissant_is_valid_and_bears_any_name(dataset):
-    import mlcroissant
-
-    assert main(["card", str(dataset), "--license", "MIT"]) == 0
-    metadata = mlcroissant.Dataset(jsonld=str(dataset / "croissant.json")).metadata
-    assert not metadata.ctx.issues.errors
-    assert metadata.license == ["MIT"]
-    (records,) = metadata.record_sets
-    assert [field.name for field in records.fields] == list(SCHEMA)
-    described = json.loads((dataset / "croissant.json").read_bytes())
-    del described["distribution"][0]["sha256"]
-    (dataset / "croissant.json").write_text(json.dumps(described))
-    with pytest.raises(mlcroissant.ValidationError, match="sha256"):
-        mlcroissant.Dataset(jsonld=str(dataset / "croissant.json"))

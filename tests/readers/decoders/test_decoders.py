@@ -16,7 +16,6 @@ from readers import decoders
 from readers.decoders import resampling
 from readers.decoders.decoder import Batch
 from readers.decoders.view import View, central_view, random_view
-from readers.files import processors
 from readers.format.decode import images
 from readers.format.decode.column import FeatureColumn, column_of, object_array
 from readers.format.schema import Feature, Schema
@@ -342,29 +341,6 @@ def test_skip_keeps_the_bytes():
     assert decoded(decoders.Skip(), data)["image"] == data
 
 
-def test_a_function_is_given_the_bytes_and_the_key_of_each_record(monkeypatch):
-    monkeypatch.setattr(processors, "processors", lambda: 4)
-    decoder = decoders.Function(lambda data, key: [len(data), key], "int64", (2,))
-    found = decoded(decoder, [b"a", b"bcd"], np.array([7, 2**62]), Feature("string"))["image"]
-    assert np.array_equal(found, [[1, 7], [3, 2**62]])
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (lambda data, key: 1 / 0, "row 1: the decoder of 'image' raised ZeroDivisionError"),
-        (lambda data, key: np.zeros(3), "its decoder returned float64, expected float32"),
-        (lambda data, key: np.zeros(4, np.float32), r"the shape \[4\], expected \[3\]; a size"),
-    ],
-)
-def test_errors_of_functions_say_what_they_returned(function, message):
-    def on_second(data, key):
-        return function(data, key) if key else np.zeros(3, np.float32)
-
-    with pytest.raises(ValueError, match=message):
-        decoded(decoders.Function(on_second, "float32", (3,)), [b""] * 2, feature=Feature("string"))
-
-
 @pytest.mark.parametrize("decoder", [decoders.Resize(8), decoders.RandomResizedCrop(8)])
 @pytest.mark.parametrize("data", [b"", b"\xff\xd8\xff", encoded(waves(64, 64), "JPEG")[:300]])
 def test_a_damaged_image_is_an_error_of_its_row(decoder, data):
@@ -383,7 +359,6 @@ def test_a_damaged_image_is_an_error_of_its_row(decoder, data):
         (lambda: decoders.RandomResizedCrop(8, (0, 1)), r"scale=\(0, 1\)"),
         (lambda: decoders.RandomResizedCrop(8, (0.5, 2)), "at most 1"),
         (lambda: decoders.RandomResizedCrop(8, ratio=(2, 1)), r"ratio=\(2, 1\)"),
-        (lambda: decoders.Function(3, "int8"), "Function: 3 is not a function"),
     ],
 )
 def test_wrong_arguments_are_refused(make, message):

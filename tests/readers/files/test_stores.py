@@ -65,8 +65,6 @@ def test_all_readers_read_from_a_store(store: Bucket, numbered: Path, tmp_path: 
     assert [int(row["id"]) for row in source.__getitems__([199, 0, 70])] == [199, 0, 70]
     assert int(source[-1]["id"]) == 199
     assert readers.verify(url).ok
-    path = readers.export_npy(url, "vector", tmp_path / "v.npy", split="train")
-    assert np.load(path)[:, 0].tolist() == list(range(200))
     found = readers.as_numpy(f"{url}/val*.tfrecord", schema=NUMBERS, batch_size=8)
     assert ids(found) == [1000, 1001, 1002]
 

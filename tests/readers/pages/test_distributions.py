@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as arrays
 
 from readers.format.splits import Split
 from readers.pages.bins import MOST_BINS, bins_of
-from readers.pages.charts import histogram, spark
+from readers.pages.charts import histogram
 from readers.pages.figures import of_all
 from readers.pages.markup import to_html
 
@@ -45,7 +45,6 @@ def test_each_finite_value_is_in_one_bin(values):
     assert len(counts) <= MOST_BINS and (np.diff(bins.edges) > 0).all()
     assert bins.edges[0] <= np.nanmin(numbers[np.isfinite(numbers)])
     assert to_html(histogram({"train": values, "val": values[:3]}, "Values"))
-    assert to_html(spark([values]))
 
 
 def test_whole_numbers_have_bins_of_their_own():

@@ -150,8 +150,6 @@ def test_sizes_equal_in_all_records_are_static(tmp_path):
     with_statistics(tmp_path, train=[3])
     ds = readers.load(tmp_path, batch_size=2, remainder="drop")
     assert ds.element_spec["signal"] == tf.TensorSpec([2, 3, 2], tf.float32)
-    assert readers.export_npy(tmp_path, "raw", tmp_path / "raw.npy")
-    assert np.load(tmp_path / "raw.npy").shape == (2, 3, 2)
 
 
 def test_dense_names_the_smallest_and_the_largest_size_of_all_splits(tmp_path):
