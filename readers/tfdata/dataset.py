@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from readers.batches.batch_format import is_number, plain
 from readers.batches.batch_source import BatchSource
@@ -26,13 +25,10 @@ except ModuleNotFoundError:
 from readers.tfdata.bridge import TensorBridge
 from readers.tfdata.feed import Feed
 from readers.tfdata.own_thread import map_in_own_thread
-from readers.tfdata.passes import Passes
+from readers.tfdata.passes import read_pass
 
 # What each dataset reads, for as long as it exists; iterators keep their dataset.
 _OPENED = weakref.WeakKeyDictionary[tf.data.Dataset, tuple[BatchSource[Any], Feed]]()
-
-# Of a pass, which ends by itself.
-_MOST_BATCHES = np.iinfo(np.int64).max
 
 
 def in_strategy() -> bool:
@@ -63,11 +59,11 @@ def _open(arguments: Mapping[str, Any]) -> tuple[BatchSource[Any], Feed, tf.data
     """
     plan, options = plan_of(arguments)
     source, bridge = open_batches(plan, options), TensorBridge(plan.schema, options)
-    feed = Feed(Passes(source, bridge).stream, bridge.specs)
+    feed = Feed(functools.partial(read_pass, source, bridge), bridge.specs)
 
     def one_pass(of_pass: tf.Tensor) -> tf.data.Dataset:
         return map_in_own_thread(
-            tf.data.Dataset.range(_MOST_BATCHES),
+            tf.data.Dataset.range(tf.int64.max),  # A pass ends by itself.
             lambda number: bridge.batch(feed.batch(of_pass, number)),
         )
 

@@ -91,10 +91,8 @@ class Feed:
             _OF_GRAPHS.append(self)
 
     def begin(self) -> tf.Tensor:
-        """Adds the begin of a pass to the graph: the number of the pass, int64 []. The pass is over when TensorFlow
-        releases this tensor."""
-        (number,) = _operation("BeamShardsBegin", [self._number], [tf.TensorSpec([], tf.int64)])
-        return number
+        """Adds the begin of a pass to the graph: its number, int64 []. The pass ends when TensorFlow releases it."""
+        return _operation("BeamShardsBegin", [self._number], [tf.TensorSpec([], tf.int64)])[0]
 
     def batch(self, of_pass: tf.Tensor, number: tf.Tensor) -> list[tf.Tensor]:
         """Adds a batch to the graph: its tensors.
@@ -141,7 +139,10 @@ def _read(
     answer, streams = np.empty(3, np.int64), dict[int, Iterator[Batch]]()
     at = address(answer)
     batch: Batch | None
-    of_specs = [(spec.dtype.as_datatype_enum, _dtype(spec), len(spec.shape)) for spec in specs]
+    of_specs = [
+        (spec.dtype.as_datatype_enum, np.dtype(spec.dtype.as_numpy_dtype), len(spec.shape))
+        for spec in specs
+    ]
     while True:
         _release()
         if (what := _next(feed, 0, at)) == _NOTHING:
@@ -166,11 +167,6 @@ def _read(
             _fail(feed, number, _INVALID_ARGUMENT, _message(error))
         finally:
             batch = None  # Its memory is used again as soon as TensorFlow has released it.
-
-
-def _dtype(spec: tf.TensorSpec) -> np.dtype[Any]:
-    """The dtype of an array of a spec."""
-    return np.dtype(object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype)
 
 
 def _hand_over(

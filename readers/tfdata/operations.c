@@ -359,13 +359,11 @@ typedef union Text {
 
 enum { MOST_SMALL = 22 };
 
-static int is_large(const Text *text) { return (text->small[0] & 3) == 1; }
-
 static void free_texts(void *data, size_t size, void *argument) {
     (void)argument;
     Text *texts = data;
     for (size_t n = 0; n < size / sizeof *texts; n++)
-        if (is_large(&texts[n])) free(texts[n].large.bytes);
+        if ((texts[n].small[0] & 3) == 1) free(texts[n].large.bytes);
     free(data);
 }
 

@@ -13,36 +13,27 @@ from readers.tfdata.bridge import TensorBridge
 from readers.tfdata.feed import Batch
 
 
-class Passes:
-    """Reads the batches of all passes over a dataset.
+def read_pass(
+    batches: BatchSource[Any], bridge: TensorBridge, of_pass: int, number: int
+) -> Iterator[Batch]:
+    """Yields the batches of a pass from one of some number on; in place of one that fails its error."""
+    cursor, end = batches.bounds_of(of_pass)
+    cursor = _after(batches, cursor, number)
+    while True:
+        try:
+            for arrays, following in made_from(batches, bridge.arrays, (cursor, 0), end):
+                cursor, _ = following
+                yield arrays
+                del arrays  # Its memory can be used again while the next one is read.
+            return
+        except Exception as error:
+            yield error
+        cursor = _after(batches, cursor, 1)
 
-    Args:
-        batches: The batches.
-        bridge: Makes arrays of them.
-    """
 
-    def __init__(self, batches: BatchSource[Any], bridge: TensorBridge) -> None:
-        self.batches, self._bridge = batches, bridge
-
-    def stream(self, of_pass: int, number: int) -> Iterator[Batch]:
-        """Yields the batches of a pass from one of some number on; in place of one that fails its error."""
-        cursor, end = self.batches.bounds_of(of_pass)
-        cursor = self._after(cursor, number)
-        while True:
-            try:
-                made = made_from(self.batches, self._bridge.arrays, (cursor, 0), end)
-                for arrays, following in made:
-                    cursor, _ = following
-                    yield arrays
-                    del arrays  # Its memory can be used again while the next one is read.
-                return
-            except Exception as error:
-                yield error
-            cursor = self._after(cursor, 1)
-
-    def _after(self, cursor: int | Cursor, count: int) -> int | Cursor:
-        """Where the batch is that follows `count` others from a cursor on."""
-        if isinstance(cursor, int):
-            return cursor + count
-        groups = itertools.chain.from_iterable(of for _, of in self.batches.epochs(cursor, None))
-        return [cursor, *(group.after for group in itertools.islice(groups, count))][-1]
+def _after(batches: BatchSource[Any], cursor: int | Cursor, count: int) -> int | Cursor:
+    """Where the batch is that follows `count` others from a cursor on."""
+    if isinstance(cursor, int):
+        return cursor + count
+    groups = itertools.chain.from_iterable(of for _, of in batches.epochs(cursor, None))
+    return [cursor, *(group.after for group in itertools.islice(groups, count))][-1]
