@@ -140,6 +140,8 @@ static int is_run(Compute *compute, Context *context, int64_t *inputs, int count
     return context->failure != INTERNAL && (context->failure != OUT_OF_RANGE || !IS_ENDING);
 }
 
+static int is_large(const Text *text) { return (text->small[0] & 3) == 1; }
+
 static void read_pass(int64_t slot) {
     Context begun = {0};
     int64_t feed = OPEN[slot], pass = LAST_PASS[slot], number = (int64_t)draw(5);
