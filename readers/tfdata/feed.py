@@ -147,6 +147,8 @@ def _read(
         _release()
         if (what := _next(feed, 0, at)) == _NOTHING:
             what = _wait_for_next(feed, 1, at)
+        if what == _NOTHING:
+            continue
         number, of_pass, first = answer.tolist()
         if what == _CLOSED:
             break
@@ -167,6 +169,7 @@ def _read(
             _fail(feed, number, _INVALID_ARGUMENT, _message(error))
         finally:
             batch = None  # Its memory is used again as soon as TensorFlow has released it.
+    _release()
 
 
 def _hand_over(

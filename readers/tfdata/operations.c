@@ -6,8 +6,8 @@
  * each other are a stream, and a few of each are read ahead.
  *
  * TensorFlow takes over arrays of numbers without a copy: a tensor keeps a reference to its array. TensorFlow may release
- * it in any thread, so the reference goes to a list. The thread of Python empties it whenever it reads, and the main
- * thread of Python, because the other one may wait, or have ended.
+ * it in any thread, so the reference goes to a list, which the thread of Python empties; if all of these have ended, the
+ * main thread does.
  *
  * The functions of TensorFlow's C API are looked up in the library that Python has loaded: no header is needed. */
 
@@ -120,7 +120,6 @@ static pthread_mutex_t LOCK = PTHREAD_MUTEX_INITIALIZER;
 static Feed *FEEDS;
 static int64_t OPENED;
 static Kept *RELEASED;
-static int IS_CALLED;          /* The main thread, to empty this list. */
 static _Atomic int IS_ENDING; /* The interpreter. */
 
 EXPORT void readers_feed_release(void) {
@@ -137,12 +136,7 @@ EXPORT void readers_feed_release(void) {
 }
 
 static int release_in_main_thread(void *argument) {
-    (void)argument;
-    pthread_mutex_lock(&LOCK);
-    IS_CALLED = 0;
-    pthread_mutex_unlock(&LOCK);
-    readers_feed_release();
-    return 0;
+    return readers_feed_release(), argument != NULL;
 }
 
 static void release_later(void *data, size_t size, void *argument) {
@@ -151,7 +145,10 @@ static void release_later(void *data, size_t size, void *argument) {
     pthread_mutex_lock(&LOCK);
     kept->next = RELEASED;
     RELEASED = kept;
-    if (!IS_CALLED && !IS_ENDING) IS_CALLED = !python.call_later(release_in_main_thread, NULL);
+    int is_read = 0;
+    for (Feed *feed = FEEDS; feed; feed = feed->next)
+        if (!feed->is_closed) is_read = !pthread_cond_broadcast(&feed->asked);
+    if (!is_read && !IS_ENDING) python.call_later(release_in_main_thread, NULL);
     pthread_mutex_unlock(&LOCK);
 }
 
@@ -308,7 +305,7 @@ EXPORT int64_t readers_feed_next(int64_t number, int64_t waits, int64_t *answer)
             answer[0] = next->number, answer[1] = next->pass, answer[2] = next->first + next->ready;
             break;
         }
-        if (!waits) {
+        if (!waits || RELEASED) {
             found = NOTHING;
             break;
         }
