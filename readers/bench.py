@@ -128,7 +128,7 @@ def step_of(text: str | None) -> float | None:
 
 
 def function_of(name: str | None) -> Any:
-    """The function with a name such as `augment:halves`; None for None. Raises ValueError if there is no such function."""
+    """The function with a name such as `augment:halves`; None for None. Raises ValueError for an unknown name."""
     try:
         return pkgutil.resolve_name(name) if name else None
     except Exception as error:  # A module may raise anything.

@@ -126,7 +126,7 @@ class Dataset:
 
         Raises:
             ValueError: The records have no single label, it was not counted, as it has more than
-                100,000 different values, or some are negative or above 16 million; or there is no such split.
+                100,000 different values, or some are negative or above 16 million; or the split does not exist.
         """
         label = self.manifest.counted_label
         if not label:

@@ -45,7 +45,7 @@ def batches_from(
 
 
 def _taken(groups: Iterator[Group], records: int, most: int = CHUNK_RECORDS) -> list[Group]:
-    """The next groups, at most `most`, with about so many records; at least one, unless there are no more."""
+    """Takes groups until they have about `records` records: at most `most`, and at least one unless none is left."""
     taken, total, size = list[Group](), 0, 0
     while len(taken) < most and total + size <= records and (group := next(groups, None)):
         taken.append(group)

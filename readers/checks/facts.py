@@ -27,7 +27,7 @@ _VERBS = {"have": "has", "are": "is", "contain": "contains"}
 
 @dataclass(frozen=True)
 class Facts:
-    """What the checks look at; `group_by` names the groups of records: a regular expression for keys, or `column:NAME`."""
+    """A dataset as the checks see it. `group_by` says which records belong together: a regular expression for keys, or `column:NAME`."""
 
     manifest: Manifest
     samples: Mapping[str, SplitSample] = field(default_factory=dict)

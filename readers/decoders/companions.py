@@ -18,7 +18,7 @@ from readers.format.schema import Feature, Schema
 def companion_features(
     boxes: Sequence[str], masks: Sequence[str], stored: Schema, size: tuple[int, int]
 ) -> dict[str, Feature]:
-    """The features of boxes and masks beside a decoded image of a (height, width); ValueError if one is of no such kind."""
+    """The features of boxes and masks of a decoded image of a (height, width); ValueError for one of another kind."""
     found = {}
     for name in (*boxes, *masks):
         if name not in stored:

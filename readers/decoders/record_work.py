@@ -124,7 +124,7 @@ def check_decoders(decoders: Any) -> None:
 
 
 def schema_of_record(record: Any, decoded: Schema) -> Schema:
-    """The features of a record that a function returned; ValueError if it is no dict of arrays.
+    """The features of a record that a function returned; ValueError if it is not a dict of arrays.
 
     A value that fits the feature of its name in `decoded` has that feature. All others have the sizes of this record.
     """

@@ -125,7 +125,7 @@ def _ask(path: str, question: Callable[[Any, str], _T]) -> _T:
 
 
 def _cause(error: Exception) -> Exception:
-    """What is behind the FileNotFoundError that the driver of HTTP raises for any failure; other errors as they are."""
+    """The cause of a FileNotFoundError, which the HTTP driver raises for any failure; any other error itself."""
     cause = error.__cause__
     if not isinstance(error, FileNotFoundError) or not isinstance(cause, Exception):
         return error

@@ -29,7 +29,7 @@ _ADVICE = {
     "long_pictures": "A resize to a square distorts them, and a crop loses most of them.",
     "gray_pictures": "Colour models see fewer colours than they expect: convert all, or keep it in mind.",
     "wrong_encodings control_characters markup": "A tokenizer makes rare tokens of it: clean the texts with --map.",
-    "empty_arrays": "There is nothing to learn from: drop these records.",
+    "empty_arrays": "Right for what a record may lack, such as boxes; else there is nothing to learn from: drop them.",
     "missing_values": "NaN spreads through a loss: fill, mask or drop these values.",
     "constant_channels dead_channels clipped_signals": (
         "A sensor was off, disconnected or saturated: drop these records, or mask the channel."

@@ -16,7 +16,7 @@ from readers.tfdata.feed import Batch
 def read_pass(
     batches: BatchSource[Any], bridge: TensorBridge, of_pass: int, number: int
 ) -> Iterator[Batch]:
-    """Yields the batches of a pass from one of some number on; in place of one that fails its error."""
+    """Yields the batches of a pass from a number on. A batch that cannot be read is yielded as its error."""
     cursor, end = batches.bounds_of(of_pass)
     cursor = _after(batches, cursor, number)
     while True:

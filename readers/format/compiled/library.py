@@ -54,9 +54,9 @@ class RefusedRecords(Exception):
 
 
 def load(folder: Path) -> tuple[Any, Any]:
-    """The library in a folder, whose functions release the interpreter's lock; and the same with functions that keep it.
+    """Loads the library in a folder twice: its functions release the interpreter's lock, or keep it.
 
-    Raises ImportError if there is none of this version that can be loaded.
+    Raises ImportError if it is missing, of another version, or cannot be loaded.
     """
     reason = "is missing"
     for path in sorted(folder.glob("kernel*.so")):
