@@ -94,13 +94,14 @@ def test_an_aligned_array_is_not_copied_and_released_with_its_tensor(is_deleted)
             yield [array]
             del array
 
+    others = set(threading.enumerate())  # Of datasets of other tests.
     feed, dataset = feed_of(batches, INT8)
     tensors = [tensor for (tensor,) in dataset]
     assert [np.frombuffer(memoryview(tensor)).ctypes.data for tensor in tensors] == places
     if is_deleted:
         del feed, dataset
         gc.collect()
-        assert comes_true(lambda: "readers.load" not in {t.name for t in threading.enumerate()})
+        assert comes_true(lambda: set(threading.enumerate()) <= others)
     assert all(array() is not None for array in alive)
     del tensors
     assert comes_true(lambda: all(array() is None for array in alive))
