@@ -3,12 +3,12 @@
 #
 #   ./run_local.sh                     make sample inputs, run the three jobs, read the results
 #   ./run_local.sh images --input ...  run one job with its flags (also text, sensors, reshard)
-#   ./run_local.sh test                run the base tests, which need Python alone (5 minutes on two cores)
-#   ./run_local.sh test ci             run those of the long tests that .ci/run has: they need Java, Maven, Node and Chromium
-#   ./run_local.sh test all            run all tests, which need Go, zip, root, and packages of PyPI, too
+#   ./run_local.sh test                run the base tests, which need only Python (5 minutes on two cores)
+#   ./run_local.sh test ci             run the long tests of .ci/run, which need Java, Maven, Node and Chromium
+#   ./run_local.sh test all            run all tests, which also need Go, zip, root and packages from PyPI
 #   ./run_local.sh test tests/a.py -x  run pytest with these arguments
-#   COVERAGE=1 ./run_local.sh test     measure branch coverage, too, and fail below 95 % (also test all)
-#   ./run_local.sh engines start flink start a local cluster (also spark, prism, pool; or stop one)
+#   COVERAGE=1 ./run_local.sh test     also measure branch coverage, and fail below 95 % (also test all)
+#   ./run_local.sh engines start flink start a local cluster (also spark, prism, pool; stop stops it)
 #
 # The first call creates .venv and installs the package there. PYTHON selects another interpreter.
 set -euo pipefail
@@ -32,7 +32,7 @@ find_python() {
 }
 
 # Installs the package with an extra unless the stamp matches: an interrupted or outdated installation
-# is repaired, a complete one costs nothing.
+# is repaired, a complete one takes no time.
 install() {
   local extra=$1 stamp="$venv/.installed-$1" size=${2-"a minute the first time"} wanted
   wanted=$(cksum "$here/setup.py" "$here/pyproject.toml" "$here/readers/format/compiled/kernel.c" "$here/readers/tfdata/operations.c"; echo "$here")
@@ -44,7 +44,7 @@ install() {
     "$python" -m venv "$venv" || fail "'$python -m venv' failed (on Debian: apt install python3-venv)"
   }
   echo "installing the package and its dependencies ($size)" >&2
-  # uv takes 20 s, pip two minutes; pip is the fallback on machines whose settings uv does not know.
+  # uv takes 20 s, pip two minutes; pip is the fallback on machines whose settings uv cannot read.
   local pip=("$venv/bin/python" -m pip --disable-pip-version-check install --quiet)
   local uv=("$venv/bin/uv" pip install --quiet --system-certs --compile-bytecode)
   { "${pip[@]}" uv && "${uv[@]}" --python "$venv/bin/python" --editable "$here[$extra]" 2>/dev/null; } ||
@@ -55,8 +55,8 @@ install() {
 
 pytest=("$venv/bin/python" -m pytest)
 
-# Processes of tests count, too: each leaves a file, and all become one, .coverage, which `coverage html` reads.
-# The tests take half as long again and more, so CI does without.
+# Includes the processes of tests: each leaves a file, and all become one, .coverage, which `coverage html` reads.
+# The tests take at least half as long again, so CI does without.
 measure_coverage() {
   pytest=("$venv/bin/python" -m coverage run -m pytest)
   COVERAGE_FILE=$(mktemp -d)/.coverage
@@ -72,8 +72,8 @@ report_coverage() {
 # Each test is in one tier: the base, or one of the markers in pyproject.toml.
 beyond="slow or environments or disks or frameworks or pool or azurite or browsers or engines"
 
-# The test files that name one of some markers, or run once for each store: the others would be
-# imported for nothing.
+# The test files that name one of the markers, or run once for each store: importing the others
+# would waste time.
 files_with() {
   grep -rlE --include="*.py" "mark\.(${1// or /|})|\bstore: Bucket" tests | sort
 }
@@ -89,14 +89,14 @@ base_tests() {
   in_parallel "not ($beyond)"
 }
 
-# Engines run one after another, because a cluster takes the memory of many processes. They wait for
-# half of their time, for a JVM to start or for a lost worker to be noticed: other tests run meanwhile.
+# Engines run one after another, because a cluster takes the memory of many processes. Other tests run
+# meanwhile, because engines spend half of their time waiting, for a JVM or a lost worker.
 long_tests() {  # MARKERS
   local code=0 log engines
   log=$(mktemp)
   "${pytest[@]}" -m "engines and ($1)" $(files_with engines) >"$log" 2>&1 &
   engines=$!
-  echo "the long tests but those of engines" >&2
+  echo "the long tests except those of engines" >&2
   in_parallel "not engines and ($1)" $(files_with "$1") || code=$?
   wait "$engines" || code=$?
   echo "the engines" >&2
@@ -105,7 +105,7 @@ long_tests() {  # MARKERS
   return "$code"
 }
 
-# Fails with a line for everything that the tests beyond the base need and this machine lacks.
+# Fails with a line for each requirement of the tests beyond the base that this machine lacks.
 check_machine() {  # ci or all
   local missing=() folder
   command -v javac >/dev/null || missing+=("Java, a JDK of version 17 (on Debian: apt install openjdk-17-jdk-headless)")
@@ -125,7 +125,7 @@ check_machine() {  # ci or all
     rmdir "$folder"
   fi
   [ ${#missing[@]} -eq 0 ] && return
-  echo "error: 'test $1' needs what this machine lacks:" >&2
+  echo "error: 'test $1' needs, and this machine lacks:" >&2
   printf '  - %s\n' "${missing[@]}" >&2
   exit 2
 }
@@ -146,7 +146,7 @@ case ${1-} in
       base)
         install test
         base_tests || code=$?
-        echo "left out: long tests, environments, full disks, PyTorch and DALI, real data, Azure, browsers, engines; './run_local.sh test all' runs them too"
+        echo "left out: long tests, environments, full disks, PyTorch and DALI, real data, Azure, browsers, engines; './run_local.sh test all' runs all"
         ;;
       ci)
         check_machine ci

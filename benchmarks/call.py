@@ -1,8 +1,8 @@
-"""Calls a function in the environment of a contender: the process of all benchmarks that compare.
+"""Calls a function in the environment of a contender, for all benchmarks that compare.
 
     python call.py MODULE:FUNCTION ARGUMENTS RESULT
 
-ARGUMENTS are an object of JSON with the arguments by name; RESULT is the file that gets what the function returns.
+ARGUMENTS is a JSON object with the arguments by name; RESULT is the file for the result of the function.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> None:
         sys.exit(str(error))
     Path(result).write_text(json.dumps(found))
     sys.stdout.flush()
-    os._exit(0)  # without waiting for workers that would read on; the caller ends them
+    os._exit(0)  # without waiting for workers that would go on reading; the caller ends them
 
 
 if __name__ == "__main__":

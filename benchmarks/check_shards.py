@@ -1,14 +1,13 @@
-"""What checks find of planted faults: this project, CleanVision, Datalab, fastdup, ydata-profiling, TFDV.
+"""Counts the planted faults that checks find: this project, CleanVision, Datalab, fastdup, ydata-profiling, TFDV.
 
     python benchmarks/check_shards.py --json results.json
     python benchmarks/check_shards.py --datasets pictures --contenders ours,cleanvision,fastdup
 
-All contenders look at the same pictures, texts, rows and recordings, which are made once from real photographs, sentences
-and measurements, with known faults of each kind; this project looks at shards of them. Each rival runs
-with its own defaults where it has any, in an environment and a process of its own. A cell says how many of the planted
-faults a contender names, and how many names are false alarms: names without this fault. A dash is a kind that
-it does not look for. Seconds are from the start of the process to its end; the page's are in addition, except ours, which
-is a command of its own that checks again.
+All contenders get the same pictures, texts, rows and recordings, which are made once from real photographs, sentences
+and measurements, with known faults of each kind; this project gets shards of them. Each rival runs with its defaults
+in a separate environment and process. A cell shows how many of the planted faults a contender names, and how many of
+its names are false alarms, without this fault. A dash is a kind of fault that it does not look for. Seconds are from
+the start of the process to its end; those of the page are in addition, but ours is a separate command that checks again.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class Bench:
     """Runs the contenders on a dataset.
 
     Args:
-        harness: It runs them.
+        harness: Runs the contenders.
         dataset: The name of the dataset.
         count: The number of its records.
     """
@@ -88,7 +87,7 @@ class Bench:
         self._shards = str(self._folder / "shards")
 
     def make(self) -> Truth:
-        """Makes the dataset and its shards, unless they exist, and returns what is wrong with it.
+        """Makes the dataset and its shards, unless they exist, and returns its planted faults.
 
         Raises:
             BenchmarkError: A package cannot be installed, or a job failed.
@@ -107,7 +106,7 @@ class Bench:
         return Truth.read(self._folder)
 
     def measure(self, result: Result) -> dict[str, Any]:
-        """Returns the names that a contender gives for each kind of fault, and what that took.
+        """Returns the names that a contender gives for each kind of fault, and the cost of the run.
 
         Raises:
             BenchmarkError: It failed.
@@ -161,7 +160,7 @@ def loads_from_network(page: bytes) -> bool:
 
 
 def scores_of(truth: Truth, named: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Returns what was found of each kind of fault that was planted."""
+    """Returns the faults of each planted kind that were found."""
     return {
         kind: str(score(truth, kind, named[kind])) if kind in named else "-"
         for kind in truth.faults

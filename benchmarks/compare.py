@@ -1,22 +1,22 @@
-"""Whether a revision is slower than another: both take turns, and each row is a ratio with its spread.
+"""Compares the speed of two revisions, which take turns: each row is a ratio with its spread.
 
     python benchmarks/compare.py 717f97b --output ratios.json     # with the working tree
     python benchmarks/compare.py 717f97b 7506c1e                  # with another revision
     python benchmarks/compare.py 717f97b 7506c1e --prepare        # only makes environments and inputs
 
-Each revision has an environment of its own, with the package and what it requires, in ~/.cache/beam-shards-compare.
-All write the same inputs by their command line, and read the datasets that they wrote themselves. In each of five
-turns every revision is measured once, the other one first in every second turn:
+Each revision has a separate environment, with the package and its requirements, in ~/.cache/beam-shards-compare.
+Both write the same inputs with their command line, and read their datasets. In each of five turns both revisions
+are measured once, and they alternate in going first:
 
-- *write*: a process for each revision, which has written before, runs the command line with two sizes of inputs, and
-  the difference of both counts, so that what every job does does not;
-- *read*: processes that have begun to read before, one for each row and revision, read for some tenths of a second;
+- *write*: a warm process of each revision runs the command line with two sizes of inputs; the difference counts, so
+  that fixed costs of a job do not;
+- *read*: warm processes, one for each row and revision, read for a few tenths of a second;
 - *start*: the command line until it has printed its help, and imports, without the start of Python.
 
 A ratio is the time before divided by the time now in the same turn: above 1 is faster. Every row has the median, the
-smallest and the largest of the five, once of the wall time and once of the processor time of all processes, which
-other programs on the machine disturb less. SLOWER marks a row whose largest ratio of either is below 0.97. It needs Linux. After the preparation
-it takes less than 6 minutes on two cores that have nothing else to do.
+smallest and the largest of the five, for the wall time and for the processor time of all processes, which other
+programs on the machine disturb less. SLOWER marks a row whose largest ratio of either is below 0.97. It needs Linux,
+and after the preparation less than 6 minutes on two idle cores.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Kind:
         pattern: The files in a folder of inputs.
         flags: Flags of the job. The first list that a revision accepts is used.
         small, large: The numbers of records that are written.
-        options: How they are read, beside `batch_size`, `shuffle`, `seed` and `repeat`.
+        options: How they are read, in addition to `batch_size`, `shuffle`, `seed` and `repeat`.
         feature: The feature that is read with the label.
     """
 
@@ -99,7 +99,7 @@ _DIFFERENT = {"sensors": 5_000, "images": 200, "text": None}
 _PICTURE = 500, 375
 _SHARDS, _BATCH = 8, 128
 _READ_SECONDS, _QUICK_SECONDS = 0.3, 0.05
-_IMPORTS = 2  # of which a turn has the mean
+_IMPORTS = 2  # a turn has their mean
 
 _IMPORT = """
 import time
@@ -119,7 +119,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Side:
-    """A revision in an environment of its own.
+    """A revision in a separate environment.
 
     Attributes:
         name: The revision as it was given.
@@ -132,7 +132,7 @@ class Side:
     outputs: Path
 
     def run(self, *arguments: str) -> tuple[Cost, str]:
-        """Runs Python to its end, and returns what it cost and printed.
+        """Runs Python to its end, and returns its cost and output.
 
         Raises:
             BenchmarkError: It failed.
@@ -168,7 +168,7 @@ class Row:
     """Costs of both sides in each turn.
 
     Attributes:
-        name: What is measured: `start: …`, or what is done with each record.
+        name: The measured action: `start: …`, or an action on each record.
         before, now: The cost in each turn.
     """
 
@@ -217,7 +217,7 @@ def _git(*arguments: str) -> str:
 
 
 def prepare_environment(revision: str, cache: Path) -> str:
-    """Returns the interpreter of a revision's environment, which is made unless it is there.
+    """Returns the interpreter of a revision's environment, which is created if it does not exist.
 
     The revision may also be an interpreter, of an environment that has the package.
 
@@ -225,9 +225,7 @@ def prepare_environment(revision: str, cache: Path) -> str:
         BenchmarkError: There is no such revision, or its package cannot be installed.
     """
     if Path(revision).is_file():
-        return str(
-            Path(revision).absolute()
-        )  # not resolved: a link is what makes it an environment
+        return str(Path(revision).absolute())  # not resolved: the link makes it an environment
     if revision == TREE:
         root, folder = HERE.parent, cache / f"tree-{zlib.crc32(bytes(HERE)):08x}"
     else:
@@ -268,12 +266,12 @@ def _install(python: Path, root: Path) -> None:
 
 
 class Process:
-    """A process of a side that does what each line of its input says, and answers it by a line.
+    """A process of a side that answers each line of its input with a line.
 
     Args:
         side: The side.
-        script: A file beside this one, which prints a line when it is ready.
-        arguments: Its arguments, of which it gets the JSON.
+        script: A file next to this one, which prints a line when it is ready.
+        arguments: Its arguments, passed as JSON.
     """
 
     def __init__(self, side: Side, script: str, arguments: object) -> None:
@@ -328,7 +326,7 @@ class Writer(Process):
         super().__init__(side, "writing_turns.py", WRITES)
 
     def write(self, kind: Kind, flags: Sequence[str], folder: Path) -> Cost:
-        """Writes the dataset of a kind, in place of the one before.
+        """Writes the dataset of a kind, which replaces the one before.
 
         Raises:
             BenchmarkError: The job failed.
@@ -411,7 +409,7 @@ class Comparison:
         return row
 
     def rows(self) -> Iterator[Row]:
-        """Yields all rows, each when it was measured.
+        """Yields each row once it is measured.
 
         Raises:
             BenchmarkError: A side failed.
@@ -452,7 +450,7 @@ class Comparison:
 
 
 def input_folder(inputs: Path, kind: Kind, size: int) -> Path:
-    """Returns a folder with inputs, which are made unless they are there."""
+    """Returns a folder with inputs, which are created if they do not exist."""
     return make_inputs(inputs, kind.job, size, _DIFFERENT[kind.job], _PICTURE)
 
 
@@ -473,7 +471,7 @@ def format_rows(rows: Sequence[Row], names: Sequence[str]) -> str:
 
 
 def different_versions(before: str, now: str) -> str:
-    """Returns a line on packages of which two environments have different versions."""
+    """Returns a line on the packages whose versions differ between two environments."""
     one, other = versions({"before": before, "now": now}).values()
     names = sorted(name for name in one if one[name] != other.get(name, one[name]))
     different = [f"{name} {one[name]} and {other[name]}" for name in names]

@@ -27,7 +27,7 @@ class Environment:
     Attributes:
         folder: Its folder.
         requirements: The file with its packages.
-        base: The name of the environment whose packages it also sees.
+        base: The name of an environment whose packages it also has.
     """
 
     folder: str
@@ -39,8 +39,7 @@ def _on_torch(name: str) -> Environment:
     return Environment(f"venv-{name}", f"requirements/{name}.txt", "torch")
 
 
-# One for each rival, so that none has to bear the versions that another needs; PyTorch is large, and
-# installed once.
+# One for each rival, because their requirements conflict; PyTorch is large, and installed once.
 ENVIRONMENTS = {
     "rivals": Environment("venv", "requirements.txt"),
     "torch": Environment("venv-torch", "requirements/torch.txt"),

@@ -1,4 +1,4 @@
-"""How long the first batch takes, and how much memory each process, of a dataset of a billion records.
+"""Measures the time to the first batch, and the memory of each process, with a dataset of a billion records.
 
     python benchmarks/first_batch.py --data /tmp/billion [--records 10000000] [--shards 100] [--processes 8]
 
@@ -29,7 +29,7 @@ _TOGETHER = 100_000
 
 
 def write(folder: Path, records: int, shards: int) -> None:
-    """Writes a dataset of shards of some records each."""
+    """Writes a dataset of shards with the same number of records each."""
     folder.mkdir(parents=True)
     record = frame(Encoder(_SCHEMA).encode({"number": 7}))
     file, crc = folder / "every", 0
@@ -52,7 +52,7 @@ def write(folder: Path, records: int, shards: int) -> None:
 
 
 def read(folder: Path, seed: int) -> None:
-    """Reads the first batches of a shuffle, and prints how long that took and the memory of this process."""
+    """Reads the first batches of a shuffle, and prints the time and the memory of this process."""
     began = time.perf_counter()
     batches = readers.as_numpy(folder, batch_size=128, shuffle=True, seed=seed)
     next(batches)
@@ -70,9 +70,9 @@ def read(folder: Path, seed: int) -> None:
 
 
 def main() -> None:
-    """Makes the dataset if it is missing, and reads it by some processes at once."""
+    """Makes the dataset if it is missing, and reads it in several processes at once."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="a folder, made if it is missing")
+    parser.add_argument("--data", type=Path, required=True, help="a folder, created if missing")
     parser.add_argument("--records", type=int, default=10_000_000, help="of each shard")
     parser.add_argument("--shards", type=int, default=100)
     parser.add_argument("--processes", type=int, default=1)

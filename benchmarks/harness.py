@@ -1,4 +1,4 @@
-"""The harness of all benchmarks that compare: runs each contender in its environment, and notes what that takes.
+"""The harness of all benchmarks that compare: runs each contender in its environment and measures it.
 
 A rival that cannot be installed or fails is a row that says why; this project must not fail.
 """
@@ -20,7 +20,7 @@ from measure import HERE, BenchmarkError, Run, run, warm_memory
 
 Found = TypeVar("Found")
 
-_LIMIT = 600.0  # seconds, after which a contender is held to hang
+_LIMIT = 600.0  # seconds until a contender counts as hanging
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Contender:
         environment: The name of its environment; `ours` is that of this project.
         module: Its module.
         modes: The names of its modes in the tables.
-        store: The contender whose store it reads, if not its own.
+        store: The contender whose store it reads (default: itself).
     """
 
     environment: str
@@ -45,9 +45,9 @@ class Result:
     """Measurements of a mode of a contender.
 
     Attributes:
-        case: What was measured: the title of a table.
+        case: The measured case, the title of a table.
         contender, mode: The contender, and the mode's name.
-        arguments: What the measuring function got.
+        arguments: The arguments of the measuring function.
         cores: The number of cores that it might use; None is all.
         runs: The figures of each run by name.
         problem: Why there are none, or fewer.
@@ -130,11 +130,11 @@ class Harness:
 
         Args:
             name: The contender.
-            label: What is printed.
+            label: The text that is printed.
             function: `module:function`.
             arguments: Its arguments by name, as JSON has them.
             cores: The number of cores that it may use (default: all).
-            variables: Environment variables, beside those of the contender.
+            variables: Environment variables, in addition to those of the contender.
 
         Returns:
             The figures that it returned, if any, and those of `measure.Run` for the whole process.
@@ -149,7 +149,7 @@ class Harness:
         return {**asdict(done), **(json.loads(result.read_text()) or {})}
 
     def once(self, folder: Path, make: Callable[[Path], object]) -> Path:
-        """Returns a folder that is made once.
+        """Returns a folder that is created once.
 
         Args:
             folder: Where it is.
@@ -166,7 +166,7 @@ class Harness:
         return folder
 
     def attempt(self, result: Result, work: Callable[[], Found]) -> Found | None:
-        """Returns what some work returns, or None after it has noted why a rival failed.
+        """Returns the result of a call, or None after it has noted why a rival failed.
 
         Raises:
             BenchmarkError: This project failed.

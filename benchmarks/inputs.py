@@ -112,7 +112,7 @@ def make_inputs(
         data: The folder of inputs.
         kind: One of `KINDS`.
         size: The number of records.
-        different: The number of different files, of which the others are names (default: all).
+        different: The number of different files; the others are further names of these (default: all).
         image_size: The width and height of images in pixels.
     """
     folder = data / kind / str(size)

@@ -23,7 +23,7 @@ _WARM_BYTES = 4 << 30
 
 
 class BenchmarkError(Exception):
-    """An error whose message is the one line for the user."""
+    """An error whose message is one line for the user."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def run(
     seconds = cpu_seconds = 0.0
 
     def wait() -> None:
-        # In its own thread, so that the end is noticed at once, not at the next sample.
+        # In its own thread, so the end is noticed at once, not at the next sample.
         nonlocal seconds, cpu_seconds
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.monotonic() - began

@@ -17,7 +17,7 @@ from reading import Reader, Task
 import readers
 from readers import decoders, transforms
 
-# All photographs are of one size, which the schema states so that batches are dense.
+# All photographs have one size, which the schema states so that batches are dense.
 _SCHEMA = readers.Schema({"image": readers.Feature("uint8", (HEIGHT, WIDTH, 3), "source")})
 
 

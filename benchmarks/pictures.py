@@ -1,10 +1,10 @@
-"""The photographs that `read_shards.py` reads: made once, always the same files, and what is done with each.
+"""The photographs that `read_shards.py` reads, made once and always the same files, and the work on each.
 
     DIR/files/0000013.jpg   500x375, quality 90, about 50 KB
-    DIR/truth.json          what is known of them: `Truth`
+    DIR/truth.json          facts about them: `Truth`
 
 They are crops of two real photographs, which scikit-learn ships, enlarged or reduced by at most a
-seventh: pixels that were drawn by a program would be decoded at another speed.
+seventh: synthetic pixels would be decoded at another speed.
 
     jpeg         the whole picture, decoded: uint8 [375, 500, 3]
     jpeg_train   a random resized crop of 224x224, mirrored half of the time: uint8, or float32 from 0 to 1
@@ -47,7 +47,7 @@ _NAMES = ("china.jpg", "flower.jpg")
 _CROPS = 32  # of each picture, to know the mean of all crops
 _ATTEMPTS = 10
 
-# FFCV's blue is 1.2 % darker: it encodes pictures anew, and decodes them roughly.
+# FFCV's blue is 1.2 % darker: it encodes pictures again, and decodes them less exactly.
 _TOLERANCE = 0.015
 _STANDARD_ERRORS = 4
 
@@ -99,7 +99,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Truth:
-    """What is known of the photographs of a folder.
+    """Facts about the photographs of a folder.
 
     Attributes:
         pictures: Their number.
@@ -126,7 +126,7 @@ class Truth:
 
 
 def read_truth(folder: Path) -> Truth:
-    """Returns what is known of the photographs of a folder."""
+    """Returns the facts about the photographs of a folder."""
     return Truth(**json.loads((folder / "truth.json").read_text()))
 
 
@@ -196,7 +196,7 @@ def _crop_means(pixels: np.ndarray, rng: np.random.Generator) -> Iterator[np.nda
 
 
 def make_photographs(folder: Path, count: int) -> Truth:
-    """Returns what is known of the photographs of a folder, which is created if it does not exist.
+    """Returns the facts about the photographs of a folder, which is created if it does not exist.
 
     Raises:
         BenchmarkError: scikit-learn is not installed.

@@ -1,17 +1,17 @@
-"""How fast shards are read: this project, tf.data, ArrayRecord, Grain, LitData, MosaicML Streaming, PyTorch and others.
+"""Measures how fast shards are read: this project, tf.data, ArrayRecord, Grain, LitData, MDS, PyTorch and others.
 
     python benchmarks/read_shards.py --json results.json
     python benchmarks/read_shards.py --datasets jpeg,jpeg_train --cores 1 2 --contenders ours,tf_data,ffcv
 
-All contenders read the same records, shuffled, each in its own format: those that this project's jobs write from
-pictures, recordings and texts, in batches of 128, with all their features (a `key` and a `label` among them) or with two
-that are chosen; and photographs in batches of 64 on 1, 2, 4 ... cores (`pictures.py` says what is done with each). Each
-figure is measured in a new process with a warm page cache: records per second after the start, the time from opening the
-reader to its first batch, and peak memory, imports included. Batches of tf.data are taken by a loop in Python and by a
-`tf.function`, as Keras takes them; what TensorFlow itself needs for that is measured with one batch, again and again.
+All contenders read the same records, shuffled, each in its own format: records that this project's jobs write from
+pictures, recordings and texts, in batches of 128, with all their features (including `key` and `label`) or only two;
+and photographs in batches of 64 on 1, 2, 4 ... cores (`pictures.py` describes the work on each). Each figure is
+measured in a new process with a warm page cache: records per second after the start, the time from opening the reader
+to its first batch, and peak memory, imports included. A Python loop and, as in Keras, a `tf.function` consume the
+batches of tf.data; the same loops over one repeated batch measure the cost of TensorFlow itself.
 
 Before that, every mode of every contender must return the same records, or pictures of the right number, shape,
-dtype and mean. Each rival runs in an environment of its own, which is created once (PyTorch's takes 6 GB).
+dtype and mean. Each rival runs in a separate environment, which is created once (PyTorch's takes 6 GB).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ PICTURES = {
 # These have a type for ragged batches; others would return a list of arrays.
 _RAGGED = {*_READERS, *ARRAYS["bare"].modes, *ARRAYS["tf_data"].modes}
 
-# With which the modes of a case are compared: the first of them that was measured.
+# The modes of a case are compared with the first of these that was measured.
 _YARDSTICKS = ("as_numpy", "tf.data")
 
 _SECONDS, _PICTURE_SECONDS, _QUICK_SECONDS = 1.5, 5.0, 0.1
@@ -84,8 +84,8 @@ class Bench:
     """Measures the contenders of arrays, or those of photographs.
 
     Args:
-        harness: It runs them.
-        contenders: Those that are measured.
+        harness: Runs the contenders.
+        contenders: The measured contenders.
         cores: The numbers of cores for photographs.
     """
 
@@ -95,7 +95,7 @@ class Bench:
         self._harness, self._contenders, self._cores = harness, contenders, cores
 
     def _source(self, kind: Any, count: int) -> Path:
-        """Returns a folder with records or photographs, which is made once."""
+        """Returns a folder with records or photographs, which is created once."""
         if kind.name in records.KINDS:
             folder = self._harness.data / "read" / kind.name / str(count) / "records"
             arguments = {"kind": kind.name, "records": count}
@@ -173,7 +173,7 @@ class Bench:
         """
         few = _QUICK_BATCHES * kind.batch
         count = few if self._harness.quick else kind.records
-        # Arrays are compared value by value, which takes long; of pictures all are looked at.
+        # Arrays are compared value by value, which takes long; of pictures every one.
         checked = few if kind.name in records.KINDS else count
         problems: dict[str, str] = {}
         for result in self._results(kind, checked, problems):
@@ -192,7 +192,7 @@ class Bench:
         """Checks that a mode returns all records; notes it if it does not.
 
         Raises:
-            BenchmarkError: It is one of this project.
+            BenchmarkError: The mode is one of this project.
         """
         arguments = {**result.arguments, "folder": str(source)}
         label = f"check {result.mode}, {result.case}"

@@ -1,4 +1,4 @@
-"""How fast shards are read from a store: this project, LitData, MosaicML Streaming, WebDataset.
+"""Measures how fast shards are read from a store: this project, LitData, MosaicML Streaming, WebDataset.
 
     python benchmarks/read_stores.py --latency 20 50 --json results.json
 
@@ -6,7 +6,7 @@ All contenders read the same 40,960 arrays of 64x64x3 uint8 (503 MB) from shards
 in batches of 128, from a server on this machine that speaks S3's protocol and answers each request
 after a latency. Each run is a new process with an empty cache, which reads two epochs: records per
 second from the call that opens the dataset to the last batch, imports excluded; requests; and bytes.
-Every epoch must return the same records. The server takes its share of the processors, for all alike.
+Every epoch must return the same records. The server uses the same processors as the readers.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Bench:
     """Writes and reads the buckets of all contenders.
 
     Args:
-        harness: It runs them.
+        harness: Runs the contenders.
         count: The number of records.
     """
 

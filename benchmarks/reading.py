@@ -1,4 +1,4 @@
-"""How a contender of `read_shards.py` reads: the interface that its module implements, and what its process does.
+"""The interface of a contender of `read_shards.py`, and the work of its process.
 
 The module of a contender has a `READER`, and reads records of arrays (`records.py`) or photographs (`pictures.py`).
 """
@@ -18,8 +18,8 @@ import pictures
 import records
 from measure import session_cpu_seconds
 
-# Not measured after the first batch: workers are filling their queues, and tf.data is still choosing
-# its number of threads.
+# Not measured after the first batch: workers are filling their queues, and tf.data is still
+# choosing its number of threads.
 _WARM_SECONDS = 1.0
 
 
@@ -29,7 +29,7 @@ class Task:
 
     Attributes:
         kind: The kind of the records, a `records.Kind` or `pictures.PictureKind`.
-        store: The folder that the contender wrote, or that of the photographs.
+        store: The contender's folder, or that of the photographs.
         epochs: Number of epochs; None repeats without end.
         batching: Of arrays: `dense`, `padded` or `ragged`.
         columns: Of arrays: `all`, or `chosen` for one feature and the label.
@@ -53,7 +53,7 @@ def epochs_of(loader: Any, task: Task) -> Iterator[Any]:
 
 
 def rows_of(batch: Any) -> Any:
-    """Returns the records of a batch: an array, a tensor or a list, alone or under the only name."""
+    """Returns the records of a batch: an array, a tensor or a list, or the only value of a dict."""
     return next(iter(batch.values())) if isinstance(batch, dict) else batch
 
 
@@ -68,8 +68,8 @@ class Reader:
     Attributes:
         modes: Name of a mode -> function that opens an iterable of batches, in random order; or of the numbers of
             records that were taken within a graph.
-        write: Writes the store, a new folder; None if it reads the store of another contender. It gets the
-            kind and the `Records` of arrays, or the folder of the photographs.
+        write: Writes the store, a new folder; None if it reads the store of another contender. Its arguments
+            are the kind and the `Records` of arrays, or the folder of the photographs.
         prepare: Imports the modules of a mode, so that the time of imports is not measured.
         rows: Returns the pictures of a batch, [B, height, width, 3] or [B, 3, height, width]. Batches of arrays are
             dicts by feature name.

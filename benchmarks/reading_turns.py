@@ -1,8 +1,8 @@
-"""A process that reads a dataset by turns, in the environment of a revision that `compare.py` measures.
+"""Reads a dataset by turns, in the environment of a revision that `compare.py` measures.
 
     python reading_turns.py '{"calls": [...], "path": "...", "options": {...}}'
 
-It opens the dataset by the first of the calls that this revision knows, prints a line when it has begun to read,
+It opens the dataset with the first of the calls that this revision knows, prints a line when it has begun to read,
 and then reads for as many seconds as each line of its input says. It answers with the records, the seconds, and
 the processor seconds of all its threads.
 """
@@ -21,7 +21,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import readers
 
 WARM_SECONDS = 0.5
-# At the begin of a turn, batches are ready that were read while others had their turns.
+# At the beginning of a turn, batches are ready that were read during the turns of others.
 WARM_SHARE = 0.2
 
 
@@ -39,7 +39,7 @@ def opened(calls: list[str], path: str, options: dict[str, Any]) -> Iterator[Any
 
 
 def read(batches: Iterator[Any], seconds: float) -> tuple[int, float, float]:
-    """Returns the records that were read in some seconds, these, and the processor seconds."""
+    """Returns the number of records read in a number of seconds, these seconds, and the processor seconds."""
     count, cpu, began = 0, time.process_time(), time.perf_counter()
     while (spent := time.perf_counter() - began) < seconds:
         batch = next(batches)

@@ -1,6 +1,6 @@
 """The records that all contenders of `read_shards.py` read: made by this project's jobs, from fixed inputs.
 
-    DIR/dataset/               what the job wrote
+    DIR/dataset/               the job's output
     DIR/columns.json           name of a feature -> its dtype and shape
     DIR/<name>.values.npy      the values of all records, concatenated along the first axis; bytes for texts
     DIR/<name>.lengths.npy     int64 [records], the lengths along that axis; only if they vary
@@ -40,7 +40,7 @@ class Kind:
         name: The dataset's name.
         job, flags: The job that writes it, and its flags.
         inputs: The kind of its inputs.
-        feature: The feature that is read with the label where only some are chosen.
+        feature: The feature that is read with the label if only two are chosen.
         records: Number of records in the dataset, a multiple of `BATCH`, so that an epoch has no
             partial batch.
         different: The number of different inputs, which others repeat; None for all.
@@ -167,7 +167,7 @@ class Records:
         return map(self.__getitem__, range(len(self)))
 
     def shards(self, count: int = NUM_SHARDS) -> Iterator[Iterator[Row]]:
-        """Yields the records of each of some contiguous shards."""
+        """Yields the records of each of a number of contiguous shards."""
         for shard in range(count):
             numbers = range(len(self) * shard // count, len(self) * (shard + 1) // count)
             yield (self[number] for number in numbers)
@@ -191,7 +191,7 @@ def pad(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def collate(rows: Sequence[Mapping[str, Any]], names: Sequence[str], batching: str) -> Row:
-    """Returns a batch of records, as users of contenders without these batchings write it."""
+    """Returns a batch of records, as users write it for contenders without these batchings."""
     batch: Row = {}
     for name in names:
         values = [row[name] for row in rows]

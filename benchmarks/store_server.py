@@ -1,4 +1,4 @@
-"""A store with the part of S3's protocol that reads, which answers each request after a latency.
+"""A store with the reading part of S3's protocol, which answers each request after a latency.
 
     python store_server.py FOLDER --latency MILLISECONDS
 

@@ -1,4 +1,4 @@
-"""What the process of a contender of `read_stores.py` does: writes its shards, or is timed for two epochs.
+"""The process of a contender of `read_stores.py`, which writes its shards or is timed for two epochs.
 
 All read from `AWS_ENDPOINT_URL`, in batches of 128 and a random order, and shards have about 64 MB,
 which is the default of MosaicML Streaming and the size in LitData's documentation.
@@ -21,7 +21,7 @@ from records import BATCH, SHUFFLE_BUFFER, Records
 _SHARD_BYTES = 64_000_000
 _WORKERS = 2
 
-# The first values of a record, which tell one from another.
+# The first values of a record, which identify it.
 _PREFIX = 8
 
 
@@ -92,7 +92,7 @@ def _mds(url: str, cache: str) -> Iterable[Any]:
         remote=url, local=cache, shuffle=True, batch_size=BATCH, num_canonical_nodes=1
     )
     for stream in dataset.streams:
-        # Or the workers share the connection of this process, and read each other's answers.
+        # Otherwise the workers share the connection of this process, and read each other's answers.
         stream._downloader.clean_up()
     return DataLoader(dataset, BATCH, num_workers=_WORKERS, persistent_workers=True)
 
@@ -101,7 +101,7 @@ def _litdata(url: str, cache: str) -> Iterable[Any]:
     import litdata
     from litdata.streaming import downloader
 
-    # Its client refuses a server without TLS, and has no argument for that.
+    # Its client accepts only servers with TLS, and has no argument for that.
     downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True
     options = {
         "endpoint_url": os.environ["AWS_ENDPOINT_URL"],
@@ -118,7 +118,7 @@ def _litdata(url: str, cache: str) -> Iterable[Any]:
 def _webdataset(url: str, cache: str, keeps: bool) -> Iterable[Any]:
     import webdataset
 
-    # It reads from stores by a command that prints a file; that of a public bucket is curl.
+    # It reads from stores with a command that prints a file; for a public bucket, curl.
     address = f"{os.environ['AWS_ENDPOINT_URL']}/{url.removeprefix('s3://')}"
     count = int(os.environ["STORE_TARS"])
     Path(cache).mkdir()

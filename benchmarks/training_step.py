@@ -1,12 +1,12 @@
-"""How many pictures a second reach a training step on a GPU.
+"""Measures how many pictures per second reach a training step on a GPU.
 
     python benchmarks/training_step.py --json results.json
 
 It needs PyTorch with torchvision, scikit-learn, simplejpeg and a GPU, and neither Beam nor TensorFlow.
 Photographs of 500x375 are read in a random order from TFRecord files, and by PyTorch's DataLoader from one file
 each, with a warm page cache, as random resized crops of 224x224 through steps of a ResNet-50 in bfloat16. The limit
-is the step alone, with a batch that is on the GPU already; the rest of the GPU's time is idle. How reading alone
-grows with the cores is measured by `read_shards.py --datasets jpeg,jpeg_train`.
+is the step without reading, with a batch that is already on the GPU; the rest of the GPU's time is idle.
+`read_shards.py --datasets jpeg,jpeg_train` measures how reading scales with the cores.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CROPS = {"image": decoders.RandomResizedCrop(CROP, AREA, ASPECT, flip=True)}
 
 
 def _make_shard(task: tuple[Path, int, int]) -> None:
-    """Writes every 32nd photograph, to a TFRecord file and to a file each."""
+    """Writes every 32nd photograph to a TFRecord file and to a separate file."""
     folder, shard, count = task
     encoder, found = Encoder(_SCHEMA), originals()
     with (folder / f"{shard:02d}.tfrecord").open("wb") as file:
@@ -59,7 +59,7 @@ def _make_shard(task: tuple[Path, int, int]) -> None:
 
 
 def make(folder: Path, count: int) -> None:
-    """Makes the photographs of a folder, unless they are there."""
+    """Makes the photographs of a folder, unless they exist."""
     if (folder / "done").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -190,7 +190,7 @@ TRAINING = [
 
 
 def main() -> None:
-    """Measures each way in a process of its own, and prints a table."""
+    """Measures each way in a separate process, and prints a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -206,7 +206,7 @@ def main() -> None:
     folder, found = flags.data / f"training-{flags.pictures}", flags.data / "training-step.json"
     if flags.way:
         found.write_text(json.dumps(train(flags.way, folder, flags.seconds)))
-        os._exit(0)  # without waiting for workers that would read on; the caller ends them
+        os._exit(0)  # without waiting for workers that would go on reading; the caller ends them
     make(folder, flags.pictures)
     rates: dict[str, list[float]] = {}
     for way in TRAINING:

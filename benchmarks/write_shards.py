@@ -1,11 +1,10 @@
-"""How fast shards are written: this project, TensorFlow Datasets, and two loops without Beam.
+"""Measures how fast shards are written: this project, TensorFlow Datasets, and two loops without Beam.
 
     python benchmarks/write_shards.py --json results.json
 
-All write the same records from the same files to 16 shards on this machine; the second loop has this project's
-encoder in place of TensorFlow. A run is timed from
-the start to the exit of the process; the marginal rate, between a small and a large input, excludes
-imports and start-up. The rivals run in their own environment, which is created once.
+All write the same records from the same files to 16 shards on this machine; the second loop uses this project's
+encoder instead of TensorFlow. A run is timed from the start to the exit of the process; the marginal rate, between a
+small and a large input, excludes imports and start-up. The rivals run in a separate environment, which is created once.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Bench:
     """Runs the contenders.
 
     Args:
-        harness: It runs them.
+        harness: Runs the contenders.
         outputs: The folder in which datasets are written and deleted.
     """
 
@@ -89,9 +88,9 @@ class Bench:
         Args:
             kind: One of `KINDS`.
             sizes: The numbers of records.
-            contenders: Those that run.
+            contenders: The contenders.
             runs: The number of runs that count.
-            different: The number of different files, of which the others are names; None for all.
+            different: The number of different files; the others are further names of these. None for all.
 
         Raises:
             BenchmarkError: This project failed.
@@ -122,7 +121,7 @@ class Bench:
 def format_table(kind: str, results: Sequence[Result]) -> str:
     """Returns a row for every contender and size.
 
-    Marginal rate, processor time and growth of memory are those from the size in the row above on.
+    Marginal rate, processor time and growth of memory are relative to the size in the row above.
     """
     head = [
         "seconds",
@@ -174,7 +173,7 @@ def main() -> None:
         "--times",
         type=int,
         default=1,
-        help="how many times as large the inputs are, in names of the same files: 4 for 16 cores",
+        help="how many times as large the inputs are, with more names of the same files: 4 for 16 cores",
     )
     flags = parse_flags(parser)
     contenders = parse_names(list(CONTENDERS), flags.contenders)

@@ -1,10 +1,10 @@
-"""A process that writes datasets by turns, in the environment of a revision that `compare.py` measures.
+"""Writes datasets by turns, in the environment of a revision that `compare.py` measures.
 
     python writing_turns.py '["beam_jobs.__main__.main(arguments)"]'
 
 It answers each line of its input, the arguments of the command line as JSON, with the exit code, the seconds that the
-command took, and the processor seconds of all processes of this session. The call of the command line is the first
-that this revision knows. Imports of the first jobs do not count in later ones.
+command took, and the processor seconds of all processes of this session. It calls the command line
+with the first call that this revision knows. Imports of the first jobs do not count in later ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import beam_jobs.__main__
 
 
 def cpu_of_session() -> float:
-    """Returns the processor seconds of all processes of this session, and of those that they have waited for."""
+    """Returns the processor seconds of all processes of this session and of their ended children."""
     ticks = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -48,7 +48,7 @@ def code_of(calls: list[str], arguments: list[str]) -> Any:
 def main() -> None:
     """Writes until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Jobs print to the log, not among the answers.
+    os.dup2(2, 1)  # Jobs print to the log, not into the answers.
     print("writing", file=answers, flush=True)
     for line in sys.stdin:
         cpu, began = cpu_of_session(), time.perf_counter()

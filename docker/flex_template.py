@@ -1,6 +1,6 @@
 """Runs a job with the parameters of the flex template; Dataflow's launcher starts it in the image.
 
-Every template parameter has a name and a value, so the job is a parameter, too, and a switch is true
+Every template parameter has a name and a value, so the job is a parameter too, and a switch is true
 or false.
 """
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The image's RUN step: installs the package and the extras that a worker needs into an environment.
+# Installs the package and the extras that a worker needs into an environment; the RUN step of the image.
 #
 #   docker/install.sh PACKAGE [PYTHON]   PACKAGE: a wheel or an sdist; PYTHON: the environment's
 set -euo pipefail
 package=${1:?"usage: install.sh PACKAGE [PYTHON]"}
-# A path, because uv takes a bare name for that of a virtual environment, and an image has none.
+# A path, because uv reads a bare name as that of a virtual environment, and the image has none.
 python=$(command -v "${2:-python}")
 extras=dataflow,s3,azure,audio,boxes,hdf5,heif,tokens
 

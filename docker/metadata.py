@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[1]))
 from beam_jobs.cli.flags import Flag
 from beam_jobs.cli.parser import declared_flags
 
-# Flags without a parameter: dry runs need no cluster, a template always runs on Dataflow, which has a page of
-# its own, and is not waited for, its parameters are in a file already, and nobody reads its stdout.
+# Flags without a parameter: a template always runs on Dataflow, which has its own page; it needs no dry runs,
+# no file of flags, and nobody reads its stdout.
 _COMMAND_ONLY = ("dry_run", "engine", "engine_page", "config", "json")
 _REMOTE = r"^[a-z0-9]+://[^*?\[]+$"
 _REGEXES = {"output": _REMOTE, "input": "^[a-z0-9]+://.+$", "table": "^[a-z0-9]+://.+$"}
@@ -91,7 +91,7 @@ def metadata() -> dict[str, Any]:
     """Returns the contents of `metadata.json`."""
     return {
         "name": "beam-shards",
-        "description": "Raw images, texts and sensor arrays to exactly balanced TFRecord shards.",
+        "description": "Writes images, texts and sensor recordings as TFRecord shards of equal size.",
         "parameters": list(parameters()),
     }
 

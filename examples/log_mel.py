@@ -1,9 +1,9 @@
-"""Log-mel spectrograms for `--map`, with NumPy alone: those of librosa with `center=False`.
+"""Log-mel spectrograms for `--map`, the same as librosa's with `center=False`, with only NumPy.
 
-Copy the file to where the job is started, and change it:
+Copy the file to the folder where you start the job, and change it:
 
     python -m beam_jobs sensors --input 'sounds/*.wav' --label none --dtype float32 \
-        --map log_mel:log_mel --output shards
+        --map log_mel:log_mel --output shards/sounds
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-# The length of a frame and the distance from one to the next in seconds, and the number of bands.
+# Length of a frame and distance to the next one in seconds; number of bands.
 FRAME, STEP, BANDS = 0.025, 0.010, 80
 
 
@@ -22,7 +22,7 @@ def log_mel(features: dict[str, Any], info: Any) -> dict[str, Any]:
     """Returns `mel`, decibels of the power in each band, float32 [frames, BANDS].
 
     Args:
-        features: `signal`, real numbers [time, channels], of which the first channel counts.
+        features: `signal`, real numbers [time, channels]; only the first channel is used.
         info: States `rate`, samples per second.
     """
     signal = features["signal"][:, 0].astype(np.float64)
@@ -31,7 +31,7 @@ def log_mel(features: dict[str, Any], info: Any) -> dict[str, Any]:
         raise ValueError(f"{len(signal)} samples, a frame has {frame}")
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(frame) / frame)
     power = abs(np.fft.rfft(sliding_window_view(signal, frame)[::step] * window)) ** 2
-    # Not a matrix product, whose rounding depends on the number of threads.
+    # Not a matrix product: its rounding depends on the number of threads.
     mel = np.einsum("tf,bf->tb", power, mel_filters(BANDS, frame, info.rate))
     return {"mel": (10 * np.log10(np.maximum(mel, 1e-10))).astype(np.float32)}
 
@@ -40,8 +40,8 @@ def log_mel(features: dict[str, Any], info: Any) -> dict[str, Any]:
 def mel_filters(bands: int, frame: int, rate: float) -> np.ndarray:
     """Returns float64 [bands, frame // 2 + 1], the weights of `librosa.filters.mel`.
 
-    They are triangles on Slaney's mel scale from 0 Hz to half of the rate, each divided by half of its width
-    in Hz.
+    They are triangles on Slaney's mel scale from 0 Hz to half of the rate, each divided by half of its
+    width in Hz.
     """
     top = 15 + 27 * np.log(rate / 2000) / np.log(6.4) if rate > 2000 else rate / 2 * 3 / 200
     mels = np.linspace(0, top, bands + 2)

@@ -1,4 +1,4 @@
-"""Generates small inputs of every kind, to try the jobs with."""
+"""Generates small inputs of every kind for trying the jobs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-# Before Beam is imported, which warns about missing Google Cloud packages.
+# Before Beam is imported: it warns about missing Google Cloud packages.
 logging.basicConfig(level=logging.ERROR)
 
 from samples import make_samples
@@ -40,7 +40,7 @@ def jobs(inputs: Path, outputs: Path) -> dict[str, list[str]]:
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Discards the output to standard error, also of C++; exceptions still propagate."""
+    """Discards standard error, including output of C++; exceptions still propagate."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with Path(os.devnull).open("w") as null:
@@ -65,7 +65,7 @@ def main(directory: Path) -> None:
         rows += summary_rows(name, outcome.manifest, time.monotonic() - began)
     print(format_table(rows), flush=True)
 
-    with silenced():  # TensorFlow logs notes on CPUs, GPUs and buffers
+    with silenced():  # TensorFlow logs notes about CPUs, GPUs and buffers
         import tensorflow as tf
 
         import readers

@@ -1,7 +1,7 @@
-"""What processes of `check_shards.py` do: make the data, and look for faults.
+"""The processes of `check_shards.py`, which make the data and look for faults.
 
 The module of a rival has `find(dataset, folder, pages)`, which returns the names that it gives for each kind of
-fault it looks for, and a function that writes its page, or None. Kinds that are absent it does not look for.
+fault it looks for, and a function that writes its page, or None. It does not look for kinds that are absent.
 """
 
 from __future__ import annotations

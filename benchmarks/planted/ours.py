@@ -1,4 +1,4 @@
-"""This project: its checks, and which records they name, all of them and not the first five."""
+"""This project: its checks, and all records that they name, not only the first five."""
 
 from __future__ import annotations
 

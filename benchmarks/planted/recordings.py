@@ -1,4 +1,4 @@
-"""Recordings with planted faults: two channels of tones and noise, 100 values a second.
+"""Recordings with planted faults: two channels of tones and noise, 100 values per second.
 
 FOLDER/files/0000013.npy    float32 [steps, 2], 400 to 600 steps
 FOLDER/records.parquet      id, path, label, split

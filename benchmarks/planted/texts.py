@@ -2,8 +2,8 @@
 
     FOLDER/records.parquet      id, text, label, split
 
-A text is four sentences of one package, which is its class. Docstrings themselves are often copies of each
-other; four sentences in a random choice are not.
+A text is four sentences of one package, which is its class. Whole docstrings are often copies of each
+other; four random sentences are not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is wrong with the planted data, and how what a contender names is compared with it.
+"""The faults of the planted data, and the score of a contender that looks for them.
 
-A fault is a group of names, of which a contender must give one: a record, a record and its copies, or a
-column. A name that is in no such group is a false alarm, unless it has a fault that implies this one.
+A fault is a group of names: a record, a record and its copies, or a column. A contender must give one of them.
+A name outside of these groups is a false alarm, unless it has a fault that implies this one.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-# Kind of fault -> kinds whose names are no false alarm of it: copies in another split are copies, a dark
-# picture has little information, and whatever was copied has the faults of its original.
+# Kind of fault -> kinds whose names are not false alarms of it: copies in another split are copies, a dark
+# picture has little information, and a copy has the faults of its original.
 _COPIES = (
     "exact duplicates",
     "near duplicates",
@@ -45,7 +45,7 @@ class Truth:
     """The faults of a dataset.
 
     Attributes:
-        records: How many records it has.
+        records: The number of records.
         faults: Kind -> groups of names.
         splits: Name of a record -> its split.
     """
@@ -70,7 +70,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Score:
-    """What a contender found of the faults of a kind.
+    """The faults of a kind that a contender found.
 
     Attributes:
         found: The number of faults of which it named a record or a column.

@@ -2,7 +2,7 @@
 
 It shuffles the inputs and balances the shards, but does nothing else that a job of this project
 does: no plan, no statistics, no indexes, no checksums of shards, no rejects, no second machine.
-With `--own_encoder` it makes Examples with this project's encoder in place of TensorFlow, which is faster.
+With `--own_encoder` it makes Examples with this project's encoder, which is faster than TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What TensorFlow itself takes: one batch of this project, again and again."""
+"""The cost of TensorFlow itself: one batch of this project, repeated."""
 
 from __future__ import annotations
 

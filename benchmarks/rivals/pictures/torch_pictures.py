@@ -1,4 +1,4 @@
-"""What the contenders that build on PyTorch share: transforms of torchvision, and its DataLoader."""
+"""The parts that contenders based on PyTorch share: torchvision's transforms, and the DataLoader."""
 
 from __future__ import annotations
 
