@@ -127,6 +127,7 @@ setup(
     ],
     packages=find_packages(include=["beam_jobs", "beam_jobs.*", "readers", "readers.*"]),
     package_data={"beam_jobs": ["py.typed"], "readers": ["py.typed", "pages/templates/*"]},
+    py_modules=["beam_shards"],
     # A plain library for ctypes, which any Python can load.
     cmdclass={"build_ext": BuildKernel},
     ext_modules=[
@@ -145,7 +146,12 @@ setup(
     # google-crc32c 1.7 is the first with wheels for Python 3.13: without one, it installs as plain
     # Python, a thousand times slower.
     install_requires=["numpy>=1.26", "google-crc32c>=1.7", "fsspec>=2024.2"],
-    entry_points={"console_scripts": ["beam-shards-worker = beam_jobs.__main__:worker"]},
+    entry_points={
+        "console_scripts": [
+            "beam-shards = beam_shards:main",
+            "beam-shards-worker = beam_jobs.__main__:worker",
+        ]
+    },
     extras_require={
         "beam": BEAM,
         "dataflow": BEAM + DATAFLOW,
