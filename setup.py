@@ -14,25 +14,33 @@ VERSION = re.search(r'"(\d.*)"', (HERE / "readers/format/version.py").read_text(
 # simplejpeg decodes JPEGs in two thirds of Pillow's time, to the same pixels; OpenCV resizes their windows in
 # a quarter of it.
 IMAGES = ["pillow>=10.3", "simplejpeg>=1.8", "opencv-python-headless>=4.10"]
-# Before 3.9.15, orjson does not limit how deep arrays are nested: a line of text ends the process.
-BEAM = ["apache-beam>=2.77,<2.80", "pillow>=10.3", "tqdm>=4.66", "orjson>=3.9.15"]
-# The page of `python -m readers report`, and of the jobs' --report.
+# Everything that jobs need except what is large, such as SciPy, or is under the GPL, such as pillow-heif.
+BEAM = [
+    "apache-beam>=2.77,<2.80",
+    "pillow>=10.3",
+    "simplejpeg>=1.8",
+    "tqdm>=4.66",
+    # Before, arrays may be nested so deep that a line of text ends the process.
+    "orjson>=3.9.15",
+    "jinja2>=3.1",
+    # 0.13 has libsndfile 1.2.2; with 1.2.0, an Ogg file that was cut is rejected for another reason.
+    "soundfile>=0.13",
+    "h5py>=3.10",
+    "edfio>=0.4.18",
+    "ijson>=3.2",
+    "tokenizers>=0.20.1",
+]
+# The page of `beam-shards report`.
 REPORT = ["jinja2>=3.1", *IMAGES]
 # To submit to Dataflow, and for its workers; the last two make what --setup_file sends.
 DATAFLOW = ["apache-beam[gcp]>=2.77,<2.80", "build>=1", "setuptools>=68"]
 # `readers.load` reads local shards as `as_numpy` does, images included.
 TENSORFLOW = ["tensorflow>=2.20,<2.23", *IMAGES]
-# What some inputs need; a job that meets one without it says which of these to install.
+# What some inputs of jobs need as well; a job that meets one without it says which of these to install.
 INPUTS = {
-    # 0.13 has libsndfile 1.2.2; with 1.2.0, an Ogg file that was cut is rejected for another reason.
-    "audio": ["soundfile>=0.13"],
-    "boxes": ["ijson>=3.2"],
-    "edf": ["edfio>=0.4.18"],
-    "hdf5": ["h5py>=3.10"],
     "heif": ["pillow-heif>=0.22"],
-    "matlab": ["h5py>=3.10", "scipy>=1.11"],
-    "netcdf": ["h5py>=3.10", "scipy>=1.11"],
-    "tokens": ["tokenizers>=0.20.1"],
+    "matlab": ["scipy>=1.11"],
+    "netcdf": ["scipy>=1.11"],
 }
 ALL_INPUTS = sorted({package for packages in INPUTS.values() for package in packages})
 # The libraries of object stores.
@@ -158,6 +166,8 @@ setup(
         "images": IMAGES,
         "report": REPORT,
         "tensorflow": TENSORFLOW,
+        "torch": ["torch>=2.4", *IMAGES],
+        "jax": ["jax>=0.6", *IMAGES],
         **INPUTS,
         **STORES,
         "all": BEAM + TENSORFLOW + REPORT + ALL_INPUTS + ALL_STORES,
