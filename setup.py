@@ -1,15 +1,21 @@
-"""Packaging of beam-shards: `pip install '.[all]'`."""
+"""Packaging of beam-shards: docs/install.md has the extras, docs/releasing.md how to build a release."""
 
 import re
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 HERE = Path(__file__).parent
 # Read, not imported: a build environment has neither NumPy nor Beam.
 VERSION = re.search(r'"(\d.*)"', (HERE / "readers/format/version.py").read_text())[1]
+
+# For the owner to fill in, before the first release: the address of the repository, without a slash at the end. The links
+# of the page on PyPI, where issues go, and where SECURITY.md sends reports of vulnerabilities follow from it.
+REPOSITORY = ""
+LINKS = {"Issues": "/issues", "Security": "/security", "Changelog": "/blob/main/CHANGELOG.md"}
 
 # simplejpeg decodes JPEGs in two thirds of Pillow's time, to the same pixels; OpenCV resizes their windows in
 # a quarter of it.
@@ -95,7 +101,11 @@ TEST_FRAMEWORKS = [
 
 
 class BuildKernel(build_ext):
-    """Compiles the kernel; without a compiler, one line says what to install."""
+    """Compiles the kernel, a plain library for ctypes; without a compiler, one line says what to install."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        """The name of the library's file, without the version of Python, which does not matter."""
+        return fullname.replace(".", "/") + ".so"
 
     def build_extension(self, ext: Extension) -> None:
         try:
@@ -107,14 +117,30 @@ class BuildKernel(build_ext):
             ) from None
 
 
+class AnyPythonWheel(bdist_wheel):
+    """A wheel for this system and any Python: the kernel does not use Python's C interface."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """The tag of the wheel: `py3-none-linux_x86_64`."""
+        return "py3", "none", super().get_tag()[2]
+
+
+def page() -> str:
+    """The README as PyPI shows it, whose relative links lead into the repository."""
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"\]\((?!\w+:|#)", f"]({REPOSITORY}/blob/main/", text) if REPOSITORY else text
+
+
 setup(
     name="beam-shards",
     version=VERSION,
     description="Raw images, texts and sensor arrays to balanced TFRecord shards on Apache Beam, "
     "and readers that keep an accelerator busy.",
-    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description=page(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    url=REPOSITORY,
+    project_urls={name: REPOSITORY + path for name, path in LINKS.items() if REPOSITORY},
     keywords="tfrecord, tensorflow, tf.data, apache beam, dataflow, jax, pytorch, numpy, dataset, "
     "data loader, shuffle, sharding, checkpointing, training data",
     classifiers=[
@@ -136,18 +162,15 @@ setup(
     packages=find_packages(include=["beam_jobs", "beam_jobs.*", "readers", "readers.*"]),
     package_data={"beam_jobs": ["py.typed"], "readers": ["py.typed", "pages/templates/*"]},
     py_modules=["beam_shards"],
-    # A plain library for ctypes, which any Python can load.
-    cmdclass={"build_ext": BuildKernel},
+    cmdclass={"build_ext": BuildKernel, "bdist_wheel": AnyPythonWheel},
     ext_modules=[
         Extension(
             "readers.format.compiled.kernel",
             ["readers/format/compiled/kernel.c", "readers/tfdata/operations.c"],
             extra_compile_args=["-O3", "-fvisibility=hidden"],
             libraries=["pthread", "dl"],
-            py_limited_api=True,
         )
     ],
-    options={"bdist_wheel": {"py_limited_api": "cp310"}},
     # On 2026-11-23, TensorFlow has no release for Python 3.14: 2.21.0 has wheels up to 3.13, and
     # 2.22.0rc0 needs keras-nightly. The other dependencies in native code have wheels for it.
     python_requires=">=3.10,<3.14",
