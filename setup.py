@@ -39,7 +39,7 @@ BEAM = [
 # The page of `beam-shards report`.
 REPORT = ["jinja2>=3.1", *IMAGES]
 # To submit to Dataflow, and for its workers; the last two make what --setup_file sends.
-DATAFLOW = ["apache-beam[gcp]>=2.77,<2.80", "build>=1", "setuptools>=68"]
+DATAFLOW = ["apache-beam[gcp]>=2.77,<2.80", "build>=1", "setuptools>=70.1"]
 # `readers.load` reads local shards as `as_numpy` does, images included.
 TENSORFLOW = ["tensorflow>=2.20,<2.23", *IMAGES]
 # What some inputs of jobs need as well; a job that meets one without it says which of these to install.
@@ -126,9 +126,13 @@ class AnyPythonWheel(bdist_wheel):
 
 
 def page() -> str:
-    """The README as PyPI shows it, whose relative links lead into the repository."""
+    """The README as PyPI shows it: its relative links and pictures are those of the repository."""
+
+    def absolute(found: re.Match[str]) -> str:
+        return f"{found[0]}{REPOSITORY}/{'raw' if found[1] else 'blob'}/main/"
+
     text = (HERE / "README.md").read_text(encoding="utf-8")
-    return re.sub(r"\]\((?!\w+:|#)", f"]({REPOSITORY}/blob/main/", text) if REPOSITORY else text
+    return re.sub(r"(!\[[^\]]*)?\]\((?!\w+:|#)", absolute, text) if REPOSITORY else text
 
 
 setup(
