@@ -112,15 +112,14 @@ def test_wheels_fit_any_python_on_two_processors_and_hold_the_package_without_te
             names = {*file.namelist()}
             kernel = file.read("readers/format/compiled/kernel.so")
         assert kernel[18:20] == number
-        # Nor does it look for libraries where Python is on this machine.
+        # It does not look for libraries in the folder of this Python.
         assert sys.base_prefix.encode() not in kernel
-        assert {"beam_shards.py", "beam_jobs/py.typed", "readers/py.typed"} <= names
+        about = f"beam_shards-{readers.__version__}.dist-info"
+        assert {"beam_jobs/py.typed", "readers/py.typed", f"{about}/licenses/LICENSE"} <= names
         pages = {f"readers/pages/templates/{path.name}" for path in TEMPLATES}
         assert pages and pages <= names
         folders = {name.partition("/")[0] for name in names}
-        assert folders - {"beam_jobs", "readers", "beam_shards.py"} == {
-            f"beam_shards-{readers.__version__}.dist-info"
-        }
+        assert folders == {"beam_jobs", "readers", "beam_shards.py", about}
 
 
 def test_the_beam_extra_writes_every_kind_and_its_report_and_the_command_reads_them(
