@@ -1,9 +1,10 @@
-"""Packaging of beam-shards: `pip install '.[all]'`."""
+"""Packaging of beam-shards: docs/install.md has the extras, docs/releasing.md how to build a release."""
 
 import re
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
@@ -11,28 +12,41 @@ HERE = Path(__file__).parent
 # Read, not imported: a build environment has neither NumPy nor Beam.
 VERSION = re.search(r'"(\d.*)"', (HERE / "readers/format/version.py").read_text())[1]
 
+# For the owner to fill in, before the first release: the address of the repository, without a slash at the end. The links
+# of the page on PyPI, where issues go, and where SECURITY.md sends reports of vulnerabilities follow from it.
+REPOSITORY = ""
+LINKS = {"Issues": "/issues", "Security": "/security", "Changelog": "/blob/main/CHANGELOG.md"}
+
 # simplejpeg decodes JPEGs in two thirds of Pillow's time, to the same pixels; OpenCV resizes their windows in
 # a quarter of it.
 IMAGES = ["pillow>=10.3", "simplejpeg>=1.8", "opencv-python-headless>=4.10"]
-# Before 3.9.15, orjson does not limit how deep arrays are nested: a line of text ends the process.
-BEAM = ["apache-beam>=2.77,<2.80", "pillow>=10.3", "tqdm>=4.66", "orjson>=3.9.15"]
-# The page of `python -m readers report`, and of the jobs' --report.
+# Everything that jobs need except what is large, such as SciPy, or is under the GPL, such as pillow-heif.
+BEAM = [
+    "apache-beam>=2.77,<2.80",
+    "pillow>=10.3",
+    "simplejpeg>=1.8",
+    "tqdm>=4.66",
+    # Before, arrays may be nested so deep that a line of text ends the process.
+    "orjson>=3.9.15",
+    "jinja2>=3.1",
+    # 0.13 has libsndfile 1.2.2; with 1.2.0, an Ogg file that was cut is rejected for another reason.
+    "soundfile>=0.13",
+    "h5py>=3.10",
+    "edfio>=0.4.18",
+    "ijson>=3.2",
+    "tokenizers>=0.20.1",
+]
+# The page of `beam-shards report`.
 REPORT = ["jinja2>=3.1", *IMAGES]
 # To submit to Dataflow, and for its workers; the last two make what --setup_file sends.
-DATAFLOW = ["apache-beam[gcp]>=2.77,<2.80", "build>=1", "setuptools>=68"]
+DATAFLOW = ["apache-beam[gcp]>=2.77,<2.80", "build>=1", "setuptools>=70.1"]
 # `readers.load` reads local shards as `as_numpy` does, images included.
 TENSORFLOW = ["tensorflow>=2.20,<2.23", *IMAGES]
-# What some inputs need; a job that meets one without it says which of these to install.
+# What some inputs of jobs need as well; a job that meets one without it says which of these to install.
 INPUTS = {
-    # 0.13 has libsndfile 1.2.2; with 1.2.0, an Ogg file that was cut is rejected for another reason.
-    "audio": ["soundfile>=0.13"],
-    "boxes": ["ijson>=3.2"],
-    "edf": ["edfio>=0.4.18"],
-    "hdf5": ["h5py>=3.10"],
     "heif": ["pillow-heif>=0.22"],
-    "matlab": ["h5py>=3.10", "scipy>=1.11"],
-    "netcdf": ["h5py>=3.10", "scipy>=1.11"],
-    "tokens": ["tokenizers>=0.20.1"],
+    "matlab": ["scipy>=1.11"],
+    "netcdf": ["scipy>=1.11"],
 }
 ALL_INPUTS = sorted({package for packages in INPUTS.values() for package in packages})
 # The libraries of object stores.
@@ -87,7 +101,11 @@ TEST_FRAMEWORKS = [
 
 
 class BuildKernel(build_ext):
-    """Compiles the kernel; without a compiler, one line says what to install."""
+    """Compiles the kernel, a plain library for ctypes; without a compiler, one line says what to install."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        """The name of the library's file, without the version of Python, which does not matter."""
+        return fullname.replace(".", "/") + ".so"
 
     def build_extension(self, ext: Extension) -> None:
         try:
@@ -99,14 +117,34 @@ class BuildKernel(build_ext):
             ) from None
 
 
+class AnyPythonWheel(bdist_wheel):
+    """A wheel for this system and any Python: the kernel does not use Python's C interface."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """The tag of the wheel: `py3-none-linux_x86_64`."""
+        return "py3", "none", super().get_tag()[2]
+
+
+def page() -> str:
+    """The README as PyPI shows it: its relative links and pictures are those of the repository."""
+
+    def absolute(found: re.Match[str]) -> str:
+        return f"{found[0]}{REPOSITORY}/{'raw' if found[1] else 'blob'}/main/"
+
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"(!\[[^\]]*)?\]\((?!\w+:|#)", absolute, text) if REPOSITORY else text
+
+
 setup(
     name="beam-shards",
     version=VERSION,
     description="Raw images, texts and sensor arrays to balanced TFRecord shards on Apache Beam, "
     "and readers that keep an accelerator busy.",
-    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description=page(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    url=REPOSITORY,
+    project_urls={name: REPOSITORY + path for name, path in LINKS.items() if REPOSITORY},
     keywords="tfrecord, tensorflow, tf.data, apache beam, dataflow, jax, pytorch, numpy, dataset, "
     "data loader, shuffle, sharding, checkpointing, training data",
     classifiers=[
@@ -127,31 +165,36 @@ setup(
     ],
     packages=find_packages(include=["beam_jobs", "beam_jobs.*", "readers", "readers.*"]),
     package_data={"beam_jobs": ["py.typed"], "readers": ["py.typed", "pages/templates/*"]},
-    # A plain library for ctypes, which any Python can load.
-    cmdclass={"build_ext": BuildKernel},
+    py_modules=["beam_shards"],
+    cmdclass={"build_ext": BuildKernel, "bdist_wheel": AnyPythonWheel},
     ext_modules=[
         Extension(
             "readers.format.compiled.kernel",
             ["readers/format/compiled/kernel.c", "readers/tfdata/operations.c"],
             extra_compile_args=["-O3", "-fvisibility=hidden"],
             libraries=["pthread", "dl"],
-            py_limited_api=True,
         )
     ],
-    options={"bdist_wheel": {"py_limited_api": "cp310"}},
     # On 2026-11-23, TensorFlow has no release for Python 3.14: 2.21.0 has wheels up to 3.13, and
     # 2.22.0rc0 needs keras-nightly. The other dependencies in native code have wheels for it.
     python_requires=">=3.10,<3.14",
     # google-crc32c 1.7 is the first with wheels for Python 3.13: without one, it installs as plain
     # Python, a thousand times slower.
     install_requires=["numpy>=1.26", "google-crc32c>=1.7", "fsspec>=2024.2"],
-    entry_points={"console_scripts": ["beam-shards-worker = beam_jobs.__main__:worker"]},
+    entry_points={
+        "console_scripts": [
+            "beam-shards = beam_shards:main",
+            "beam-shards-worker = beam_jobs.__main__:worker",
+        ]
+    },
     extras_require={
         "beam": BEAM,
         "dataflow": BEAM + DATAFLOW,
         "images": IMAGES,
         "report": REPORT,
         "tensorflow": TENSORFLOW,
+        "torch": ["torch>=2.4", *IMAGES],
+        "jax": ["jax>=0.6", *IMAGES],
         **INPUTS,
         **STORES,
         "all": BEAM + TENSORFLOW + REPORT + ALL_INPUTS + ALL_STORES,

@@ -1,4 +1,4 @@
-"""python -m beam_jobs [plan] images|text|sensors|reshard."""
+"""The jobs' part of the command `beam-shards`, which is also python -m beam_jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,14 +42,14 @@ def _missing(error: ImportError, as_json: bool = False) -> int:
         ImportError: The missing module belongs to none of the packages in `_PACKAGES`.
     """
     if error.name == _KERNEL:
-        return _failed(str(error), 2, as_json)
+        return failed(str(error), 2, as_json)
     package = _PACKAGES.get((error.name or "").split(".")[0])
     if package is None:
         raise error
-    return _failed(f"{error.name} is missing: pip install '{package}'", 2, as_json)
+    return failed(f"{error.name} is missing: pip install '{package}'", 2, as_json)
 
 
-def _failed(message: str, code: int, as_json: bool) -> int:
+def failed(message: str, code: int, as_json: bool) -> int:
     """Prints one line, and with --json an object; returns the exit code."""
     if not message.isprintable() or "://" in message:
         # They import NumPy, which takes longer than all the rest.
@@ -60,12 +60,12 @@ def _failed(message: str, code: int, as_json: bool) -> int:
     else:
         print(f"error: {message}", file=sys.stderr)
     if as_json:
-        _print(json.dumps({"error": message, "warnings": [], "exit_code": code}))
+        show(json.dumps({"error": message, "warnings": [], "exit_code": code}))
     return code
 
 
-def _print(text: str) -> int:
-    """Prints on stdout; returns the exit code, which is 0 for a closed pipe, as after `head`."""
+def show(text: str) -> int:
+    """Prints a text on stdout; returns the exit code, which is 0 for a closed pipe, as after `head`."""
     try:
         print(text, flush=True)
     except OSError as error:
@@ -73,12 +73,12 @@ def _print(text: str) -> int:
         with Path(os.devnull).open("w") as nothing:
             os.dup2(nothing.fileno(), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            return _failed(f"stdout cannot be written: {error}", 1, as_json=False)
+            return failed(f"stdout cannot be written: {error}", 1, as_json=False)
     return 0
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the command that `arguments`, those after `python -m beam_jobs`, name; returns the exit code."""
+    """Runs the job that `arguments`, those after `beam-shards`, name; returns the exit code."""
     as_json = "--json" in arguments
     try:
         # Help and mistakes need no Beam.
@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
             print(help_for([*arguments, "--help"]), file=sys.stderr)
             return 2
         if text := help_for(arguments):
-            return _print(text)
+            return show(text)
         if arguments[0] == "plan":
             arguments = [*arguments[1:], "--dry_run"]
         flags = parse_flags(with_config(arguments))
@@ -100,11 +100,11 @@ def main(arguments: list[str]) -> int:
             from beam_jobs.cli.report import Report, explain
             from beam_jobs.cli.run import main_job
     except JobError as error:
-        return _failed(error.message, error.exit_code, as_json)
+        return failed(error.message, error.exit_code, as_json)
     except ImportError as error:
         return _missing(error, as_json)
     except KeyboardInterrupt:
-        return _failed("interrupted before the job started; nothing was written", 130, as_json)
+        return failed("interrupted before the job started; nothing was written", 130, as_json)
     report = Report(as_json)
     try:
         with _starting():
@@ -184,20 +184,20 @@ def _open_streams() -> None:
     )
 
 
-def _program() -> int:
-    """Runs `python -m beam_jobs`; returns its exit code."""
+def program(run: Callable[[list[str]], int] = main) -> int:
+    """Opens the streams of this process, and runs a function of its arguments; returns the exit code."""
     arguments = sys.argv[1:]
     _open_streams()
     try:
         os.getcwd()
     except OSError:
         message = "the working directory does not exist any more; change to another one"
-        return _failed(message, 2, "--json" in arguments)
+        return failed(message, 2, "--json" in arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal or a locale in ASCII cannot show all labels.
         sys.stdout.reconfigure(errors="backslashreplace")
-    return main(arguments)
+    return run(arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(_program())
+    sys.exit(program())

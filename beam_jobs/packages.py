@@ -15,8 +15,8 @@ def require(module: str, extra: str, purpose: str) -> Any:
 
     Args:
         module: The module's import name.
-        extra: The extra that installs it, such as "hdf5".
-        purpose: The inputs that need it, such as ".h5 files", for the error message.
+        extra: The extra that installs it, such as "matlab".
+        purpose: The inputs that need it, such as ".mat files", for the error message.
 
     Raises:
         UsageError: The module is not installed; the message has the pip command.

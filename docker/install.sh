@@ -6,7 +6,7 @@ set -euo pipefail
 package=${1:?"usage: install.sh PACKAGE [PYTHON]"}
 # A path, because uv reads a bare name as that of a virtual environment, and the image has none.
 python=$(command -v "${2:-python}")
-extras=dataflow,s3,azure,audio,boxes,hdf5,heif,tokens
+extras=dataflow,s3,azure,heif
 
 "$python" -m pip install --disable-pip-version-check --quiet uv
 scripts=$("$python" -c 'import sysconfig; print(sysconfig.get_path("scripts"))')

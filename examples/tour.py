@@ -89,7 +89,7 @@ def main(directory: Path) -> None:
         for name, tensor in batch.items():
             kind = type(tensor).__name__ if "Ragged" in type(tensor).__name__ else "Tensor"
             print(f"  {name:12} {tensor.dtype.name:8} {tensor.shape!s:20} {kind}")
-    print("\nnext: python -m readers info DIRECTORY, and the README for your own files")
+    print("\nnext: beam-shards info DIRECTORY, and the README for your own files")
 
 
 if __name__ == "__main__":

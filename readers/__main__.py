@@ -1,4 +1,4 @@
-"""`python -m readers`: inspects, verifies and reports on datasets from the command line."""
+"""The part of the command `beam-shards` that is also `python -m readers`: inspects, verifies and reports on datasets from the command line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from readers.verify import verify
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; see --help")
+        raise ValueError(f"{message}; see {self.prog} --help")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -154,7 +154,7 @@ _COMMANDS = {
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="python -m readers",
+        prog="beam-shards",
         description="Inspects and verifies datasets of TFRecord shards.",
     )
     parser.add_argument("--version", action="version", version=f"beam-shards {__version__}")

@@ -1,7 +1,6 @@
 """Type checkers find the types of the installed package."""
 
 import sys
-import zipfile
 
 import pytest
 
@@ -36,13 +35,6 @@ def mypy(python, tmp_path_factory):
         return done.returncode, done.stdout + done.stderr
 
     return check
-
-
-def test_a_wheel_marks_both_packages_as_typed_and_holds_the_licence(wheel):
-    with zipfile.ZipFile(wheel) as file:
-        names = file.namelist()
-    assert {"beam_jobs/py.typed", "readers/py.typed"} <= {*names}
-    assert any(name.endswith("/LICENSE") for name in names)
 
 
 def test_a_typed_program_passes_mypy_strict(python, mypy, tmp_path):

@@ -151,7 +151,7 @@ def _check_early_end(flags: RunFlags, options: PipelineOptions) -> None:
         if getattr(flags, name):
             raise UsageError(
                 f"--{name}: with {early} the command ends before the dataset is complete; drop one, and "
-                f"run `python -m readers {name} DIR` when the job has ended"
+                f"run `beam-shards {name} DIR` when the job has ended"
             )
     portable = options.view_as(PortableOptions)
     if early == NO_WAIT and not on_dataflow(options):

@@ -291,13 +291,13 @@ class RunFlags(Flags):
     )
     report: str = flag(
         "",
-        "write a report on the dataset: one HTML file on this machine, as `python -m readers report` does",
+        "write a report on the dataset: one HTML file on this machine, as `beam-shards report` does",
         metavar="FILE",
         everyday=True,
     )
     check: bool = flag(
         False,
-        "look for what may be wrong with the dataset once it is written, as `python -m readers check` does, and for "
+        "look for what may be wrong with the dataset once it is written, as `beam-shards check` does, and for "
         "near duplicates among all of its records; the exit code is 1 if there is a finding as bad as --fail_on",
     )
     fail_on: Literal["error", "warning", "note"] = flag(

@@ -1,4 +1,4 @@
-"""The commands of `python -m beam_jobs`: from arguments to flags, and the help. Imports neither Beam nor NumPy."""
+"""The jobs of the command line: from arguments to flags, and the help. Imports neither Beam nor NumPy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from beam_jobs.cli.text import TextFlags
 from beam_jobs.engines.flags import BEAM_SWITCHES, BEAM_VALUES
 from beam_jobs.errors import UsageError, did_you_mean, reason_of
 
-PROGRAM = "python -m beam_jobs"
+PROGRAM = "beam-shards"
 
 _REST = """\
 Every option of Beam is passed through unchanged, and takes precedence over what --engine sets:
@@ -96,7 +96,11 @@ _JOBS = {
     ),
 }
 
-COMMANDS = ("plan", *_JOBS)
+# The commands and what they do.
+COMMANDS = {
+    "plan": "what a job would write, before it: plan images --input photos/",
+    **{name: job.summary for name, job in _JOBS.items()},
+}
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,8 @@ def _job_in(arguments: Sequence[str]) -> str:
     first = arguments[0] if arguments else ""
     if first in _JOBS:
         return first
-    expected = f"expected {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}"
+    *most, last = COMMANDS
+    expected = f"expected {', '.join(most)} or {last}"
     if not _VALUE.match(first) or not first:
         raise UsageError(f"{expected} before {first or 'flags'}; see --help")
     raise UsageError(f"unknown command {first}: {expected}{did_you_mean(first, COMMANDS)}")
@@ -337,8 +342,7 @@ def _overview(plan: bool, width: int) -> Iterator[str]:
         width,
     )
     yield "\ncommands:"
-    yield _entry("plan", "what a job would write, before it: plan images --input photos/", width)
-    yield from (_entry(name, job.summary, width) for name, job in _JOBS.items())
+    yield from (_entry(name, text, width) for name, text in COMMANDS.items())
     yield "\nexamples:"
     yield from (f"  {PROGRAM} {job.examples[0]}" for job in _JOBS.values())
     yield f"\n`{PROGRAM} images --help` shows the everyday flags of a command, and --help-all all of them.\n"

@@ -174,7 +174,7 @@ def _label_line(name: str, counts: dict[str, int]) -> str:
 
 def next_step(directory: str) -> str:
     """The line that says where a finished dataset is, and which command shows it."""
-    return f"written to {directory}; python -m readers head {shlex.quote(directory)} shows records"
+    return f"written to {directory}; beam-shards head {shlex.quote(directory)} shows records"
 
 
 def unused_classes(manifest: Manifest, feature: str) -> str:

@@ -286,7 +286,7 @@ def run_readers(*arguments: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         ending = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
-        raise DataError(f"python -m readers {arguments[0]}: {ending}") from None
+        raise DataError(f"beam-shards {arguments[0]}: {ending}") from None
     if "error" in found:
         raise DataError(found["error"])
     return found

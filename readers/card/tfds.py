@@ -60,7 +60,7 @@ def tfds_problem(manifest: Manifest) -> str:
             if shard.path != join(tfds_folder(manifest), file):
                 return (
                     f"it finds shards by their numbers alone, and {shard.path} has another name, because "
-                    "inputs changed or were rejected late; python -m beam_jobs reshard writes them under "
+                    "inputs changed or were rejected late; beam-shards reshard writes them under "
                     "their numbers"
                 )
     return ""

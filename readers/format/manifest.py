@@ -388,5 +388,5 @@ def _without_manifest(directory: str) -> str:
         "give schema= to read TFRecord files without a manifest"
     )
     if on_disk and any(Path(directory).glob("*.tfrecord*")):
-        message += f"; python -m beam_jobs plan reshard --input {directory} shows what they hold"
+        message += f"; beam-shards plan reshard --input {directory} shows what they hold"
     return message

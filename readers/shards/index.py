@@ -31,7 +31,7 @@ from readers.shards.plan import Part
 _ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 
 _UNPACK = {
-    "GZIP": "python -m beam_jobs reshard --input FILES --output DIR makes a dataset of such files",
+    "GZIP": "beam-shards reshard --input FILES --output DIR makes a dataset of such files",
     "ZLIB": "write it again without tf.io.TFRecordOptions",
 }
 

@@ -32,9 +32,9 @@ def test_every_extra_that_a_message_names_exists():
 
 def test_a_missing_module_is_reported_with_the_command_that_installs_it():
     with pytest.raises(
-        UsageError, match=r"\.x files need no_such \(.*\): pip install 'beam-shards\[hdf5\]'"
+        UsageError, match=r"\.x files need no_such \(.*\): pip install 'beam-shards\[heif\]'"
     ):
-        require("no_such.part", "hdf5", ".x files")
+        require("no_such.part", "heif", ".x files")
 
 
 def test_checksums_without_native_code_are_refused(monkeypatch):

@@ -13,18 +13,7 @@ from tests.support.packaged import run_in
 pytestmark = pytest.mark.environments
 
 # Without those of stores.
-EXTRAS = [
-    "beam",
-    "tensorflow",
-    "audio",
-    "boxes",
-    "edf",
-    "hdf5",
-    "heif",
-    "matlab",
-    "netcdf",
-    "tokens",
-]
+EXTRAS = ["beam", "tensorflow", "heif", "matlab", "netcdf"]
 
 # They use most functions of NumPy, TensorFlow, fsspec, PyArrow, Pillow and the libraries of formats.
 FILES = [

@@ -1,15 +1,19 @@
-"""The package in real environments that lack the dependencies that it must not need."""
+"""The files of a release, in real environments that lack the dependencies that they must not need."""
 
 import io
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import tarfile
 import venv
+import zipfile
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -20,9 +24,11 @@ from tests.engines.pool import Pool
 from tests.engines.running import running
 from tests.support.checkout import ROOT
 from tests.support.datasets import files_of, write_dataset
-from tests.support.packaged import build_wheel, run_in, user_environment
+from tests.support.packaged import run_in, user_environment
 
 pytestmark = pytest.mark.environments
+
+TEMPLATES = [*(ROOT / "readers/pages/templates").iterdir()]
 
 
 def make_environment(directory, requirement):
@@ -37,8 +43,24 @@ def make_environment(directory, requirement):
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+def release(tmp_path_factory):
+    """The folder of a release."""
+    folder = tmp_path_factory.mktemp("release")
+    subprocess.run([ROOT / ".ci/release", folder], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(release):
+    """The wheel of a release for this machine."""
+    (found,) = release.glob(f"*{platform.machine()}.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def sdist(release):
+    (found,) = release.glob("*.tar.gz")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +73,6 @@ def base(tmp_path_factory, wheel):
 def trainer(tmp_path_factory, wheel):
     """Python with the `tensorflow` extra alone, as for training a model."""
     return make_environment(tmp_path_factory.mktemp("trainer"), f"{wheel}[tensorflow]")
-
-
-@pytest.fixture(scope="module")
-def sdist(tmp_path_factory):
-    """The source distribution, built as by Beam for --setup_file, with the installed setuptools."""
-    directory = tmp_path_factory.mktemp("sdist")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--skip-dependency-check"]
-    command += ["--sdist", "--outdir", directory]
-    subprocess.run([*command, ROOT], check=True, capture_output=True)
-    (found,) = directory.glob("*.tar.gz")
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +104,49 @@ def dataset(tmp_path_factory):
     return out
 
 
+def test_wheels_fit_any_python_on_two_processors_and_hold_the_package_without_tests(release):
+    # By the processor in the header of ELF.
+    for machine, number in {"x86_64": b"\x3e\0", "aarch64": b"\xb7\0"}.items():
+        (path,) = release.glob(f"*-py3-none-manylinux*_{machine}.whl")
+        with zipfile.ZipFile(path) as file:
+            names = {*file.namelist()}
+            kernel = file.read("readers/format/compiled/kernel.so")
+        assert kernel[18:20] == number
+        # It does not look for libraries in the folder of this Python.
+        assert sys.base_prefix.encode() not in kernel
+        about = f"beam_shards-{readers.__version__}.dist-info"
+        assert {"beam_jobs/py.typed", "readers/py.typed", f"{about}/licenses/LICENSE"} <= names
+        pages = {f"readers/pages/templates/{path.name}" for path in TEMPLATES}
+        assert pages and pages <= names
+        folders = {name.partition("/")[0] for name in names}
+        assert folders == {"beam_jobs", "readers", "beam_shards.py", about}
+
+
+def test_the_beam_extra_writes_every_kind_and_its_report_and_the_command_reads_them(
+    tmp_path, wheel
+):
+    writer = make_environment(tmp_path / "writer", f"{wheel}[beam]")
+    make_samples(tmp_path / "in", per_class=6)
+    with h5py.File(tmp_path / "in/sensors/x.h5", "w") as file:
+        file["signal"] = np.ones((20, 3), np.float32)
+
+    def shards(*arguments):
+        done = run(writer.parent / "beam-shards", *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    page = ["--image_size=16x16", "--check", "--fail_on=error", "--report=page.html"]
+    shards("images", "--input=in/images", "--output=out/images", *page)
+    shards("text", "--input=in/text", "--output=out/text", "--tokens=bpe", "--vocabulary_size=300")
+    shards("sensors", "--input=in/sensors", "--label=none", "--output=out/sensors")
+    assert (tmp_path / "page.html").stat().st_size > 10_000
+    for kind, records in (("images", 12), ("text", 120), ("sensors", 13)):
+        assert f"{records} records" in shards("verify", f"out/{kind}")
+    code = "import readers; print(next(readers.as_numpy('out/images', 8))['image'].shape)"
+    done = run(writer, "-c", code, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("(8, 16, 16, 3)\n", "")
+
+
 def test_a_source_distribution_holds_only_the_packages(sdist):
     with tarfile.open(sdist) as file:
         names = {name.partition("/")[2] for name in file.getnames()} - {""}
@@ -106,7 +160,7 @@ def test_a_source_distribution_holds_only_the_packages(sdist):
     assert not [name for name in names if name.endswith(".so")]
     assert {name.partition("/")[0] for name in names - code} == {
         *("beam_jobs", "readers", "beam_shards.egg-info", "setup.py", "setup.cfg"),
-        *("pyproject.toml", "README.md", "LICENSE", "PKG-INFO", "MANIFEST.in"),
+        *("pyproject.toml", "README.md", "LICENSE", "PKG-INFO", "MANIFEST.in", "beam_shards.py"),
     }
     assert sdist.stat().st_size < 1 << 20
 
@@ -137,7 +191,7 @@ def test_an_installation_without_a_compiler_says_what_to_install(sdist, tmp_path
 
 def test_a_missing_kernel_is_reported_with_what_to_type(wheel, dataset, tmp_path):
     python = user_environment(tmp_path / "environment", wheel)
-    (kernel,) = (tmp_path / "environment").rglob("kernel*.so")
+    (kernel,) = (tmp_path / "environment").rglob("kernel.so")
     kernel.unlink()
     done = run(python, "-c", READ, dataset, cwd=tmp_path)
     assert done.stderr.splitlines()[-1].startswith("ImportError: the compiled part of beam-shards")

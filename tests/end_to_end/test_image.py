@@ -38,7 +38,8 @@ def test_the_image_installs_the_files_of_the_checkout():
     copies = [words for name, words in found if name == "COPY" and words[-1].startswith("/source/")]
     copied = {source for words in copies for source in words[:-1]}
     assert copied == {
-        *["setup.py", "pyproject.toml", "README.md", "LICENSE", "beam_jobs", "readers"]
+        *("setup.py", "pyproject.toml", "README.md", "LICENSE"),
+        *("beam_shards.py", "beam_jobs", "readers"),
     }
     assert all((ROOT / source).exists() for source in copied)
     assert ("ENTRYPOINT", ['["/opt/apache/beam/boot"]']) in found

@@ -20,6 +20,7 @@ import pytest
 
 import readers
 from beam_jobs.__main__ import main as beam_jobs_main
+from beam_shards import READERS
 from examples.samples import make_samples
 from readers.__main__ import main as readers_main
 from tests.support.checkout import ROOT
@@ -135,6 +136,8 @@ def unknown_flags(words: list[str]) -> list[str]:
     """The flags of a command of this project that it does not have."""
     if words[:2] == ["python", "-m"] and words[2] in ("beam_jobs", "readers"):
         program, *rest = words[2:]
+    elif words[0] == "beam-shards":
+        program, *rest = "readers" if words[1] in READERS else "beam_jobs", *words[1:]
     elif words[0] == "./run_local.sh" and words[1:] and words[1] in ("plan", *JOBS):
         program, *rest = "beam_jobs", *words[1:]
     else:
@@ -154,6 +157,8 @@ def test_a_flag_that_does_not_exist_is_found():
     assert unknown_flags(shlex.split("python -m beam_jobs plan text --tokns words")) == ["--tokns"]
     assert unknown_flags(shlex.split("./run_local.sh images --tokens=words")) == ["--tokens"]
     assert unknown_flags(shlex.split("python -m readers head DIR --splits a")) == ["--splits"]
+    assert unknown_flags(shlex.split("beam-shards plan text --tokns words")) == ["--tokns"]
+    assert unknown_flags(shlex.split("beam-shards head DIR --splits a")) == ["--splits"]
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/writing.md", "docs/inputs.md"])

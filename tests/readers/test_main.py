@@ -182,7 +182,7 @@ def test_an_invalid_command_gives_exit_code_2(capsys):
     for arguments in ([], ["heads"], ["info"], ["head", "x", "-n", "y"]):
         code, out, error = run(*arguments, capsys=capsys)
         assert (code, out) == (2, "")
-        assert error.startswith("error: ") and error.endswith("; see --help\n")
+        assert error.startswith("error: ") and error.endswith(" --help\n")
         code, out, error = run(*arguments, "--json", capsys=capsys)
         assert (code, error) == (2, f"error: {json.loads(out)['error']}\n")
 

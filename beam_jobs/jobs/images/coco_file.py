@@ -161,7 +161,7 @@ def read_coco(path: str, details: bool = False) -> CocoAnnotations:
     Raises:
         UsageError: The file cannot be read, is not a COCO file, or contradicts itself.
     """
-    ijson = require("ijson", "boxes", "COCO files")
+    ijson = require("ijson", "beam", "COCO files")
     lists = _CocoLists(path, details)
     try:
         with open_annotations(path) as file:

@@ -85,7 +85,7 @@ class Subwords:
         return subwords
 
     def _build(self) -> Any:
-        tokenizers = require("tokenizers", "tokens", "--tokens FILE.json")
+        tokenizers = require("tokenizers", "beam", "--tokens FILE.json")
         # Every core has a process of its own, so the threads that the library would start gain
         # nothing: two processes on two cores take 60 µs a text of 200 characters with and without.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -301,7 +301,7 @@ def train_bpe(texts: Iterable[bytes], vocabulary_size: int) -> str:
         UsageError: The size is out of range.
     """
     check_vocabulary_size(vocabulary_size)
-    tokenizers = require("tokenizers", "tokens", "--tokens bpe")
+    tokenizers = require("tokenizers", "beam", "--tokens bpe")
     level = tokenizers.pre_tokenizers.ByteLevel
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=_RESERVED[1]))
     tokenizer.pre_tokenizer = level(add_prefix_space=False)

@@ -19,7 +19,11 @@
 #if defined(CRC_BY_TABLE) /* As on a processor without an instruction for CRC32C. */
 #elif defined(__x86_64__)
 #include <nmmintrin.h>
+#if defined(__clang__) /* For it, the instruction is a separate feature. GCC before 11 does not know this name. */
+#define CRC_TARGET __attribute__((target("sse4.2,crc32")))
+#else
 #define CRC_TARGET __attribute__((target("sse4.2")))
+#endif
 #define CRC_WORD(crc, word) ((uint32_t)_mm_crc32_u64((crc), (word)))
 #define CRC_BYTE(crc, byte) _mm_crc32_u8((crc), (byte))
 #elif defined(__aarch64__)

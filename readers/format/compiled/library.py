@@ -58,16 +58,15 @@ def load(folder: Path) -> tuple[Any, Any]:
 
     Raises ImportError if it is missing, of another version, or cannot be loaded.
     """
-    reason = "is missing"
-    for path in sorted(folder.glob("kernel*.so")):
-        try:
-            library, with_lock = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
-            for name, arguments in _ARGUMENTS.items():
-                for function in (getattr(of, f"readers_{name}") for of in (library, with_lock)):
-                    function.argtypes, function.restype = arguments, _NUMBER
-        except (OSError, AttributeError) as error:
-            reason = f"cannot be loaded ({error})"
-            continue
+    path = folder / "kernel.so"
+    try:
+        library, with_lock = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
+        for name, arguments in _ARGUMENTS.items():
+            for function in (getattr(of, f"readers_{name}") for of in (library, with_lock)):
+                function.argtypes, function.restype = arguments, _NUMBER
+    except (OSError, AttributeError) as error:
+        reason = f"cannot be loaded ({error})" if path.exists() else "is missing"
+    else:
         if library.readers_version() == _VERSION:
             return library, with_lock
         reason = f"is of version {library.readers_version()}, expected {_VERSION}"

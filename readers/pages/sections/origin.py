@@ -29,7 +29,7 @@ def _command(options: Mapping[str, Any], directory: str) -> Iterator[str]:
     job = options.get("job")
     if not isinstance(job, str) or not ("input" in options or "table" in options):
         return
-    yield f"python -m beam_jobs {shlex.quote(job)}"
+    yield f"beam-shards {shlex.quote(job)}"
     for name, value in (*options.items(), ("output", directory)):
         if name not in _NO_FLAGS and value not in _UNSET:
             values = [] if value is True else value if isinstance(value, list) else [value]

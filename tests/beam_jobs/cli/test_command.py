@@ -101,7 +101,7 @@ REFUSALS = [
     (IMAGES + "--direct_num_worker 3", "did you mean --direct_num_workers?"),
     (
         IMAGES + "--qqq",
-        "unknown argument --qqq; python -m beam_jobs images --help-all lists all flags",
+        "unknown argument --qqq; beam-shards images --help-all lists all flags",
     ),
     ("images -i photos", "unknown argument -i; did you mean --input?"),
     (IMAGES + "more", "unknown argument more: a value follows its flag, as in --input more"),
@@ -134,7 +134,7 @@ REFUSALS = [
     ("images --output {data}/out", "--input is missing: name files or a folder, or add a --table"),
     (
         "images",
-        "--input and --output are missing: expected python -m beam_jobs images --input PATTERN --out",
+        "--input and --output are missing: expected beam-shards images --input PATTERN --out",
     ),
     ("images --input '' --output {data}/out", "--input is empty: name files or a folder"),
     ("images --input {data}/no.png --output {data}/out", "--input {data}/no.png: no such file or"),

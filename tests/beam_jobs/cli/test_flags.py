@@ -232,18 +232,16 @@ def test_the_help_of_every_flag_states_its_default(flag):
 def test_the_short_help_has_the_everyday_flags_and_two_examples_that_are_right(job):
     text = help_for([job, "--help"])
     lines = text.splitlines()
-    assert lines[0] == f"usage: python -m beam_jobs {job} --input PATTERN --output DIR [flags]"
+    assert lines[0] == f"usage: beam-shards {job} --input PATTERN --output DIR [flags]"
     shown = [line.split()[0][2:] for line in lines if line.startswith("  --")]
     assert 8 <= len(shown) <= 12, "a new flag is `everyday` only if another one is no longer"
     assert shown[:2] == ["input", "output"]
-    examples = [line for line in lines if line.startswith(f"  python -m beam_jobs {job} ")]
+    examples = [line for line in lines if line.startswith(f"  beam-shards {job} ")]
     assert len(examples) == 2
 
     for example in examples:
-        parse_flags(shlex.split(example)[3:]).job.validate()
-    assert (
-        f"{len(declared_flags()[job])} flags in all: python -m beam_jobs {job} --help-all" in text
-    )
+        parse_flags(shlex.split(example)[1:]).job.validate()
+    assert f"{len(declared_flags()[job])} flags in all: beam-shards {job} --help-all" in text
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -255,7 +253,7 @@ def test_the_long_help_has_every_flag_once(job):
 
 def test_the_help_of_plan_says_what_it_does():
     assert help_for(["plan", "--help"]).startswith(
-        "usage: python -m beam_jobs plan images|text|sensors|reshard --input PATTERN"
+        "usage: beam-shards plan images|text|sensors|reshard --input PATTERN"
     )
 
 

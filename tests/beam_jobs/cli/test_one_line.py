@@ -195,5 +195,5 @@ def test_a_label_that_a_terminal_cannot_show_is_escaped(pictures, tmp_path, monk
         sys, "argv", ["", *map(str, flags), "--image_size", "4x4", "--label", "column:label"]
     )
     written = ascii_stdout(monkeypatch)
-    assert command._program() == 0
+    assert command.program() == 0
     assert rb"labels: 2 (b: 1, \xe4: 1)" in written.getvalue()

@@ -334,7 +334,7 @@ def test_a_dataset_is_not_looked_at_before_it_is_complete(
     given += ["--engine"]
     said = (
         f"{flag}: with {line} the command ends before the dataset is complete; drop one, and run "
-        f"`python -m readers {flag[2:]} DIR` when the job has ended"
+        f"`beam-shards {flag[2:]} DIR` when the job has ended"
     )
     refused(capsys, 2, said, *flags, "--output", tmp_path / "o", *given, *more)
 

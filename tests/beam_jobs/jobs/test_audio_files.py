@@ -281,10 +281,9 @@ def test_a_flac_file_that_claims_more_samples_than_it_has_is_rejected():
 @pytest.mark.parametrize(
     ("kind", "module", "extra"),
     [
-        ("flac", "soundfile", "audio"),
-        ("h5", "h5py", "hdf5"),
+        ("flac", "soundfile", "beam"),
+        ("mat", "scipy", "matlab"),
         ("parquet", "pyarrow", "beam"),
-        ("csv", "pyarrow", "beam"),
     ],
 )
 def test_a_missing_library_is_named_with_the_way_to_get_it(monkeypatch, kind, module, extra):

@@ -340,7 +340,7 @@ def test_if_the_library_is_missing_the_error_states_how_to_install_it(monkeypatc
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     found = refused(tmp_path, b"{}")
     assert found.startswith("--tokens FILE.json need tokenizers")
-    assert found.endswith("pip install 'beam-shards[tokens]'")
+    assert found.endswith("pip install 'beam-shards[beam]'")
     with pytest.raises(UsageError, match="--tokens bpe need tokenizers"):
         train_bpe([b"a"], 300)
 

@@ -92,7 +92,7 @@ def test_the_tables_list_features_and_splits():
 
 
 def test_the_next_step_names_the_directory_as_a_shell_takes_it():
-    expected = "written to /my data; python -m readers head '/my data' shows records"
+    expected = "written to /my data; beam-shards head '/my data' shows records"
     assert next_step("/my data") == expected
 
 

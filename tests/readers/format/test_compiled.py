@@ -346,7 +346,7 @@ def test_a_library_that_is_not_the_one_of_this_version_is_an_error_that_says_wha
         return str(caught.value)
 
     assert f"in {tmp_path} is missing: pip install" in error(tmp_path)
-    (tmp_path / "kernel.abi3.so").write_bytes(b"no library")
+    (tmp_path / "kernel.so").write_bytes(b"no library")
     assert "cannot be loaded (" in error(tmp_path)
     version = library._VERSION
     monkeypatch.setattr(library, "_VERSION", version + 1)

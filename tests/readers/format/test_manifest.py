@@ -650,7 +650,7 @@ def test_the_error_for_files_of_another_writer_names_the_command_that_shows_them
         Manifest.read(str(tmp_path))
     assert str(caught.value) == (
         f"{tmp_path}: no manifest.json here, so this is not a finished dataset; run the job again, or give "
-        "schema= to read TFRecord files without a manifest; python -m beam_jobs plan reshard --input "
+        "schema= to read TFRecord files without a manifest; beam-shards plan reshard --input "
         f"{tmp_path} shows what they hold"
     )
 

@@ -66,7 +66,7 @@ def test_a_page_repeats_the_command_that_wrote_the_dataset(numbers):
     page = Parsed(page_of(changed(numbers, lambda m: replace(m, options=options))))
     assert f"--output {numbers}" in page.text
     assert "'--x;y' 1" in page.text
-    for words in ("python -m beam_jobs images", "--input 'a b/*.jpg'", "--stratify", "--seed 7"):
+    for words in ("beam-shards images", "--input 'a b/*.jpg'", "--stratify", "--seed 7"):
         assert words in page.text
     assert "--boxes" not in page.text
 

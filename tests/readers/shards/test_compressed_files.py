@@ -27,7 +27,7 @@ def test_gzip_is_refused_in_one_line_with_the_cure_whatever_the_name(tmp_path, r
         read([plain, packed], schema=SCHEMA, **options)
     message = str(caught.value)
     assert message.startswith(f"{packed}: ")
-    assert "python -m beam_jobs reshard --input FILES --output DIR" in message
+    assert "beam-shards reshard --input FILES --output DIR" in message
     assert "\n" not in message
 
 

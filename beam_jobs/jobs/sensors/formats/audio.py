@@ -71,7 +71,7 @@ def read_wav(data: bytes, options: ReadOptions) -> Recording:
     """
     if data[:4] not in (b"RIFF", b"RF64", b"RIFX") or data[8:12] != b"WAVE":
         if _OTHER_AUDIO.match(data):
-            require("soundfile", "audio", ".wav files of another format")
+            require("soundfile", "beam", ".wav files of another format")
             return read_sound(data, options)
         raise ValueError("it does not begin with a RIFF WAVE header")
     order: Literal["little", "big"] = "big" if data[:4] == b"RIFX" else "little"
@@ -131,7 +131,7 @@ def _wav_samples(form: bytes, data: bytes, at: int, size: int, options: ReadOpti
 
 
 def _by_libsndfile(data: bytes, options: ReadOptions, what: str) -> Recording:
-    require("soundfile", "audio", f".wav files with {what}")
+    require("soundfile", "beam", f".wav files with {what}")
     try:
         return _decoded(data, options)
     except ValueError as error:

@@ -74,14 +74,14 @@ FORMATS = (
     _own(".txt .txt.gz", "text_tables:read_txt", _CELLS, "pyarrow", "beam"),
     _own(".jsonl .jsonl.gz", "text_tables:read_jsonl", _LINES, "pyarrow", "beam"),
     _own(".wav", "audio:read_wav", _AUDIO),
-    _own(_SOUNDS, "audio:read_sound", _AUDIO, "soundfile", "audio"),
+    _own(_SOUNDS, "audio:read_sound", _AUDIO, "soundfile", "beam"),
     _own(".parquet", "arrow:read_parquet", _TABLE, "pyarrow", "beam"),
     _own(".feather .arrow", "arrow:read_feather", _TABLE, "pyarrow", "beam"),
-    _own(".h5 .hdf5", "hdf5:read_h5", _ARRAYS, "h5py", "hdf5"),
+    _own(".h5 .hdf5", "hdf5:read_h5", _ARRAYS, "h5py", "beam"),
     _own(".mat", "hdf5:read_mat", _ARRAYS, "scipy h5py", "matlab"),
     _own(".nc", "hdf5:read_nc", _ARRAYS, "scipy h5py", "netcdf"),
-    _own(".edf", "edf:read_edf", _CHANNELS, "edfio", "edf"),
-    _own(".bdf", "edf:read_bdf", _CHANNELS, "edfio", "edf"),
+    _own(".edf", "edf:read_edf", _CHANNELS, "edfio", "beam"),
+    _own(".bdf", "edf:read_bdf", _CHANNELS, "edfio", "beam"),
 )
 
 # What to do about files that are often taken for recordings, or are some that nothing here reads.

@@ -1,0 +1,59 @@
+"""The command `beam-shards`: the jobs of `beam_jobs`, and the commands of `readers` on a dataset."""
+
+from __future__ import annotations
+
+import sys
+
+# The commands of `python -m readers`. Importing them takes five times as long as this help.
+READERS = {
+    "info": "show the schema, splits, labels and statistics",
+    "head": "show the first records",
+    "verify": "check every byte; exit code 1 if there is a problem",
+    "check": "look for what may be wrong with the data; exit code 1 if there is an error",
+    "report": "write one HTML file that shows the records, their values and what is odd",
+    "card": "write README.md, and what TensorFlow Datasets needs to open it",
+    "files": "print the path of each shard, for other programs",
+    "index": "write the index of each shard as text, for DALI and the tfrecord package",
+    "bench": "measure reading here, and say what its limit is",
+}
+
+
+def main() -> int:
+    """Runs the command that was typed; returns the exit code."""
+    if len(sys.argv) > 1 and sys.argv[1] in READERS:
+        from readers.__main__ import main as read
+
+        return read()
+    from beam_jobs.__main__ import program
+
+    return program(_write)
+
+
+def _write(arguments: list[str]) -> int:
+    """Runs a job, or shows the help or a mistake; returns the exit code."""
+    from beam_jobs.__main__ import failed, show
+    from beam_jobs.__main__ import main as write
+    from beam_jobs.cli.parser import COMMANDS
+    from beam_jobs.errors import did_you_mean
+
+    first, names = arguments[0] if arguments else "", [*COMMANDS, *READERS]
+    if not first:
+        print(_help(COMMANDS), file=sys.stderr)
+        return 2
+    if first in ("-h", "--help", "--help-all", "--help_all"):
+        return show(_help(COMMANDS))
+    if first.startswith("-") or first in COMMANDS:
+        return write(arguments)
+    message = f"unknown command {first}: expected {', '.join(names[:-1])} or {names[-1]}"
+    return failed(f"{message}{did_you_mean(first, names)}", 2, "--json" in arguments)
+
+
+def _help(jobs: dict[str, str]) -> str:
+    lines = ["usage: beam-shards COMMAND [flags]; beam-shards COMMAND --help shows the flags"]
+    for title, commands in (("write a dataset", jobs), ("use a dataset", READERS)):
+        lines += [f"\n{title}:", *(f"  {name:9} {text}" for name, text in commands.items())]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
