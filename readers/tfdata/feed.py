@@ -6,6 +6,7 @@ import atexit
 import ctypes
 import functools
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,8 +17,8 @@ import tensorflow as tf
 
 from readers.format.compiled.library import LIBRARY, WITH_LOCK, address
 
-# A batch: an array for each spec; or an error, for which there is no other batch.
-Batch = Sequence[np.ndarray] | Exception
+# An array for each spec.
+Batch = Sequence[np.ndarray]
 
 _NUMBER, _POINTER, _TEXT = ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p
 
@@ -159,14 +160,12 @@ def _read(
             if number not in streams:
                 streams[number] = stream(of_pass, first)
             batch = next(streams[number])
-            if isinstance(batch, Exception):
-                raise batch
             _hand_over(feed, number, batch, of_specs)
-        except StopIteration:
-            streams.pop(number, None)
-            _fail(feed, number, _OUT_OF_RANGE, b"")
         except BaseException as error:  # If this thread ended, operations would wait for ever.
-            _fail(feed, number, _INVALID_ARGUMENT, _message(error))
+            # A generator that has raised an error ends: a new one reads what follows.
+            streams.pop(number, None)
+            is_end = isinstance(error, StopIteration)
+            _fail(feed, number, _OUT_OF_RANGE if is_end else _INVALID_ARGUMENT, _message(error))
         finally:
             batch = None  # Its memory is used again as soon as TensorFlow has released it.
     _release()
@@ -175,7 +174,7 @@ def _read(
 def _hand_over(
     feed: int,
     stream: int,
-    arrays: Sequence[np.ndarray],
+    arrays: Batch,
     of_specs: Sequence[tuple[int, np.dtype[Any], int]],
 ) -> None:
     """Puts the arrays of a batch into a feed; texts are bytes."""
@@ -199,9 +198,11 @@ def _message(error: BaseException) -> bytes:
 
     An exception of Python would be shown with twenty lines of its stack.
     """
-    is_expected = isinstance(error, (ValueError, OSError, ImportError))
-    text = str(error) if is_expected else f"{type(error).__name__}: {error}"
-    return f"\n{' '.join(text.splitlines())}\n{_NODE}".encode()
+    text = " ".join("".join(traceback.format_exception_only(error)).splitlines())
+    if isinstance(error, (ValueError, OSError, ImportError)):
+        text = text.partition(": ")[2]
+    # The name of a file may have bytes that are not UTF-8.
+    return f"\n{text}\n{_NODE}".encode(errors="backslashreplace")
 
 
 @atexit.register
