@@ -254,6 +254,20 @@ def test_errors_of_a_map_name_the_record(photos, raised):
     assert error.value.__cause__ is raised
 
 
+def test_a_map_is_given_no_record_of_a_later_batch(photos):
+    given = []
+
+    def function(record, key):
+        given.append(key)
+        return record
+
+    batches = readers.as_numpy(photos, batch_size=2, columns=["name"], map=function)
+    given.clear()  # The first record says which features there are.
+    for number in range(1, 10):
+        next(batches)
+        assert len(given) == 2 * number
+
+
 @pytest.mark.parametrize(
     ("function", "schema", "message"),
     [
