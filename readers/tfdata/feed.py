@@ -48,9 +48,11 @@ _OF_PYTHON = ["Py_IncRef", "Py_DecRef", "PyBytes_AsStringAndSize", "Py_AddPendin
 # No graph has this one.
 _NODE = "\t [[{{node reading_failed}}]]"
 
-_THREADS = weakref.WeakSet[threading.Thread]()
-
 _OF_GRAPHS = list["Feed"]()
+
+# The name of the threads, and how many seconds the end of the interpreter waits for each: a store may not answer for
+# minutes.
+_NAME, _LONGEST_END = "readers.load", 5
 
 
 def _function(library: Any, name: str) -> Callable[..., int]:
@@ -82,11 +84,8 @@ class Feed:
         _register()
         self._specs, self._number = specs, _open()
         weakref.finalize(self, _close, self._number).atexit = False
-        thread = threading.Thread(
-            target=_read, args=(self._number, stream, specs), daemon=True, name="readers.load"
-        )
-        _THREADS.add(thread)
-        thread.start()
+        arguments = self._number, stream, specs
+        threading.Thread(target=_read, args=arguments, daemon=True, name=_NAME).start()
         if not tf.executing_eagerly():
             # A dataset made inside a function leaves only its graph behind.
             _OF_GRAPHS.append(self)
@@ -172,10 +171,7 @@ def _read(
 
 
 def _hand_over(
-    feed: int,
-    stream: int,
-    arrays: Batch,
-    of_specs: Sequence[tuple[int, np.dtype[Any], int]],
+    feed: int, stream: int, arrays: Batch, of_specs: Sequence[tuple[int, np.dtype[Any], int]]
 ) -> None:
     """Puts the arrays of a batch into a feed; texts are bytes."""
     described, kept = list[int](), list[np.ndarray]()
@@ -209,5 +205,9 @@ def _message(error: BaseException) -> bytes:
 def _end_all() -> None:
     """Ends all threads: one that needs the interpreter's lock after its end never gets it."""
     _end()
-    for thread in list(_THREADS):
-        thread.join()
+    for thread in threading.enumerate():
+        if thread.name == _NAME:
+            # It need not finish its batch.
+            ident, error = ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, error)
+            thread.join(_LONGEST_END)
