@@ -75,8 +75,8 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
 
     def slices(
         self, epoch: int, groups: Sequence[Group], fetched: Sequence[FramedRecords]
-    ) -> list[BatchSlice]:
-        """Reads several batches of one epoch together, from numbered groups; errors as of `Records.batches`."""
+    ) -> Iterator[BatchSlice]:
+        """Yields batches of one epoch, read together, from numbered groups; errors as of `Records.batches`."""
         options, schema = self.options, self.plan.schema
         places = np.concatenate([group.places for group in groups])
         numbers = np.concatenate([group.numbers for group in groups])
@@ -89,11 +89,9 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
             return self.following(epoch, int(places[row]), first, end)
 
         found = self.records.batches(numbers, bounds, following, fetched, keys, self._rows)
-        slices = []
         for columns, group in zip(found, groups, strict=True):
             batch = BatchSlice(truncate(columns, schema, options.format), epoch, group)
-            slices.append(batch.padded(schema) if options.pads else batch)
-        return slices
+            yield batch.padded(schema) if options.pads else batch
 
 
 def _order_of(plan: Plan, options: ReadOptions) -> RecordOrder:

@@ -117,14 +117,14 @@ def _read(
     source: BatchSource[Any], epoch: int, groups: list[Group], fetched: list[FramedRecords]
 ) -> Iterator[tuple[BatchSlice, Any]]:
     """Reads the batches of groups together; one by one if a record is bad, so that those before it are returned."""
+    yielded = 0
     try:
-        batches = source.slices(epoch, groups, fetched)
+        for batch in source.slices(epoch, groups, fetched):
+            yield batch, groups[yielded].after
+            yielded += 1
+            del batch  # Its memory can be used again.
     except RECORD_ERRORS:
         if len(groups) == 1:
             raise
-        for group in groups:
+        for group in groups[yielded:]:
             yield from _read(source, epoch, [group], fetched)
-        return
-    batches.reverse()
-    for group in groups:
-        yield batches.pop(), group.after  # Not kept: its memory can be used again.

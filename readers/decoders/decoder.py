@@ -102,7 +102,9 @@ def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
     """The result of a user's function; raises ValueError, whose cause is its exception, if it fails."""
     try:
         return function(*arguments)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ValueError(f"{what} raised {type(error).__name__}: {error}") from error
 
 

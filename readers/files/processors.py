@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Callable
@@ -23,17 +24,21 @@ def on_all_processors(work: Callable[[int], None], count: int) -> None:
     """Calls `work` with each number below a count, in threads; raises the lowest number's error, and then stops."""
     helpers = min(processors(), count) - 1
     numbers = itertools.count()
-    failed: dict[int, Exception] = {}
+    failed: dict[int, BaseException] = {}
 
     def work_through() -> None:
         # Not a task for each number: a task costs as much as decoding a small image.
         while not failed and (number := next(numbers)) < count:
             try:
                 work(number)
-            except Exception as error:
+            except BaseException as error:
                 failed[number] = error
 
-    started = [_threads(os.getpid()).submit(work_through) for _ in range(helpers)]
+    started = []
+    # Once the main thread has ended, executors take no work.
+    with contextlib.suppress(RuntimeError):
+        for _ in range(helpers):
+            started.append(_threads(os.getpid()).submit(work_through))
     work_through()
     for thread in started:
         # It has not begun if all threads were busy with the images of others.

@@ -146,8 +146,10 @@ class Records:
         fetched: Sequence[FramedRecords] = (),
         keys: np.ndarray | None = None,
         rows: Mapping[str, RowFormat] = MappingProxyType({}),
-    ) -> list[Columns]:
+    ) -> Iterator[Columns]:
         """The columns of batches, with each damaged record replaced by the next good one if they skip.
+
+        The work on the records of a batch is done when its columns are asked for.
 
         Args:
             numbers: int64 [B], each from 0 to the number of records - 1.
@@ -171,12 +173,12 @@ class Records:
             parts = [column.split(bounds) for column in columns.values()]
             found = [dict(zip(columns, batch, strict=True)) for batch in zip(*parts, strict=True)]
         if not self._decoder.works:
-            return found
+            return iter(found)
         worked = self._decoder.worked
-        return [
+        return (
             worked(batch, numbers[start:stop], None if keys is None else keys[start:stop])
             for batch, (start, stop) in zip(found, pairwise(bounds), strict=True)
-        ]
+        )
 
     def _by_kernel(
         self,

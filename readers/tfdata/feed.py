@@ -6,6 +6,7 @@ import atexit
 import ctypes
 import functools
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,8 +17,8 @@ import tensorflow as tf
 
 from readers.format.compiled.library import LIBRARY, WITH_LOCK, address
 
-# A batch: an array for each spec; or an error, for which there is no other batch.
-Batch = Sequence[np.ndarray] | Exception
+# An array for each spec.
+Batch = Sequence[np.ndarray]
 
 _NUMBER, _POINTER, _TEXT = ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p
 
@@ -47,9 +48,11 @@ _OF_PYTHON = ["Py_IncRef", "Py_DecRef", "PyBytes_AsStringAndSize", "Py_AddPendin
 # No graph has this one.
 _NODE = "\t [[{{node reading_failed}}]]"
 
-_THREADS = weakref.WeakSet[threading.Thread]()
-
 _OF_GRAPHS = list["Feed"]()
+
+# The name of the threads, and how many seconds the end of the interpreter waits for each: a store may not answer for
+# minutes.
+_NAME, _LONGEST_END = "readers.load", 5
 
 
 def _function(library: Any, name: str) -> Callable[..., int]:
@@ -81,11 +84,8 @@ class Feed:
         _register()
         self._specs, self._number = specs, _open()
         weakref.finalize(self, _close, self._number).atexit = False
-        thread = threading.Thread(
-            target=_read, args=(self._number, stream, specs), daemon=True, name="readers.load"
-        )
-        _THREADS.add(thread)
-        thread.start()
+        arguments = self._number, stream, specs
+        threading.Thread(target=_read, args=arguments, daemon=True, name=_NAME).start()
         if not tf.executing_eagerly():
             # A dataset made inside a function leaves only its graph behind.
             _OF_GRAPHS.append(self)
@@ -159,24 +159,19 @@ def _read(
             if number not in streams:
                 streams[number] = stream(of_pass, first)
             batch = next(streams[number])
-            if isinstance(batch, Exception):
-                raise batch
             _hand_over(feed, number, batch, of_specs)
-        except StopIteration:
-            streams.pop(number, None)
-            _fail(feed, number, _OUT_OF_RANGE, b"")
         except BaseException as error:  # If this thread ended, operations would wait for ever.
-            _fail(feed, number, _INVALID_ARGUMENT, _message(error))
+            # A generator that has raised an error ends: a new one reads what follows.
+            streams.pop(number, None)
+            is_end = isinstance(error, StopIteration)
+            _fail(feed, number, _OUT_OF_RANGE if is_end else _INVALID_ARGUMENT, _message(error))
         finally:
             batch = None  # Its memory is used again as soon as TensorFlow has released it.
     _release()
 
 
 def _hand_over(
-    feed: int,
-    stream: int,
-    arrays: Sequence[np.ndarray],
-    of_specs: Sequence[tuple[int, np.dtype[Any], int]],
+    feed: int, stream: int, arrays: Batch, of_specs: Sequence[tuple[int, np.dtype[Any], int]]
 ) -> None:
     """Puts the arrays of a batch into a feed; texts are bytes."""
     described, kept = list[int](), list[np.ndarray]()
@@ -199,14 +194,20 @@ def _message(error: BaseException) -> bytes:
 
     An exception of Python would be shown with twenty lines of its stack.
     """
-    is_expected = isinstance(error, (ValueError, OSError, ImportError))
-    text = str(error) if is_expected else f"{type(error).__name__}: {error}"
-    return f"\n{' '.join(text.splitlines())}\n{_NODE}".encode()
+    text = " ".join("".join(traceback.format_exception_only(error)).splitlines())
+    if isinstance(error, (ValueError, OSError, ImportError)):
+        text = text.partition(": ")[2]
+    # The name of a file may have bytes that are not UTF-8.
+    return f"\n{text}\n{_NODE}".encode(errors="backslashreplace")
 
 
 @atexit.register
 def _end_all() -> None:
     """Ends all threads: one that needs the interpreter's lock after its end never gets it."""
     _end()
-    for thread in list(_THREADS):
-        thread.join()
+    for thread in threading.enumerate():
+        if thread.name == _NAME:
+            # It need not finish its batch.
+            ident, error = ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, error)
+            thread.join(_LONGEST_END)

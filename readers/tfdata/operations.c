@@ -235,7 +235,7 @@ static Stream *stream_of(Feed *feed, int64_t pass, int64_t number, Batch **delet
 
 EXPORT int64_t readers_feed_open(void) {
     Feed *feed = calloc(1, sizeof *feed);
-    if (!feed) return -1;
+    if (!feed) abort();
     pthread_cond_init(&feed->asked, NULL);
     pthread_cond_init(&feed->put, NULL);
     pthread_mutex_lock(&LOCK);
@@ -337,7 +337,7 @@ static void put(int64_t number, int64_t stream_number, Batch *batch) {
 
 EXPORT int64_t readers_feed_fail(int64_t number, int64_t stream, int64_t code, const char *message) {
     Batch *batch = calloc(1, sizeof *batch);
-    if (!batch) return -1;
+    if (!batch) abort(); /* An operation would wait for ever. */
     batch->failure = tf.NewStatus();
     tf.SetStatus(batch->failure, (int)code, message);
     put(number, stream, batch);
@@ -418,10 +418,7 @@ EXPORT int64_t readers_feed_put(int64_t number, int64_t stream, const int64_t *a
         batch->bytes += arrays[2];
         batch->tensors[n] = dtype == STRING ? texts(data, size / sizeof(Object *), dims, rank, &batch->bytes)
                                             : numbers(array, data, size, dtype, dims, rank);
-        if (!batch->tensors[n]) {
-            delete_batches(batch);
-            return -1;
-        }
+        if (!batch->tensors[n]) return delete_batches(batch), -1;
         arrays = dims + rank;
     }
     put(number, stream, batch);

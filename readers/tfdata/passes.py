@@ -16,19 +16,12 @@ from readers.tfdata.feed import Batch
 def read_pass(
     batches: BatchSource[Any], bridge: TensorBridge, of_pass: int, number: int
 ) -> Iterator[Batch]:
-    """Yields the batches of a pass from a number on. A batch that cannot be read is yielded as its error."""
+    """Yields the batches of a pass from a number on."""
     cursor, end = batches.bounds_of(of_pass)
-    cursor = _after(batches, cursor, number)
-    while True:
-        try:
-            for arrays, following in made_from(batches, bridge.arrays, (cursor, 0), end):
-                cursor, _ = following
-                yield arrays
-                del arrays  # Its memory can be used again while the next one is read.
-            return
-        except Exception as error:
-            yield error
-        cursor = _after(batches, cursor, 1)
+    first = _after(batches, cursor, number)
+    for arrays, _ in made_from(batches, bridge.arrays, (first, 0), end):
+        yield arrays
+        del arrays  # Its memory can be used again while the next one is read.
 
 
 def _after(batches: BatchSource[Any], cursor: int | Cursor, count: int) -> int | Cursor:
@@ -36,4 +29,6 @@ def _after(batches: BatchSource[Any], cursor: int | Cursor, count: int) -> int |
     if isinstance(cursor, int):
         return cursor + count
     groups = itertools.chain.from_iterable(of for _, of in batches.epochs(cursor, None))
-    return [cursor, *(group.after for group in itertools.islice(groups, count))][-1]
+    for group in itertools.islice(groups, count):
+        cursor = group.after
+    return cursor

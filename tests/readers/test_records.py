@@ -238,18 +238,34 @@ def test_wrong_arguments_are_refused_before_reading(photos, reading, message):
         readers.as_numpy(photos, **{"batch_size": 4, **reading})
 
 
-def test_errors_of_a_map_name_the_record(photos):
+@pytest.mark.parametrize("raised", [ZeroDivisionError(), SystemExit(8)])
+def test_errors_of_a_map_name_the_record(photos, raised):
     def fails(record, key):
-        return {"a": 1 / (len(record["tokens"]) - 8)}
+        if len(record["tokens"]) == 8:
+            raise raised
+        return {"a": 1}
 
     batches = readers.as_numpy(
         photos, batch_size=4, columns=["tokens"], batching="ragged", map=fails
     )
-    with pytest.raises(
-        ValueError, match=r"record 8 at byte .* map raised ZeroDivisionError"
-    ) as error:
+    message = f"record 8 at byte .* map raised {type(raised).__name__}"
+    with pytest.raises(ValueError, match=message) as error:
         list(batches)
-    assert isinstance(error.value.__cause__, ZeroDivisionError)
+    assert error.value.__cause__ is raised
+
+
+def test_a_map_is_given_no_record_of_a_later_batch(photos):
+    given = []
+
+    def function(record, key):
+        given.append(key)
+        return record
+
+    batches = readers.as_numpy(photos, batch_size=2, columns=["name"], map=function)
+    given.clear()  # The first record says which features there are.
+    for number in range(1, 10):
+        next(batches)
+        assert len(given) == 2 * number
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Images are decoded by several codecs, in several threads, to the same pixels and errors."""
 
 import contextlib
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -117,3 +119,37 @@ def test_work_is_shared_by_threads_and_by_callers(monkeypatch):
 
     processors.on_all_processors(work, 3)
     assert sorted(done) == [0, 1, 2]
+
+
+def test_an_interrupt_ends_the_work_of_all_threads(monkeypatch):
+    monkeypatch.setattr(processors, "processors", lambda: 2)
+    is_raised, done = threading.Event(), []
+
+    def work(number):
+        if threading.current_thread() is not threading.main_thread():
+            is_raised.set()
+            raise KeyboardInterrupt
+        is_raised.wait(10)
+        done.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        processors.on_all_processors(work, 10**6)
+    assert len(done) < 10**5
+
+
+def test_work_goes_on_in_a_thread_that_outlives_the_main_thread():
+    program = """
+import threading
+from readers.files import processors
+
+processors.processors = lambda: 3
+main = threading.main_thread()
+
+def work():
+    main.join()
+    processors.on_all_processors(print, 2)
+
+threading.Thread(target=work).start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "0\n1\n", done.stderr

@@ -126,15 +126,28 @@ def test_a_pass_in_which_a_step_failed_ends(tmp_path, monkeypatch):
 
 
 ENDS = """
-import sys
+import sys, threading, time
 import readers
+from readers.batches.batch_slice import BatchSlice
+from readers.tfdata import feed
+
 batches = readers.load(sys.argv[1], split="train", batch_size=4, repeat=None, transform=lambda b, k: b)
 iterator = iter(batches.ignore_errors().prefetch(10**6))
 next(iterator)
+begun, feed._LONGEST_END = threading.Event(), {longest}
+BatchSlice.arrays = lambda *arguments: begun.set() or {work}
+begun.wait()
 """
 
+ENDLESS = {
+    "waits": {"longest": 0.1, "work": "time.sleep(1000)"},
+    "computes": {"longest": 1000, "work": "any(0 for _ in iter(int, 1))"},
+}
 
-def test_a_program_ends_while_an_iterator_that_ignores_errors_reads_ahead(tmp_path):
-    dataset = str(write_numbers(tmp_path))
-    done = subprocess.run([sys.executable, "-c", ENDS, dataset], timeout=60, capture_output=True)
+
+@pytest.mark.slow(base=["waits"])
+@pytest.mark.parametrize("way", ENDLESS)
+def test_a_program_ends_while_an_iterator_that_ignores_errors_waits_for_a_batch(tmp_path, way):
+    command = [sys.executable, "-c", ENDS.format(**ENDLESS[way]), str(write_numbers(tmp_path))]
+    done = subprocess.run(command, timeout=60, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()[-500:]

@@ -129,7 +129,7 @@ def test_few_batches_are_read_ahead(array, spec, ahead):
 def test_a_batch_that_cannot_be_handed_over_is_an_error_of_its_own():
     good, text = np.array([b"good"], object), np.array([b"a" * 99, "text"], object)
     batches = [[array] for array in (good, np.array([7]), good.reshape(1, 1), text, good)]
-    _, dataset = feed_of(lambda number: iter(batches), TEXT)
+    _, dataset = feed_of(lambda number: iter(batches[number:]), TEXT)
     iterator = iter(dataset)
     assert next(iterator)[0].numpy().tolist() == [b"good"]
     expected = r"int64 \[1\]: exp", r"\[1, 1\]: expected object of 1 ", "expected bytes, str found"
@@ -137,6 +137,26 @@ def test_a_batch_that_cannot_be_handed_over_is_an_error_of_its_own():
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             next(iterator)
     assert next(iterator)[0].numpy().tolist() == [b"good"]
+
+
+def test_the_batches_after_any_error_are_read():
+    class Unknown(Exception):
+        def __str__(self):
+            raise TypeError
+
+    errors = [SystemExit(3), Unknown(), OSError("\udcff"), ValueError("of\ntwo lines")]
+
+    def batches(number):
+        if number < len(errors):
+            raise errors[number]
+        yield [np.array([number])]
+
+    _, dataset = feed_of(batches, INT64)
+    iterator = iter(dataset)
+    for message in ("SystemExit: 3", "Unknown: <", r"\n\\udcff\n", "\nof two lines\n"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            next(iterator)
+    assert [int(batch[0][0]) for batch in iterator] == [4]
 
 
 def test_iterators_at_one_place_of_a_pass_read_on_when_one_of_them_ends(tmp_path):
