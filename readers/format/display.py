@@ -40,8 +40,9 @@ def parse_bytes(text: str) -> int | None:
 
 
 def format_balance(records: list[int]) -> str:
-    """The smallest and the largest number of records of shards: `1,249 to 1,250`."""
-    return f"{min(records, default=0):,} to {max(records, default=0):,}"
+    """The smallest and the largest number of records per shard: `1,249 to 1,250`, or `1,250` if all are equal."""
+    ends = {min(records, default=0), max(records, default=0)}
+    return " to ".join(f"{size:,}" for size in sorted(ends))
 
 
 def counted(number: int, noun: str) -> str:
